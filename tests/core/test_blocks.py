@@ -55,14 +55,14 @@ def test_records_outside() -> None:
 
 
 def test_buffers_are_read_only() -> None:
-    """Nobody can write into what others read."""
+    """Readers of a block cannot write into it."""
     block, _ = filled(BEGIN)
     with pytest.raises(TypeError):
         block.slice(0, 1)[0] = 0
 
 
 def test_index_records() -> None:
-    """What was said of an entry stands in its index record."""
+    """The index record has what was said of an entry."""
     pool = BlockPool()
     writer = BlockWriter(pool, "bin.000009", 9)
     index = writer.append(
@@ -114,7 +114,7 @@ def test_last_boundary() -> None:
 
 
 def test_last_boundary_inside_of_a_transaction() -> None:
-    """A statement inside of a transaction is no boundary."""
+    """A statement inside a transaction is not a boundary."""
     entries = Entries()
     entries.add(END)
     entries.add(BEGIN)
@@ -133,7 +133,7 @@ def test_first_boundary() -> None:
 
 
 def test_first_since() -> None:
-    """The first record that is not older than a time, whatever comes behind it."""
+    """The first record that is not older than a time, whatever follows it."""
     entries = Entries()
     for time in (10, 30, 20):
         entries.add(ROWS, time=time)
@@ -144,7 +144,7 @@ def test_first_since() -> None:
 
 
 def test_totals() -> None:
-    """Transactions, rows and the youngest time of a range."""
+    """Transactions, rows and the latest time of a range."""
     entries = Entries()
     entries.add(BEGIN, time=7)
     for _ in range(2):
@@ -160,7 +160,7 @@ def test_totals() -> None:
 
 
 def test_first_behind() -> None:
-    """The first record behind a place; records of one event are told by ordinal."""
+    """The first record after a position; ordinals distinguish records of one event."""
     entries = Entries()
     for offset, ordinal in ((100, 0), (200, 0), (200, 1), (200, 2), (300, 0)):
         entries.add(ROWS, offset=offset, ordinal=ordinal)
@@ -173,7 +173,7 @@ def test_first_behind() -> None:
 
 
 def test_a_full_block_refuses() -> None:
-    """What does not fit is refused and changes nothing."""
+    """A record that does not fit is refused and changes nothing."""
     pool = BlockPool(1024)
     writer = BlockWriter(pool, "f", 1)
     with pytest.raises(ValueError, match="no room for 2003 bytes"):
@@ -202,7 +202,7 @@ def test_index_of_a_block_is_bounded() -> None:
 
 
 def test_memory_is_used_again() -> None:
-    """A block that nobody holds gives its memory to the next one."""
+    """A block that is not referenced returns its memory for the next one."""
     pool = BlockPool(1024, 4096)
     for _ in range(10):
         writer = BlockWriter(pool, "f", 1)
@@ -212,7 +212,7 @@ def test_memory_is_used_again() -> None:
 
 
 def test_views_keep_their_block() -> None:
-    """As long as a slice is alive its bytes stay, whoever else let go."""
+    """As long as a slice is alive its bytes stay, whoever else released them."""
     pool = BlockPool(1024, 0)
     writer = BlockWriter(pool, "f", 1)
     writer.append(b"kept", ROWS)
@@ -226,7 +226,7 @@ def test_views_keep_their_block() -> None:
 
 
 def test_spare_memory_is_bounded() -> None:
-    """No more memory is kept for later than was allowed."""
+    """No more memory is kept for later than the limit."""
     pool = BlockPool(1024, 2048)
     writers = [BlockWriter(pool, "f", 1) for _ in range(5)]
     assert pool.held == 5 * 1024
@@ -248,7 +248,7 @@ def test_blocks_in_garbage_cycles_come_back() -> None:
 
 
 def test_random_use(rng: random.Random) -> None:
-    """Whatever is written and held, bytes stay what they were and memory is counted."""
+    """Whatever is written and held, bytes stay unchanged and memory is counted."""
     pool = BlockPool(2048, 4096)
     held: list[tuple[memoryview, bytes]] = []
     actions: list[Callable[[], None]] = []

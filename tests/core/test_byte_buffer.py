@@ -1,4 +1,4 @@
-"""Where received bytes wait for the decoder."""
+"""The buffer of received bytes for the decoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def put(feed: Feed, data: bytes) -> None:
 
 
 def test_space_is_as_wide_as_asked() -> None:
-    """The free tail has at least the room that was asked for, and can be written."""
+    """The free tail has at least the requested room, and can be written."""
     feed = Feed(64)
     for room in (1, 64, 65, 10_000, 1_000_000):
         with feed.space(room) as space:
@@ -24,7 +24,7 @@ def test_space_is_as_wide_as_asked() -> None:
 
 
 def test_waiting_counts_what_was_filled() -> None:
-    """Only what was said to be filled waits; `clear` forgets it."""
+    """Only what was reported as filled waits; `clear` forgets it."""
     feed = Feed()
     put(feed, b"abc")
     put(feed, b"de")
@@ -42,11 +42,11 @@ def test_growth_keeps_what_waits() -> None:
 
 
 def test_it_shrinks_when_it_is_empty() -> None:
-    """The room that one large event took is given back when more is asked for."""
+    """The room that one large event needed is released when more is requested."""
     feed = Feed(1000)
     put(feed, bytes(1_000_000))
     feed.clear()
-    put(feed, bytes(999_999))  # what is left of the large room is used up first
+    put(feed, bytes(999_999))  # the rest of the large room is used up first
     feed.clear()
     feed.filled(1_000_000)
     feed.clear()
@@ -55,7 +55,7 @@ def test_it_shrinks_when_it_is_empty() -> None:
 
 
 def test_space_in_use_is_not_moved() -> None:
-    """Asking for more than the free tail while a view is alive is refused."""
+    """Requesting more than the free tail while a view is alive is refused."""
     feed = Feed(64)
     with feed.space(10), pytest.raises(BufferError, match="still in use"):
         feed.space(1000)
@@ -64,7 +64,7 @@ def test_space_in_use_is_not_moved() -> None:
 
 
 def test_more_than_the_space() -> None:
-    """Saying that more was written than fits is refused."""
+    """Reporting more than fits is refused."""
     feed = Feed(64)
     with feed.space(10) as space:
         room = len(space)

@@ -12,7 +12,7 @@ from canal_server.core.crc32 import checksum, checksum_by_table
 
 @pytest.mark.parametrize("compute", [checksum, checksum_by_table])
 def test_agrees_with_zlib_for_every_length(compute):
-    """Every path through the lengths gives what zlib gives."""
+    """All lengths of input give what zlib gives."""
     data = random.Random(1).randbytes(700)
     for length in range(len(data)):
         assert compute(data[:length]) == zlib.crc32(data[:length]), length

@@ -25,7 +25,7 @@ def test_neighbours_merge():
 
 
 def test_gaps_stay():
-    """Records that are apart, or in another order, stay apart."""
+    """Records that are separate, or in another order, stay separate."""
     entries = Entries()
     for _ in range(4):
         entries.add(ROWS)
@@ -84,7 +84,7 @@ def test_the_number_of_slices_is_bounded(size):
 
 
 def test_random_choices_keep_bytes_and_order(rng):
-    """Whatever is chosen, the slices hold exactly its bytes."""
+    """For any choice of records, the slices hold exactly their bytes."""
     for _ in range(30):
         entries = Entries(BlockPool(64 * 1024), records_per_block=rng.choice([3, 1000]))
         for _ in range(400):

@@ -8,7 +8,7 @@ from canal_server.core.table_ids import NO_SUBJECT, TableIds
 
 
 def test_numbers() -> None:
-    """The same names have the same number, others another; it leads back to them."""
+    """Equal names have equal numbers, others another; the number leads back to them."""
     table_ids = TableIds()
     one = table_ids.ordinal_of((("db", "t"),))
     two = table_ids.ordinal_of((("db", "t"), ("db", "u")))
@@ -20,21 +20,21 @@ def test_numbers() -> None:
 
 
 def test_no_names() -> None:
-    """Entries without a table have the number that every filter lets through."""
+    """Entries without a table have the number that every filter passes."""
     table_ids = TableIds()
     assert table_ids.ordinal_of(()) == NO_SUBJECT
     assert table_ids.names_of(NO_SUBJECT) == ()
 
 
 def test_small_numbers() -> None:
-    """Numbers are handed out without gaps: they index the judgements of a filter."""
+    """Numbers have no gaps: they index the verdicts of a filter."""
     table_ids = TableIds()
     found = [table_ids.ordinal_of((("db", str(n)),)) for n in range(100)]
     assert found == list(range(1, 101))
 
 
 def test_an_epoch_begins_with_too_many_names() -> None:
-    """Names are numbered anew then; what the old numbers stand for is still told."""
+    """Names get new numbers then; the names of old numbers are still known."""
     table_ids = TableIds(names_max=2)
     old = [table_ids.ordinal_of((("db", name),)) for name in "ab"]
     assert (table_ids.epoch, table_ids.ageing) == (0, False)
@@ -49,7 +49,7 @@ def test_an_epoch_begins_with_too_many_names() -> None:
 
 
 def test_forgotten_names() -> None:
-    """The names of the epoch before are forgotten when told; others stay."""
+    """The names of the previous epoch are forgotten on request; others stay."""
     table_ids = TableIds(names_max=2)
     old = [table_ids.ordinal_of((("db", name),)) for name in "ab"]
     new = table_ids.ordinal_of((("db", "c"),))
@@ -61,7 +61,7 @@ def test_forgotten_names() -> None:
 
 
 def test_no_second_epoch_while_names_of_the_first_are_kept() -> None:
-    """Old numbers are those of one epoch: the next waits until they are forgotten."""
+    """Only one epoch's old numbers are kept: the next waits until they are dropped."""
     table_ids = TableIds(names_max=2)
     for n in range(9):
         table_ids.ordinal_of((("db", str(n)),))
@@ -74,7 +74,7 @@ def test_no_second_epoch_while_names_of_the_first_are_kept() -> None:
 
 
 def test_names_since() -> None:
-    """They begin with the number asked for, or the lowest that is left."""
+    """They begin with the requested number, or the lowest that is left."""
     table_ids = TableIds(names_max=2)
     for name in "abcd":
         table_ids.ordinal_of((("db", name),))

@@ -1,4 +1,4 @@
-"""Destinations that come, change and go: a real conf folder, fake instances."""
+"""Destinations added, changed and removed: a real conf folder, fake instances."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER = f"canal.instance.master.address = other:3306\n{ACCOUNT}"
 
 
 class Watched:
-    """A conf folder, the destinations of it, and the watch, which looks when told."""
+    """A conf folder, its destinations, and the watch, which checks on request."""
 
     def __init__(self, conf):
         self.conf = conf
@@ -45,7 +45,7 @@ class Watched:
         (self.conf / name / "instance.properties").write_text(text)
 
     def settle(self):
-        """Look so often that all that was changed counts."""
+        """Check until all changes count."""
         self.watch.look()
         self.watch.look()
 
@@ -66,25 +66,25 @@ class Watched:
 
 @pytest.fixture
 def watched(make_conf):
-    """Give a conf folder with one destination, which runs."""
+    """Return a conf folder with one destination, which runs."""
     made = Watched(make_conf(MAIN, one=MASTER))
     yield made
     made.close()
 
 
 def errors(caplog):
-    """Return what was told as an error."""
+    """Return the logged errors."""
     return [each.message for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 def test_nothing_happens(watched):
-    """Destinations whose files stay the same are left alone."""
+    """Destinations whose files stay the same are left unchanged."""
     watched.settle()
     assert watched.makes.calls() == {"one": ["start"]}
 
 
 def test_one_comes(watched, caplog):
-    """A new folder with an instance file is a destination from now on."""
+    """A new folder with an instance file is a destination from then on."""
     caplog.set_level(logging.INFO)
     (watched.conf / "empty").mkdir()
     watched.write("spring", OTHER)
@@ -98,7 +98,7 @@ def test_one_comes(watched, caplog):
 
 
 def test_one_goes(watched, caplog):
-    """Without its file a destination ends, and is none any more; others go on."""
+    """Without its file a destination ends and is removed; others continue."""
     caplog.set_level(logging.INFO)
     watched.write("two", OTHER)
     watched.settle()
@@ -112,7 +112,7 @@ def test_one_goes(watched, caplog):
 
 
 def test_one_changes(watched):
-    """It ends, then starts with what its file says now."""
+    """It ends, then starts with the new settings."""
     watched.write("one", OTHER)
     watched.settle()
     watched.wait_for("one", "other:3306")
@@ -123,7 +123,7 @@ def test_one_changes(watched):
 
 @pytest.mark.parametrize("text", [MASTER, f"# said otherwise\n{MASTER}"])
 def test_what_changes_nothing(watched, text):
-    """A file that is written again, or says the same in other words, is no change."""
+    """A file that is rewritten, or equal in other words, counts as unchanged."""
     watched.write("one", text)
     path = watched.conf / "one" / "instance.properties"
     os.utime(path, ns=(1, 1))
@@ -132,7 +132,7 @@ def test_what_changes_nothing(watched, text):
 
 
 def test_a_broken_change(watched, caplog):
-    """It is told once, the destination goes on; mended, it counts."""
+    """It is logged once, the destination continues; once repaired, it counts."""
     watched.write("one", f"canal.instance.master.address = db:many\n{ACCOUNT}")
     watched.settle()
     watched.settle()
@@ -150,7 +150,7 @@ def test_a_broken_change(watched, caplog):
 
 @pytest.mark.parametrize("mend", ["as-before", "removed"])
 def test_a_broken_change_is_taken_back(watched, mend):
-    """What is wrong is remembered until the file is as before, or gone."""
+    """The error is remembered until the file is as before, or deleted."""
     watched.write("one", f"canal.instance.master.address = db:many\n{ACCOUNT}")
     watched.settle()
     assert list(watched.watch.refused()) == ["one"]
@@ -163,7 +163,7 @@ def test_a_broken_change_is_taken_back(watched, mend):
 
 
 def test_a_broken_new_one(watched, caplog):
-    """It is told once, and starts when it is mended."""
+    """It is logged once, and starts when it is repaired."""
     watched.write("two", ACCOUNT)
     watched.write("wrong", OTHER)
     watched.settle()
@@ -184,7 +184,7 @@ def test_a_broken_new_one(watched, caplog):
 
 
 def test_one_that_fails_to_start(watched, caplog):
-    """Others go on, and with its next change it is tried again at once."""
+    """Others continue, and its next change is tried again at once."""
     watched.write("broken2", MASTER)
     watched.settle()
     eventually(lambda: errors(caplog))
@@ -196,7 +196,7 @@ def test_one_that_fails_to_start(watched, caplog):
 
 
 def test_half_written(watched, caplog):
-    """What an editor has not finished is not used, whatever it looks like."""
+    """A file that an editor has not finished is not used."""
     watched.write("one", "")
     watched.watch.look()
     watched.write("one", "canal.instance.mas")
@@ -229,7 +229,7 @@ def test_no_two_at_a_time(watched):
 
 
 def test_a_lazy_one_that_changes(make_conf):
-    """One that waits for its first client goes on waiting, one that runs goes on so."""
+    """One that waits for its first client keeps waiting, a running one continues."""
     lazy = f"{MAIN}\ncanal.instance.global.lazy = true"
     watched = Watched(make_conf(lazy, one=MASTER, two=MASTER))
     try:
@@ -246,7 +246,7 @@ def test_a_lazy_one_that_changes(make_conf):
 
 
 def test_the_folder_is_away(watched, caplog):
-    """A folder that is not mounted, say, ends nothing; it is told once."""
+    """An unreadable folder, such as an unmounted one, ends nothing; logged once."""
     watched.conf.rename(watched.conf.with_name("away"))
     watched.settle()
     watched.settle()
@@ -259,7 +259,7 @@ def test_the_folder_is_away(watched, caplog):
 
 
 def test_the_process_ends(watched):
-    """Those that are ending are waited for, and none starts any more."""
+    """Those that are ending are waited for, and no other starts."""
     ending = watched.makes.made[0].hold_end()
     watched.write("one", OTHER)
     watched.settle()
@@ -273,7 +273,7 @@ def test_the_process_ends(watched):
 
 
 def test_as_a_stage(make_conf):
-    """The thread looks by itself, at once and after each interval, until the stop."""
+    """The thread checks by itself, at once and after each interval, until the stop."""
     conf = make_conf(MAIN, one=MASTER)
     config = load(conf, {})
     makes = Makes()

@@ -56,7 +56,7 @@ def raw_ask(data_dir, content: bytes, *, half_close=False):
 
 
 def test_a_command_is_answered(tmp_path):
-    """The reply is what the command returned, beside ok."""
+    """The reply is what the command returned, besides `ok`."""
     with serving(tmp_path, status=status):
         assert ask(tmp_path, "status") == {"ok": True, **status()}
 
@@ -82,7 +82,10 @@ def test_only_the_owner_may_connect(tmp_path):
 @pytest.mark.parametrize(
     ("request_line", "error"),
     [
-        (b'{"command": "nonsense"}\n', "unknown command nonsense; known commands: status"),
+        (
+            b'{"command": "nonsense"}\n',
+            "unknown command nonsense; known commands: status",
+        ),
         (b"{}\n", "not a request"),
         (b"[]\n", "not a request"),
         (b"\xff\n", "not a request"),
@@ -91,7 +94,7 @@ def test_only_the_owner_may_connect(tmp_path):
     ],
 )
 def test_bad_requests_are_refused(tmp_path, request_line, error):
-    """Whatever is sent is answered with a refusal, and the server goes on."""
+    """Whatever is sent is refused, and the server continues."""
     with serving(tmp_path, status=status):
         reply = raw_ask(tmp_path, request_line)
         assert reply["ok"] is False
@@ -107,7 +110,7 @@ def test_a_request_without_a_line_end(tmp_path):
 
 
 def test_an_endless_request_is_cut_off(tmp_path):
-    """A request beyond the limit closes its connection, and the server goes on."""
+    """A request beyond the limit closes its connection, and the server continues."""
     with serving(tmp_path, status=status):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(LONG)
@@ -129,7 +132,7 @@ def test_a_second_server_is_refused(tmp_path):
 
 
 def test_what_a_killed_server_left_is_no_hindrance(tmp_path):
-    """Files of a server that ended without cleaning up are taken over."""
+    """Files of a server that ended without cleaning up are reused."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / control.SOCKET_NAME))
     (tmp_path / control.LOCK_NAME).write_text("4711\n")
@@ -140,7 +143,7 @@ def test_what_a_killed_server_left_is_no_hindrance(tmp_path):
 
 
 def test_nothing_is_left_after_the_end(tmp_path):
-    """The socket's file and the lock go; the same folder can be used again."""
+    """The socket's file and the lock are removed; the folder can be used again."""
     for _ in range(2):
         with serving(tmp_path, status=status):
             pass
@@ -158,13 +161,13 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path):
 
 
 def test_asking_nobody(tmp_path):
-    """Without a server the error says for which folder there is none."""
+    """Without a server the error names the folder."""
     with pytest.raises(ControlError, match=f"no server runs .*{tmp_path}"):
         ask(tmp_path / "none", "status")
 
 
 def test_a_server_that_is_paused(tmp_path):
-    """One that takes connections and never answers is told, in the time given."""
+    """A server that accepts connections but never answers is reported in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
         silent.bind(str(tmp_path / SOCKET_NAME))
         silent.listen()
@@ -177,7 +180,7 @@ def test_a_server_that_is_paused(tmp_path):
 
 
 def test_stop_waits_for_the_end(tmp_path):
-    """Whoever asks for a stop learns that the server has ended, not before."""
+    """A client that asks for a stop learns that the server has ended, not before."""
     asked = threading.Event()
 
     def stop():
@@ -199,7 +202,7 @@ def test_stop_waits_for_the_end(tmp_path):
 
 
 def test_requests_have_arguments(tmp_path):
-    """A request is given what was sent, and may refuse."""
+    """A request gets what was sent, and may refuse."""
 
     def seek(arguments):
         if arguments["to"] == "nowhere":
@@ -222,7 +225,7 @@ def test_requests_have_arguments(tmp_path):
 
 
 def test_slow_requests_keep_nobody_waiting(tmp_path, monkeypatch):
-    """While requests are carried out others are answered; too many are refused."""
+    """During requests other commands are answered; too many requests are refused."""
     monkeypatch.setattr(control, "REQUESTS_MAX", 2)
     go_on, begun = threading.Event(), threading.Semaphore(0)
 
@@ -255,7 +258,7 @@ def test_slow_requests_keep_nobody_waiting(tmp_path, monkeypatch):
 
 
 def test_a_lock_keeps_servers_out(tmp_path):
-    """Within it no server starts; while one runs it cannot be had."""
+    """Within it no server starts; while one runs it cannot be acquired."""
     with control.locked(tmp_path):
         server = ControlServer(tmp_path, {})
         with pytest.raises(ControlError, match="another server"):
@@ -271,10 +274,10 @@ def test_a_lock_keeps_servers_out(tmp_path):
 
 
 def test_silent_connections_keep_nobody_waiting(tmp_path, monkeypatch):
-    """Who connects and says nothing, or half a line, is left for others, and ended.
+    """A client that sends nothing, or half a line, delays no other, and is ended.
 
-    1. more are silent than may be: the oldest ends; 2. others are answered at once;
-    3. one that does not take its long reply holds up nobody either.
+    1. more are silent than the limit: the oldest ends; 2. others are answered at once;
+    3. one that does not read its long reply delays no other either.
     """
     monkeypatch.setattr(control, "REQUEST_TIMEOUT_S", LONG)
     monkeypatch.setattr(control, "CONNECTIONS_MAX", 8)
@@ -297,7 +300,7 @@ def test_silent_connections_keep_nobody_waiting(tmp_path, monkeypatch):
 
 
 def test_a_silent_connection_is_ended(tmp_path, monkeypatch):
-    """Its time is limited, also when nobody else comes."""
+    """Its time is limited, even when there are no other clients."""
     monkeypatch.setattr(control, "REQUEST_TIMEOUT_S", 0.05)
     with (
         serving(tmp_path, status=status),

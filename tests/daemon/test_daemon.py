@@ -39,7 +39,7 @@ class TestDaemon:
     """All stages together."""
 
     def test_it_serves_clients_and_control(self, make_conf):
-        """A started process takes connections on its port and tells its state."""
+        """A started process accepts connections on its port and reports its status."""
         conf = make_conf(MAIN + "example")
         with running(conf) as daemon:
             with socket.create_connection(("127.0.0.1", daemon.port), LONG) as client:
@@ -56,7 +56,7 @@ class TestDaemon:
             assert control.ask(conf, "status")["port"] is None
 
     def test_stop_on_the_control_socket(self, make_conf):
-        """A stop asked for on the socket wakes whoever runs the process."""
+        """A stop command on the socket wakes the main thread."""
         conf = make_conf(MAIN + "example")
         with running(conf) as daemon:
             assert not daemon.stop.requested()
@@ -64,7 +64,7 @@ class TestDaemon:
             assert daemon.stop.requested()
 
     def test_a_start_that_fails_ends_what_it_began(self, make_conf):
-        """A port in use is an error that names it; the lock is let go, nothing ran."""
+        """A port in use is an error that names it; the lock is released."""
         makes = Makes()
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
@@ -76,7 +76,7 @@ class TestDaemon:
         assert not (conf / control.SOCKET_NAME).exists()
 
     def test_a_stage_that_does_not_end_is_named(self, make_conf, caplog):
-        """The log tells which instance did not end, and the join says so."""
+        """The log names the instance that did not end, and `join` returns it."""
         conf = make_conf(MAIN + "stuck, a", stuck=MASTER, a=MASTER)
         makes = Makes()
         daemon = Daemon(load(conf, {}), makes)
@@ -85,7 +85,7 @@ class TestDaemon:
         assert daemon.join(Deadline(0.05)) is False
         assert "destination stuck did not stop in time" in caplog.text
         assert "the instances did not stop in time" in caplog.text
-        # Its thread would go on telling that, amid other tests.
+        # Its thread would continue to log that, during other tests.
         for instance in makes.made:
             instance.freed.set()
         assert daemon.join(Deadline(LONG)) is True
@@ -97,12 +97,15 @@ class TestDaemon:
         daemon.start()
         daemon.request_stop()
         assert daemon.join(Deadline(LONG)) is False
-        assert "the instances failed during shutdown: cannot write the cursors" in caplog.text
+        assert (
+            "the instances failed during shutdown: cannot write the cursors"
+            in caplog.text
+        )
         assert "in time" not in caplog.text
         assert not (conf / control.SOCKET_NAME).exists()
 
     def test_warnings_are_logged(self, make_conf, caplog):
-        """What the settings warn of stands in the log."""
+        """The log has the warnings about the settings."""
         conf = make_conf(f"{MAIN}example\ncanal.prot = 1\n")
         with caplog.at_level(logging.WARNING), running(conf):
             pass
@@ -134,9 +137,9 @@ class TestProcess:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     def test_a_signal_ends_it_cleanly(self, make_conf, start_server, number):
-        """1. start; 2. one signal. It says so, ends with status 0, leaves no socket."""
+        """1. start; 2. one signal. It logs it, ends with status 0, leaves no socket."""
         conf = make_conf(MAIN + "example")
-        # Under nohup it is ignored, by what is started as well.
+        # Under nohup it is ignored, even by child processes.
         before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
         try:
             server = start_server(conf)
@@ -163,7 +166,7 @@ class TestProcess:
         assert server.log.endswith("ended by a second signal\n")
 
     def test_a_signal_that_comes_twice_is_one(self, make_conf, start_server):
-        """1. start; 2. a signal, an instance is stuck; 3. it comes again soon after.
+        """1. start; 2. a signal, an instance is stuck; 3. the same again soon after.
 
         As `timeout` and others send it: to the process, then to its group. It ends
         when the time to stop is over.
@@ -198,7 +201,7 @@ class TestProcess:
         assert server.wait() == 0
 
     def test_a_port_in_use(self, make_conf, start_server):
-        """1. start on a port that is taken. One clear line, status not 0."""
+        """1. start on a port in use. One clear line, status not 0."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             conf = make_conf(f"{MAIN}example\ncanal.port = {port}\n")
@@ -208,7 +211,7 @@ class TestProcess:
         assert "Traceback" not in server.log
 
     def test_two_servers_on_one_folder(self, make_conf, start_server):
-        """1. start; 2. start again. The second one is refused, the first goes on."""
+        """1. start; 2. start again. The second one is refused, the first continues."""
         conf = make_conf(MAIN + "example")
         first = start_server(conf)
         first.read_until("canal-server 0")
@@ -218,7 +221,7 @@ class TestProcess:
         assert control.ask(conf, "status")["pid"] == first.process.pid
 
     def test_settings_that_cannot_be_used(self, make_conf, start_server):
-        """1. start with wrong settings. Status 2, each of them told, no traceback."""
+        """1. start with wrong settings. Status 2, each one reported, no traceback."""
         conf = make_conf(
             f"{MAIN}example\ncanal.serverMode = kafka\n",
             example="canal.instance.standby.address = a,b:3306\n"

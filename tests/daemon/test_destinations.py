@@ -31,7 +31,7 @@ def configs(*names, lazy=()):
 
 
 class SharedLease(SingleNode):
-    """A lease that other servers may have; tests grant it and take it away."""
+    """A lease that other servers may hold; tests grant and revoke it."""
 
     shared = True
 
@@ -44,12 +44,12 @@ class SharedLease(SingleNode):
         self._changed = lambda: None
 
     def open(self, changed):
-        """Take note."""
+        """Record the call."""
         self.calls.append("open")
         self._changed = changed
 
     def give(self, *, granted=True, owner=None):
-        """Grant it, or take it away, and tell who has it."""
+        """Grant or revoke it, and set its owner."""
         with self._woken:
             self._granted, self.owner = granted, owner
             self._woken.notify_all()
@@ -62,37 +62,37 @@ class SharedLease(SingleNode):
             return self._granted
 
     def held(self):
-        """Tell whether it is granted."""
+        """Return whether it is granted."""
         return self._granted and self.sure
 
     def wait_until_lost(self, stop):
-        """Wait until it is taken away."""
+        """Wait until it is revoked."""
         with self._woken:
             self._woken.wait_for(lambda: not self._granted or stop.requested())
         return "taken away"
 
     def wake(self):
-        """Have the stop looked at."""
+        """Make it check the stop."""
         with self._woken:
             self._woken.notify_all()
 
     def release(self):
-        """Take note."""
+        """Record the call."""
         self.calls.append("release")
 
     def close(self):
-        """Take note."""
+        """Record the call."""
         self.calls.append("close")
 
 
 def released(lease, times):
-    """Tell whether a lease was given back so many times."""
+    """Return whether a lease was released so many times."""
     return lease.calls.count("release") == times
 
 
 @pytest.fixture
 def destinations_of():
-    """Give a function that makes the destinations of a process, ended after the test.
+    """Return a function that makes a process's destinations, ended after the test.
 
     All have the same lease.
     """
@@ -158,7 +158,7 @@ def test_two_first_clients_start_it_once(destinations_of):
     ]
     for thread in threads:
         thread.start()
-    # Another destination is not held up meanwhile.
+    # Another destination is not delayed meanwhile.
     assert destinations.start_lazy("b")
     assert destinations.running("a") is None
     makes.made[0].may_start.set()
@@ -181,7 +181,7 @@ def test_a_failing_one_does_not_hold_others_up(destinations_of, caplog):
 
 
 def test_a_failed_one_can_be_tried_again(destinations_of):
-    """Each further try starts a new instance."""
+    """Each retry starts a new instance."""
     makes = Makes()
     destinations = destinations_of(configs("broken", lazy=["broken"]), makes)
     destinations.start()
@@ -191,7 +191,7 @@ def test_a_failed_one_can_be_tried_again(destinations_of):
 
 
 def test_a_fault_is_told_and_tried_again(destinations_of, caplog):
-    """What nobody foresaw in a start is logged whole; the lease is free meanwhile."""
+    """An unexpected error in a start is logged with a traceback; the lease is free."""
     makes, lease = Makes(), SharedLease()
     destinations = destinations_of(configs("faulty"), makes, lease)
     destinations.start()
@@ -205,7 +205,7 @@ def test_a_fault_is_told_and_tried_again(destinations_of, caplog):
 
 
 def test_a_fault_of_a_lease(destinations_of, caplog):
-    """A destination is not given up for good when its lease fails us."""
+    """A destination recovers from an unexpected error of its lease."""
 
     class Failing(SharedLease):
         failures = 1
@@ -226,7 +226,7 @@ def test_a_fault_of_a_lease(destinations_of, caplog):
 
 
 def test_all_wrong_settings_at_once(destinations_of):
-    """Instances that cannot be made are told together."""
+    """Errors of all instances that cannot be made are reported together."""
     with pytest.raises(ConfigError) as caught:
         destinations_of(configs("wrong1", "a", "wrong2"), Makes())
     assert caught.value.problems == ["wrong1 is wrong", "wrong2 is wrong"]
@@ -249,7 +249,7 @@ def test_all_end(destinations_of):
 
 
 def test_one_ends_badly(destinations_of, caplog):
-    """An instance that cannot write its cursors is told, and the others end."""
+    """An instance that cannot write its cursors is reported, and the others end."""
     makes = Makes()
     destinations = destinations_of(configs("a", "unwritten", "c"), makes)
     destinations.start()
@@ -257,13 +257,16 @@ def test_one_ends_badly(destinations_of, caplog):
     with pytest.raises(CanalError, match="cannot write the cursors"):
         destinations.join(Deadline(LONG))
     assert all(calls[-1] == "join" for calls in makes.calls().values())
-    assert "destination unwritten failed during shutdown: cannot write the cursors" in caplog.text
+    assert (
+        "destination unwritten failed during shutdown: cannot write the cursors"
+        in caplog.text
+    )
 
 
 def test_a_stop_during_a_start(destinations_of):
     """An instance whose start ends after the stop is ended as well.
 
-    Forbidden: it runs on, or its starter gets it.
+    Forbidden: it continues to run, or its starter gets it.
     """
     makes = Makes()
     destinations = destinations_of(configs("a", lazy="a"), makes)
@@ -284,9 +287,9 @@ def test_a_stop_during_a_start(destinations_of):
 
 
 def test_one_that_waits_in_its_start(destinations_of):
-    """One with cursors in ZooKeeper holds nobody up, and a stop reaches its start.
+    """One with cursors in ZooKeeper delays no other, and a stop reaches its start.
 
-    Forbidden: the others wait for it, or it for ever.
+    Forbidden: the others wait for it, or it waits forever.
     """
     makes = Makes()
     lease = SharedLease()
@@ -306,7 +309,7 @@ def test_one_that_waits_in_its_start(destinations_of):
 
 
 def test_status(destinations_of):
-    """The state of each destination stands in the order of the settings."""
+    """The status of destinations has the order of the settings."""
     destinations = destinations_of(configs("b", "a", lazy="a"), Makes())
     destinations.start()
     assert destinations.status() == [
@@ -332,7 +335,7 @@ class TestSharedLease:
     """A destination that other servers may run as well."""
 
     def test_comes_and_goes(self, destinations_of):
-        """Each time the lease comes, a new instance starts, after the end of the old.
+        """Each time the lease is granted, a new instance starts, after the old ended.
 
         Forbidden: two instances at a time, or one without the lease.
         """
@@ -356,7 +359,7 @@ class TestSharedLease:
         assert lease.calls == ["open", *["release"] * 3, "close"]
 
     def test_what_could_not_be_written_without_it(self, destinations_of, caplog):
-        """Cursors that another server has now are no fault of the stop that comes."""
+        """Cursors that another server has now are no error of the later stop."""
         lease = SharedLease()
         destinations = destinations_of(configs("unwritten"), Makes(), lease)
         destinations.start()
@@ -369,9 +372,9 @@ class TestSharedLease:
         assert destinations.join(Deadline(LONG))
 
     def test_nothing_is_served_without_it(self, destinations_of):
-        """From the moment the lease is not sure, no request finds the instance.
+        """From the moment the lease is uncertain, no request finds the instance.
 
-        Also before the instance has noticed.
+        Even before the instance has noticed.
         """
         lease = SharedLease()
         destinations = destinations_of(configs("a"), Makes(), lease)
@@ -383,7 +386,7 @@ class TestSharedLease:
         assert destinations.status()[0]["life"] == "running"
 
     def test_a_failing_start_gives_it_back(self, destinations_of):
-        """Another server may try what fails here."""
+        """Another server may try a start that fails here."""
         lease = SharedLease()
         destinations = destinations_of(configs("broken"), Makes(), lease)
         destinations.start()
@@ -425,7 +428,7 @@ def stored_client(folder):
 
 
 def test_a_running_instance_moves_its_clients(destinations_of):
-    """The instance does it, and tells where they stand."""
+    """The instance moves them, and returns their positions."""
     makes = Makes()
     destinations = destinations_of(configs("a"), makes)
     destinations.start()
@@ -450,7 +453,7 @@ def test_clients_of_one_that_waits_are_moved_where_stored(destinations_of, tmp_p
 def test_no_instance_starts_while_stored_cursors_are_moved(
     destinations_of, tmp_path, monkeypatch
 ):
-    """A first client that comes in between waits for the end of the move."""
+    """A first client waits for the end of the move."""
     makes = Makes()
     destinations = destinations_of(stored_client(tmp_path), makes)
     destinations.start()
@@ -474,7 +477,7 @@ def test_no_instance_starts_while_stored_cursors_are_moved(
 
 
 def test_one_that_a_move_left_torn_begins_anew(destinations_of):
-    """An instance that reads no more is not kept; another one takes its place."""
+    """An instance that stopped reading is replaced by another one."""
     makes = Makes()
     destinations = destinations_of(configs("torn"), makes)
     destinations.start()
@@ -506,7 +509,7 @@ def test_a_changed_one_starts_behind_a_move(destinations_of, tmp_path, monkeypat
     new = destinations._life("a")
     assert new is not old
     with pytest.raises(CanalError, match="try again"):
-        old.seek([1001], MOVED_TO)  # by whoever found it just before
+        old.seek([1001], MOVED_TO)  # by a caller that found it just before
     assert not old.has_ended
     assert makes.made[-1].calls == []
     go_on.set()
@@ -517,7 +520,7 @@ def test_a_changed_one_starts_behind_a_move(destinations_of, tmp_path, monkeypat
 
 
 def test_while_it_starts_nobody_is_moved(destinations_of):
-    """Whoever asks amid a start is told to ask again."""
+    """A move during a start is refused with the advice to try again."""
     makes = Makes()
     destinations = destinations_of(configs("a", lazy="a"), makes)
     makes.made[0].may_start.clear()

@@ -1,4 +1,4 @@
-"""The address that clients are told."""
+"""The address that clients get."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from canal_server.ha.address import registered_ip
     ],
 )
 def test_configured(ip, register_ip, expected):
-    """The address for it comes first, then the one that is listened on."""
+    """The address to register takes precedence, then the one that is listened on."""
     assert registered_ip(ServerConfig(ip=ip, register_ip=register_ip)) == expected
 
 
 @pytest.mark.parametrize("ip", ["", "0.0.0.0", "::"])
 def test_found(ip):
-    """Who listens on all addresses tells one that is of this host."""
+    """A server that listens on all addresses registers one of this host."""
     found = registered_ip(ServerConfig(ip=ip))
     assert ipaddress.ip_address(found).version == 4
     with socket.create_server((found, 0)):
@@ -41,6 +41,6 @@ def test_found(ip):
     [("::1", "", "canal.ip"), ("", "fe80::1", "canal.register.ip")],
 )
 def test_ipv6_is_refused(ip, register_ip, key):
-    """Clients could not read it; the remedy is told."""
+    """Clients could not read it; the error has the remedy."""
     with pytest.raises(ConfigError, match=rf"^{key} = .* set canal.register.ip to"):
         registered_ip(ServerConfig(ip=ip, register_ip=register_ip))

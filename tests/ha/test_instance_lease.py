@@ -27,7 +27,7 @@ ONE, TWO = "10.0.0.1:11111", "10.0.0.2:11111"
 
 
 class Server:
-    """A server that competes, with a session of its own."""
+    """A server that competes, with its own session."""
 
     def __init__(self, servers, address, *, session_s=SESSION_S, delay_s=0.0):
         self.clock = Clock()
@@ -42,15 +42,15 @@ class Server:
         self.lease.open(self.news.release)
 
     def acquire(self):
-        """Compete in a thread of its own."""
+        """Compete in a separate thread."""
         return in_thread(self.lease.acquire, self.stop)
 
     def wait_until_lost(self):
-        """Keep it, in a thread of its own."""
+        """Hold it, in a separate thread."""
         return in_thread(self.lease.wait_until_lost, self.stop)
 
     def close(self):
-        """End it, as a server that is stopped."""
+        """End it, like a server that is stopped."""
         self.stop.request()
         self.lease.wake()
         self.lease.release()
@@ -59,7 +59,7 @@ class Server:
 
 @pytest.fixture
 def serve(zookeeper_root):
-    """Give a function that makes servers on one ZooKeeper, ended after the test."""
+    """Return a function that makes servers on one ZooKeeper, ended after the test."""
     made = []
 
     def make(address, *, servers=zookeeper_root, **options):
@@ -73,7 +73,7 @@ def serve(zookeeper_root):
 
 @pytest.fixture(params=["single", "zookeeper"])
 def lease(request):
-    """Give a lease that nobody else wants, opened."""
+    """Return an opened lease for which no other server competes."""
     if request.param == "single":
         lease = SingleNode()
         lease.open(lambda: None)
@@ -84,10 +84,10 @@ def lease(request):
 
 
 class TestContract:
-    """What every lease promises."""
+    """The contract of every lease."""
 
     def test_again_and_again(self, lease):
-        """What nobody else has is had, kept until the stop, given back, had again."""
+        """Without competition it is granted, held, released, and granted again."""
         for _ in range(3):
             stop = Stop()
             assert lease.acquire(stop)
@@ -100,7 +100,7 @@ class TestContract:
             lease.release()
 
     def test_a_stop(self, lease):
-        """Who is asked to stop does not get it."""
+        """A server that is to stop does not get it."""
         stop = Stop()
         stop.request()
         assert not lease.acquire(stop)
@@ -111,7 +111,7 @@ class TestCluster:
     """Servers that share a destination."""
 
     def test_one_has_it(self, serve, zookeeper):
-        """The first one gets it, the others know who it is and come after it."""
+        """The first one gets it; the others know the owner and follow after it."""
         one = serve(ONE)
         assert one.acquire().result(LONG_S)
         assert one.lease.owner == ONE
@@ -130,7 +130,7 @@ class TestCluster:
         assert decode(zookeeper.read(RUNNING).data) == Running(TWO)
 
     def test_who_may_run_it(self, serve, zookeeper):
-        """Each server announces itself to clients before it has anything."""
+        """Each server registers for clients before it holds anything."""
         one, two = serve(ONE), serve(TWO)
         for address in (ONE, TWO):
             path = candidate_path("example", address)
@@ -140,7 +140,7 @@ class TestCluster:
         del one, two
 
     def test_a_fence_stands_as_long_as_it_is_held(self, serve, zookeeper):
-        """The node that cursors are written against comes and goes with the lease."""
+        """The node that protects writes of cursors exists while the lease is held."""
         one = serve(ONE)
         assert one.acquire().result(LONG_S)
         fence = lease_path("example", one.zookeeper.session)
@@ -149,9 +149,9 @@ class TestCluster:
         assert zookeeper.read(fence) is None
 
     def test_a_session_ends(self, serve):
-        """Who loses the session loses the lease, with or without another server.
+        """A lost session is a lost lease, with or without another server.
 
-        And gets it back at once when nobody else has it.
+        Without another server it is acquired again at once.
         """
         one = serve(ONE, delay_s=LONG_S)
         assert one.acquire().result(LONG_S)
@@ -164,7 +164,7 @@ class TestCluster:
             assert one.acquire().result(LONG_S)
 
     def test_another_one_takes_over(self, serve):
-        """Once the session of the owner has ended, another server has it."""
+        """Once the session of the owner has ended, another server gets it."""
         one, two = serve(ONE), serve(TWO)
         assert one.acquire().result(LONG_S)
         waiting, kept = two.acquire(), one.wait_until_lost()
@@ -179,7 +179,7 @@ class TestCluster:
         assert two.lease.held()
 
     def test_the_last_owner_comes_first(self, serve, zookeeper):
-        """Others wait before they take the place of one who may come back."""
+        """Others wait before they replace an owner that may return."""
         two = serve(TWO, delay_s=LONG_S)
         zookeeper.create(RUNNING, Running(ONE).encode(), ephemeral=True)
         waiting = two.acquire()
@@ -194,9 +194,9 @@ class TestCluster:
 
     @pytest.mark.parametrize("way", ["killed", "stopped"])
     def test_one_of_ours_is_followed_at_once(self, serve, way):
-        """No delay counts after a server of ours, as it has ended the instance itself.
+        """There is no delay after a server of ours, which ends the instance itself.
 
-        With its session, or before it gave the lease back.
+        That is with its session, or before it released the lease.
         """
         one, two = serve(ONE, delay_s=LONG_S), serve(TWO, delay_s=LONG_S)
         assert one.acquire().result(LONG_S)
@@ -211,20 +211,20 @@ class TestCluster:
         kept.result(LONG_S)
         if way == "stopped":
             one.lease.release()
-        assert waiting.result(LONG_S)  # on a clock that stands still
+        assert waiting.result(LONG_S)  # on a stopped clock
         assert two.lease.held()
 
     def test_one_of_ours_that_may_still_run_it(self, serve, zookeeper):
         """When a person deletes the node, others wait until its owner has ended.
 
-        Forbidden: both hold it. Its fence tells; without the end of that the delay.
+        Forbidden: both hold it. Its fence shows that; without it, the delay counts.
         """
         one, two = serve(ONE, delay_s=LONG_S), serve(TWO, delay_s=LONG_S)
         assert one.acquire().result(LONG_S)
         fence = lease_path("example", one.zookeeper.session)
         waiting = two.acquire()
         eventually(lambda: two.lease.owner == ONE)
-        zookeeper.delete(RUNNING)  # which `one` does not notice, nobody waits there
+        zookeeper.delete(RUNNING)  # no thread of `one` waits for news
         eventually(lambda: two.lease.owner is None)
         two.lease.wake()
         assert zookeeper.read(RUNNING) is None
@@ -233,7 +233,7 @@ class TestCluster:
         assert waiting.result(LONG_S)
 
     def test_one_of_ours_that_never_ends(self, serve, zookeeper):
-        """After the delay its place is taken, as that of a server of another kind."""
+        """After the delay it is replaced, like a server of another kind."""
         one, two = serve(ONE), serve(TWO, delay_s=LONG_S)
         assert one.acquire().result(LONG_S)
         waiting = two.acquire()
@@ -245,7 +245,7 @@ class TestCluster:
         assert waiting.result(LONG_S)
 
     def test_what_a_process_before_left(self, serve, zookeeper):
-        """A node of this address, of a session before, is waited for, then replaced.
+        """A node with this address, of an earlier session, is replaced after a wait.
 
         Without delay: it was ours.
         """
@@ -259,7 +259,7 @@ class TestCluster:
 
     @pytest.mark.parametrize("data", [None, b"not JSON"])
     def test_a_node_that_names_nobody(self, serve, zookeeper, data):
-        """It is somebody's, and is waited for."""
+        """It has an unknown owner, and is waited for."""
         zookeeper.create(RUNNING, data, ephemeral=True)
         one = serve(ONE)
         waiting = one.acquire()
@@ -271,7 +271,7 @@ class TestCluster:
         "asked", [Running(ONE, active=False), Running(TWO, active=False), Running(TWO)]
     )
     def test_a_person_asks_for_it(self, serve, zookeeper, asked):
-        """Who is asked to gives it up, and lets others go first."""
+        """A server that is asked to step down does, and lets others go first."""
         one = serve(ONE, delay_s=LONG_S)
         assert one.acquire().result(LONG_S)
         kept = one.wait_until_lost()
@@ -290,7 +290,7 @@ class TestCluster:
         assert waiting.result(LONG_S)
 
     def test_a_person_deletes_it(self, serve, zookeeper):
-        """It is lost, and had again at once."""
+        """It is lost, and acquired again at once."""
         one = serve(ONE, delay_s=LONG_S)
         assert one.acquire().result(LONG_S)
         kept = one.wait_until_lost()
@@ -301,7 +301,7 @@ class TestCluster:
         assert one.acquire().result(LONG_S)
 
     def test_a_stop_ends_the_waits(self, serve, zookeeper):
-        """Who competes or keeps it can be stopped."""
+        """A server that competes for it or holds it can be stopped."""
         zookeeper.create(RUNNING, Running(TWO).encode(), ephemeral=True)
         one = serve(ONE)
         waiting = one.acquire()
@@ -311,7 +311,7 @@ class TestCluster:
         assert waiting.result(LONG_S) is False
 
     def test_a_stop_before_it_is_known(self, serve, zookeeper, monkeypatch):
-        """A node that was made, and not known to be, does not outlast its maker.
+        """A node that was created without an answer does not outlast the lease.
 
         Its session may: other destinations use it.
         """
@@ -335,12 +335,12 @@ class TestCluster:
 
 
 class TestFencing:
-    """Who may have lost the lease does nothing with it, long before another has it."""
+    """A server with an uncertain lease does nothing, long before another has it."""
 
     def test_after_a_pause(self, serve):
-        """The first look after a pause finds it not held; a proof brings it back.
+        """At the first check after a pause it is not held; a proof restores it.
 
-        Forbidden: it is held because nobody has noticed yet.
+        Forbidden: it is held because no thread has noticed yet.
         """
         one = serve(ONE)
         assert one.acquire().result(LONG_S)
@@ -351,9 +351,9 @@ class TestFencing:
         assert not kept.done()
 
     def test_cut_off(self, serve, zookeeper_server, zookeeper_root, zookeeper):
-        """Without an answer it is given up while its node is still there.
+        """Without an answer the server steps down while its node still exists.
 
-        When the same session comes back, it is taken again, without delay.
+        When the same session returns, it is acquired again, without delay.
         """
         way = Proxy(zookeeper_server.host, zookeeper_server.port)
         chroot = zookeeper_root.partition("/")[2]

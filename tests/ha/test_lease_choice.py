@@ -30,16 +30,16 @@ def leases(ip="127.0.0.1"):
 
 @pytest.mark.parametrize("wiring", [Wiring.MEMORY, Wiring.FILE])
 def test_alone(wiring):
-    """Who keeps cursors to itself shares nothing."""
+    """Without ZooKeeper a destination is not shared."""
     assert isinstance(leases(ip="::1").of(config(wiring)), SingleNode)
 
 
 def test_shared():
-    """With cursors in ZooKeeper the destination is shared, nothing is connected to."""
+    """With cursors in ZooKeeper the destination is shared; nothing is connected to."""
     assert isinstance(leases().of(config(Wiring.ZOOKEEPER)), ZooKeeperLease)
 
 
 def test_without_an_address():
-    """An address that clients cannot read is a problem of the settings."""
+    """An address that clients cannot read is an error of the settings."""
     with pytest.raises(ConfigError, match=r"canal\.ip = ::1"):
         leases(ip="::1").of(config(Wiring.ZOOKEEPER))

@@ -18,7 +18,7 @@ MINE = "/otter/canal/cluster/127.0.0.1:21111"
 
 @pytest.fixture
 def member(zookeeper_root):
-    """Give a member of a cluster."""
+    """Return the membership of a cluster's server."""
     member = Member(ZooKeeper(zookeeper_root, session_timeout_s=SESSION_S))
     member.open()
     eventually(lambda: member.zookeeper.session)
@@ -27,13 +27,13 @@ def member(zookeeper_root):
 
 
 def owner(zookeeper, path):
-    """Return the session whose node it is, None without a node."""
+    """Return the session that owns a node, None without a node."""
     node = zookeeper.read(path)
     return node and node.owner
 
 
 def test_nodes_come_and_go(member, zookeeper):
-    """What is announced is there without content, until it is withdrawn."""
+    """An announced node exists without content, until it is withdrawn."""
     member.announce(MINE, "/b")
     eventually(lambda: owner(zookeeper, MINE) and owner(zookeeper, "/b"))
     assert zookeeper.read(MINE).data is None
@@ -44,7 +44,7 @@ def test_nodes_come_and_go(member, zookeeper):
 
 
 def test_nodes_of_a_new_session(member, zookeeper):
-    """A session that ended is followed by one that has all nodes again."""
+    """A new session has all nodes of the one that ended."""
     member.announce(MINE, "/b")
     eventually(lambda: owner(zookeeper, "/b"))
     before = member.zookeeper.session
@@ -56,14 +56,14 @@ def test_nodes_of_a_new_session(member, zookeeper):
 
 
 def test_a_node_of_a_session_before(member, zookeeper):
-    """A node of this address that another session left would go: it is replaced."""
+    """A node with this address in another session would be deleted: it is replaced."""
     zookeeper.create(MINE, ephemeral=True)
     member.announce(MINE)
     eventually(lambda: owner(zookeeper, MINE) == member.zookeeper.session)
 
 
 def test_shared(zookeeper_root, zookeeper):
-    """The session ends with the last lease that uses it, and can begin anew."""
+    """The session ends with the last lease that uses it, and a new one can follow."""
     member = Member(ZooKeeper(zookeeper_root, session_timeout_s=LONG_S))
     for _ in range(2):
         member.open()
@@ -77,7 +77,7 @@ def test_shared(zookeeper_root, zookeeper):
 
 
 def test_again_while_the_end_hangs(zookeeper_server, zookeeper_root, zookeeper):
-    """A session begins though the one before could not be ended in time."""
+    """A session begins although the previous one could not be ended in time."""
     way = Proxy(zookeeper_server.host, zookeeper_server.port)
     chroot = zookeeper_root.partition("/")[2]
     servers = f"127.0.0.1:{way.port}/{chroot}"
@@ -98,7 +98,7 @@ def test_again_while_the_end_hangs(zookeeper_server, zookeeper_root, zookeeper):
 
 
 def test_a_fault_does_not_end_it(member, zookeeper, caplog, monkeypatch):
-    """What nobody foresaw is told, and the session is proven all the same."""
+    """An unexpected error is logged, and the session is proven nevertheless."""
     faults = iter([RuntimeError("a fault of ours")])
     touch = member.zookeeper.touch
 
@@ -115,7 +115,7 @@ def test_a_fault_does_not_end_it(member, zookeeper, caplog, monkeypatch):
 
 
 def test_withdrawn_before_it_is_there(member, zookeeper, monkeypatch):
-    """A node that is made while it is withdrawn goes again."""
+    """A node that is created while it is withdrawn is deleted again."""
     create = member.zookeeper.create
 
     def slow(path, **options):
@@ -133,7 +133,7 @@ def test_withdrawn_before_it_is_there(member, zookeeper, monkeypatch):
 def test_time_that_passed_unseen(zookeeper_root):
     """After a pause the session is not trusted until there is a new proof.
 
-    Forbidden: it is trusted because nothing was told of it.
+    Forbidden: it is trusted because no end was reported.
     """
     clock = Clock()
     member = Member(ZooKeeper(zookeeper_root, session_timeout_s=LONG_S), clock_s=clock)
@@ -155,7 +155,7 @@ def test_time_that_passed_unseen(zookeeper_root):
 
 
 def test_it_counts_from_the_request(zookeeper_server):
-    """The time of a proof is that of the request, however late the answer comes."""
+    """The time of a proof is that of the request, however late the answer arrives."""
     way = Proxy(zookeeper_server.host, zookeeper_server.port)
     clock = Clock()
     member = Member(
@@ -164,7 +164,7 @@ def test_it_counts_from_the_request(zookeeper_server):
     member.open()
     eventually(lambda: member.proven(member.zookeeper.session))
     with way.silence():
-        # What is under way is not answered, and was not asked with this time.
+        # The request in progress is not answered, and did not have this time.
         clock.put_forward(TRUSTED * LONG_S)
         assert not member.proven(member.zookeeper.session)
     eventually(lambda: member.prove(member.zookeeper.session))
@@ -173,7 +173,7 @@ def test_it_counts_from_the_request(zookeeper_server):
 
 
 def test_what_a_server_grants(zookeeper_root):
-    """The time-out that counts is the one that ZooKeeper grants, not the one asked."""
+    """The time-out granted by ZooKeeper counts, not the requested one."""
     member = Member(ZooKeeper(zookeeper_root, session_timeout_s=10_000.0))
     member.open()
     eventually(lambda: member.zookeeper.session)

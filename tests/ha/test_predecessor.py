@@ -1,4 +1,4 @@
-"""A session that a dead server left is ended, and no other, against a ZooKeeper."""
+"""A dead server's session is ended, and no other, against a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ sys.stdin.read()
 
 
 class Scene:
-    """A data folder, and a session that a server left there which was killed."""
+    """A data folder, and a session that a killed server left there."""
 
     def __init__(self, folder: Path, servers: str, observer: ZooKeeper) -> None:
         self.lock = folder / "canal-server.lock"
@@ -64,11 +64,11 @@ class Scene:
         self.path = self.predecessor().path
 
     def predecessor(self) -> Predecessor:
-        """Return what the next server looks at."""
+        """Return what the next server reads."""
         return Predecessor(self.lock, self.servers, TIMEOUT_S)
 
     def lives(self) -> bool:
-        """Tell whether the session is there, by its node."""
+        """Return whether the session exists, by its node."""
         return self.observer.read(NODE) is not None
 
     def change(self, **fields: object) -> None:
@@ -79,14 +79,14 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, zookeeper_root: str, zookeeper: ZooKeeper) -> Scene:
-    """Give what a server left that was killed."""
+    """Return what a killed server left."""
     made = Scene(tmp_path, zookeeper_root, zookeeper)
     assert made.lives()
     return made
 
 
 def test_a_dead_server(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    """Its session is ended; nobody but the owner of the file may read its secret."""
+    """Its session is ended; only the owner of the file may read its password."""
     caplog.set_level("INFO")
     assert scene.path.stat().st_mode & 0o777 == 0o600
     scene.predecessor().end()
@@ -101,7 +101,7 @@ def test_a_dead_server(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
 def test_a_chroot_that_is_gone(
     scene: Scene, zookeeper_server: PrivateZooKeeper
 ) -> None:
-    """A session is ended whether or not there is a chroot, and without a warning."""
+    """A session is ended with or without a chroot, and without a warning."""
     left = json.loads(scene.path.read_text())
     secret = bytes.fromhex(left["secret"])
     chroot = f"{zookeeper_server.servers}/gone"
@@ -110,14 +110,14 @@ def test_a_chroot_that_is_gone(
 
 
 def _copied(scene: Scene) -> None:
-    """Have the lock be another file: that of a copy of the folder."""
+    """Replace the lock by another file: that of a copy of the folder."""
     copy = scene.lock.with_name("copy")
     copy.touch()
     copy.replace(scene.lock)
 
 
 def _paused_before_its_end(scene: Scene) -> None:
-    """Have the process still there, though it let the lock go."""
+    """Let the process exist, although it released the lock."""
     stat = Path(f"/proc/{os.getpid()}/stat").read_text()
     started = int(stat.rpartition(")")[2].split()[19])
     scene.change(process=[os.getpid(), started])
@@ -141,14 +141,14 @@ def _paused_before_its_end(scene: Scene) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_certain(scene: Scene, change: Callable[[Scene], object]) -> None:
-    """A session that may be in use goes on, and nothing is raised."""
+    """A session that may be in use is kept, and nothing is raised."""
     change(scene)
     scene.predecessor().end()
     assert scene.lives()
 
 
 def test_a_process_of_the_same_number(scene: Scene) -> None:
-    """A process that has the number now was started at another time: ours is dead."""
+    """The process with that number now was started at another time: ours is dead."""
     scene.change(process=[os.getpid(), 1])
     scene.predecessor().end()
     assert not scene.lives()
@@ -157,7 +157,7 @@ def test_a_process_of_the_same_number(scene: Scene) -> None:
 def test_a_folder_that_cannot_be_written(
     tmp_path: Path, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told once, and the server goes on."""
+    """It is logged once, and the server continues."""
     found = Predecessor(tmp_path / "away" / "lock", scene.servers, TIMEOUT_S)
     found.remember(scene.observer)
     found.remember(scene.observer)

@@ -1,4 +1,4 @@
-"""Where clients stand, as a server tells it: what is written is read back."""
+"""Cursors as a server reports them: what is written is read back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 
 
 def place(offset: int) -> LogPosition:
-    """Return a place in a binlog."""
+    """Return a position in a binlog."""
     return LogPosition(LogIdentity("db", 3306), EntryPosition("f.000001", offset))
 
 
@@ -32,7 +32,7 @@ def test_round_trip() -> None:
 
 
 def test_of_an_older_server() -> None:
-    """What it does not tell is not known; a command may be newer than its server."""
+    """What a server does not report is unknown; a command may be newer than it."""
     one = DestinationCursors((), place(30), reads=LogIdentity("db", 3306))
     told = cursors_to_json(one)
     del told["reads"], told["sources"]
@@ -40,7 +40,7 @@ def test_of_an_older_server() -> None:
 
 
 def test_what_was_not_acked_begins_there() -> None:
-    """The later of cursor and store counts, where they are of one server."""
+    """The later of cursor and store counts, if they are on one server."""
     client = ClientIdentity("merged", 1001)
     other = LogPosition(LogIdentity("db2", 3306), EntryPosition("f.000001", 99))
     for cursor, before, furthest in (

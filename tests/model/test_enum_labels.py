@@ -1,4 +1,4 @@
-"""Members of ENUM and SET in the text of a type."""
+"""Labels of ENUM and SET in the text of a type."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ from canal_server.model.enum_labels import labels_of
     ],
 )
 def test_members(text: str, members: tuple[str | bytes, ...]) -> None:
-    """Quotes and escapes are undone, in the order of the members."""
+    """Quotes and escapes are undone, in the order of the labels."""
     assert labels_of(text) == members

@@ -32,14 +32,14 @@ def test_relative(text, before_ms):
 
 @pytest.mark.parametrize("text", ["-1", "-h", "-1y", "--1h", "1h", "-1h ago", ""])
 def test_not_relative(text):
-    """What has no sign, no number or no unit is no relative time."""
+    """Without a sign, a number or a unit it is not a relative time."""
     assert not is_relative(text)
     with pytest.raises(ValueError, match=r"expected a time as .* -10m, -1h, -2d"):
         moment_ms(text)
 
 
 def test_zone():
-    """A time without a zone is local, and refused where one is needed."""
+    """A time without a zone is local, and refused where a zone is required."""
     assert moment_ms("2025-11-21T10:00:00Z") == NOW_MS
     assert moment_ms("2025-11-21T11:00:00+01:00", needs_zone=True) == NOW_MS
     with pytest.raises(
@@ -59,13 +59,13 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "-1", "-1s", "1y", "nan", "inf", "soon"])
 def test_no_durations(text):
-    """What is negative, endless or has no known unit is refused."""
+    """A negative, infinite or malformed duration is refused."""
     with pytest.raises(ValueError, match="expected a duration as 60s"):
         duration_s(text)
 
 
 def test_text_has_its_zone():
-    """A time that is shown says its offset from UTC, and comes back by it."""
+    """A shown time has its offset from UTC, and is read back with it."""
     shown = time_text(NOW_MS)
     assert moment_ms(shown, needs_zone=True) == NOW_MS
     assert time_text(None) == ""

@@ -1,4 +1,4 @@
-"""Places in a binlog: their order, their text, their JSON."""
+"""Positions in a binlog: their order, their text, their JSON."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ IDENTITY = LogIdentity("db.example", 3306, 5)
     ],
 )
 def test_file_numbers(name: str, number: int) -> None:
-    """The number is what stands at the end, however many digits it has."""
+    """The number is at the end of the name, however many digits it has."""
     assert binlog_file_number(name) == number
 
 
 def test_order() -> None:
-    """Files go by their number, not by their text, and within one the offset counts."""
+    """Files are ordered by their number, not their text, and then by offset."""
     places = [
         EntryPosition("b.1000000", 200),
         EntryPosition("b.1000000", 30),
@@ -50,7 +50,7 @@ def test_order() -> None:
 
 
 def test_order_of_unknown_places() -> None:
-    """What names no file or no offset stands before what does."""
+    """A position without a file or an offset is ordered first."""
     assert EntryPosition(gtid="x").order() == (0, 0)
     assert EntryPosition("b.000001").order() == (1, 0)
 
@@ -61,7 +61,7 @@ def test_text() -> None:
 
 
 def test_json() -> None:
-    """It is letter by letter what the original writes, misspelling included."""
+    """It equals what the Java server writes, including the misspelling."""
     assert json.dumps(log_position_to_json(LogPosition(IDENTITY, WHOLE))) == (
         '{"identity": {"slaveId": 5, "sourceAddress": '
         '{"address": "db.example", "port": 3306}}, "postion": {"gtid": "0-1-2", '
@@ -74,14 +74,14 @@ def test_json() -> None:
     "position", [WHOLE, EntryPosition(), EntryPosition("b.000001", 0, 0, 0, "")]
 )
 def test_round_trip(position: EntryPosition) -> None:
-    """What was written is read as the same; zero and nothing stay apart."""
+    """What was written is read as the same; zero and null stay distinct."""
     assert entry_position_from_json(entry_position_to_json(position)) == position
     whole = LogPosition(IDENTITY, position)
     assert log_position_from_json(log_position_to_json(whole)) == whole
 
 
 def test_unknown_and_missing_keys() -> None:
-    """What newer servers add is passed over; what older ones left out is nothing."""
+    """Keys of newer servers are ignored; missing keys of older ones are null."""
     value = {
         "identity": {"sourceAddress": {"address": "db", "port": "3306"}, "x": 1},
         "postion": {"journalName": "b.000001", "unknown": [1]},
@@ -103,6 +103,6 @@ def test_unknown_and_missing_keys() -> None:
     ],
 )
 def test_damage(value: dict[str, object]) -> None:
-    """A part that is missing or of another kind is one of the promised errors."""
+    """A part that is missing or has another type is one of the promised errors."""
     with pytest.raises((KeyError, TypeError, AttributeError)):
         log_position_from_json(value)

@@ -1,4 +1,4 @@
-"""Text of others in the log: as they wrote it, on one line, bounded."""
+"""Foreign text in the log: as it was written, on one line, bounded."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ from canal_server.model.quoted import SHOWN_MAX, quoted
     ],
 )
 def test_quoted(text: str, shown: str) -> None:
-    """Backslashes stay single; what cannot be printed does not reach a terminal."""
+    """Backslashes stay single; unprintable characters do not reach a terminal."""
     assert quoted(text) == shown

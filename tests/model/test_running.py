@@ -6,11 +6,11 @@ import pytest
 
 from canal_server.model.running import Running, decode
 
-RECORDED = b'{"active":true,"address":"127.0.0.1:21111"}'  # of the original
+RECORDED = b'{"active":true,"address":"127.0.0.1:21111"}'  # of the Java server
 
 
 def test_as_the_original():
-    """It is written byte by byte as the original does, and read."""
+    """It is written byte by byte as the Java server does, and read."""
     assert Running("127.0.0.1:21111").encode() == RECORDED
     assert decode(RECORDED) == Running("127.0.0.1:21111")
     given_up = Running("127.0.0.1:21111", active=False)
@@ -34,5 +34,5 @@ def test_as_the_original():
     ],
 )
 def test_what_others_write(data, expected):
-    """Fields that are not known are passed over; what names nobody is nobody."""
+    """Unknown fields are ignored; content without an address names no server."""
     assert decode(data) == expected

@@ -1,4 +1,4 @@
-"""Numbers that order the places of a source's binlogs."""
+"""Numbers that order the positions of a source's binlogs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def test_layout() -> None:
-    """Epoch, file and offset stand in fixed bits."""
+    """Epoch, file and offset have fixed bits."""
     assert version(0, "mysql-bin.000001", 4) == (1 << 32) + 4
     assert version(2, "mysql-bin.000012", 4567) == 2 << 56 | 12 << 32 | 4567
     assert version(2, 12, 4567) == version(2, "mysql-bin.000012", 4567)
@@ -31,7 +31,7 @@ def test_layout() -> None:
 
 
 def test_order_follows_the_places(rng: random.Random) -> None:
-    """A later place has a larger number, also beyond 2 and 4 GiB and over files."""
+    """A later position has a larger number, even beyond 2 and 4 GiB and over files."""
     offsets = [4, 1 << 20, EXACT_OFFSETS - 1, EXACT_OFFSETS, 1 << 32, OFFSET_MAX]
     offsets += [rng.randrange(EXACT_OFFSETS) for _ in range(100)]
     offsets += [
@@ -54,14 +54,14 @@ def test_order_follows_the_places(rng: random.Random) -> None:
 
 
 def test_steps_apart_from_two_gigabytes_on() -> None:
-    """Ends that are 64 bytes apart keep numbers of their own, across 2 GiB as well."""
+    """Ends that are 64 bytes apart have distinct numbers, even across 2 GiB."""
     ends = range(EXACT_OFFSETS - 1000, EXACT_OFFSETS + 10_000, STEP_BYTES)
     numbers = [version(1, 7, end) for end in ends]
     assert numbers == sorted(set(numbers))
 
 
 def test_places_come_back(rng: random.Random) -> None:
-    """Below 2 GiB a number tells its place exactly, above it the step it is in."""
+    """Below 2 GiB a number has the exact position, above it the step."""
     for _ in range(200):
         place = VersionPosition(
             rng.randint(0, EPOCH_MAX),
@@ -86,13 +86,13 @@ def test_places_come_back(rng: random.Random) -> None:
     ],
 )
 def test_places_without_a_number(place: tuple[int, int, int], expected: str) -> None:
-    """What does not fit is refused with its limit."""
+    """A position out of range is refused with the limit."""
     with pytest.raises(ValueError, match=expected):
         version(*place)
 
 
 @pytest.mark.parametrize("number", [-1, 1 << 63])
 def test_no_versions(number: int) -> None:
-    """Numbers that no place has are refused."""
+    """Numbers that no position has are refused."""
     with pytest.raises(ValueError, match="is not a version"):
         position_of_version(number)

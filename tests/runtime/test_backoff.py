@@ -1,4 +1,4 @@
-"""Waiting between tries."""
+"""Waiting between retries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_delays_double_up_to_the_limit():
 
 
 def test_jitter_takes_away_its_share_at_most(rng: random.Random):
-    """Delays lie between what jitter leaves and the full delay, and differ."""
+    """Delays are between what jitter leaves and the full delay, and differ."""
     backoff = Backoff(8.0, 8.0, jitter=0.25, rng=rng)
 
     delays = [backoff.delay_s(0.0) for _ in range(200)]
@@ -29,7 +29,7 @@ def test_jitter_takes_away_its_share_at_most(rng: random.Random):
 
 
 def test_a_calm_time_begins_anew():
-    """After being well for the calm time, the next failure waits the first delay."""
+    """Without failures for the calm time, the next failure waits the first delay."""
     backoff = Backoff(1.0, 10.0, calm_s=60, jitter=0)
     backoff.delay_s(0.0)
     backoff.delay_s(1.0)  # due at 3.0

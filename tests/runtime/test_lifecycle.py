@@ -10,7 +10,7 @@ from canal_server.runtime.lifecycle import Deadline, Stop
 
 
 def readable(stop: Stop) -> bool:
-    """Tell whether the stop's descriptor wakes a poll."""
+    """Return whether the stop's descriptor wakes a poll."""
     poll = select.poll()
     poll.register(stop, select.POLLIN)
     return bool(poll.poll(0))
@@ -24,7 +24,7 @@ def test_a_deadline_without_limit() -> None:
 
 
 def test_a_deadline_to_come() -> None:
-    """What is left never grows, and is no more than there was."""
+    """The remaining time never grows, and is never more than at first."""
     deadline = Deadline(1000.0)
     first, second = deadline.remaining_s(), deadline.remaining_s()
     assert first is not None
@@ -34,7 +34,7 @@ def test_a_deadline_to_come() -> None:
 
 
 def test_a_deadline_in_the_past() -> None:
-    """Nothing is left then, not less."""
+    """Nothing remains then, not less."""
     for seconds in (0.0, -5.0):
         deadline = Deadline(seconds)
         assert deadline.remaining_s() == 0
@@ -50,7 +50,7 @@ def test_a_stop_that_is_not_requested() -> None:
 
 
 def test_a_requested_stop() -> None:
-    """It stays so for all that look, however often it was requested."""
+    """It stays so for all threads, however often it was requested."""
     stop = Stop()
     for _ in range(3):
         stop.request()

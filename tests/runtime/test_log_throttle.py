@@ -1,4 +1,4 @@
-"""Messages that come again and again are logged now and then."""
+"""Repeated messages are logged from time to time."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from canal_server.runtime.log_throttle import TEXTS_MAX, LogThrottle
 
 
 def test_the_same_text() -> None:
-    """It is news again when the time is over, counted from when it was logged."""
+    """It is logged again when the time is over, counted from when it was logged."""
     repeats = LogThrottle(600)
     told = [at for at in range(0, 1801, 30) if repeats.is_news("gone", at)]
     assert told == [0, 600, 1200, 1800]
 
 
 def test_other_texts() -> None:
-    """Each text has a time of its own, also when they come in turns."""
+    """Each text has its own time, even when they alternate."""
     repeats = LogThrottle(600)
     assert [repeats.is_news(text, 1.0) for text in "abab"] == [True, True, False, False]
 
 
 def test_forgotten() -> None:
-    """Once told to forget, everything is news."""
+    """After `forget`, every message is logged."""
     repeats = LogThrottle()
     repeats.is_news("gone", 0.0)
     repeats.forget()
@@ -31,7 +31,7 @@ def test_bounded() -> None:
     repeats = LogThrottle(600)
     for number in range(TEXTS_MAX):
         repeats.is_news(str(number), number)
-    repeats.is_news("0", 600)  # logged anew
+    repeats.is_news("0", 600)  # logged again
     assert repeats.is_news("one more", 601)
     assert not repeats.is_news("0", 602)
     assert not repeats.is_news("2", 601)

@@ -1,4 +1,4 @@
-"""Files and folders for their owner only, and never by way of a link."""
+"""Files and folders for their owner only, which are never opened through a link."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_umask")
 def test_folders_are_the_owners_alone(tmp_path: Path) -> None:
-    """A folder and those above it that are made have 0700, whatever the umask."""
+    """A new folder and its new parents have mode 0700, whatever the umask."""
     make_private_folder(tmp_path / "a" / "b")
     for path in (tmp_path / "a", tmp_path / "a" / "b"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
 def test_folders_that_are_there_stay_as_they_are(tmp_path: Path) -> None:
-    """A folder that somebody made keeps its mode, also behind a link."""
+    """An existing folder keeps its mode, even when it is behind a link."""
     tmp_path.chmod(0o755)
     link = tmp_path.with_name("link-to-it")
     link.symlink_to(tmp_path)
@@ -57,14 +57,14 @@ def test_folders_that_are_there_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_of_a_folder(tmp_path: Path) -> None:
-    """A file where a folder is to be is an error."""
+    """A file in place of a folder is an error."""
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         make_private_folder(tmp_path / "file")
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
-    """A link where a file is to be written is an error, and its target untouched."""
+    """A link in place of a file is an error, and its target untouched."""
     target = tmp_path / "target"
     target.write_text("theirs")
     (tmp_path / "link").symlink_to(target)
@@ -79,14 +79,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_reasons_name_the_remedy() -> None:
-    """Running out of descriptors is said with the limit; others as the system does."""
+    """Running out of descriptors is reported with the limit, else the system's text."""
     assert "LimitNOFILE" in reason_of(OSError(errno.EMFILE, "too many"))
     assert "fs.file-max" in reason_of(OSError(errno.ENFILE, "too many"))
     assert reason_of(OSError(errno.ENOSPC, "no space")) == "no space"
 
 
 def _theirs(tmp_path: Path, name: str) -> Path:
-    """Put a link to somebody's file where one of ours is to be; returns the target."""
+    """Put a link to another file in place of one of ours; returns the target."""
     target = tmp_path / f"target of {name}"
     target.write_text("theirs")
     folder = tmp_path / "data"
@@ -96,7 +96,7 @@ def _theirs(tmp_path: Path, name: str) -> Path:
 
 
 def test_the_lock_of_a_data_folder_is_no_link(tmp_path: Path) -> None:
-    """A server does not start with a link for a lock, and leaves its target alone."""
+    """A server does not start with a link for a lock, whose target stays unchanged."""
     target = _theirs(tmp_path, control.LOCK_NAME)
     with pytest.raises(
         ControlError, match=r"is a symbolic link.*canal\.file\.data\.dir"
@@ -107,7 +107,7 @@ def test_the_lock_of_a_data_folder_is_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["", ".lock", "-wal", "-shm"])
 def test_databases_are_no_links(tmp_path: Path, suffix: str) -> None:
-    """A database is refused, with what is beside it, and no target is written to."""
+    """A database is refused, with its -wal file, and no target is written to."""
     target = _theirs(tmp_path, f"x.sqlite{suffix}")
     database = Database(
         tmp_path / "data" / "x.sqlite",
@@ -120,7 +120,7 @@ def test_databases_are_no_links(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("name", ["meta.dat", "meta.dat.tmp", "meta.dat.bak"])
 def test_cursors_are_not_written_through_links(tmp_path: Path, name: str) -> None:
-    """A link where a file of cursors is to be is replaced, its target left alone."""
+    """A link in place of a file of cursors is replaced, its target left unchanged."""
     target = _theirs(tmp_path, name)
     path = tmp_path / "data" / "meta.dat"
     replace_content(Disk(), path, b"ours", backup=path.with_name("meta.dat.bak"))
@@ -144,7 +144,7 @@ def test_what_is_remembered_of_a_session_is_no_link(
 
 @pytest.mark.usefixtures("_umask")
 def test_data_folders_are_the_owners_alone(tmp_path: Path) -> None:
-    """What a server, a database or cursors make for themselves nobody else reads."""
+    """Files that a server, a database or cursors create are for their owner only."""
     server = ControlServer(tmp_path / "server" / "data", {})
     server.start()
     server.request_stop()
@@ -155,7 +155,7 @@ def test_data_folders_are_the_owners_alone(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """Where a file of ours should be nobody may let us wait."""
+    """A pipe in place of our file does not block."""
     path = tmp_path / "meta.dat"
     os.mkfifo(path)
     with pytest.raises(OSError, match="not a regular file, remove it"):
@@ -163,10 +163,12 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_file_larger_than_memory_is_not_read(tmp_path: Path) -> None:
-    """It is refused by its size; what is as usual is read whole."""
+    """It is refused by its size; an ordinary file is read completely."""
     path = tmp_path / "seen.json"
     path.write_bytes(b"{}")
     assert Disk().read(path) == b"{}"
     os.truncate(path, 1 << 40)
-    with pytest.raises(OSError, match="1099511627776 bytes exceed the limit of 268435456"):
+    with pytest.raises(
+        OSError, match="1099511627776 bytes exceed the limit of 268435456"
+    ):
         Disk().read(path)

@@ -13,7 +13,7 @@ from canal_server.server.admission import (
 
 
 def admission(**limits) -> Admission[str]:
-    """Return an empty one with few places."""
+    """Return an empty one with low limits."""
     return Admission(Limits(**{"all": 4, "per_address": 3, "pending": 2} | limits))
 
 
@@ -30,7 +30,7 @@ def test_oldest_of_the_address_with_most_is_displaced():
 
 
 def test_no_place_for_more_than_logged_in():
-    """When all are logged in, nobody is displaced and the next one is refused."""
+    """When all are logged in, none is displaced and the next one is refused."""
     known = admission()
     for name in "abcd":
         known.add(name, name)
@@ -43,7 +43,7 @@ def test_no_place_for_more_than_logged_in():
 
 
 def test_pending_make_room_when_all_is_full():
-    """Who has not logged in goes when every place is taken."""
+    """A client that has not logged in is displaced when the limit is reached."""
     known = admission(pending=10)
     for name in "abcd":
         known.add(name, name)
@@ -54,7 +54,7 @@ def test_pending_make_room_when_all_is_full():
 
 
 def test_address_limit():
-    """An address has a limit, and gets places back."""
+    """An address has a limit, and ended connections free it again."""
     known = admission(all=10)
     for name in ("x", "y", "z"):
         known.add(name, "a")
@@ -65,7 +65,7 @@ def test_address_limit():
 
 
 def test_addresses():
-    """IPv6 counts by what one customer has, IPv4 by itself."""
+    """IPv6 counts by one customer's network, IPv4 by address."""
     assert group_of("192.0.2.7") == "192.0.2.7"
     assert group_of("2001:db8:1:2::1") == group_of("2001:db8:1:2:ffff::")
     assert group_of("2001:db8:1:2::1") != group_of("2001:db8:1:3::1")
@@ -74,7 +74,7 @@ def test_addresses():
 
 
 def test_delays_grow_and_are_forgotten():
-    """The delay of an address doubles up to a limit, and begins again after a while."""
+    """The delay of an address doubles up to a limit, and is reset after a while."""
     failed = FailedLogins()
     delays = [failed.delay_s("a", float(i)) for i in range(7)]
     assert delays == [0.25, 0.5, 1, 2, 4, 5, 5]

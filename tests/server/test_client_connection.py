@@ -97,10 +97,10 @@ def assert_same_meaning(got: bytes, recorded: bytes) -> None:
 
 
 def test_recorded_conversation(serve, instance):
-    """Requests that a client sent to the original get the same answers from ours.
+    """Requests that a client sent to the Java server get the same answers from ours.
 
-    Where the original stayed silent ours does as well: a frame too many would be
-    taken for the answer of the next request, or be left at the end.
+    Where the Java server sent nothing, ours does not, either: another frame would
+    be mistaken for the answer to the next request, or remain at the end.
     """
     steps = json.loads(CONVERSATION.read_text())
     compared = 0
@@ -139,7 +139,7 @@ def test_log_in_with_password(serve, caplog):
 
 
 def test_seeds_differ(serve):
-    """Each connection gets a seed of its own."""
+    """Each connection gets its own seed."""
     port = serve().port
     with Wire(port) as one, Wire(port) as two:
         assert one.receive() != two.receive()
@@ -213,7 +213,7 @@ def test_rollback_before_subscription(serve, instances):
 
 
 def test_waiting_get_is_woken(serve, instance):
-    """A get that waits is answered when an entry comes."""
+    """A waiting get is answered when an entry arrives."""
     with logged_in(serve().port) as wire:
         wire.send(get_frame(timeout_ms=0))
         instance.store.wait_for_getters(1)
@@ -222,7 +222,7 @@ def test_waiting_get_is_woken(serve, instance):
 
 
 def test_waiting_get_ends_with_its_socket(serve, instance):
-    """When a client with a waiting get leaves, nothing is taken for it."""
+    """When a client with a waiting get disconnects, nothing is fetched for it."""
     port = serve().port
     with logged_in(port) as wire:
         wire.send(get_frame(timeout_ms=0))
@@ -237,7 +237,7 @@ def test_waiting_get_ends_with_its_socket(serve, instance):
 
 
 def test_large_batch(serve, instance, rng):
-    """A batch of many megabytes arrives whole."""
+    """A batch of many megabytes arrives completely."""
     entries = [make_entry(n) + b"\x1a" + b"\x80\x80\x04" + rng.randbytes(1 << 16)
                for n in range(1, 200)]  # fmt: skip
     instance.store.append(*entries)
@@ -248,7 +248,7 @@ def test_large_batch(serve, instance, rng):
 
 @pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"GET "])
 def test_other_protocols(serve, data, caplog):
-    """Bytes that are no frame close the connection, and the log says from whom."""
+    """Bytes that are not a frame close the connection, and the log names the client."""
     with Wire(serve().port) as wire:
         wire.receive()
         wire.send(data + LOGIN)
@@ -257,7 +257,7 @@ def test_other_protocols(serve, data, caplog):
 
 
 def test_unexpected_error_closes_one_connection(serve, instance, caplog):
-    """A fault in the code ends that connection with a trace; others go on."""
+    """A bug ends that connection with a traceback; others continue."""
     port = serve().port
     with logged_in(port) as wire, logged_in(port) as other:
         instance.store.append(make_entry(5))
@@ -280,7 +280,7 @@ def test_unexpected_error_closes_one_connection(serve, instance, caplog):
 
 
 def login_with(read_ms: int, write_ms: int) -> bytes:
-    """Return a log-in that names idle limits."""
+    """Return a log-in with idle limits."""
     auth = ClientAuth(net_read_timeout=read_ms, net_write_timeout=write_ms)
     return frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth))
 
@@ -294,7 +294,7 @@ def test_silence(serve, limits):
 
 @pytest.mark.parametrize("limits", [(50, 3_600_000), (3_600_000, 50)])
 def test_silence_of_a_waiting_get(serve, limits):
-    """A get that waits is no longer a sign of life than its connection's limit."""
+    """A waiting get does not extend its connection's limit."""
     with logged_in(serve().port, login_with(*limits)) as wire:
         wire.send(get_frame(timeout_ms=0))
         assert wire.receive() == b""
@@ -376,7 +376,7 @@ def test_waiting_refusals_hold_up_nobody(serve):
     ("asked_ms", "expected_s"), [(0, 300), (10**9, 300), (7000, 7)]
 )
 def test_send_timeout_has_a_limit(serve, monkeypatch, asked_ms, expected_s):
-    """A client may ask for less time to take an answer, not for more."""
+    """A client may request less time to accept an answer, not more."""
     set_to = []
     monkeypatch.setattr(
         Transport, "set_send_timeout", lambda _, seconds: set_to.append(seconds)
@@ -390,7 +390,7 @@ def test_send_timeout_has_a_limit(serve, monkeypatch, asked_ms, expected_s):
 
 
 def test_names_in_the_log_are_escaped(serve, caplog):
-    """A destination with control characters stands in one line of the log."""
+    """A destination with control characters is logged on one line."""
     caplog.set_level(logging.DEBUG)
     server = serve()
     with Wire(server.port) as wire:

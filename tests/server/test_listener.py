@@ -42,13 +42,13 @@ def logged_in(port: int) -> Wire:
 
 
 def stop(server: Server) -> bool:
-    """Stop the server; tell whether it ended."""
+    """Stop the server; return whether it ended."""
     server.request_stop()
     return server.join(Deadline(PATIENCE_S))
 
 
 def test_port_is_known(serve):
-    """A server on port 0 tells which port it got, and greets there."""
+    """A server on port 0 reports the port it got, and greets there."""
     server = serve()
     assert server.port > 0
     with Wire(server.port) as wire:
@@ -56,7 +56,7 @@ def test_port_is_known(serve):
 
 
 def test_port_in_use(serve, instances):
-    """A port that is taken is an error that names address and keys."""
+    """A port in use is an error that names address and keys."""
     port = serve().port
     second = Server(ServerConfig(ip="127.0.0.1", port=port), instances)
     with pytest.raises(ConfigError) as refused:
@@ -68,7 +68,7 @@ def test_port_in_use(serve, instances):
 
 
 def test_an_address_of_another_machine(instances):
-    """An address that is not ours is told apart from a port that is taken."""
+    """The error of a foreign address differs from that of a port in use."""
     server = Server(ServerConfig(ip="192.0.2.1", port=0), instances)
     with pytest.raises(ConfigError, match="must be an address of this machine"):
         server.start()
@@ -87,7 +87,7 @@ def test_all_addresses(instances):
 
 
 def test_one_client_too_many(serve, caplog):
-    """A client beyond the limit is told so and closed; later ones are served."""
+    """A client beyond the limit gets an error and is closed; later ones are served."""
     server = serve(connections_max=2)
     wires = [logged_in(server.port) for _ in range(2)]
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_one_client_too_many(serve, caplog):
     assert caplog.text.count("the limit") == 1  # one line for a crowd
 
     wires.pop().close()
-    while True:  # until the server noticed that one left
+    while True:  # until the server noticed that one disconnected
         with Wire(server.port) as wire:
             if wire.packet().type == PacketType.HANDSHAKE:
                 break
@@ -108,7 +108,7 @@ def test_one_client_too_many(serve, caplog):
 
 @pytest.mark.parametrize("limits", [{"connections_max": 3}, {"pending_max": 2}])
 def test_strangers_take_no_place_of_clients(serve, limits, caplog):
-    """However many connect and stay silent, whoever logs in finds a place."""
+    """However many connect and stay silent, a client that logs in can connect."""
     server = serve(**limits)
     client = logged_in(server.port)
     silent = []
@@ -116,7 +116,7 @@ def test_strangers_take_no_place_of_clients(serve, limits, caplog):
         silent.append(Wire(server.port))
         assert silent[-1].packet().type == PacketType.HANDSHAKE
     other = logged_in(server.port)
-    assert silent[0].receive() == b""  # the oldest had to go
+    assert silent[0].receive() == b""  # the oldest was displaced
     for wire in (client, other):
         wire.send(frame(encode_packet(PacketType.GET, Get(*WHO, 100, -1, 2))))
         assert wire.packet().type == PacketType.MESSAGES
@@ -126,7 +126,7 @@ def test_strangers_take_no_place_of_clients(serve, limits, caplog):
 
 
 def test_one_address_has_a_limit(serve):
-    """Connections from one address have a limit of their own."""
+    """Connections from one address have their own limit."""
     server = serve(per_address_max=2)
     wires = [logged_in(server.port) for _ in range(2)]
     with Wire(server.port) as wire:
@@ -159,12 +159,12 @@ def test_stop_ends_everything(serve, instance):
 
 
 def wire_empty() -> bytes:
-    """Return what a get that was woken by the stop may still be answered."""
+    """Return the answers of a get that was woken by the stop."""
     return bytes.fromhex("000000111001180 72a0b08ffffffffffffffffff01".replace(" ", ""))
 
 
 def test_stop_while_a_client_does_not_read(serve, instance):
-    """A stop does not wait for a client that takes its reply too slowly."""
+    """A stop does not wait for a client that reads its reply too slowly."""
     server = serve()
     body = bytes(1 << 16)
     instance.store.append(
@@ -173,12 +173,12 @@ def test_stop_while_a_client_does_not_read(serve, instance):
     with logged_in(server.port) as wire:
         get = encode_packet(PacketType.GET, Get(*WHO, 1000, -1, 2))
         wire.send(frame(get))
-        wire.sock.recv(1)  # the reply is on its way
+        wire.sock.recv(1)  # the reply is being sent
         assert stop(server)
 
 
 def test_stop_is_idempotent(serve):
-    """A stop may be asked for more than once, also before the start."""
+    """A stop may be requested more than once, even before the start."""
     server = serve()
     server.request_stop()
     server.request_stop()

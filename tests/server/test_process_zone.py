@@ -18,7 +18,7 @@ from canal_server.server.process_zone import zone_name
     ],
 )
 def test_tz_names_it(monkeypatch, tz, name) -> None:
-    """TZ comes first; a rule that is no name gives none."""
+    """TZ takes precedence; a rule that is not a name results in none."""
     monkeypatch.setenv("TZ", tz)
     assert zone_name() == name
 

@@ -37,7 +37,7 @@ class FakeRanges:
         self.temporary: set[str] = set()
 
     def subscribe(self, name, expression, start, *, temporary=False):
-        """Tell the cursor."""
+        """Return the cursor."""
         assert start == "latest"
         if temporary:
             self.temporary.add(name)
@@ -55,11 +55,11 @@ class FakeRanges:
             raise ClientError("there is no subscription", code=404)
 
     def ack(self, name, place):
-        """Take note."""
+        """Record the call."""
         self.acked.append(place)
 
     def head(self, name, start, limits, wait_s, peer_fd=None):
-        """Tell the ends."""
+        """Return the ends."""
         return RangeEnds(LATER, limits.rows, limits.bytes, LATER, 77)
 
     def plan(self, name, expression, start, end, parts):
@@ -70,12 +70,12 @@ class FakeRanges:
         ]
 
     def locate(self, name, text):
-        """Know one place."""
+        """Know one position."""
         assert (name, text) == ("lake", "acked")
         return PLACE
 
     def read(self, name, expression, start, end, take, *, relays, cut):
-        """Give two pieces."""
+        """Return two pieces."""
         del cut
         self.relayed.append(relays)
         take((b"\x12\x01a", memoryview(b"\x12\x01b")), 6)
@@ -94,19 +94,19 @@ class FakeRanges:
         return TableMeta(schema, table, columns)
 
     def left_out(self, table):
-        """Leave out deletes."""
+        """Hide deletes."""
         return "deletes"
 
 
 @pytest.fixture
 def source():
-    """Give what serves ranges."""
+    """Return a source of ranges."""
     return FakeRanges()
 
 
 @pytest.fixture
 def instances(source):
-    """Give destinations: `example` has ranges, `merged` has none."""
+    """Return destinations: `example` has ranges, `merged` has none."""
     example, merged = FakeInstance("example"), FakeInstance("merged")
     example.ranges = source
     return FakeInstances({"example": example, "merged": merged}, broken={"idle"})
@@ -114,7 +114,7 @@ def instances(source):
 
 @pytest.fixture
 def ask(instances):
-    """Give `ask(request, asker)`, which returns the packets of the answer."""
+    """Return `ask(request, asker)`, which returns the packets of the answer."""
     service = RangedService(instances)
 
     def answer(request, asker="one"):
@@ -138,7 +138,7 @@ def refusal(packets):
 
 
 def test_a_set_comes_back_with_its_place(ask, source):
-    """What is told of a place's GTIDs goes both ways."""
+    """The GTIDs of a position are sent in both directions."""
     told = range_messages.RangePosition(0, "bin.000001", 400, gtids="0-1-7")
     ask(range_messages.RangeAck("example", "lake", told))
     assert source.acked[0].gtids == "0-1-7"
@@ -148,14 +148,14 @@ def test_a_set_comes_back_with_its_place(ask, source):
 
 
 def test_cursors_that_cannot_be_had_now(ask, source):
-    """While nothing can be written another try, or another server, may help."""
+    """While nothing can be written, a retry, or another server, may help."""
     source.fails = MetaStoreError("cannot write /otter: no session")
     code, text = refusal(ask(range_messages.RangeRead("example", "lake", AT, THEN)))
     assert (code, "cannot write" in text) == (503, True)
 
 
 def test_each_request_has_its_answer(ask, source):
-    """What the source says comes back as the message of that request."""
+    """An error of the source is the message of that request's refusal."""
     (packet,) = ask(range_messages.RangeSubscribe("example", "lake", "x"))
     assert packet.type == PacketType.RANGE_SUBSCRIBED
     subscribed = decode(range_messages.RangeSubscribed, packet.body)
@@ -198,7 +198,7 @@ def test_each_request_has_its_answer(ask, source):
 
 
 def test_a_range_comes_in_pieces(ask, source):
-    """Pieces are numbered from 1, and the last one has none; errors come between."""
+    """Pieces are numbered from 1, and the last one is empty; errors come between."""
     request = range_messages.RangeRead("example", "lake", AT, THEN)
     packets = ask(request)
     assert {each.type for each in packets} == {PacketType.RANGE_DATA}
@@ -220,7 +220,7 @@ def test_a_range_comes_in_pieces(ask, source):
 
 
 def test_refusals_have_codes(ask):
-    """Who asks in vain is told why, and whether another server may know more."""
+    """A refused request says why, and whether another server may help."""
     unsubscribe = range_messages.RangeUnsubscribe
     assert refusal(ask(unsubscribe("nowhere", "lake")))[0] == 400
     assert refusal(ask(unsubscribe("example", "other")))[0] == 404
@@ -230,7 +230,7 @@ def test_refusals_have_codes(ask):
 
 
 def test_an_unknown_destination_is_named_on_one_line(ask):
-    """Also in the answer about what it does."""
+    """The answer about its status has it, too."""
     unknown = "no\nsuch\x1b[31m\u202e"
     code, text = refusal(ask(range_messages.RangeStatus(unknown)))
     assert (code, text) == (400, r"can't find destination:no\nsuch\x1b[31m\u202e")
@@ -249,7 +249,8 @@ def test_one_query_at_a_time(ask):
     code, text = refusal(ask(head("q2"), "two"))
     assert (code, "another query, 'q1'" in text) == (423, True)
     assert kind(ask(head(""), "three")) == PacketType.RANGE_ENDS
-    # The same query on a new connection goes on, and the old one's end is no matter.
+    # The same query on a new connection continues, and the old one's end does not
+    # count.
     assert kind(ask(head("q1"), "four")) == PacketType.RANGE_ENDS
     ask.service.on_disconnect("one")
     assert refusal(ask(head("q2"), "two"))[0] == 423
@@ -258,7 +259,7 @@ def test_one_query_at_a_time(ask):
 
 
 def test_what_sending_raises_is_not_caught(instances):
-    """A client that takes nothing more ends its connection, as everywhere."""
+    """A client that accepts no data ends its connection, as everywhere."""
     service = RangedService(instances)
 
     def send(_slices):
@@ -279,7 +280,7 @@ def temporary(name: str, expression: str = "") -> range_messages.RangeSubscribe:
 
 
 def test_it_ends_with_its_connection(instances, source):
-    """A temporary subscription goes with the connection that made it, no other."""
+    """A temporary subscription ends with the connection that made it, no other."""
     service = RangedService(instances)
     for name, asker in (("one", "a"), ("two", "b"), ("one", "a")):
         service.answer(temporary(name), asker, None, lambda _: None)
@@ -302,7 +303,7 @@ def test_one_of_another_connection(ask):
 
 
 def test_one_that_is_refused(ask, source):
-    """Nothing stays of it; one that was there before does."""
+    """Nothing of it remains; an earlier subscription does."""
     assert refusal(ask(temporary("one", "refused"), "a"))[1] == "no filter"
     assert source.temporary == set()
     ask(temporary("one"), "b")

@@ -1,4 +1,4 @@
-"""Refusals are logged once for each address, and then in sum."""
+"""Refusals are logged once for each address, and then as a count."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_first_at_once_and_the_rest_in_sum(caplog):
 
 
 def test_flush(caplog):
-    """What was counted is logged at the end."""
+    """The remaining counts are logged at the end."""
     refusals = Refusals(lambda: 0.0)
     refusals.note("a", "refused 1")
     refusals.note("a", "refused 2")
@@ -37,7 +37,7 @@ def test_flush(caplog):
 
 
 def test_many_addresses_are_few_lines(caplog):
-    """Addresses are told apart up to a limit, so that neither log nor memory grow."""
+    """Addresses are distinguished up to a limit; neither log nor memory grow."""
     caplog.set_level("INFO")
     refusals = Refusals(lambda: 0.0)
     refusals.note("0", "timed out", logging.INFO)

@@ -43,7 +43,7 @@ def test_subscribe_starts_a_lazy_instance(service, instances):
 
 
 def test_subscribe_keeps_a_cursor(service, instance):
-    """A client that was here before keeps its acked position."""
+    """A known client keeps its acked position."""
     put_ends(instance, 5, 6)
     service.subscribe(WHO)
     service.ack(WHO, get(service)[0])
@@ -52,14 +52,14 @@ def test_subscribe_keeps_a_cursor(service, instance):
 
 
 def test_a_filter_in_the_log(service, caplog):
-    """It stands there as the client wrote it, to be copied."""
+    """It is logged as the client wrote it, to be copied."""
     caplog.set_level("INFO")
     service.subscribe(ClientIdentity(DESTINATION, 1001, r"shop\..*"))
     assert caplog.messages[-1].endswith(r"with filter 'shop\..*'")
 
 
 def test_a_client_whose_place_is_gone(service, instance):
-    """It is told why it gets nothing; it may roll back, as all do, and leave."""
+    """The error says why it gets nothing; it may roll back, as all do, and leave."""
     service.subscribe(WHO)
     instance.lost[WHO.client_id] = "its place is gone"
     for ask in (service.subscribe, lambda who: service.get(who, 1, 0.0)):
@@ -73,7 +73,7 @@ def test_a_client_whose_place_is_gone(service, instance):
 
 
 def test_a_client_whose_stored_filter_cannot_be_used(service, instance):
-    """It is told why; it may roll back, and is served once it has another one."""
+    """The error says why; it may roll back, and is served once it has another one."""
     service.subscribe(WHO)
     instance.refused[WHO.client_id] = "its filter is too large"
     for ask in (
@@ -87,7 +87,7 @@ def test_a_client_whose_stored_filter_cannot_be_used(service, instance):
 
 
 def test_no_room_for_another_client(service, instance):
-    """A client that is one too many is refused and not kept; others may come again."""
+    """A client beyond the limit is refused and not stored; known ones may return."""
     service.subscribe(WHO)
     instance.clients_max = 1
     with pytest.raises(ClientError, match="no room"):
@@ -111,7 +111,7 @@ def test_subscribe_to_what_cannot_start(service, instances):
 
 
 def test_bad_filter_is_not_kept(service, instance):
-    """A filter that is no expression is refused, and the old one stays."""
+    """An invalid filter is refused, and the old one stays."""
     service.subscribe(ClientIdentity(DESTINATION, 1001, "good"))
     with pytest.raises(ClientError, match="filter"):
         service.subscribe(ClientIdentity(DESTINATION, 1001, "(bad"))
@@ -132,7 +132,7 @@ def test_unsubscribe(service, instance):
 
 
 def test_subscribe_again_behind_what_is_held(service, instance, caplog):
-    """A client that left and missed entries is told of, with both places, once."""
+    """A client that unsubscribed and missed entries is logged once, with positions."""
     put_ends(instance, 5)
     service.subscribe(WHO)
     service.ack(WHO, get(service)[0])
@@ -141,7 +141,7 @@ def test_subscribe_again_behind_what_is_held(service, instance, caplog):
     assert not caplog.records  # nothing was freed meanwhile
     service.unsubscribe(WHO)
     put_ends(instance, 6, 7)
-    instance.store.free_before = 2  # as others acked 6
+    instance.store.free_before = 2  # because others acked 6
     service.subscribe(WHO)
     service.subscribe(WHO)
     (warning,) = caplog.records
@@ -153,7 +153,7 @@ def test_subscribe_again_behind_what_is_held(service, instance, caplog):
 
 
 def test_unsubscribe_keeps_what_was_passed(service, instance, caplog):
-    """What a client's filter rejected before it left does not count as missed."""
+    """What a client's filter rejected before it unsubscribed is not missed."""
     put_ends(instance, 5)
     service.subscribe(WHO)
     service.ack(WHO, get(service)[0])
@@ -169,7 +169,7 @@ def test_unsubscribe_keeps_what_was_passed(service, instance, caplog):
 
 
 def test_unsubscribe_of_a_stranger(service, instance, caplog):
-    """One that has not subscribed may unsubscribe all the same; the log says so."""
+    """A client that is not subscribed may unsubscribe nevertheless; it is logged."""
     with caplog.at_level(logging.INFO):
         service.unsubscribe(WHO)
     (record,) = caplog.records
@@ -178,7 +178,7 @@ def test_unsubscribe_of_a_stranger(service, instance, caplog):
 
 
 def test_unsubscribe_forgets_open_batches(service):
-    """A batch of an ended subscription can be acked no more."""
+    """A batch of an ended subscription can no longer be acked."""
     instance_entries = service._instances.running(DESTINATION)
     put(instance_entries, 5)
     service.subscribe(WHO)
@@ -204,7 +204,7 @@ def test_batches_in_order(service, instance):
 
 
 def test_clients_have_their_own_batches(service, instance):
-    """Each client receives everything, with batch ids of its own."""
+    """Each client receives everything, with its own batch ids."""
     put(instance, 5)
     for identity in (WHO, OTHER):
         service.subscribe(identity)
@@ -212,13 +212,13 @@ def test_clients_have_their_own_batches(service, instance):
 
 
 def test_ack_moves_the_cursor_to_the_last_end(service, instance):
-    """An ack moves the cursor to the batch's last place to resume from, if any."""
+    """An ack moves the cursor to the batch's last position to resume from, if any."""
     service.subscribe(WHO)
     put_ends(instance, 5)
     put(instance, 6, 7)
     service.ack(WHO, get(service, size=2)[0])
     assert instance.meta.cursor(WHO).position.position == 5
-    service.ack(WHO, get(service, size=2)[0])  # it holds no such place
+    service.ack(WHO, get(service, size=2)[0])  # it has no such position
     assert instance.meta.cursor(WHO).position.position == 5
     assert instance.store.places[1001].acked == 3
 
@@ -237,7 +237,7 @@ def test_ack_out_of_order(service, instance):
 
 
 def test_ack_of_nothing(service):
-    """The ack of an empty batch is fine, that of an unknown one is refused."""
+    """The ack of an empty batch is accepted, that of an unknown one is refused."""
     service.subscribe(WHO)
     service.ack(WHO, -1)
     for batch_id in (9, -2):
@@ -284,7 +284,7 @@ def test_rollback_of_a_wrong_batch(service, instance):
 
 
 def test_rollback_that_nobody_waits_for(service, instances):
-    """A rollback of all before the instance or the subscription exists is fine."""
+    """A rollback of all before the instance or the subscription exists is accepted."""
     service.rollback(WHO, 0)
     instances.broken.add("nowhere")
     service.rollback(ELSEWHERE, 0)
@@ -305,7 +305,7 @@ def test_requests_of_strangers(service, instances):
 
 
 def test_instance_started_anew(service, instances, instance):
-    """Batches of a store that is gone are forgotten: their sequences mean nothing."""
+    """Batches of an old store are forgotten: their sequences mean nothing."""
     put(instance, 5)
     service.subscribe(WHO)
     get(service)
@@ -319,7 +319,7 @@ def test_instance_started_anew(service, instances, instance):
 
 
 def restarted(instances, *numbers: int) -> FakeInstance:
-    """Put another instance in the place of the first, with its client and entries."""
+    """Replace the instance by another one, with its client and entries."""
     instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
     anew.meta.subscribe(WHO)
     anew.subscribed(WHO)
@@ -331,10 +331,10 @@ FETCH = server_session.Fetch(WHO, 100, 0.0)
 
 
 def test_restarted_while_a_connection_is_silent(service, instances, instance):
-    """Its next request is refused, once: what came before may come again.
+    """Its next request is refused, once: earlier entries may come again.
 
-    Forbidden: it is given twice without a word, or an ack of a batch of before counts
-    for one of the same number that holds more.
+    Forbidden: they come again without an error, or an ack of an earlier batch counts
+    for one with the same number that holds more.
     """
     visits: Visits = {}
     other: Visits = {}  # another connection of the same client
@@ -361,7 +361,7 @@ def test_restarted_while_a_connection_is_silent(service, instances, instance):
     "asks", [server_session.Subscribe(WHO), server_session.Rollback(WHO, 0)]
 )
 def test_restarted_and_asked_to_begin_again(service, instances, asks):
-    """Who subscribes or rolls back expects entries again: nothing is refused."""
+    """A client that subscribes or rolls back expects entries again: no refusal."""
     visits: Visits = {}
     service.answer(server_session.Subscribe(WHO), None, 1.0, visits)
     restarted(instances, 5)
@@ -370,10 +370,10 @@ def test_restarted_and_asked_to_begin_again(service, instances, asks):
 
 
 def test_refused_while_it_is_restarted(service, instances):
-    """A connection that was refused meanwhile is not refused once more."""
+    """A connection that was refused meanwhile is not refused again."""
     visits: Visits = {}
     service.answer(server_session.Subscribe(WHO), None, 1.0, visits)
-    instances.broken.add(DESTINATION)  # it is configured all the same
+    instances.broken.add(DESTINATION)  # it is still configured
     del instances.started[DESTINATION]
     refused = error_of(service.answer(FETCH, None, 1.0, visits))
     assert refused == (400, "destination:example should start first")
@@ -382,7 +382,7 @@ def test_refused_while_it_is_restarted(service, instances):
 
 
 def test_restarted_during_a_request(service, instances, instance, monkeypatch):
-    """A successor that runs before the request is carried out answers nothing of it."""
+    """A successor that runs before the request is carried out does not answer it."""
     visits: Visits = {}
     put(instance, 5)
     for request in (server_session.Acknowledge(WHO, 1), FETCH):
@@ -411,7 +411,7 @@ def error_of(reply) -> tuple[int | None, str]:
 
 
 def test_replies(service, instance):
-    """Each request is answered as the protocol wants it."""
+    """Each request is answered as the protocol requires."""
     put(instance, 5)
 
     def answer(request):

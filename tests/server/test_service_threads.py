@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from canal_server.model.identity import ClientIdentity
 
 # --------------------------------------------------------------------------------
-# Where threads meet
+# Where threads coincide
 # --------------------------------------------------------------------------------
 
 
@@ -47,7 +47,7 @@ def test_waiting_get_holds_nobody_up(service, instance, pool):
 
 
 def test_get_ends_with_its_peer(service, instance, pool):
-    """A get whose client closes ends at once, and no entry is taken."""
+    """A get whose client closes ends at once, and no entry is fetched."""
     service.subscribe(WHO)
     ours, theirs = socket.socketpair()
     with ours:
@@ -61,9 +61,9 @@ def test_get_ends_with_its_peer(service, instance, pool):
 
 
 def test_a_get_whose_instance_goes(service, instance, instances, pool):
-    """Who waits for entries is told when the destination no longer runs here.
+    """A waiting get fails when the destination no longer runs here.
 
-    So that it looks for them elsewhere.
+    Then the client looks for it elsewhere.
     """
     service.subscribe(WHO)
     pending = pool.submit(get, service, timeout_s=PATIENCE_S)
@@ -75,7 +75,7 @@ def test_a_get_whose_instance_goes(service, instance, instances, pool):
 
 
 def test_a_get_whose_place_is_purged(service, instance, pool):
-    """Who waits is told what is missing and how to resume, as at the next request."""
+    """A waiting get gets the reason and the remedy, as at the next request."""
     why = "needs bin.1:4, which is gone: bin.1 purged; load its tables anew"
     service.subscribe(WHO)
     pending = pool.submit(get, service, timeout_s=PATIENCE_S)
@@ -87,7 +87,7 @@ def test_a_get_whose_place_is_purged(service, instance, pool):
 
 
 def test_a_get_of_a_client_that_unsubscribes(service, instance, pool):
-    """Without such a reason the store's own is told."""
+    """Without such a reason the store's error is returned."""
     service.subscribe(WHO)
     pending = pool.submit(get, service, timeout_s=PATIENCE_S)
     instance.store.wait_for_getters(1)
@@ -97,11 +97,11 @@ def test_a_get_of_a_client_that_unsubscribes(service, instance, pool):
 
 
 def test_what_was_taken_when_the_instance_went(service, instance, instances):
-    """Entries that were not given out come again, with those given and not acked.
+    """Undelivered entries come again, with those delivered and not acked.
 
-    Forbidden: one of them is left out when the same instance may serve again.
+    Forbidden: one of them is skipped when the same instance may serve again.
     """
-    instances.broken.add(DESTINATION)  # it is configured all the same
+    instances.broken.add(DESTINATION)  # it is still configured
     put(instance, 5, 6)
     service.subscribe(WHO)
     assert get(service, size=1) == (1, [5])
@@ -122,7 +122,7 @@ def test_what_was_taken_when_the_instance_went(service, instance, instances):
 
 
 def test_rollback_between_take_and_register(service, instance, pool):
-    """Entries that a get took before a rollback are given once, in one open batch."""
+    """Entries that a get fetched before a rollback are delivered once, in one batch."""
     put(instance, 5, 6)
     service.subscribe(WHO)
     get(service, size=1)
@@ -145,7 +145,7 @@ def test_rollback_between_take_and_register(service, instance, pool):
 
 
 def test_unsubscribe_between_take_and_register(service, instance):
-    """A batch that was taken when the subscription ended is not registered."""
+    """A batch that was fetched when the subscription ended is not registered."""
     put(instance, 5)
     service.subscribe(WHO)
     instance.store.on_taken = lambda: service.unsubscribe(WHO)
@@ -182,7 +182,7 @@ def test_two_connections_of_one_identity(service, instance, pool, rng):
 def test_rollbacks_among_gets(service, instance, pool):
     """Under rollbacks at any moment the batches that stay open cover all entries.
 
-    Forbidden: an entry that was taken, is in no open batch and does not come again.
+    Forbidden: an entry that was fetched, is in no open batch and does not come again.
     """
     service.subscribe(WHO)
     numbers = list(range(1, 100))
@@ -224,7 +224,7 @@ def move(instance: FakeInstance, offset: int, *numbers: int) -> None:
 
 
 def test_batches_of_before_a_move(service, instance):
-    """They are void: their ack moves nothing, and what comes has new ids."""
+    """They are void: their ack moves nothing, and new batches have new ids."""
     put_ends(instance, 8, 9)
     service.subscribe(WHO)
     assert get(service) == (1, [8, 9])
@@ -238,7 +238,7 @@ def test_batches_of_before_a_move(service, instance):
 
 
 def test_a_get_during_a_move(service, instance, pool):
-    """One that waits finds nothing, and the next one finds what comes from there."""
+    """A waiting get finds nothing, and the next one finds what follows the position."""
     service.subscribe(WHO)
     waiting = pool.submit(service.get, WHO, 100, PATIENCE_S)
     instance.store.wait_for_getters(1)
@@ -251,7 +251,7 @@ def test_a_get_during_a_move(service, instance, pool):
 
 
 def test_a_batch_taken_during_a_move(service, instance, pool):
-    """What was taken from the old store is not handed out once the client was moved."""
+    """What was fetched from the old store is not delivered after the move."""
     put_ends(instance, 8)
     service.subscribe(WHO)
     instance.store.on_taken = lambda: move(instance, 3, 4)
@@ -261,7 +261,7 @@ def test_a_batch_taken_during_a_move(service, instance, pool):
 
 
 def test_an_ack_waits_for_a_move(service, instance, pool):
-    """An ack during a move is refused after it, and does not take it back."""
+    """An ack during a move is refused after it, and does not undo it."""
     put_ends(instance, 8)
     service.subscribe(WHO)
     get(service)
@@ -278,7 +278,7 @@ def test_an_ack_waits_for_a_move(service, instance, pool):
 
 
 def test_visits(service, instance, instances):
-    """The instance learns who is here before the first request counts, and who left."""
+    """The instance knows of a client before its first request counts, and its end."""
     visits: dict[ClientIdentity, Any] = {}
     service.answer(server_session.Subscribe(WHO), None, 0.0, visits)
     service.answer(server_session.Fetch(WHO, 1, 0.0), None, 0.0, visits)

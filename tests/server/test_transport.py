@@ -35,7 +35,7 @@ def read_all(sock: socket.socket) -> bytes:
 
 
 def test_many_buffers(pair, rng):
-    """More bytes and buffers than one call takes arrive all, and in order."""
+    """More bytes and buffers than one call accepts all arrive, and in order."""
     transport, client = pair
     buffers = [rng.randbytes(rng.choice([0, 1, 700, 20_000])) for _ in range(3000)]
     views = [memoryview(each) for each in buffers]
@@ -52,7 +52,7 @@ def test_many_buffers(pair, rng):
 
 
 def test_client_that_takes_nothing(pair):
-    """A client that reads nothing ends the sending after the time set."""
+    """A client that reads nothing ends the sending after the configured time."""
     transport, _ = pair
     transport.set_send_timeout(0.01)
     with pytest.raises(TimeoutError, match=r"accepted no data for 0\.01 s"):
@@ -91,7 +91,7 @@ def test_shut_down_ends_waits(pair):
 
 
 def test_shut_down_of_what_is_gone(pair):
-    """Shutting a socket down twice, or after the client left, is fine."""
+    """Shutting a socket down twice, or after the client disconnected, is allowed."""
     transport, client = pair
     client.close()
     transport.shut_down()

@@ -1,4 +1,4 @@
-"""What GTID sets of both kinds have in common, by way of the two kinds."""
+"""The common behaviour of GTID sets of both kinds, tested with each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETS = [
 
 
 def test_kinds_are_never_equal() -> None:
-    """A set equals those of its kind with the same text, no others, no text."""
+    """A set equals those of its kind with the same text, but no others, and no text."""
     mysql, maria = SETS
     assert GtidSet() != MariaGtidSet()
     assert mysql != maria
@@ -24,7 +24,7 @@ def test_kinds_are_never_equal() -> None:
 
 @pytest.mark.parametrize("one", SETS)
 def test_truth_and_name(one: GtidSet | MariaGtidSet) -> None:
-    """An empty set is false; one in a debugger tells its kind and its text."""
+    """An empty set is false; its repr has its kind and its text."""
     assert one
     assert not type(one)()
     assert str(type(one)()) == ""
@@ -33,7 +33,7 @@ def test_truth_and_name(one: GtidSet | MariaGtidSet) -> None:
 
 @pytest.mark.parametrize("one", SETS)
 def test_change(one: GtidSet | MariaGtidSet) -> None:
-    """A set that changes is no key of a dict; its copy goes its own way."""
+    """A set that changes is no key of a dict; its copy is independent."""
     with pytest.raises(TypeError, match="unhashable"):
         hash(one)
     text, copy = str(one), one.copy()

@@ -25,7 +25,7 @@ from canal_server.core.gtid.mysql_sets import MariaGtidSet as FromGtid
     ],
 )
 def test_reads_what_people_write(text, canonical):
-    """Domains come out sorted; of a domain that comes again, the last counts."""
+    """Domains are sorted; the last one counts of a repeated domain."""
     assert str(MariaGtidSet.parse(text)) == canonical
     assert MariaGtidSet.parse(text).encode() == canonical.encode()
 
@@ -34,13 +34,13 @@ def test_reads_what_people_write(text, canonical):
     "text", ["x", "1-2", "1-2-3-4", "1--3", "a-1-2", "4294967296-1-1", "0-1-\u0661"]
 )
 def test_names_what_it_cannot_read(text):
-    """Text that is no set is an error that quotes the item."""
+    """Invalid text is an error that quotes the item."""
     with pytest.raises(ValueError, match="not a GTID"):
         MariaGtidSet.parse(text)
 
 
 def test_text_follows_every_update(rng):
-    """After each of many updates the text is that of the domains' last places."""
+    """After each of many updates the text has the domains' last positions."""
     found, places = MariaGtidSet(), {}
     for _ in range(500):
         domain, server = rng.randrange(40), rng.randrange(3)
@@ -63,7 +63,7 @@ def test_text_follows_every_update(rng):
     ],
 )
 def test_algebra(one, two, union, difference, contains):
-    """Domain by domain the farther place counts."""
+    """Domain by domain the later position counts."""
     first, second = MariaGtidSet.parse(one), MariaGtidSet.parse(two)
     assert str(first.union(second)) == union
     assert str(first.subtract(second)) == difference
@@ -76,7 +76,7 @@ def test_algebra(one, two, union, difference, contains):
 
 
 def test_beside():
-    """Domains that the other one does not know are beside it, however far they are."""
+    """Domains that the other set does not know are returned, however far they are."""
     one = MariaGtidSet.parse("0-1-9,1-1-1,4-7-7")
     assert str(one.beside(MariaGtidSet.parse("0-1-5,1-2-3,9-9-9"))) == "4-7-7"
     assert not one.beside(one)
@@ -93,19 +93,19 @@ def test_reads_a_gtid_list():
 
 
 def test_refuses_numbers_out_of_range():
-    """What does not fit into the event's fields is an error."""
+    """Numbers out of range are an error."""
     for numbers in ((-1, 1, 1), (1, 2**32, 1), (1, 1, 2**64)):
         with pytest.raises(ValueError, match="not a GTID"):
             MariaGtidSet().update(*numbers)
 
 
 def test_is_found_beside_mysqls():
-    """Both kinds of sets can be imported from one place."""
+    """Both kinds of sets can be imported from one module."""
     assert FromGtid is MariaGtidSet
 
 
 def test_agrees_with_mariadb(mariadb_server, database):
-    """What a real server says of itself is already in our form."""
+    """The text of a real server is in our form already."""
     mariadb_server.execute(f"CREATE TABLE {database}.t (a INT)")
     ((text,),) = mariadb_server.execute("SELECT @@global.gtid_binlog_pos")
     found = MariaGtidSet.parse(text)
@@ -114,7 +114,7 @@ def test_agrees_with_mariadb(mariadb_server, database):
 
 
 def test_order_of_a_hostile_source():
-    """Domains that come last first are sorted once, not moved each time."""
+    """Domains in descending order are sorted once, not moved each time."""
     count = 1_500_000
     item = struct.Struct("<IIQ")
     parts = [item.pack(domain, 1, domain + 1) for domain in range(count)]

@@ -88,7 +88,7 @@ def gtid_set(model: Model, rng) -> GtidSet:
     ],
 )
 def test_reads_what_people_write(text, canonical):
-    """Blanks, case, order, repetition and tags come out in one canonical form."""
+    """Blanks, case, order, repetition and tags result in one canonical form."""
     assert str(GtidSet.parse(text)) == canonical
     assert str(GtidSet.parse(canonical)) == canonical
 
@@ -115,13 +115,13 @@ def test_reads_what_people_write(text, canonical):
     ],
 )
 def test_names_what_it_cannot_read(text):
-    """Text that is no set is an error that quotes the item."""
+    """Invalid text is an error that quotes the item."""
     with pytest.raises(ValueError, match="not a GTID"):
         GtidSet.parse(text)
 
 
 def test_text_follows_every_addition(rng):
-    """Rendering after each of many additions gives what rendering afresh gives."""
+    """Rendering after each of many additions equals a fresh rendering."""
     for _ in range(60):
         found, model = GtidSet(), set()
         order = sorted(random_model(rng))
@@ -134,7 +134,7 @@ def test_text_follows_every_addition(rng):
 
 
 def test_growth_past_every_digit():
-    """One number after the other, with sets on both sides of it, stays right."""
+    """Adding one number after the other, with sets on both sides, stays correct."""
     found = GtidSet.parse(f"{A}:1-5,{B}:7")
     for number in range(6, 1205):
         found.add(SIDS[0], number)
@@ -147,7 +147,7 @@ def test_growth_past_every_digit():
 
 
 def beside(one, two):
-    """Return what is neither in a plain set nor behind the first of its group."""
+    """Return what is neither in a plain set nor after the first of its group."""
     first: dict[tuple[bytes, str], int] = {}
     for sid, tag, number in two:
         first[sid, tag] = min(number, first.get((sid, tag), number))
@@ -192,7 +192,7 @@ def test_bytes_without_tags():
 
 
 def test_bytes_with_tags():
-    """What a real server wrote is read, and written just so."""
+    """What a real server wrote is read, and written the same."""
     found = GtidSet.decode_previous_gtids(TAGGED_BODY)
     assert str(found) == TAGGED_TEXT
     assert found.encode() == TAGGED_BODY
@@ -216,7 +216,7 @@ def test_bytes_with_tags():
     ],
 )
 def test_bytes_that_are_none(body):
-    """A body that ends early or contradicts itself is an error."""
+    """A truncated or inconsistent body is an error."""
     with pytest.raises(ValueError, match="GTID set"):
         GtidSet.decode_previous_gtids(body)
 
@@ -250,7 +250,7 @@ def test_agrees_with_mysql(mysql_server, rng):
 
 
 def test_damaged_bytes(rng):
-    """Whatever becomes of the bytes, there is a set or ValueError."""
+    """Any change of the bytes results in a set or a ValueError."""
     for _ in range(2000):
         body = bytearray(TAGGED_BODY if rng.random() < 0.5 else TAGGED_BODY[:80])
         for _ in range(rng.randrange(4)):
@@ -282,21 +282,21 @@ def hostile(values: Iterable[int], per_group: int) -> bytes:
 
 @pytest.mark.parametrize("per_group", [2_000_000, 1])
 def test_order_of_a_hostile_source(per_group):
-    """Numbers and servers that come last first are sorted once, not moved each time.
+    """Numbers and servers in descending order are sorted once, not moved each time.
 
-    With a move of all others for each this runs into the time limit of a test.
+    If each moved all others, this would exceed the time limit of a test.
     """
     count = 2_000_000 if per_group > 1 else 700_000
     ascending = range(1, 2 * count, 2)
     found = GtidSet.decode_previous_gtids(hostile(reversed(ascending), per_group))
     assert found.encode() == hostile(ascending, per_group)
-    # So do those that were added before, and what is left of them.
+    # So are those that were added before, and what is left of them.
     assert found.union(found) == found
     assert not found.subtract(found)
 
 
 def test_overlaps_in_any_order(rng):
-    """Runs that overlap make the set that they make one by one."""
+    """Overlapping runs result in the set that they form one by one."""
     for _ in range(300):
         items = [
             (rng.choice(SIDS), rng.choice(TAGS), start, start + rng.randint(0, 9))

@@ -43,8 +43,8 @@ CONFIGURATION_WARNING = Message(
     " canal.instance.tsdb.url is not a MySQL URL` says that each server of the"
     " [cluster](../howto/cluster.md) keeps a table history of its own.",
     remedy="Correct or remove the setting. For several servers, give [the"
-    " history](../explanation/table-history.md#where-it-is-stored) a MySQL that all of"
-    " them use.",
+    " history](../explanation/table-history.md#where-it-is-stored) a MySQL that"
+    " all of them use.",
 )
 
 CONTROL_SOCKET_FAILED = Message(

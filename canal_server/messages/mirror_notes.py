@@ -110,7 +110,7 @@ MIRROR_ENDS: Final = (
         remedy="What the text says: all tables are copied again.",
     ),
     Note(
-        fragments=("canal.destination is …, and the tables in the lake are",),
+        fragments=("canal.destination is …, but the tables in the lake are of",),
         meaning="The settings name another destination than before.",
         remedy="Set it back, or run `mirror copy --all`.",
     ),
@@ -202,11 +202,11 @@ TABLE_COPIED_AGAIN: Final = (
         " takes.",
     ),
     Note(
-        fragments=("took back rows that came when it was prepared",),
+        fragments=("rolled back rows that were applied when it was prepared",),
         meaning="An XA transaction was rolled back after its rows were applied.",
     ),
     Note(
-        fragments=("rows at …:… have other columns than were known",),
+        fragments=("rows at …:… have other columns than known",),
         meaning="The table history is not certain there.",
         remedy="Nothing with `drift: copy`; check with `canal-server schema verify`.",
     ),
@@ -216,7 +216,7 @@ TABLE_COPIED_AGAIN: Final = (
         " have been read before and after that.",
     ),
     Note(
-        fragments=("the source was replaced when some of its changes were applied",),
+        fragments=("the source was replaced after some of its changes were applied",),
         meaning="A table had just joined the stream, or the mirror was killed during a"
         " batch.",
     ),
@@ -239,7 +239,7 @@ TABLE_STOPS: Final = (
         remedy="`canal-server mirror copy`, when the table is as it should be.",
     ),
     Note(
-        fragments=("a fault of the mirror's own",),
+        fragments=("please report it, with the traceback in the log",),
         meaning="The mirror met something that it does not expect in the changes or"
         " the copy of one table. Nothing of it is in the lake, and the other"
         " tables continue.",
@@ -248,8 +248,8 @@ TABLE_STOPS: Final = (
     ),
     Note(
         fragments=(
-            "column …, which is left out, is … now",
-            "column …, which is masked, is … now",
+            "column …, which is left out, is now",
+            "column …, which is masked, is now",
         ),
         meaning="A hidden column was renamed to a name that is not hidden.",
         remedy="Add the line to the settings that the text names, then start again and"

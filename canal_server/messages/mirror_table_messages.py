@@ -83,7 +83,7 @@ MIRROR_TABLE_UNWANTED = Message(
 MIRROR_UPKEEP_CRASHED = Message(
     name="mirror-upkeep-crashed",
     level=ERROR,
-    text="%s: the upkeep of its copy failed because of an internal error: %s",
+    text="%s: the upkeep of its copy failed: %s",
     meaning="Compaction or vacuum met an error that the mirror does not expect. It is"
     " tried again after its period.",
     remedy="Report the traceback that follows the line.",

@@ -101,7 +101,7 @@ SERVER_ERRORS: Final = (
     ),
     Note(
         error="ControlError",
-        fragments=("destination … is run by …: run this command on that server",),
+        fragments=("destination … is run by …: run this command",),
         meaning="`position seek`, `subscriptions remove`: another server of the"
         " cluster runs the destination.",
         remedy="Run the command there. A server that was killed still counts until its"

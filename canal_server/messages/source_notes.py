@@ -227,8 +227,8 @@ HISTORY_ERRORS: Final = (
             "is not for this server to write now",
         ),
         meaning="The place of the [table"
-        " history](../explanation/table-history.md#where-it-is-stored) cannot be used;"
-        " the text says why.",
+        " history](../explanation/table-history.md#where-it-is-stored) cannot be"
+        " used; the text says why.",
         remedy="What the text asks for. It is tried again, and nothing is lost"
         " meanwhile.",
     ),

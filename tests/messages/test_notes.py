@@ -68,7 +68,8 @@ def test_fragments_occur(note: Note) -> None:
     assert not note.error or note.error in classes()
     for fragment in () if note.is_foreign else note.fragments:
         parts = (re.escape(part) for part in fragment.split("…"))
-        assert re.search("[^\n]*?".join(parts), texts()), fragment
+        found = re.search("[^\n]*?".join(parts), texts())
+        assert found is not None, f"no text has `{fragment}`"
     assert note.meaning.endswith((".", "`"))
 
 

@@ -1,4 +1,4 @@
-"""Events that cannot be read are passed over where they are named, and only there."""
+"""Unreadable events are skipped where they are named, and only there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHORT_ROW = b"\0\1"  # of an INT
 
 
 def reading_of(*events: tuple[int, Action], **options: Any) -> Reading:
-    """Return a reader that may pass over events at these offsets."""
+    """Return a reader that may skip events at these offsets."""
     named = tuple(NamedEvent(FILE, at, how) for at, how in events)
     source = SourceConfig(
         standby=HostConfig(address=HostPort("other", 3306)),
@@ -62,12 +62,12 @@ def reading_of(*events: tuple[int, Action], **options: Any) -> Reading:
 
 
 def unreadable_of(reading: Reading) -> Unreadable:
-    """Return what a reader notes of such events."""
+    """Return the record of such events."""
     return reading.reader._unreadable
 
 
 def states(reading: Reading) -> list[tuple[str, int]]:
-    """Return what became of the events, and how many each stands for."""
+    """Return the outcome of the events, and how many each covers."""
     return [
         (str(each["state"]), int(str(each["events"])))
         for each in unreadable_of(reading).status()
@@ -109,7 +109,7 @@ def broken_rows() -> tuple[Binlog, int]:
 
 
 def test_stops_with_advice() -> None:
-    """Without a name the error tells how to look at the event and how to resume."""
+    """The error for an unnamed event says how to inspect it and how to resume."""
     log, at = broken_rows()
     reading = reading_of()
     with pytest.raises(DecodeError) as caught:
@@ -125,7 +125,7 @@ def test_stops_with_advice() -> None:
 
 
 def test_advice_about_other_servers() -> None:
-    """It reads the standby where that is read, and adds to names that are there."""
+    """The advice reads the standby where that is the source, and appends to names."""
     log, at = broken_rows()
     reading = reading_of((9999, Action.SKIP))
     standby = replace(MASTER, address=Address("other", 3306))
@@ -133,9 +133,7 @@ def test_advice_about_other_servers() -> None:
     with pytest.raises(DecodeError) as caught:
         reading.run(log.as_stream())
     assert "--destination shop --standby --from " in str(caught.value)
-    assert f"add {FILE}:{at}=skip, after a comma, to {KEY} in {OWN}" in str(
-        caught.value
-    )
+    assert f"append ,{FILE}:{at}=skip to {KEY} in {OWN}" in str(caught.value)
 
 
 def test_advice_begins_where_the_transaction_does() -> None:
@@ -155,7 +153,7 @@ def test_advice_begins_where_the_transaction_does() -> None:
 def test_named_rows_are_passed_over(
     how: Action, middle: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All but the named event is delivered, within its transaction, and logged."""
+    """Everything except the named event is delivered, within its transaction."""
     log, at = broken_rows()
     reading = reading_of((at, how))
     with caplog.at_level(logging.WARNING):
@@ -205,7 +203,7 @@ def test_repeated_reads_are_the_same() -> None:
 
 
 def test_only_the_named_event_is_passed_over() -> None:
-    """Another event that cannot be read stops the reader as before."""
+    """Another unreadable event stops the reader as before."""
     log, at = broken_rows()
     log.begin()
     log.add(b.TABLE_MAP, b.table_map_body([INT]))
@@ -218,7 +216,7 @@ def test_only_the_named_event_is_passed_over() -> None:
 
 
 def test_readable_events_are_delivered(caplog: pytest.LogCaptureFixture) -> None:
-    """A named event that reads well is delivered, and its name said to be unneeded."""
+    """A named readable event is delivered, and its name reported as unneeded."""
     log = log_with()
     log.begin()
     log.add(b.TABLE_MAP, b.table_map_body([INT]))
@@ -230,11 +228,11 @@ def test_readable_events_are_delivered(caplog: pytest.LogCaptureFixture) -> None
         reading.run(log.as_stream())
     assert shape(reading) == ["B", "2", "E"]
     assert states(reading) == [("read", 0), ("not met", 0)]
-    assert f"{KEY} names {FILE}:{at}, where no event begins" in caplog.text
+    assert f"{KEY} names {FILE}:{at}, where no event starts" in caplog.text
 
 
 def test_events_before_the_beginning_are_not_called_readable() -> None:
-    """Of an event before the place where reading begins nothing is said."""
+    """Nothing is reported about an event before the start position."""
     log = log_with()
     insert(log, 1)
     reading = reading_of((log.position - 40, Action.SKIP))
@@ -250,7 +248,7 @@ def test_events_before_the_beginning_are_not_called_readable() -> None:
 
 @pytest.mark.parametrize(("how", "raw"), [(Action.SKIP, []), (Action.RAW, ["R", "R"])])
 def test_rows_of_a_lost_table_map(how: Action, raw: list[str]) -> None:
-    """Without its table map a statement's rows are passed over, too, up to its end."""
+    """Without its table map a statement's rows are skipped, too, up to its end."""
     log = log_with()
     insert(log, 1)  # under the same table id
     log.begin()
@@ -268,7 +266,7 @@ def test_rows_of_a_lost_table_map(how: Action, raw: list[str]) -> None:
 
 
 def test_a_damaged_end_still_ends_its_transaction() -> None:
-    """An XID with a wrong checksum is passed over, the transaction ends there."""
+    """An XID with a wrong checksum is skipped; the transaction ends there."""
     log = log_with()
     log.begin()
     log.add(b.TABLE_MAP, b.table_map_body([INT]))
@@ -283,7 +281,7 @@ def test_a_damaged_end_still_ends_its_transaction() -> None:
 
 @pytest.mark.parametrize("sql", [b"BEGIN", b"BEG?N"])
 def test_a_damaged_begin_still_begins_its_transaction(sql: bytes) -> None:
-    """Rows that follow a damaged statement are in a transaction, as they always are."""
+    """Rows after a damaged statement are in a transaction, as always."""
     log = log_with()
     at = log.position
     log.add(b.QUERY, b.query_body(sql), checksum=b"oops")
@@ -307,7 +305,7 @@ def inner_transaction(*bodies: bytes) -> bytes:
 
 @pytest.mark.parametrize(("how", "raw"), [(Action.SKIP, []), (Action.RAW, ["R"])])
 def test_inner_events_of_a_compressed_transaction(how: Action, raw: list[str]) -> None:
-    """Of a payload only the events that cannot be read are passed over."""
+    """Only the unreadable events of a payload are skipped."""
     log = log_with()
     at = log.position
     data = inner_transaction(
@@ -325,7 +323,7 @@ def test_inner_events_of_a_compressed_transaction(how: Action, raw: list[str]) -
 
 @pytest.mark.parametrize(("how", "raw"), [(Action.SKIP, []), (Action.RAW, ["R"])])
 def test_payloads_that_cannot_be_inflated(how: Action, raw: list[str]) -> None:
-    """What a payload has before its fault is delivered, and its transaction ends."""
+    """What precedes a payload's fault is delivered, and its transaction ends."""
     log = log_with()
     at = log.position
     data = inner_transaction(b.rows_body(1, b.int_row(2)), b.rows_body(1, b.int_row(3)))
@@ -338,7 +336,7 @@ def test_payloads_that_cannot_be_inflated(how: Action, raw: list[str]) -> None:
 
 
 def test_the_end_of_a_payload_that_is_passed_over() -> None:
-    """Behind it a position lies between transactions, though nothing of it was read."""
+    """After it a position is between transactions, though nothing of it was read."""
     log = log_with()
     insert(log, 1)
     log.add(b.ANONYMOUS_GTID, b.gtid_body(bytes(16), 0))
@@ -351,7 +349,7 @@ def test_the_end_of_a_payload_that_is_passed_over() -> None:
 
 
 def test_compressed_rows_of_mariadb() -> None:
-    """A compressed row event that cannot be inflated is passed over whole."""
+    """A compressed row event that cannot be inflated is skipped as a whole."""
     log = Binlog()
     log.add(b.FORMAT, b.format_body("11.4.2-MariaDB"))
     log.begin()
@@ -368,7 +366,7 @@ def test_compressed_rows_of_mariadb() -> None:
 
 
 def test_events_without_an_end_stop() -> None:
-    """Where it is not known where an event ends, a name does not help."""
+    """Where the end of an event is unknown, a name does not help."""
     log = log_with()
     insert(log, 1)
     at = log.position
@@ -376,14 +374,12 @@ def test_events_without_an_end_stop() -> None:
     data = bytearray(log.as_file()[4:])
     data[at + 9 - 4 : at + 13 - 4] = (3).to_bytes(4, "little")
     reading = reading_of((at, Action.SKIP), packets=False)
-    with pytest.raises(
-        DecodeError, match="it has no end that is known: begin after it"
-    ):
+    with pytest.raises(DecodeError, match="its end is unknown: start after it"):
         reading.run(bytes(data))
 
 
 def test_everything() -> None:
-    """`decode --unreadable` passes over whatever cannot be read."""
+    """`decode --unreadable` skips every unreadable event."""
     log, _ = broken_rows()
     reading = Reading(unreadable=Unreadable(everything=Action.RAW))
     reading.run(log.as_stream())
@@ -391,7 +387,7 @@ def test_everything() -> None:
 
 
 def test_clients_of_other_tables_do_not_get_raw_rows() -> None:
-    """Raw bytes of a table's rows have that table's number, as its rows have."""
+    """Raw bytes of a table's rows carry that table's id, like its rows."""
     log, at = broken_rows()
     reading = reading_of((at, Action.RAW), images=Images(t=("int",)))
     numbers: set[int] = set()

@@ -1,4 +1,4 @@
-"""How the table history meets the place where a session begins, on real servers."""
+"""How the table history is extended to a session's start, on real servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GTID_AHEAD = "aaaaaaaa-0000-0000-0000-000000000001"
 
 
 class Handoff:
-    """A history in a file, and sessions of one server that begin somewhere."""
+    """A history in a file, and sessions of one server that start at some position."""
 
     def __init__(self, server: Server, schema: str, folder: Path) -> None:
         self.server = server
@@ -72,7 +72,7 @@ class Handoff:
 
     @contextmanager
     def finder(self) -> Iterator[SegmentFinder]:
-        """Give what decides in which stretch a session begins."""
+        """Return what decides in which segment a session starts."""
         access = access_of(self.server)
         with ControlConnection(access) as control:
             yield SegmentFinder(
@@ -89,7 +89,7 @@ class Handoff:
     def begin(
         self, place: EntryPosition | Place, stored: LogPosition | None = None
     ) -> BinlogSegment:
-        """Begin a session at a place; returns the stretch in which it is."""
+        """Start a session at a position; return its segment."""
         if isinstance(place, EntryPosition):
             place = Place(place.journal_name or "", place.position or 4, None)
         with self.finder() as finder:
@@ -99,33 +99,33 @@ class Handoff:
         return self.tsdb.segment
 
     def follow(self, start: EntryPosition) -> None:
-        """Read the statements from a place to the end."""
+        """Read the statements from a position to the end."""
         scanner = DdlScanner(CONFIG, access_of(self.server), Stop())
         for each in scanner.between(start, self.here()):
             self.tsdb.apply(each.position, each.schema, each.ddl, each.extra)
 
     def reach(self, timestamp_ms: int | None = None) -> None:
-        """Note that all was read, with the set executed by now."""
+        """Record that everything was read, with the set executed by now."""
         here = replace(self.here(), gtid=str(self.gtids()), timestamp=timestamp_ms)
         self.tsdb.reached(here)
 
     def columns(self, table: str = "t") -> Sequence[str]:
-        """Return the names of a table's columns where the session begins."""
+        """Return the names of a table's columns where the session starts."""
         found = self.tsdb.find(self.schema, table)
         return [] if found is None else [column.name for column in found.columns]
 
     def is_uncertain(self, table: str = "t") -> bool:
-        """Tell whether they may have been others."""
+        """Return whether the columns may have been different."""
         return self.tsdb.is_uncertain(self.schema, table)
 
     def pretend(self, segment: BinlogSegment, source: str) -> None:
-        """Let a stretch be of another server."""
+        """Make a segment belong to another server."""
         self.tsdb.identify(segment, source, replace(segment.traits, file=""))
 
 
 @pytest.fixture
 def handoff(source_server: Server, database: str, tmp_path: Path) -> Iterator[Handoff]:
-    """Give an empty history, and the MySQL, then the MariaDB, with one table."""
+    """Yield an empty history, and the MySQL, then the MariaDB, with one table."""
     made = Handoff(source_server, database, tmp_path)
     made.run("CREATE TABLE t (a INT)")
     yield made
@@ -133,7 +133,7 @@ def handoff(source_server: Server, database: str, tmp_path: Path) -> Iterator[Ha
 
 
 def test_places_of_one_binlog(handoff: Handoff) -> None:
-    """In the stretch, behind and before it: each place has the columns of its time."""
+    """In, after and before the segment: each position has the columns of its time."""
     places = [handoff.here()]
     for number in range(1, 7):
         handoff.run(f"ALTER TABLE t ADD c{number} INT")
@@ -155,7 +155,7 @@ def test_places_of_one_binlog(handoff: Handoff) -> None:
 
 
 def test_behind_a_statement_that_was_read_last(handoff: Handoff) -> None:
-    """The end of what is known lies where no event begins: no gap comes of it."""
+    """No event begins at the end of the history: that causes no gap."""
     handoff.begin(handoff.here())
     start = handoff.here()
     for statement in ("ALTER TABLE t ADD b INT", "ALTER TABLE t ADD c INT"):
@@ -170,7 +170,7 @@ def test_behind_a_statement_that_was_read_last(handoff: Handoff) -> None:
 
 
 def test_a_place_that_is_purged(handoff: Handoff, database: str) -> None:
-    """It is refused before the tables are read; nothing is left of the attempt."""
+    """A purged position is refused before tables are read; nothing is stored."""
     del database
     gone = replace(handoff.here(), journal_name="binlog.000000")
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_a_place_that_is_purged(handoff: Handoff, database: str) -> None:
 def test_a_history_that_ends_in_what_is_purged(
     handoff: Handoff, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A new one begins, told in a line without the whole error of the server."""
+    """A new segment starts, logged in a line without the server's whole error."""
     here = handoff.here()
     gone = replace(here, journal_name="binlog.000000", position=4)
     ended = replace(handoff.begin(here), first=gone, last=gone)
@@ -193,7 +193,7 @@ def test_a_history_that_ends_in_what_is_purged(
 
 
 def test_a_binlog_begun_anew(handoff: Handoff) -> None:
-    """A file of the same name that was begun at another time is another file."""
+    """A file of the same name created at another time is another file."""
     segment = handoff.begin(handoff.here())
     assert segment.traits.file
     assert segment.traits.file_began_ms
@@ -206,7 +206,7 @@ def test_a_binlog_begun_anew(handoff: Handoff) -> None:
 
 
 def test_a_server_that_was_upgraded(handoff: Handoff) -> None:
-    """Its answers are read as its version writes them."""
+    """Statements are parsed as the server's version does."""
     segment = handoff.begin(handoff.here())
     old = replace(segment.traits, version=segment.traits.version - 10000)
     handoff.tsdb.identify(segment, segment.source, old)
@@ -214,7 +214,7 @@ def test_a_server_that_was_upgraded(handoff: Handoff) -> None:
 
 
 def test_events_that_are_older_than_their_file(handoff: Handoff) -> None:
-    """A replica's events are its source's, from before: the file is the same still."""
+    """A replica's events are its source's and older: the file is still the same."""
     handoff.begin(handoff.here())
     handoff.run("SET timestamp = 1000000000", "ALTER TABLE t ADD b INT")
     segment = handoff.begin(handoff.here())
@@ -224,7 +224,7 @@ def test_events_that_are_older_than_their_file(handoff: Handoff) -> None:
 
 
 def test_a_history_of_the_java_server(handoff: Handoff) -> None:
-    """Its stretches tell the server's number only; they are taken as ours."""
+    """Its segments have only the server's number; they are accepted as ours."""
     segment = handoff.begin(handoff.here())
     number = str(handoff.server.execute("SELECT @@global.server_id")[0][0])
     handoff.pretend(segment, number)
@@ -236,7 +236,7 @@ def test_a_history_of_the_java_server(handoff: Handoff) -> None:
 
 
 def test_a_session_behind_a_stored_transaction(handoff: Handoff) -> None:
-    """The history ends where reading can go on, also when the last event is a row's."""
+    """The history ends where reading can continue, even after a row event."""
     handoff.begin(handoff.here())
     handoff.run("INSERT INTO t VALUES (1)")
     end, gtids = handoff.here(), handoff.gtids()
@@ -252,7 +252,7 @@ def test_a_session_behind_a_stored_transaction(handoff: Handoff) -> None:
 
 
 def test_a_session_behind_a_stored_statement(handoff: Handoff) -> None:
-    """A statement that was delivered last is in, and does not come again."""
+    """A statement that was delivered last is included, and is not applied again."""
     start = handoff.here()
     handoff.begin(start)
     handoff.run("ALTER TABLE t ADD b INT")
@@ -269,16 +269,16 @@ def test_a_session_behind_a_stored_statement(handoff: Handoff) -> None:
 
 
 def test_a_beginning_has_a_time(handoff: Handoff) -> None:
-    """Of what was before the first place nothing is told, not even by time."""
+    """Nothing before the first position is known, not even by time."""
     early = handoff.here()
     handoff.run("ALTER TABLE t ADD b INT")
     handoff.begin(early)
     with pytest.raises(TableMetaError):
-        handoff.tsdb.place_at(1_000_000_000_000)
+        handoff.tsdb.position_at(1_000_000_000_000)
 
 
 def test_what_comes_while_the_place_is_looked_for(handoff: Handoff) -> None:
-    """A statement right behind the look counts as one that comes yet."""
+    """A statement right after the query counts as a later one."""
     gtids = handoff.gtids()
     look = DdlScanner.first_position
 
@@ -297,11 +297,11 @@ def test_what_comes_while_the_place_is_looked_for(handoff: Handoff) -> None:
 
 
 class TestTakeOver:
-    """Another server goes on, and places are told by GTID."""
+    """Another server is read, at positions by GTID."""
 
     @pytest.fixture
     def known(self, handoff: Handoff) -> Any:
-        """Give a history of another server that knows of one more column."""
+        """Yield a history of another server that has one more column."""
         handoff.begin(handoff.here())
         handoff.run("ALTER TABLE t ADD b INT")
         segment = handoff.begin(handoff.here())
@@ -311,11 +311,11 @@ class TestTakeOver:
         return handoff.gtids()
 
     def begin_by(self, handoff: Handoff, gtids: Any) -> BinlogSegment:
-        """Begin where a set was executed."""
+        """Start where a set was executed."""
         return handoff.begin(Place("", 0, gtids, by_gtid=True))
 
     def test_all_is_known(self, handoff: Handoff, known: Any) -> None:
-        """What the other server had is what this one had with the same set."""
+        """The tables of the other server are those of this one with the same set."""
         handoff.run("ALTER TABLE t ADD c INT")
         segment = self.begin_by(handoff, known)
         assert segment.source != "another"
@@ -335,7 +335,7 @@ class TestTakeOver:
     def test_a_stored_place_of_the_other_server(
         self, handoff: Handoff, known: Any
     ) -> None:
-        """A file and offset of another server are not believed for their GTID set."""
+        """A file and offset of another server are not trusted for their GTID set."""
         handoff.run("ALTER TABLE t ADD c INT")
         late = replace(handoff.here(), gtid=str(known))
         handoff.run("ALTER TABLE t ADD d INT")
@@ -346,7 +346,7 @@ class TestTakeOver:
         assert handoff.columns() == ["a", "b"]
 
     def test_back_again(self, handoff: Handoff, known: Any) -> None:
-        """The first server's stretch goes on where it ended."""
+        """The first server's segment continues where it ended."""
         (other,) = handoff.tsdb.segments()
         segment = self.begin_by(handoff, known)
         with ControlConnection(access_of(handoff.server)) as control:
@@ -359,7 +359,7 @@ class TestTakeOver:
         assert handoff.columns() == ["a", "b", "c"]
 
     def test_ends_with_a_statement(self, handoff: Handoff, known: Any) -> None:
-        """The last statement is known, though no set that has it was noted."""
+        """The last statement is known, though no set that has it was recorded."""
         del known
         (segment,) = handoff.tsdb.segments()
         handoff.tsdb.rollback(segment.last, segment)
@@ -373,7 +373,7 @@ class TestTakeOver:
     def test_before_the_history(
         self, handoff: Handoff, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A base is not taken for what was before it: its statements come yet."""
+        """A base dump does not cover what was before it: its statements are later."""
         early = handoff.gtids()
         handoff.run("ALTER TABLE t ADD b INT")
         segment = handoff.begin(handoff.here())
@@ -389,7 +389,7 @@ class TestTakeOver:
     def test_before_the_base(
         self, handoff: Handoff, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Nor for a place between the beginning and a statement that it contains."""
+        """Nor does it cover a position between its start and a contained statement."""
         begin, gtids = handoff.here(), handoff.gtids()
         handoff.run("ALTER TABLE t ADD b INT")
         place = Place(begin.journal_name or "", begin.position or 4, gtids)
@@ -404,7 +404,7 @@ class TestTakeOver:
     def test_statements_without_gtid(
         self, handoff: Handoff, known: Any, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Whether they were executed nobody knows: all tables are read anew."""
+        """Whether they were executed is unknown: all tables are read again."""
         (segment,) = handoff.tsdb.segments()
         handoff.tsdb.rollback(segment.last, segment)
         place = replace(handoff.here(), timestamp=1, server_id=1, gtid=None)
@@ -415,7 +415,7 @@ class TestTakeOver:
         assert f"the statement at {place} has no GTID; all" in caplog.text
 
     def test_what_keeps_it(self, handoff: Handoff, known: Any) -> None:
-        """Each reason is told: what is not known of the stretch, or of the place."""
+        """Each reason is given: what is unknown about the segment, or the position."""
         (segment,) = handoff.tsdb.segments()
         by_gtid = Place("", 0, known, by_gtid=True)
         no_set = replace(segment.first, gtid=None)
@@ -423,10 +423,10 @@ class TestTakeOver:
         ahead = {"mysql": f"{GTID_AHEAD}:1-9", "mariadb": "99-1-9"}
         ahead_of = replace(segment.first, gtid=ahead[handoff.server.flavour])
         with handoff.finder() as finder:
-            image = finder._take_over.image
+            image = finder._transfer.image
             for each, place, why in (
-                (replace(segment, first=no_set), by_gtid, "the GTID set at its start, "),
-                (replace(segment, last=no_set), by_gtid, "the GTID set at its end, "),
+                (replace(segment, first=no_set), by_gtid, "GTID set at its start, "),
+                (replace(segment, last=no_set), by_gtid, "GTID set at its end, "),
                 (replace(segment, first=ahead_of), by_gtid, "lacks '"),
                 (replace(segment, traits=other), by_gtid, "that server was a M"),
                 (segment, Place("", 0, None), "has neither GTID set nor time"),
@@ -441,7 +441,7 @@ class TestTakeOver:
                 assert why in found.why
 
     def test_a_binlog_begun_anew(self, handoff: Handoff, known: Any) -> None:
-        """GTIDs of before may mean something else: the tables are read anew."""
+        """Earlier GTIDs may mean something else: the tables are read again."""
         (segment,) = handoff.tsdb.segments()
         with ControlConnection(access_of(handoff.server)) as control:
             source = source_of(read_server_info(control))
@@ -458,7 +458,7 @@ class TestTakeOver:
 def from_nothing(
     request: pytest.FixtureRequest, own_server: Any, tmp_path: Path
 ) -> Iterator[Handoff]:
-    """Give a history of another server, begun when that had executed nothing."""
+    """Yield a history of another server, started when it had executed nothing."""
     server = own_server(request.param)
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
     server.execute(
@@ -472,7 +472,7 @@ def from_nothing(
 
 
 def test_known_from_the_first_transaction_on(from_nothing: Handoff) -> None:
-    """A history that began when nothing was executed is carried over as others are."""
+    """A history that started when nothing was executed is carried over like others."""
     handoff = from_nothing
     begin = handoff.here()
     handoff.run("ALTER TABLE t RENAME COLUMN a TO b", "INSERT INTO t VALUES (1)")
@@ -488,19 +488,19 @@ def test_known_from_the_first_transaction_on(from_nothing: Handoff) -> None:
 def test_what_it_lacks_is_purged(
     from_nothing: Handoff, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Statements behind its end that nobody has now: all tables are read anew."""
+    """Statements after its end that no server has now: all tables are read again."""
     handoff = from_nothing
     handoff.run("ALTER TABLE t RENAME COLUMN a TO b", "FLUSH BINARY LOGS")
     purge(handoff.server, handoff.here().journal_name)
     handoff.begin(Place("", 0, handoff.gtids(), by_gtid=True))
     assert handoff.columns() == ["b"]
-    (line,) = [each for each in caplog.messages if "cannot be carried over" in each]
+    (line,) = [each for each in caplog.messages if "cannot be transferred" in each]
     assert "this server executed between its end, GTID set '', and '" in line
     assert " is purged: " in line
 
 
 class TestTakeOverByTime:
-    """Another server goes on, and places are told by time."""
+    """Another server is read, at positions by time."""
 
     NOW_S = 1_900_000_000
 
@@ -510,7 +510,7 @@ class TestTakeOverByTime:
 
     @pytest.fixture
     def place(self, handoff: Handoff) -> EntryPosition:
-        """Give a place of a history that goes on behind it, with a slow statement."""
+        """Yield a position before the end of a history with a slow statement."""
         segment = handoff.begin(handoff.here())
         start = handoff.here()
         self.at(handoff, self.NOW_S, "ALTER TABLE t ADD b INT")
@@ -525,7 +525,7 @@ class TestTakeOverByTime:
         return place
 
     def begin_at(self, handoff: Handoff, place: EntryPosition, time_s: int) -> None:
-        """Begin at a place that was found by time."""
+        """Start at a position that was found by time."""
         handoff.begin(
             Place(
                 place.journal_name or "",
@@ -536,7 +536,7 @@ class TestTakeOverByTime:
         )
 
     def test_what_was_executed(self, handoff: Handoff, place: EntryPosition) -> None:
-        """A statement counts by its place where it took longer than others."""
+        """A slow statement counts by its position."""
         self.begin_at(handoff, place, self.NOW_S + 40)
         assert handoff.columns() == ["a", "b"]
         assert not handoff.is_uncertain()
@@ -545,6 +545,6 @@ class TestTakeOverByTime:
     def test_outside(
         self, handoff: Handoff, place: EntryPosition, seconds: int
     ) -> None:
-        """Times that the history does not reach tell nothing: tables are read anew."""
+        """Times outside the history are of no use: tables are read again."""
         self.begin_at(handoff, place, self.NOW_S + seconds)
         assert handoff.is_uncertain()

@@ -68,9 +68,9 @@ def not_logged(column: str) -> str:
     )
 
 
-def without_members(column: str, mysql_type: str) -> str:
+def without_labels(column: str, mysql_type: str) -> str:
     """Say that the labels of an ENUM or a SET cannot be told."""
     return (
-        f"{column}: the members of its type ({mysql_type}) are not known; "
+        f"{column}: the labels of its type ({mysql_type}) are not known; "
         "binlog_row_metadata = FULL on the server makes it tell them"
     )

@@ -25,7 +25,7 @@ cdef struct ColumnText:
     bint is_null
     int32_t target      # for the reader's use: where the value goes
     int32_t reading     # and how
-    const void* members # and by which labels
+    const void* labels # and by which labels
     uint32_t filled     # bytes of each value at least: zeros at its end are not told
 
 cdef struct Pattern:

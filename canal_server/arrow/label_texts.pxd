@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The labels of ENUM and SET columns; see arrow_members.pyx."""
+"""The labels of ENUM and SET columns; see label_texts.pyx."""
 
 from libc.stdint cimport uint64_t
 
@@ -15,6 +15,6 @@ cdef int put_enum(ArrowColumn* column, const Labels* labels,
                   uint64_t number) noexcept nogil
 cdef int put_set(ArrowColumn* column, const Labels* labels, uint64_t bits) noexcept nogil
 
-cdef class Members:
+cdef class ColumnLabels:
     cdef Labels labels
     cdef list texts       # keeps what the labels point to

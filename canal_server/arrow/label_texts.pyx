@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Labels for the numbers in which entries carry ENUM and SET.
 
-An ENUM is the number of its member from 1 on; 0 is the empty text, which a server puts
-in place of a value that is no member. A SET has a bit for each member.
+An ENUM is the number of its label, counted from 1; 0 is the empty text, which a server
+stores instead of an invalid value. A SET has one bit per label.
 """
 
 from libc.stdint cimport uint64_t
@@ -12,24 +12,24 @@ from canal_server.arrow.column_buffers cimport (
     BAD_VALUE, NO_ROOM, OK, end_value, put_piece, put_text,
 )
 
-from canal_server.model.enum_labels import members_of
+from canal_server.model.enum_labels import labels_of
 
 
-cdef class Members:
+cdef class ColumnLabels:
     """The labels of one type, as COLUMN_TYPE has it."""
 
     def __cinit__(self, str mysql_type):
         cdef size_t i = 0
         self.texts = [
-            member if isinstance(member, bytes) else member.encode()
-            for member in members_of(mysql_type)
+            label if isinstance(label, bytes) else label.encode()
+            for label in labels_of(mysql_type)
         ]
         self.labels.count = len(self.texts)
         self.labels.labels = <Slice*>calloc(self.labels.count + 1, sizeof(Slice))
         if self.labels.labels == NULL:
-            raise MemoryError("no memory for the members of a column")
+            raise MemoryError("no memory for the labels of a column")
         for i in range(self.labels.count):
-            # What a server shows as hexadecimal digits is no text, but has to be one.
+            # Labels that a server shows as hexadecimal digits need not be text; make them so.
             text = self.texts[i] = (<bytes>self.texts[i]).decode(
                 "utf-8", "replace").encode()
             self.labels.labels[i].p = <bytes>text

@@ -116,7 +116,7 @@ cdef int put_bits(ArrowColumn* column, Slice value) noexcept nogil:
 cdef inline int put_string(ArrowColumn* column, const ColumnText* text, Slice value,
                            const uint8_t* end) noexcept nogil:
     """Append a text, or the labels that a number stands for."""
-    cdef const Labels* labels = <const Labels*>text.members
+    cdef const Labels* labels = <const Labels*>text.labels
     cdef uint64_t number
     if labels != NULL:
         if not read_u64(value.p, value.n, &number):

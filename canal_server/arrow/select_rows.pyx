@@ -22,7 +22,7 @@ from canal_server.arrow.column_buffers cimport (
     Memory, free_column, init_column, put_i64, put_null, put_piece,
     put_short_text, put_text, take_column,
 )
-from canal_server.arrow.label_texts cimport Members
+from canal_server.arrow.label_texts cimport ColumnLabels
 from canal_server.arrow.conversions cimport READ_ENUM, READ_PLAIN, READ_SET
 from canal_server.arrow.put_values cimport (
     KIND_I64, KIND_WIDE, Field,
@@ -38,7 +38,7 @@ from canal_server.decoder.text.charset_text cimport put_text as put_charset_text
 from canal_server.core.byte_buffer cimport Feed
 from canal_server.arrow.json_restyle cimport is_styled, put_restyled
 
-from canal_server.arrow.column_problems import without_members
+from canal_server.arrow.column_problems import without_labels
 from canal_server.arrow.put_values import KINDS
 from canal_server.decoder.text.charset_names import charset_of_collation
 from canal_server.decoder.text.charset_text import charset as charset_named
@@ -48,13 +48,13 @@ cdef enum Form:
     FORM_PLAIN = 0    # as entries have it, but for leading zeros
     FORM_TEXT = 1     # text in the column's character set
     FORM_JSON = 2
-    FORM_MEMBERS = 3  # the number of an ENUM, the bits of a SET
+    FORM_LABELS = 3  # the number of an ENUM, the bits of a SET
     FORM_BYTES = 4
     FORM_BITS = 5     # BIT: its bytes, highest first
     FORM_FLOATING = 6 # with `e` before the exponent
 
 FORMS = {
-    "plain": FORM_PLAIN, "text": FORM_TEXT, "json": FORM_JSON, "members": FORM_MEMBERS,
+    "plain": FORM_PLAIN, "text": FORM_TEXT, "json": FORM_JSON, "labels": FORM_LABELS,
     "bytes": FORM_BYTES, "bits": FORM_BITS, "floating": FORM_FLOATING,
 }
 
@@ -156,17 +156,17 @@ cdef class ResultColumns:
         free(self.large.data)
 
     cdef int set_target(self, Target* target, tuple field) except -1:
-        cdef Members members
+        cdef ColumnLabels labels
         name, kind, a, b, form, mysql_type, charset = field
         target.field.kind, target.field.a, target.field.b = KINDS[kind], a, b
         target.form = FORMS[form]
         target.text.reading = READ_PLAIN
-        if target.form == FORM_MEMBERS:
-            members = Members(mysql_type)
-            if len(members) == 0:
-                raise DecodeError(without_members(f"column {name}", mysql_type))
-            self.kept.append(members)
-            target.text.members = &members.labels
+        if target.form == FORM_LABELS:
+            labels = ColumnLabels(mysql_type)
+            if len(labels) == 0:
+                raise DecodeError(without_labels(f"column {name}", mysql_type))
+            self.kept.append(labels)
+            target.text.labels = &labels.labels
             is_enum = mysql_type.lower().startswith("enum")
             target.text.reading = READ_ENUM if is_enum else READ_SET
         elif target.form == FORM_TEXT:
@@ -355,7 +355,7 @@ cdef class ResultColumns:
                     target.field.kind <= KIND_I64 or target.field.kind == KIND_WIDE):
                 value = without_zeros(value)  # ZEROFILL
             return put_value(column, &target.field, &target.text, value, end, &self.zone)
-        if form == FORM_MEMBERS:
+        if form == FORM_LABELS:
             return put_value(column, &target.field, &target.text, value, end, &self.zone)
         if form == FORM_BITS:
             return put_bits(column, value)

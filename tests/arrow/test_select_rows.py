@@ -19,7 +19,7 @@ FIELDS = [
     ("n", "int32", 0, 0, "plain", "int", None),
     ("t", "text", 0, 0, "text", "varchar(9)", charset("latin1")),
     ("f", "double", 0, 0, "floating", "double", None),
-    ("e", "text", 0, 0, "members", "enum('x','y')", None),
+    ("e", "text", 0, 0, "labels", "enum('x','y')", None),
 ]
 EOF = b"\xfe\x00\x00\x02\x00"
 ROWS = [

@@ -116,7 +116,7 @@ def test_the_order_of_a_log(source_server, database, make_pipeline, tmp_path) ->
     left = store.read(name)
     assert left is not None
     assert left.phase is Phase.STOPPED
-    assert f"goes up to _seq {upto}, and what comes now would have" in left.message
+    assert f"ends at _seq {upto}, but new changes would start at" in left.message
     assert left.message.endswith("then run `canal-server mirror copy`")
     assert log.applied("before") == upto
 

@@ -95,7 +95,9 @@ def test_no_rights(failing, tmp_path) -> None:
     """An account that sees no table is told by the rule that has none."""
     told = failing(UNUSABLE, source={"user": "nobody", "password": SECRET})
     assert told.startswith(f"{tmp_path}/mirror.yml:")
-    assert "no table matches, or the account may not see it; what matches" in told
+    assert (
+        "no table matches, or the account may not see it; a pattern must match" in told
+    )
     assert left(tmp_path / "lake") == LOCK
 
 
@@ -163,8 +165,8 @@ def test_two_at_once(failing, tmp_path) -> None:
     folder = open_folder(LakeSettings(path=str(tmp_path / "lake")), f"_mirror/{NAME}")
     with Lease(folder):
         told = failing(FAILED)
-        assert told.startswith("another process runs this mirror: process ")
-        assert "give this one another name" in told
+        assert told.startswith("this mirror is already running: process ")
+        assert "give this mirror another name" in told
         assert left(tmp_path / "lake") == LOCK
     assert "another process" not in failing(FAILED, canal={"destination": "nowhere"})
 
@@ -173,7 +175,7 @@ def test_no_java(failing, tmp_path) -> None:
     """Spark that cannot start says what it needs."""
     told = failing(FAILED, {"JAVA_HOME": str(tmp_path)})
     assert told.startswith("Spark failed: ")
-    assert "Java 17 or later is in PATH or named by JAVA_HOME" in told
+    assert "Java 17 or later, in PATH or in JAVA_HOME" in told
 
 
 def test_spark_connect(failing) -> None:

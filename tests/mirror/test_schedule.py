@@ -233,7 +233,7 @@ def test_a_fault_that_meets_one_copy(mirror, caplog) -> None:
     mirror._at_work[C] = brought_in(ZeroDivisionError("of rows"))
     mirror._collect()
     told = (
-        "a fault of the mirror's own: ZeroDivisionError; please report it, with the "
+        "internal error: ZeroDivisionError; please report it, with the "
         "traceback in the log; `canal-server mirror copy a.c` makes a new copy"
     )
     assert mirror._store.read(C).phase is Phase.STOPPED
@@ -282,7 +282,7 @@ def test_what_cannot_be_noted_is_looked_at_again(mirror, monkeypatch) -> None:
         with pytest.raises(LakeError):
             look()
     look()
-    assert phases(mirror) == {A: (Phase.WAITING, "it was made anew")}
+    assert phases(mirror) == {A: (Phase.WAITING, "the table was recreated")}
     mirror._gone.close()
 
 

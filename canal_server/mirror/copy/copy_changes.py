@@ -1,7 +1,7 @@
-"""What changed in a table since its copy began, read beside the stream.
+"""Reads what changed in a table since its copy began, outside the stream.
 
 The driver reads it itself, as one of Spark's tasks would: one table's changes, in
-order, with no more of them in memory than the follower gathers.
+order. Memory holds no more of them than the follower collects.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NOBODY_KNOWS: Final = 1 << 62  # where: behind every place
-NEAR_ROWS = 5_000  # fewer are read while the stream waits
+NOBODY_KNOWS: Final = 1 << 62  # a number after every position
+NEAR_ROWS = 5_000  # fewer rows are read while the stream waits
 
 
 class CatchUp:
-    """Brings one table from a place to the end of the binlog."""
+    """Applies one table's changes from a position to the end of the binlog."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class CatchUp:
         name: TableName,
         goes_on: bool = False,
     ) -> None:
-        """Read for a mirror, by options whose filter lets through one table.
+        """Read for a mirror, by options whose filter selects one table.
 
-        `goes_on`: where another one began, which has seen what this one does not.
+        `continues` is the position of an earlier read, whose changes this one skips.
         """
         self._xa = PreparedXa(forgotten={name: NOBODY_KNOWS} if goes_on else {})
         self._options = options
@@ -69,10 +69,10 @@ class CatchUp:
         self._stop = stop
 
     def latest(self) -> RangePosition:
-        """Return where the source's binlog ends now.
+        """Return the current end of the source's binlog.
 
-        With the set that was executed there, by which it is found when the source is
-        replaced.
+        It includes the executed GTID set, which finds the position on another server
+        when the source is replaced.
         """
         name = self._channel.destination
         return self._channel.call(lambda c: c.locate(name, "latest", self._mirror))
@@ -83,10 +83,10 @@ class CatchUp:
         start: RangePosition,
         end: RangePosition,
     ) -> int:
-        """Bring the table from one place to another; returns how many rows that was.
+        """Apply the table's changes between two positions; returns the number of rows.
 
         Ends early when a stop is requested. Raises what `Follower.feed` raises,
-        CopyNeededError where changes are lost, ClientError and OSError.
+        CopyNeededError if changes are lost, ClientError and OSError.
         """
         if version_of(start) >= version_of(end):
             return 0
@@ -98,8 +98,8 @@ class CatchUp:
             if isinstance(error, ClientError) and not is_lost(error):
                 raise
             raise CopyNeededError(
-                f"changes since its copy began, behind {start}, cannot be read any "
-                f"more ({told_of_loss(str(error))})"
+                f"changes after {start}, where its copy began, are no longer available "
+                f"({told_of_loss(str(error))})"
             ) from error
         finally:
             follower.is_ahead = True  # of the stream
@@ -131,9 +131,9 @@ class CatchUp:
     def statements(
         self, name: TableName, start: RangePosition, end: RangePosition
     ) -> Iterator[Packed]:
-        """Yield the statements about the table between two places.
+        """Yield the statements about the table between two positions.
 
-        Raises what `read` raises when it reads.
+        Raises what `read` raises while reading.
         """
         if version_of(start) >= version_of(end):
             return
@@ -146,5 +146,5 @@ class CatchUp:
                         yield item
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection to the server."""
         self._channel.close()

@@ -1,7 +1,7 @@
-"""From a chunk to files in the table's folder, as executors do it.
+"""Turns a chunk into files in the table's folder, as executors do it.
 
-The files are no part of the table before its log names them. A chunk that breaks off
-leaves files behind that nothing names, which vacuuming deletes.
+The files are not part of the table until its log names them. A chunk that fails leaves
+files that nothing names; vacuum deletes them.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ if TYPE_CHECKING:
     from canal_server.runtime.lifecycle import Stop
 
 FILE_BYTES: Final = 64 << 20
-FILE_ROWS: Final = 150_000  # a change of one row rewrites its whole file
-STAGED: Final = "_staged"  # below the table's folder; readers skip what begins so
+FILE_ROWS: Final = 150_000  # a change of one row rewrites the whole file
+STAGED: Final = (
+    "_staged"  # below the table's folder; readers skip names with an underscore
+)
 COMPRESSION: Final = ("zstd", 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
-    """All that an executor needs to copy chunks of a table."""
+    """Everything that an executor needs to copy chunks of a table."""
 
     access: Access
     table: MirrorTable
@@ -65,9 +67,9 @@ class CopyTask:
 
     @property
     def prefix(self) -> str:
-        """Where files are, below the table's folder, until they are published.
+        """Where files are before they are published, below the table's folder.
 
-        A Delta table is what its log names; other readers take every file they see.
+        A Delta table consists of what its log names; other readers read every file.
         """
         return "" if self.table.form == "delta" else f"{STAGED}/"
 
@@ -78,7 +80,7 @@ def copy_schema(table: MirrorTable) -> pa.Schema:
 
 
 def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkManifest:
-    """Copy a chunk and say so in its manifest, unless that is there already.
+    """Copy a chunk and write its manifest, unless the manifest exists.
 
     Raises SourceError, DecodeError, TableMetaError, NullKeyError and LakeError.
     """
@@ -96,20 +98,20 @@ def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkM
 
 
 def sizes_of(task: CopyTask) -> dict[str, int]:
-    """Return the files that are where a copy's are, by path, with their sizes."""
+    """Return the sizes of all files in a copy's folder, by path."""
     folder = task.folder.below(STAGED) if task.prefix else task.folder
     return {task.prefix + name: size for name, size in folder.sizes().items()}
 
 
 def is_whole(manifest: ChunkManifest, sizes: Mapping[str, int]) -> bool:
-    """Tell whether the files that a manifest names are there."""
+    """Check whether all files of a manifest exist."""
     return all(sizes.get(file.path) == file.size for file in manifest.files)
 
 
 def write_files(
     task: CopyTask, chunk: Chunk, batches: Iterable[pa.RecordBatch]
 ) -> list[CopiedFile]:
-    """Write rows as the lake has them; returns the files, which are on the disk."""
+    """Write rows of the lake; returns the files, which are stored durably."""
     schema = copy_schema(task.table)
     read_at = datetime.now(UTC)
     done: list[CopiedFile] = []
@@ -135,7 +137,7 @@ def write_files(
 def _as_in_lake(
     task: CopyTask, batch: pa.RecordBatch, schema: pa.Schema, read_at: datetime
 ) -> pa.RecordBatch:
-    """Return rows masked and renamed, with the columns that the lake has besides."""
+    """Return rows masked and renamed, with the lake's extra columns."""
     count = batch.num_rows
     values = {SEQ.name: task.seq, ROW.name: 0, TIME.name: read_at, DELETED.name: False}
     rows = masks.apply(batch, task.table)
@@ -150,14 +152,14 @@ def _as_in_lake(
 
 
 def _file_name(task: CopyTask, chunk: Chunk, number: int) -> str:
-    """Return a name that no other attempt at the chunk has."""
+    """Return a name that no other attempt at the chunk uses."""
     unique = uuid.uuid4().hex[:12]
     name = f"copy-{task.copy_id}-{chunk.number:06}-{number}-{unique}.zstd.parquet"
     return task.prefix + name
 
 
 class _File:
-    """A Parquet file that is being written; what is not finished is deleted."""
+    """A Parquet file being written; deleted unless it is finished."""
 
     def __init__(self, task: CopyTask, name: str, schema: pa.Schema) -> None:
         self._folder = task.folder
@@ -172,7 +174,7 @@ class _File:
 
     @property
     def rows(self) -> int:
-        """Return how many rows are in it so far."""
+        """Return the number of rows written so far."""
         return self._stats.rows
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -185,7 +187,7 @@ class _File:
         self._stats.add(batch)
 
     def finish(self) -> CopiedFile:
-        """Close the file; returns it when it is on the disk."""
+        """Close the file; returns it once it is stored durably."""
         try:
             self._writer.close()
             self.size = self._sink.tell()
@@ -208,7 +210,7 @@ class _File:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Only after an error, which is told: what fails here follows from it.
+        # Runs only after an error, which is raised: a failure here follows from it.
         with contextlib.suppress(OSError, LakeError):
             if not self._sink.closed:
                 self._writer.close()

@@ -1,14 +1,14 @@
-"""A copy's chunks as jobs of Spark, each of which is short: others get their turns.
+"""Copies chunks by short jobs of Spark, so that other jobs get their turn.
 
 ::
 
-    chunks left ──► lot ──► turn ──► job of one task ──► chunks that are done
-         ▲                                  │
-         └──── those it had no time for ────┘
+        chunks left ──► lot ──► slot ──► job of one task ──► finished chunks
+             ▲                                  │
+             └──── those it had no time for ────┘
 
-A job takes one of Spark's cores for a few seconds, or for one chunk. Whoever waits for
-a core since before, as a batch of the stream, gets it then. What is done stands in the
-chunks' manifests, whatever becomes of the job.
+A job uses one of Spark's cores for a few seconds, or for one chunk. Then a job that
+waits for a core, such as a batch of the stream, gets it. Finished chunks are recorded
+in their manifests, even if the job fails.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from canal_server.mirror.session.slots import Slots
     from canal_server.mirror.settings.table_values import MirrorTable
 
-LOT_MAX: Final = 32  # chunks that are given to a task
+LOT_MAX: Final = 32  # chunks per task
 LOOK_S: Final = 0.5
-TRIES_MAX: Final = 8  # of a chunk in a task, when connections are lost
-# Too many connections to the server, of an account, and in an hour.
+TRIES_MAX: Final = 8  # of a chunk in a task, after lost connections
+# Too many connections: to the server, of an account, per hour.
 _FULL: Final = (1040, 1203, 1226)
-_RESULT: Final = "chunk int, failure string"  # of chunks that were begun
+_RESULT: Final = "chunk int, failure string"  # of chunks that were started
 
-# What a task may tell, by name; the driver raises it again.
+# Errors that a task may report, by name; the driver raises them again.
 _TOLD: Final[dict[str, type[CanalError]]] = {
     kind.__name__: kind
     for kind in (
@@ -68,7 +68,7 @@ _TOLD: Final[dict[str, type[CanalError]]] = {
 
 
 class CopyRound:
-    """Copies chunks once, over so many connections; can be waited for and ended."""
+    """Copies chunks once, over a number of connections; can be joined and ended."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class CopyRound:
         self._tag = f"canal-mirror-{uuid.uuid4().hex}"
         self._changed = threading.Condition()
         self._left = deque(chunks)
-        self._at_work = 0  # lots
+        self._at_work = 0  # lots in progress
         self._is_over = False
         self._told: list[str] = []
-        self.broken = ""  # why Spark gave up, if it did
+        self.broken = ""  # why Spark failed, if it did
         self._threads = [
             threading.Thread(
                 target=self._run,
@@ -98,27 +98,27 @@ class CopyRound:
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def join(self, seconds: float) -> bool:
-        """Wait so long at most; true when the round has ended."""
+        """Wait at most so long; true when the round has ended."""
         deadline = Deadline(seconds)
         for thread in self._threads:
             thread.join(deadline.remaining_s())
         return not any(thread.is_alive() for thread in self._threads)
 
     def end(self) -> None:
-        """End the round if it still goes on, and wait for that."""
+        """End the round if it still runs, and wait for that."""
         self._finish()
         while not self.join(0):
-            # A job that has not begun yet has not got the tag, so once more.
+            # Repeated, as a job that has not started yet does not have the tag.
             self._spark.sparkContext.cancelJobsWithTag(self._tag)
             self.join(LOOK_S)
 
     def raise_told(self, table: MirrorTable) -> None:
-        """Raise what a task has told, if one has."""
+        """Raise the error that a task has reported, if any."""
         for text in self._told:
             told = json.loads(text)
             kind = _TOLD.get(told["kind"])
@@ -131,9 +131,9 @@ class CopyRound:
 
     def _run(self) -> None:
         try:
-            context = self._spark.sparkContext  # what is set holds for this thread
+            context = self._spark.sparkContext  # settings hold for this thread
             context.addJobTag(self._tag)
-            context.setInterruptOnCancel(True)  # else tasks would go on
+            context.setInterruptOnCancel(True)  # otherwise tasks would keep running
             while lot := self._next():
                 left = lot
                 try:
@@ -143,14 +143,14 @@ class CopyRound:
                 finally:
                     self._put_back(left)
         except Exception as error:  # noqa: BLE001  # the thread's outermost frame
-            # Tasks were lost, or Spark was: what they have done is in manifests.
+            # Tasks or Spark were lost: finished chunks are in manifests.
             self.broken = reason(error)
             self._finish()
 
     def _next(self) -> list[Chunk]:
-        """Return chunks for a task; none when the round is over."""
+        """Return chunks for a task; empty when the round is over."""
         with self._changed:
-            # Of what others are at, some may come back.
+            # Other tasks may return some of their chunks.
             while not self._left and self._at_work and not self._is_over:
                 self._changed.wait(LOOK_S)
             if self._is_over or not self._left:
@@ -166,13 +166,13 @@ class CopyRound:
             self._changed.notify_all()
 
     def _finish(self) -> None:
-        """Begin with no chunk any more."""
+        """Start no further chunk."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def _copy(self, lot: list[Chunk]) -> list[Chunk]:
-        """Copy chunks in a job of Spark; returns those for which it had no time."""
+        """Copy chunks in a job of Spark; returns those it had no time for."""
         frame = self._spark.range(0, 1, 1, 1)
         worker = _worker(self._task, lot, self._slots.turn_s)
         begun = frame.mapInArrow(worker, _RESULT).collect()
@@ -189,7 +189,7 @@ class CopyRound:
 def _worker(
     task: CopyTask, chunks: Sequence[Chunk], turn_s: float
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what an executor runs: it tells of chunks, and what is wrong with one."""
+    """Return an executor's function: it yields chunks, with the failure of one."""
 
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:  # a single one, of a single row
@@ -205,7 +205,7 @@ def _worker(
 def _copy_chunks(
     task: CopyTask, chunks: Sequence[Chunk], turn_s: float
 ) -> Iterator[tuple[int, str]]:
-    """Copy one chunk, and more while there is time; what is wrong ends it."""
+    """Copy one chunk, and more while there is time; ends at a failure."""
     until = time.monotonic() + turn_s
     for chunk in chunks:
         failure = _copy_chunk(task, chunk)
@@ -215,7 +215,7 @@ def _copy_chunks(
 
 
 def _copy_chunk(task: CopyTask, chunk: Chunk) -> str:
-    """Copy a chunk; returns what is wrong, if trying again would not help."""
+    """Copy a chunk; returns the failure if another try would not help."""
     backoff = Backoff()
     while True:
         try:
@@ -230,7 +230,7 @@ def _copy_chunk(task: CopyTask, chunk: Chunk) -> str:
 
 
 def _may_pass(error: CanalError) -> bool:
-    """Tell whether trying again may help."""
+    """Check whether another try may help."""
     full = isinstance(error, SourceError) and error.errno in _FULL
     return full or isinstance(error, ConnectionLost)
 

@@ -1,4 +1,4 @@
-"""Copying one table by jobs of Spark: executors read chunks, this process waits.
+"""Copies one table by jobs of Spark: executors read chunks, this process waits.
 
     plan ──► lots of chunks ──► tasks: chunk ──► files, manifest ──► all files
              (one connection each)                  └─ progress, restart
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
     from canal_server.runtime.lifecycle import Stop
 
-POLL_S: Final = 0.5  # how often progress is looked at
-POLL_SHARE: Final = 10  # looking takes this part of the time at most
-ROUNDS_MAX: Final = 5  # when tasks are lost
+POLL_S: Final = 0.5  # how often progress is checked
+POLL_SHARE: Final = 10  # checks use at most this part of the time
+ROUNDS_MAX: Final = 5  # after lost tasks
 
 
 class CopyProgress(NamedTuple):
-    """How far a copy has come."""
+    """The progress of a copy."""
 
     chunks: int
     chunks_done: int
@@ -55,21 +55,21 @@ class CopyProgress(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What a copy has made."""
+    """The result of a copy."""
 
     files: list[CopiedFile]
-    place: RangePosition  # from which changes are to be applied
+    place: RangePosition  # where its changes start
     schema: pa.Schema
     rows: int
 
 
 class CopyJob:
-    """A copy of one table, begun or gone on with; `run` once.
+    """A copy of one table, new or resumed; `run` once.
 
-    `copy_id` is of letters, digits, `-` and `_`; the same one goes on with what a copy
-    of that name has done. Changes from `place` on will be applied to the copy, and its
-    rows are read after everything before `place` was visible (`places`). A table
-    without a key is read at a later place, which `run` returns.
+    `copy_id` consists of letters, digits, `-` and `_`; the same id resumes an earlier
+    copy. Changes from `position` on will be applied to the copy, whose rows are read
+    after everything before `position` was visible (`copy_positions`). A table without a
+    key is read at a later position, which `run` returns.
     """
 
     def __init__(
@@ -82,12 +82,14 @@ class CopyJob:
         *,
         slots: Slots | None = None,
     ) -> None:
-        """Take what is copied and how; nothing is done yet.
+        """Set what to copy, and how; nothing is done yet.
 
-        `slots` are those of all copies that run at the same time.
+        `slots` is shared by all copies that run at the same time.
         """
         if not copy_id.replace("-", "").replace("_", "").isalnum():
-            raise ValueError(f"{copy_id!r} cannot be part of a file's name")
+            raise ValueError(
+                f"{copy_id!r} cannot be in a file name: use letters, digits, - and _"
+            )
         self._spark = spark
         self._settings = settings
         self._table = table
@@ -110,9 +112,9 @@ class CopyJob:
     def run(self, on_progress: Callable[[CopyProgress], None], stop: Stop) -> Copied:
         """Copy all chunks that are not copied yet; returns all files.
 
-        `on_progress` is called on this thread now and then. Raises ConnectionLost when
-        a stop is asked for; SourceError, DecodeError, TableMetaError, NullKeyError or
-        LakeError for what a task met, LakeError for a copy that was begun with other
+        `on_progress` is called on this thread at intervals. Raises ConnectionLost when
+        a stop is requested; SourceError, DecodeError, TableMetaError, NullKeyError or
+        LakeError for a task's failure; LakeError for a copy that began with other
         columns.
         """
         plan = self._plan(stop)
@@ -141,16 +143,16 @@ class CopyJob:
         return self._copied(files, self._place)
 
     def _not_here(self) -> str:
-        """Tell of files that tasks have written, and that are not to be seen."""
+        """Describe files that tasks have written but that are not visible here."""
         return (
-            f"its tasks ended well, but what they wrote is not in {self._manifests} "
-            "here: is lake.path one folder for all machines, where executors run too?"
+            f"its tasks succeeded, but what they wrote is not in {self._manifests} "
+            "here: use a lake.path that is one folder for all machines with executors"
         )
 
     def _exactly(
         self, on_progress: Callable[[CopyProgress], None], stop: Stop
     ) -> Copied:
-        """Copy a table without a key, in this process."""
+        """Copy a table without a key in this process."""
 
         def tell(rows: int) -> None:
             on_progress(CopyProgress(1, 0, rows, 0))
@@ -167,7 +169,7 @@ class CopyJob:
     # --- the plan ---------------------------------------------------------------------
 
     def _plan(self, stop: Stop) -> CopyPlan:
-        """Return the plan with which this copy began, or begins now."""
+        """Return the plan of this copy, stored earlier or made now."""
         columns = tuple(
             (column.name, column.mysql_type, column.target)
             for column in self._table.columns
@@ -177,7 +179,8 @@ class CopyJob:
             if (plan.seq, plan.columns) != (self._seq, columns):
                 raise LakeError(
                     f"table {self._table.source}: the copy in {self._manifests} was "
-                    "begun with other columns, or at another place: copy the table anew"
+                    "started with other columns or at another position: copy the "
+                    "table again"
                 )
             return plan
         rows = self._settings.copy.chunk_rows
@@ -197,7 +200,7 @@ class CopyJob:
         tell: _Telling,
         stop: Stop,
     ) -> str:
-        """Have Spark copy, and gather what it has done; returns why it broke."""
+        """Run a round in Spark and collect its chunks; returns why it failed."""
         job = CopyRound(self._spark, self._task, left, self._connections, self._slots)
         job.start()
         pause_s = POLL_S
@@ -205,8 +208,7 @@ class CopyJob:
             while not job.join(pause_s):
                 if stop.requested():
                     raise ConnectionLost(
-                        f"copying {self._table.source} was given up: a stop was asked "
-                        "for"
+                        f"the copy of {self._table.source} was interrupted by a stop"
                     )
                 began = time.monotonic()
                 self._gather(plan, known)
@@ -226,7 +228,7 @@ class CopyJob:
 
 @dataclass(slots=True)
 class _Telling:
-    """Tells how far a copy has come, when that has changed."""
+    """Reports a copy's progress when it has changed."""
 
     plan: CopyPlan
     on_progress: Callable[[CopyProgress], None]

@@ -1,11 +1,11 @@
-"""Copying a table without a key: exactly what it is at one place of the binlog.
+"""Copies a table without a key exactly as it is at one binlog position.
 
-Rows that can only be counted must neither be applied twice nor be missing, so the copy
-is of a moment in which nothing of the table is on its way:
+Rows that can only be counted must be neither applied twice nor missing, so the copy is
+made at a moment when no change of the table is in flight:
 
     L ── snapshot ── H      everything before L is visible, H is read afterwards
 
-With no change of the table between L and H, the snapshot is the table at H.
+If the table has no change between L and H, the snapshot is the table at H.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TRIES: Final = 10
-PAUSE_S: Final = 0.5  # after the first try; twice as long after each other one
+PAUSE_S: Final = 0.5  # after the first try; doubled after each further one
 PAUSE_MAX_S: Final = 10.0
-LOCKED_PATIENCE_S: Final = 10.0  # others wait to write meanwhile
+LOCKED_PATIENCE_S: Final = 10.0  # writers wait meanwhile
 
 _SNAPSHOT: Final = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -68,10 +68,10 @@ def copy_keyless(
     stop: Stop,
     on_rows: Callable[[int], None],
 ) -> tuple[ChunkManifest, RangePosition]:
-    """Copy a table in this process, unless that is done; returns where it was read.
+    """Copy a table in this process, unless that is done; returns its position.
 
     Raises SourceError for a table that is written to all the time, and what reading and
-    writing raises.
+    writing raise.
     """
     chunk = Chunk(0)
     known = ChunkManifest.read(task.manifests, chunk.number)
@@ -110,7 +110,7 @@ def _counted(
 
 
 class _Window:
-    """Finds a moment in which nothing of a table is on its way."""
+    """Finds a moment when no change of a table is in flight."""
 
     def __init__(
         self, settings: MirrorSettings, table: MirrorTable, stop: Stop
@@ -122,33 +122,33 @@ class _Window:
         self._channel = Channel(self._options, settings.canal.destination, stop=stop)
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection to the server."""
         self._channel.close()
 
     def find(self, stream: ResultStream) -> RangePosition:
-        """Have a connection see the table as it is at one place, and return that."""
+        """Open a snapshot of the table as of one position; returns the position."""
         pause_s = PAUSE_S
         for number in range(1, TRIES + 1):
             place = self._opened(stream, locked=False)
             if place is not None:
                 return place
-            log.info("%s: changed at the moment of try %d", self._table.source, number)
+            log.info("%s: the table changed during try %d", self._table.source, number)
             if number < TRIES:
                 stream.pause(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_MAX_S)
         if not self._settings.copy.keyless_lock:
             raise SourceError(
-                f"table {self._table.source} has no primary key, and in none of "
-                f"{TRIES} moments it was without changes, as its copy needs one: set "
-                "copy.keyless_lock = true, by which writers wait for a moment (LOCK "
-                "TABLES … READ), or give it a primary key"
+                f"table {self._table.source} has no primary key and changed during "
+                f"each of {TRIES} tries, but its copy needs a moment without changes: "
+                "set copy.keyless_lock = true, which makes writers wait for a moment "
+                "(LOCK TABLES … READ), or add a primary key"
             )
         place = self._opened(stream, locked=True)
-        assert place is not None, "nobody changes a table that is locked"
+        assert place is not None, "a locked table does not change"
         return place
 
     def _opened(self, stream: ResultStream, *, locked: bool) -> RangePosition | None:
-        """Open a snapshot; None when the table changed meanwhile."""
+        """Open a snapshot; None if the table changed meanwhile."""
         name = table_in_sql(self._table.source)
         with ExitStack() as stack:
             if locked:
@@ -165,7 +165,7 @@ class _Window:
                 before = starting_place(self._settings, self._channel, self._stop)
             for statement in _SNAPSHOT:
                 stream.query(statement)
-            # From here to the end of the snapshot, the table keeps its columns.
+            # From here to the end of the snapshot, the table's columns cannot change.
             stream.query(f"SELECT 1 FROM {name} LIMIT 0")  # noqa: S608  # quoted
             after = latest(self._settings, self._channel)
         if self._has_changes(before, after):
@@ -175,7 +175,7 @@ class _Window:
         return after
 
     def _lock(self, control: ControlConnection, name: str) -> None:
-        """Have writers of the table wait until the connection is closed."""
+        """Make writers of the table wait until the connection is closed."""
         try:
             control.query(f"LOCK TABLES {name} READ")
         except SourceRefused as error:
@@ -202,7 +202,7 @@ class _Window:
         )
 
     def _check_columns(self, place: RangePosition) -> None:
-        """See that the columns are still those with which the copy was begun."""
+        """Check that the columns are those with which the copy was started."""
         name = self._table.source
         found = self._channel.call(
             lambda c: c.schema(
@@ -215,7 +215,7 @@ class _Window:
             if now is None:
                 raise SourceError(
                     f"table {name}: column {column.name}, with which the copy was "
-                    "begun, is gone: copy the table anew"
+                    "started, was dropped: copy the table again"
                 )
             if (now.mysql_type, now.charset) != (column.mysql_type, column.charset):
                 texts = told_apart(
@@ -224,5 +224,5 @@ class _Window:
                 )
                 raise SourceError(
                     f"table {name}: column {column.name} was {texts[0]} when the copy "
-                    f"was begun and is now {texts[1]}: copy the table anew"
+                    f"was started and is now {texts[1]}: copy the table again"
                 )

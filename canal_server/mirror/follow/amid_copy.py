@@ -1,18 +1,18 @@
-"""Statements on a table in the middle of its copy: which of them its rows may not show.
+"""DDL during a table's copy: which statements make rows of the copy unreliable.
 
-Chunks are cut and read by the columns of the copy's beginning, one after the other. A
-statement in between comes again from the binlog, and what the lake has is brought
-behind it by the columns' definitions (`evolve`). That is right of a row which was read
-behind the statement, too, if it was read as before:
+Chunks are cut and read one after the other, with the columns at the start of the copy.
+A later statement appears in the binlog again, and then converts the lake's rows by the
+definitions of the columns (`evolve`). That is also right for a row that was read after
+the statement, if it was read in the same form as before. It is not right for:
 
-* not of a column with another name: another one may have had the name;
-* not of an ENUM or SET: they are read by numbers, which mean others by then;
-* not of a text: its bytes come in another character set, and another collation puts
-  keys into another order, so that chunks overlap and leave gaps. Columns do not tell
-  their collation, so each definition that is written anew may have another one.
+* a column with another name: another column may have had that name;
+* an ENUM or SET: they are read as numbers, which have other meanings then;
+* a text: its bytes arrive in another character set, and another collation orders keys
+  differently, so that chunks overlap and leave gaps. Columns do not show their
+  collation, so every new definition may change it.
 
-Numbers and times are told as before, or as what their old type cannot be. A column that
-is added is not read, and one that is gone has no rows.
+Numbers and times are read as before, or as a value that the old type does not allow. An
+added column is not read, and a dropped one has no rows.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _BASE: Final = re.compile(r"\s*([a-z0-9_]+)", re.IGNORECASE)
 def unsure_amid_copy(
     said: Said, columns: Iterable[tuple[ColumnMeta, ColumnMeta]]
 ) -> str:
-    """Return why rows that were read around a statement may be wrong, "" for sure.
+    """Return why rows read around a statement may be wrong, "" if they are right.
 
-    `columns` are those that the table had before and has behind it, as both. Also one
-    that the lake has not may be of the key by which chunks are cut.
+    `columns` are those that the table has both before and after the statement. A column
+    that the lake does not have counts too, as it may be part of the key of the chunks.
     """
     if said.converts:
         return "the character set of its texts changed while the table was copied"
     for before, after in columns:
         if before.name != after.name:
-            return "a column got another name while the table was copied"
+            return "a column was renamed while the table was copied"
         is_same = (before.mysql_type, before.charset) == (
             after.mysql_type,
             after.charset,
@@ -54,8 +54,8 @@ def unsure_amid_copy(
             continue
         if not {_base(before), _base(after)} <= _READ_AS_BEFORE:
             return (
-                f"column {after.name} was defined anew while the table was copied, and "
-                "its values may have been read by the old definition"
+                f"column {after.name} was redefined while the table was copied, and "
+                "its values may have been read with the old definition"
             )
     return ""
 

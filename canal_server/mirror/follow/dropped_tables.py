@@ -1,8 +1,8 @@
-"""Tables that the source dropped, and that may have been made again since.
+"""Tables that the source dropped and may have recreated since.
 
-The database is asked on a thread of its own, as that may take as long as a connection
-to it: whoever looks after everything else is not held up. Leaves out what is done with
-a table that is there again (`run`).
+A separate thread queries the database, as that may take as long as a connection
+attempt, and the main loop must not wait. Leaves out what is done with a recreated table
+(`run`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RETRY_MAX_S: Final = 60.0
 
 
 class DroppedTables:
-    """Finds out which tables are there again; `turn` is for one thread."""
+    """Finds recreated tables; `poll` is for one thread."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class DroppedTables:
         self._settings = settings
         self._stop = stop
         self._now = now
-        self._lock = threading.Lock()  # of the names and the connection
+        self._lock = threading.Lock()  # guards the names and the connection
         self._connection: ControlConnection | None = None
         self._is_closed = False
         self._names: set[TableName] = set()
@@ -56,12 +56,12 @@ class DroppedTables:
         self._due = 0.0
 
     def add(self, name: TableName) -> None:
-        """Note a table that was dropped; for any thread."""
+        """Add a dropped table; thread-safe."""
         with self._lock:
             self._names.add(name)
 
     def turn(self) -> set[TableName]:
-        """Return the tables that are there again; asks for them if need be."""
+        """Return the recreated tables; starts a query if one is due."""
         if self._answer is not None:
             return self._taken() if self._answer.done() else set()
         if self._now() >= self._due:
@@ -72,7 +72,7 @@ class DroppedTables:
         return set()
 
     def close(self) -> None:
-        """End the asking; the stop is requested before."""
+        """End the query's thread; the stop was requested before."""
         with self._lock:
             self._is_closed = True
             if self._connection is not None:
@@ -80,7 +80,7 @@ class DroppedTables:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _taken(self) -> set[TableName]:
-        """Take what the database told; if it did not, it is asked again later."""
+        """Collect the result of the query; after a failure it is repeated later."""
         assert self._answer is not None
         answer, self._answer = self._answer, None
         try:

@@ -1,8 +1,8 @@
 """What a statement on a table means for its copy in the lake.
 
-A copy follows only what is certain: that after the steps it has the rows that the
-source has. All else is copied again, or stops that table, as its rule says; and what
-was masked or left out never comes into the lake under another name.
+A copy follows a statement only if its rows are certain to equal the source's rows after
+the steps. Otherwise the table is copied again, or stopped, as its rule says. Masked or
+excluded values never reach the lake under another name.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The copy follows, by these steps in their order, which may be none.
+    """The copy follows by these steps, in order; there may be none.
 
-    `columns` are those of the source behind the statement, with what it says of NULL:
-    the next decision is made with them. `kept` are names in the lake of columns that
-    the source has no more. `unsure_amid_copy`: why rows that a copy has read around
-    the statement may be wrong (`amid_copy`).
+    `columns` are the source's after the statement, with their NULL attributes; the next
+    decision uses them. `kept` are names in the lake of columns that the source has
+    dropped. `unsure_amid_copy`: why rows that a copy has read around the statement may
+    be wrong (`amid_copy`).
     """
 
     steps: tuple[Step, ...]
@@ -62,24 +62,24 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """The table has no rows any more (TRUNCATE), and the same columns."""
+    """The table is emptied (TRUNCATE), with the same columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The table is there no more."""
+    """The table no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The copy cannot follow: the table has to be copied again."""
+    """The copy cannot follow: the table must be copied again."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The copy cannot follow, and a person has to say what now."""
+    """The copy cannot follow, and a person must decide."""
 
     reason: str
 
@@ -98,12 +98,12 @@ def decide(
     mariadb: bool = False,
     kept: Collection[str] = (),
 ) -> Decision:
-    """Tell what a statement on a table means for its copy. Never raises.
+    """Decide what a statement on a table means for its copy. Never raises.
 
-    `before` are the table's columns in the source as the last decision (or the copy)
-    left them, `after` those behind the statement, empty when the table is gone. `kept`
-    are names of columns in the lake that the source has no more; `schema` is the
-    default one of the session, when it is not the table's.
+    `before` are the source's columns as of the last decision (or the copy), `after`
+    those after the statement, empty if the table was dropped. `kept` are names of
+    columns in the lake that the source has dropped; `schema` is the session's default
+    schema, if it is not the table's.
     """
     old, new = _shown(before), _shown(after)
     if not new:
@@ -125,12 +125,12 @@ def decide(
 
 
 def _shown(columns: Sequence[ColumnMeta]) -> list[ColumnMeta]:
-    """Leave out what MariaDB hides from everybody but the binlog."""
+    """Leave out the columns that MariaDB shows only in the binlog."""
     return [each for each in columns if not each.name.startswith(HIDDEN_PREFIX)]
 
 
 class _CannotFollowError(Exception):
-    """Why the copy cannot follow."""
+    """The reason why the copy cannot follow."""
 
 
 class _Decision:
@@ -163,12 +163,14 @@ class _Decision:
         return {each.name.lower(): each for each in table.columns}
 
     def made(self, kept: Collection[str]) -> Decision:
-        """Return what it means. Raises _CannotFollowError, ConfigError."""
+        """Return the decision. Raises _CannotFollowError, ConfigError."""
         said = self._said
         self._kept.update(kept)
         new = self._mirrored(self._after)
         if said.becomes_versioned:
-            return Stop("the table keeps old rows now, which cannot be told from new")
+            return Stop(
+                "the table is now system-versioned: old rows cannot be distinguished"
+            )
         if not self._before:
             raise _CannotFollowError("the table is new")
         if said.problem:
@@ -197,7 +199,7 @@ class _Decision:
         return Steps(steps, tuple(columns), tuple(sorted(self._kept)), unsure)
 
     def _origins(self) -> dict[str, str]:
-        """Return which column each is that is there now, "" for a new one."""
+        """Return the original name of each current column, "" for a new one."""
         said = self._said
         origins = {
             said.renamed.get(name, name): name
@@ -208,37 +210,39 @@ class _Decision:
             if name not in origins:
                 origins[name] = ""
             elif name not in said.only_if_missing:
-                raise _CannotFollowError(f"column {name} was there and is added")
+                raise _CannotFollowError(
+                    f"the statement adds column {name}, which exists"
+                )
         present = {each.name.lower() for each in self._after}
         if present != set(origins):
             names = ", ".join(sorted(present ^ set(origins)))
             raise _CannotFollowError(
-                f"the statement does not tell what became of the columns {names}"
+                f"the statement does not show what happens to the columns {names}"
             )
         return origins
 
     def _leak(self, origins: dict[str, str], new: dict[str, MirrorColumn]) -> str:
-        """Tell which column would show what a rule hides; "" for none."""
+        """Return the problem if a column would reveal what a rule hides, else ""."""
         for name, origin in origins.items():
             if not origin or name not in new or is_shown(self._rule, name):
                 continue
             if origin not in self._old:
                 return (
-                    f"column {origin}, which is left out, is {name} now, which is not: "
-                    f"put {name} under without, or say under masks what is to come of "
-                    f"it ({SHOW}: nothing)"
+                    f"column {origin}, which is left out, is now {name}, which is not: "
+                    f"add {name} to without, or choose its mask under masks "
+                    f"({SHOW}: none)"
                 )
             mask = self._old[origin].mask
             if mask is not None and new[name].mask is None:
                 return (
-                    f"column {origin}, which is masked, is {name} now, which is not: "
-                    f"put {name} under masks ({SHOW}: its values may be seen), in the "
-                    f"place of {origin} where no other table has that"
+                    f"column {origin}, which is masked, is now {name}, which is not: "
+                    f"add {name} to masks ({SHOW}: its values may be seen), and remove "
+                    f"{origin} there unless another table has it"
                 )
         return ""
 
     def _check_key(self, origins: dict[str, str]) -> None:
-        """Refuse another primary key."""
+        """Raise for a changed primary key."""
         old = {name for name, each in self._before.items() if each.is_key}
         new = {
             origins[each.name.lower()] or each.name
@@ -246,15 +250,16 @@ class _Decision:
             if each.is_key
         }
         if old != new:
-            raise _CannotFollowError("it has another primary key now")
+            raise _CannotFollowError("its primary key changed")
 
     def _with_null(self, column: ColumnMeta, origins: dict[str, str]) -> ColumnMeta:
-        """Return a column with whether it can be NULL, by statement or as before."""
+        """Return a column with its NULL attribute, from the statement or as before."""
         key = column.name.lower()
         spec = self._said.defined.get(key)
         origin = origins[key]
         if spec is not None and (not origin or key not in self._said.added):
-            # A TIMESTAMP without a word may be NOT NULL: where the server says so.
+            # Without an attribute, a TIMESTAMP may be NOT NULL, depending on the
+            # server.
             is_timestamp = column.mysql_type.lower().startswith("timestamp")
             unsaid = spec.nullable is None and not is_timestamp
             nullable = (unsaid or spec.nullable is True) and not column.is_key
@@ -263,25 +268,27 @@ class _Decision:
         return replace(column, nullable=nullable)
 
     def _take(self, column: ColumnMeta, new: MirrorColumn, origin: str) -> None:
-        """Note the steps for a column that the lake has behind the statement."""
+        """Add the steps for a column that the lake has after the statement."""
         if not origin:
             self._add(column, new)
             return
         if origin not in self._old:
-            raise _CannotFollowError(f"column {origin}, left out, is {new.name} now")
+            raise _CannotFollowError(
+                f"column {origin}, which is left out, is now {new.name}"
+            )
         old, before = self._old[origin], self._before[origin]
         if old.mask != new.mask:
-            raise _CannotFollowError(f"column {new.name} has another mask")
+            raise _CannotFollowError(f"the mask of column {new.name} changed")
         if before.nullable and not column.nullable:
             raise _CannotFollowError(
-                f"column {new.name} can be NULL no more: what NULLs became is not told"
+                f"column {new.name} becomes NOT NULL: what replaces NULL is unknown"
             )
         effect = outcome(before, column)
         if effect is Outcome.UNKNOWN:
             was, now = told_apart(before, column)
             raise _CannotFollowError(
-                f"column {new.name} was {was} and is now {now}: some of its values may "
-                "be other ones"
+                f"column {new.name} was {was} and is now {now}: some values may have "
+                "changed"
             )
         if old.target != new.target:
             self._renames.append(RenameColumn(old.target, new.target))
@@ -290,34 +297,40 @@ class _Decision:
         if new.mask is None or new.mask.kind != "hash":
             self._widens.append(WidenColumn(new.target, *lake_mysql_type(new)))
         elif not new.wanted.kind.startswith("int"):
-            # The text that is hashed is written otherwise.
-            raise _CannotFollowError(f"column {new.name}, hashed, has another type")
+            # The hashed text has another form.
+            raise _CannotFollowError(
+                f"the type of the hashed column {new.name} changed"
+            )
 
     def _add(self, column: ColumnMeta, new: MirrorColumn) -> None:
         spec = self._said.added[column.name.lower()]
         if new.target.lower() in {each.lower() for each in self._kept}:
             raise _CannotFollowError(
-                f"column {new.name} is added, and one that was dropped is kept under "
-                "its name"
+                f"column {new.name} is added, but a dropped column is kept under this "
+                "name"
             )
         if GENERATED in spec.flags:
-            raise _CannotFollowError(f"column {new.name} is generated from others")
+            raise _CannotFollowError(
+                f"added column {new.name} is generated from others"
+            )
         if AUTO_INCREMENT in spec.flags:
-            raise _CannotFollowError(f"column {new.name} has numbers by AUTO_INCREMENT")
+            raise _CannotFollowError(
+                f"added column {new.name} has AUTO_INCREMENT values"
+            )
         is_timestamp = column.mysql_type.lower().startswith("timestamp")
         if is_timestamp and spec.default is None and not spec.nullable:
             raise _CannotFollowError(
-                f"column {new.name} is added, and may have the time of the statement"
+                f"added column {new.name} may have the time of the statement"
             )
         try:
             fill = fill_of(column, spec.default)
             fill = _masked_fill(fill, new)
         except (NotConstantError, LakeError) as error:
-            raise _CannotFollowError(f"column {new.name} is added: {error}") from None
+            raise _CannotFollowError(f"added column {new.name}: {error}") from None
         self._adds.append(AddColumn(new.target, *lake_mysql_type(new), fill))
 
     def _drop(self, origins: dict[str, str], new: dict[str, MirrorColumn]) -> None:
-        """Note the columns of the lake that have to go, or are kept."""
+        """Add the steps for columns of the lake that are dropped or kept."""
         now = {origin: name for name, origin in origins.items() if origin}
         for name, column in self._old.items():
             if now.get(name) in new:
@@ -329,16 +342,16 @@ class _Decision:
                 self._drops.append(DropColumn(column.target))
 
     def _check_keeps(self, dropped: str) -> None:
-        """Refuse to keep a column by which the rows of the lake are told apart."""
+        """Raise if a kept column would identify rows of the lake."""
         has_key = any(each.is_key for each in self._after)
         if self._rule.form == "delta" and not has_key:
             raise _CannotFollowError(
-                f"column {dropped} is dropped, and cannot be kept: without a primary "
-                "key rows are found by all of their values"
+                f"column {dropped} is dropped and cannot be kept: without a primary "
+                "key, all values identify a row"
             )
 
     def _check_renames(self) -> None:
-        """Refuse names that are taken while the steps are done one after another."""
+        """Raise for names that are in use while the steps run one after another."""
         gone = {each.name for each in self._drops if isinstance(each, DropColumn)}
         taken = {each.target.lower() for each in self._old.values()} | {
             each.lower() for each in self._kept
@@ -348,7 +361,7 @@ class _Decision:
             is_case_only = rename.old.lower() == rename.new.lower()
             if rename.new.lower() in taken and not is_case_only:
                 raise _CannotFollowError(
-                    f"column {rename.old} is called {rename.new} now, as another was"
+                    f"column {rename.old} is renamed to {rename.new}, a name in use"
                 )
 
 
@@ -357,7 +370,7 @@ def _masked_fill(fill: str | None, column: MirrorColumn) -> str | None:
     if fill is None or mask is None:
         return fill
     if mask.kind == "hash":
-        # Of the value as rows have it: a time's text is another one there.
+        # Of the value in the form of rows, where a time's text differs.
         value = filled(fill, source_type(column))
         return str(masked(pa.array([value]), mask)[0])
     return fill[: mask.length] if mask.kind == "truncate" else None

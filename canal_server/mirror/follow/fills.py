@@ -1,7 +1,7 @@
-"""What the rows that are there have in a new column: its default, as a text.
+"""The value of existing rows in a new column: its default, as a text.
 
-The text is that in which entries carry values. Only what is certain without asking the
-server is told: a constant, in the form in which it is stored.
+The text has the form of entries. Only what is certain without a query to the server
+counts: a constant, in the form in which it is stored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
-from canal_server.model.enum_labels import members_of
+from canal_server.model.enum_labels import labels_of
 from canal_server.spark.columns.spark_columns import wanted_column
 
 if TYPE_CHECKING:
@@ -27,30 +27,32 @@ _FRACTION: Final = re.compile(r"(.*?)(?:\.(\d{1,6}))?")
 _TIME: Final = re.compile(r"-?\d{2,3}:[0-5]\d:[0-5]\d")
 _DIGITS_OF_FLOAT: Final = 6
 _PRECISION: Final = re.compile(r"\((\d+)")
-_EXACT: Final = Context(prec=65)  # the digits of a DECIMAL
+_EXACT: Final = Context(prec=65)  # digits of a DECIMAL
 _TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BYTES: Final = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 
 class NotConstantError(Exception):
-    """What existing rows have cannot be told; says why."""
+    """The value of existing rows is unknown; the message says why."""
 
 
 def fill_of(column: ColumnMeta, default: str | None) -> str | None:
     """Return the value of existing rows, None for NULL.
 
-    `default` is as it is written in the statement, None when nothing is. Raises
+    `default` is the statement's text, None if it has no default. Raises
     NotConstantError.
     """
     value = None if default is None else _literal(default)
     if value is None:
         return None if column.nullable else _implicit(column)
     if "\ufffd" in value:
-        raise NotConstantError("its default is of another character set")
+        raise NotConstantError("its default has another character set")
     base, kind = _base(column), wanted_column(column).kind
     reader = _TEXT_READERS.get(base, _READERS.get(kind))
     if reader is None or kind == "binary":
-        raise NotConstantError(f"the default of a {base} is not told by its text")
+        raise NotConstantError(
+            f"the text of a default does not determine the value of a {base}"
+        )
     return reader(value, column)
 
 
@@ -59,7 +61,7 @@ def _base(column: ColumnMeta) -> str:
 
 
 def _literal(text: str) -> str | None:
-    """Return what a constant says, None for NULL."""
+    """Return the value of a constant, None for NULL."""
     word = text.strip()
     folded = word.upper()
     if folded == "NULL":
@@ -83,13 +85,13 @@ def _literal(text: str) -> str | None:
 
 
 def _implicit(column: ColumnMeta) -> str | None:
-    """Return what rows get in a column that is NOT NULL and has no default."""
+    """Return the value of rows in a NOT NULL column without a default."""
     kind = wanted_column(column).kind
     base = _base(column)
     if base in (*_TEXTS, *_BYTES, "set"):
         return ""
     if base == "enum":
-        first = members_of(column.mysql_type)[:1]
+        first = labels_of(column.mysql_type)[:1]
         if first and isinstance(first[0], str):
             return first[0]
     if base == "time":
@@ -100,7 +102,7 @@ def _implicit(column: ColumnMeta) -> str | None:
         return _decimal("0", column)
     if kind in ("date", "datetime", "timestamp"):
         return None  # the zero date, for which the lake has NULL
-    raise NotConstantError(f"what rows get in a {base} without a default is not known")
+    raise NotConstantError(f"the value of a {base} without a default is unknown")
 
 
 # --------------------------------------------------------------------------------
@@ -111,15 +113,17 @@ def _implicit(column: ColumnMeta) -> str | None:
 def _whole(value: str, _column: ColumnMeta) -> str:
     found = _INTEGER.fullmatch(value.strip())
     if found is None:
-        raise NotConstantError(f"its default {value[:40]!r} is no whole number")
+        raise NotConstantError(f"its default {value[:40]!r} is not an integer")
     number = int(found[1] + found[2])
     return str(number)
 
 
 def _year(value: str, column: ColumnMeta) -> str:
     number = _whole(value, column)
-    if len(number) != 4 and number != "0":  # noqa: PLR2004  # a year is made of others
-        raise NotConstantError(f"its default {value[:40]!r} is no year of four digits")
+    if len(number) != 4 and number != "0":  # noqa: PLR2004  # other forms are converted
+        raise NotConstantError(
+            f"its default {value[:40]!r} is not a year of four digits"
+        )
     return number
 
 
@@ -129,7 +133,7 @@ def _decimal(value: str, column: ColumnMeta) -> str:
         number = Decimal(value.strip())
         exact = _EXACT.quantize(number, Decimal(1).scaleb(-scale)) if number else None
     except InvalidOperation:
-        raise NotConstantError(f"its default {value[:40]!r} is no number") from None
+        raise NotConstantError(f"its default {value[:40]!r} is not a number") from None
     if exact is not None and exact != number:
         raise NotConstantError(f"its default {value[:40]!r} is rounded")
     return f"{exact if exact is not None else Decimal(0).scaleb(-scale):f}"
@@ -153,7 +157,7 @@ def _date(value: str, _column: ColumnMeta) -> str | None:
     except ValueError:
         found = ""
     if found != value:
-        raise NotConstantError(f"its default {value[:40]!r} is no plain date")
+        raise NotConstantError(f"its default {value[:40]!r} is not a plain date")
     return value
 
 
@@ -167,7 +171,7 @@ def _datetime(value: str, column: ColumnMeta) -> str | None:
     except ValueError:
         moment = None
     if moment is None or not re.fullmatch(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?", whole):
-        raise NotConstantError(f"its default {value[:40]!r} is no plain time")
+        raise NotConstantError(f"its default {value[:40]!r} is not a plain time")
     return f"{moment:%Y-%m-%d %H:%M:%S}{_fraction(fraction, column)}"
 
 
@@ -181,7 +185,7 @@ def _time(value: str, column: ColumnMeta) -> str:
     found = _FRACTION.fullmatch(value)
     whole, fraction = (found[1], found[2] or "") if found else (value, "")
     if not _TIME.fullmatch(whole):
-        raise NotConstantError(f"its default {value[:40]!r} is no plain time")
+        raise NotConstantError(f"its default {value[:40]!r} is not a plain time")
     return f"{whole}{_fraction(fraction, column)}"
 
 
@@ -201,12 +205,12 @@ def _characters(value: str, column: ColumnMeta) -> str:
 
 
 def _member(value: str, column: ColumnMeta) -> str:
-    """Return the member that is meant; the server takes any case of it."""
+    """Return the label that a text means; the server ignores its case."""
     wanted = value.rstrip(" ")
-    members = [each for each in members_of(column.mysql_type) if isinstance(each, str)]
+    members = [each for each in labels_of(column.mysql_type) if isinstance(each, str)]
     found = [each for each in members if each.lower() == wanted.lower()]
     if len(found) != 1:
-        raise NotConstantError(f"its default {value[:40]!r} is no member by its name")
+        raise NotConstantError(f"its default {value[:40]!r} is not the name of a label")
     return found[0]
 
 
@@ -214,7 +218,7 @@ def _member_set(value: str, column: ColumnMeta) -> str:
     if not value:
         return ""
     chosen = {_member(each, column) for each in value.split(",")}
-    members = [each for each in members_of(column.mysql_type) if isinstance(each, str)]
+    members = [each for each in labels_of(column.mysql_type) if isinstance(each, str)]
     return ",".join(each for each in members if each in chosen)
 
 

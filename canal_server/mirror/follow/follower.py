@@ -1,8 +1,9 @@
-"""Changes of one table on their way into the lake: rows gathered, DDL applied.
+"""Applies the changes of one table to the lake: collects rows, applies DDL.
 
-Items come in the order of the binlog, some of them perhaps again: whatever lies before
-the place that the lake's table has reached is left out. Places are position numbers
-(`spark.offsets.version_of`). Leaves out where items come from (`stream`, `catch_up`).
+Items arrive in the order of the binlog, some of them repeatedly: items before the
+position of the lake's table are skipped. Positions are numbers
+(`spark.options.offsets.version_of`). Leaves out where items come from
+(`micro_batches`, `copy_changes`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from canal_server.mirror.lake.row_keys import NullKeyError, check_keys
 from canal_server.mirror.state.lake_tables import UnlikeError
 from canal_server.mirror.state.xa import is_of_xa
 from canal_server.model.columns_known import ColumnMeta
-from canal_server.model.versions import place_of
+from canal_server.model.versions import position_of_version
 from canal_server.spark.options.offsets import version_of
 from canal_server.spark.packed.packed_rows import PART, PROBLEM, STATEMENT
 
@@ -35,39 +36,44 @@ if TYPE_CHECKING:
     from canal_server.mirror.state.lake_tables import LakeTable
     from canal_server.spark.packed.packed_rows import Packed
 
-ROWS_MAX: Final = 250_000  # gathered before they are written
+ROWS_MAX: Final = 250_000  # collected before they are written
 BYTES_MAX: Final = 128 << 20
 
-BATCH: Final = "canal.batch"  # in the note of what ended a batch of the stream
+BATCH: Final = (
+    "canal.batch"  # in the note of the commit that ends a batch of the stream
+)
 _ERASE: Final = "ERASE"
 _EMPTIES: Final = "TRUNCATE"
-NOT_KEPT: Final = ("_commit_version", "_position")  # of what the stream adds
+NOT_KEPT: Final = (
+    "_commit_version",
+    "_position",
+)  # of the columns that the stream adds
 
 
 Shape = tuple[str, str, str, bool]
 
 
 class Columns(NamedTuple):
-    """The columns of a table in the source, and those that only the lake still has."""
+    """The columns of a table in the source, and those that only the lake has kept."""
 
     all: tuple[ColumnMeta, ...]
-    kept: tuple[str, ...] = ()  # by their names in the lake
+    kept: tuple[str, ...] = ()  # names in the lake
 
 
 class CopyNeededError(CanalError):
-    """What came cannot be followed; a new copy of the table has it."""
+    """A change cannot be followed; a new copy of the table includes it."""
 
 
 class TableStoppedError(CanalError):
-    """What came cannot be followed, and somebody has to decide."""
+    """A change cannot be followed, and a person must decide."""
 
 
 class TableDroppedError(CanalError):
-    """The table was dropped or renamed at the source."""
+    """The table was dropped or renamed in the source."""
 
 
 class Follower:
-    """Brings the changes of one table into its table of the lake; for one thread."""
+    """Applies the changes of one table to its table in the lake; for one thread."""
 
     def __init__(
         self,
@@ -81,24 +87,24 @@ class Follower:
         is_mariadb: bool,
         begun: int = 0,
     ) -> None:
-        """Go on where the lake's table is.
+        """Start at the position of the lake's table.
 
         Args:
-            table: as it is mirrored now
-            columns: those of the source's table, where the lake's table is
-            lake: what changes are written to; its copy is published
-            copy_id: of that copy
-            plan: tells how the table is mirrored when it has other columns
-            rule: the settings' rule for the table
-            is_mariadb: whose words statements are
-            begun: number of the place before everything that the copy saw
+            table: the table as it is mirrored now
+            columns: the source's columns, as of the position of the lake's table
+            lake: the table to write to, with its published copy
+            copy_id: id of that copy
+            plan: returns how the table is mirrored with other columns
+            rule: the table's rule in the settings
+            is_mariadb: the dialect of statements
+            begun: number of the position before everything that the copy saw
 
         """
         self.table = table
         self.columns = columns
         self.begun = begun
-        self.rows = 0  # that were written since somebody set this to 0
-        # Before this position number, rows of the copy may be of before or behind a
+        self.rows = 0  # written rows since the caller set this to 0
+        # Before this position number, a row of the copy may be from before or after a
         # statement (`amid_copy`).
         self.copied_until = 0
         self.lake = lake
@@ -107,20 +113,20 @@ class Follower:
         self._rule = rule
         self._is_mariadb = is_mariadb
         self.applied = lake.applied(copy_id)
-        # Whether that may be more than what is read now has come to.
+        # Whether the table may be beyond the current read.
         self.is_ahead = BATCH not in lake.place()[1]
-        self._part = (0, 0)  # between which places the items at hand were asked for
+        self._part = (0, 0)  # positions between which the current items were requested
         self._gathered: list[pa.Table] = []
         self._gathered_rows = 0
         self._gathered_bytes = 0
-        self._is_done = False  # with the batch at hand, before it came again
+        self._is_done = False  # whether the current batch was applied before
         self._batch = ""
 
     def begin(self, batch: str) -> None:
-        """Begin with a batch of the stream; empty: with none.
+        """Start a batch of the stream; empty: none.
 
-        One that was taken before is left out as a whole: when the source was replaced
-        since then, its rows may have other places, behind the one that is applied.
+        A batch that was applied before is skipped as a whole: if the source was
+        replaced meanwhile, its rows may have other positions, after the applied one.
         """
         self.drop_gathered()
         self.rows = 0
@@ -129,16 +135,16 @@ class Follower:
         self._is_done = bool(batch) and self.lake.place()[1].get(BATCH) == batch
 
     def reached(self, place: int) -> None:
-        """Take note that what is read now has come to a place."""
+        """Record that the current read has reached a position."""
         if epoch_of(place) == epoch_of(self.applied) and place >= self.applied:
             self.is_ahead = False
 
     def feed(self, item: Packed, note: Mapping[str, str]) -> None:
-        """Take rows or a statement; writes what there is too much of.
+        """Accept rows or a statement; writes rows if too many are collected.
 
-        An item that tells of a part comes before what is in that part. Raises what
-        `flush` raises, and CopyNeededError, TableStoppedError or TableDroppedError
-        where this table cannot go on.
+        An item that describes a part comes before the items of that part. Raises what
+        `flush` raises, and CopyNeededError, TableStoppedError or TableDroppedError if
+        this table cannot continue.
         """
         if item.kind == PART:
             start, end = item.start[item.destination], item.end[item.destination]
@@ -146,7 +152,7 @@ class Follower:
             return
         if is_of_xa(item):
             raise CopyNeededError(
-                f"{item.sql} took back rows that came when it was prepared"
+                f"{item.sql} rolled back rows that were applied when it was prepared"
             )
         if self._is_done or self._was_applied_before(item):
             if item.kind == STATEMENT:
@@ -164,13 +170,13 @@ class Follower:
         self._gather(item, note)
 
     def _gather(self, item: Packed, note: Mapping[str, str]) -> None:
-        """Take rows; what was gathered before is written when it is too much."""
+        """Collect rows; writes the earlier ones if there are too many."""
         data = item.data
         assert data is not None
         if self._gathered and (
             self._gathered_rows >= ROWS_MAX or self._gathered_bytes >= BYTES_MAX
         ):
-            # All rows of an event come in runs that follow each other.
+            # All rows of an event arrive in consecutive runs.
             last = self._gathered[-1]["_seq"][-1].as_py()
             if item.seq > last:
                 self.flush(item.seq, note)
@@ -185,9 +191,9 @@ class Follower:
     def flush(
         self, upto: int, note: Mapping[str, str], *, ends_batch: bool = False
     ) -> None:
-        """Write what was gathered: all changes before a place are in the lake then.
+        """Write the collected rows: then the lake has all changes before a position.
 
-        Raises CanalError where the lake does not take it.
+        Raises CanalError if the lake does not accept them.
         """
         gathered, self._gathered = self._gathered, []
         self._gathered_rows = self._gathered_bytes = 0
@@ -195,7 +201,7 @@ class Follower:
         if gathered:
             if ends_batch:
                 note = {**note, BATCH: self._batch}
-            # A batch of before the source was replaced ends at a lower number.
+            # A batch from before the source was replaced ends at a lower number.
             upto = max(upto, gathered[-1]["_seq"][-1].as_py() + 1)
             changes = pa.concat_tables(gathered)
             with _needing_a_copy():
@@ -207,26 +213,26 @@ class Follower:
 
     @property
     def gathered(self) -> Sequence[pa.Table]:
-        """Rows of the batch at hand, as the lake has them, that it has not yet."""
+        """Rows of the current batch that are not written yet, in the lake's form."""
         return self._gathered
 
     @property
     def key_in_lake(self) -> list[str]:
-        """The names of the primary key's columns in the lake."""
+        """The primary key columns' names in the lake."""
         return [c.target for c in self.table.columns if c.name in self.table.key]
 
     def correct(self, changes: pa.Table) -> None:
-        """Bring rows of the lake in line, behind all that was written.
+        """Correct rows of the lake, after everything that was written.
 
-        They are no changes of the stream, and as `as_in_lake` gives them. Raises what
-        `flush` raises.
+        They are not changes of the stream, and have the form of `as_in_lake`. Raises
+        what `flush` raises.
         """
         with _needing_a_copy():
             done = self.lake.correct(self._copy_id, changes)
         self.rows += done.changed + done.deleted
 
     def drop_gathered(self) -> None:
-        """Forget what was gathered; it comes again."""
+        """Discard the collected rows, which will be delivered again."""
         self._gathered.clear()
         self._gathered_rows = self._gathered_bytes = 0
 
@@ -235,13 +241,13 @@ class Follower:
     # --------------------------------------------------------------------------------
 
     def _was_applied_before(self, item: Packed) -> bool:
-        """Tell whether an item is in the lake, under its number of another server.
+        """Check whether the lake has an item under its number of another server.
 
-        Raises CopyNeededError where nobody can tell.
+        Raises CopyNeededError if that is unknown.
         """
         epoch = epoch_of(self.applied)
         if epoch_of(item.seq) <= epoch:
-            return False  # its number tells
+            return False  # its number decides
         start, end = self._part
         if epoch_of(start) != epoch:
             if not self.is_ahead:
@@ -251,8 +257,8 @@ class Follower:
         elif epoch_of(end) == epoch and self.applied >= end:
             return True
         raise CopyNeededError(
-            "the source was replaced when some of its changes were applied, and it "
-            f"cannot be told whether those at {item.journal}:{item.position} were"
+            "the source was replaced after some of its changes were applied, and it "
+            f"is unknown whether those at {item.journal}:{item.position} were applied"
         )
 
     # --------------------------------------------------------------------------------
@@ -260,7 +266,7 @@ class Follower:
     # --------------------------------------------------------------------------------
 
     def as_in_lake(self, data: pa.Table) -> pa.Table:
-        """Return rows as the lake has them. Raises TableStoppedError."""
+        """Return rows in the lake's form. Raises TableStoppedError."""
         left_out = [name for name in NOT_KEPT if name in data.column_names]
         rows = masks.apply(data.drop_columns(left_out), self.table)
         try:
@@ -270,13 +276,13 @@ class Follower:
         return rows
 
     def _check_columns(self, data: pa.Table, item: Packed) -> None:
-        """Raise unless rows have the columns that the table is known to have."""
+        """Raise unless rows have the known columns of the table."""
         came, known = shapes_of(data.schema), shapes(self.columns.all)
         if came == known:
             return
         raise CopyNeededError(
-            f"rows at {item.journal}:{item.position} have other columns than were "
-            f"known ({_what_differs(known, came)[:300]}), and no statement told why"
+            f"rows at {item.journal}:{item.position} have other columns than known "
+            f"({_what_differs(known, came)[:300]}), without a statement for it"
         )
 
     # --------------------------------------------------------------------------------
@@ -291,8 +297,7 @@ class Follower:
         told = f"at {where}: {item.sql[:200]}"
         if not item.is_ddl and item.event_type != _EMPTIES:
             raise CopyNeededError(
-                f"a change was logged as a statement, so that its rows are not told, "
-                f"{told}"
+                f"a change was logged as a statement, without its rows, {told}"
             )
         if not item.table.table and item.event_type != _ERASE:
             self._unnamed(item, note, told)
@@ -313,17 +318,18 @@ class Follower:
         if item.seq < self.copied_until and decision.unsure_amid_copy:
             raise CopyNeededError(f"{decision.unsure_amid_copy}, {told}")
         if decision.steps or shapes(decision.columns) != shapes(self.columns.all):
-            # Also for columns that the lake has not: a statement that comes again is
-            # known by its place, for by then its columns are what they were made.
+            # Also for columns that the lake does not have: a repeated statement is
+            # recognized by its position, as its columns match already.
             with _needing_a_copy():
                 self.lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
         self._take(decision)
 
     def _unnamed(self, item: Packed, note: Mapping[str, str], told: str) -> None:
-        """See to a statement of which the server could not tell the tables.
+        """Handle a statement whose tables the server does not know.
 
-        One that is known for what it does, such as CREATE DATABASE, is about none.
+        A statement that is known not to concern tables, such as CREATE DATABASE, is
+        skipped.
         """
         said = read_statement(
             item.sql,
@@ -337,16 +343,16 @@ class Follower:
             raise CopyNeededError(f"{said.problem}, {told}")
 
     def _take_again(self, item: Packed) -> None:
-        """Take the columns behind a statement that was applied before a crash.
+        """Use the columns after a statement that was applied before a crash.
 
-        Raises CopyNeededError for one that moved rows behind the copy's beginning,
-        and that this table was not told of while it caught up.
+        Raises CopyNeededError for a statement that moved rows after the start of the
+        copy, and that this table missed while it caught up.
         """
         if item.seq >= self.begun and is_moved_beside(
             item.sql, self.table.source, item.table.schema
         ):
             raise CopyNeededError(
-                "rows came or went with a statement on another table, at "
+                "a statement on another table added or removed rows, at "
                 f"{item.journal}:{item.position}: {item.sql[:200]}"
             )
         if item.columns:
@@ -373,17 +379,17 @@ class Follower:
 
 
 def is_about(item: Packed, table: TableName) -> bool:
-    """Tell whether an item changes a table.
+    """Check whether an item changes a table.
 
-    A statement that comes without a table may be about each that its text names, and
-    one that drops a schema is about all of its tables.
+    A statement without a table may concern each table that its text names, and one that
+    drops a schema concerns all of its tables.
     """
     return item.concerns(table)
 
 
 @contextmanager
 def _needing_a_copy() -> Iterator[None]:
-    """Raise CopyNeededError for a copy that is not what changes are of."""
+    """Raise CopyNeededError for a copy that does not match the changes."""
     try:
         yield
     except UnlikeError as error:
@@ -392,26 +398,26 @@ def _needing_a_copy() -> Iterator[None]:
 
 def epoch_of(number: int) -> int:
     """Return the epoch of a position number: it grows when the source is replaced."""
-    return place_of(number).epoch if number > 0 else 0
+    return position_of_version(number).epoch if number > 0 else 0
 
 
 def committed_ms(item: Packed) -> int:
-    """Return when an item's transaction was committed; 0 when it is not told."""
+    """Return when an item's transaction was committed; 0 if unknown."""
     return 0 if item.committed is None else round(item.committed.timestamp() * 1000)
 
 
 def meta_of(name: str, mysql_type: str, charset: str, is_key: bool) -> ColumnMeta:
-    """Return a column as the source of Spark tells it; NULL is not told."""
+    """Return a column as Spark's source describes it, without its NULL attribute."""
     return ColumnMeta(name, mysql_type, charset or None, is_key)
 
 
 def shapes(columns: Sequence[ColumnMeta]) -> tuple[Shape, ...]:
-    """Return what has to be the same of columns for rows to be read alike."""
+    """Return the attributes of columns that determine how rows are read."""
     return tuple((c.name, c.mysql_type, c.charset or "", c.is_key) for c in columns)
 
 
 def shapes_of(schema: pa.Schema) -> tuple[Shape, ...]:
-    """Return the same of a run of rows."""
+    """Return the same attributes of a run of rows."""
     return tuple(
         (
             field.name,
@@ -425,7 +431,7 @@ def shapes_of(schema: pa.Schema) -> tuple[Shape, ...]:
 
 
 def _what_differs(known: Sequence[Shape], came: Sequence[Shape]) -> str:
-    """Return the columns that two tables do not have alike, with what they are."""
+    """Return the columns that differ between two tables, with their types."""
     before, after = (
         {each[0]: meta_of(*each) for each in side} for side in (known, came)
     )

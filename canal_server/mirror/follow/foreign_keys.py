@@ -1,8 +1,8 @@
-"""Foreign keys whose changes of rows the mirror does not see, and who is told of them.
+"""Foreign keys that change rows without an event, and the warnings about them.
 
-They are looked for when the mirror begins, and again behind each statement that may
-have added or dropped one; the database is asked on a thread of its own, as it may take
-long to answer. Leaves out what a server does with them (`mysql.foreign_keys`).
+They are queried when the mirror starts, and after each statement that may add or drop
+one. A separate thread queries the database, which may take long to answer. Leaves out
+what a server does with foreign keys (`mysql.foreign_keys`).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class HiddenKey(NamedTuple):
     """A foreign key whose changes are in no event of the binlog.
 
     `why_not`: why the rows that it changes are not read again; empty: they are.
-    `above`: the key of the parent whose changes are not, so that this one is not seen
-    to follow them; "" for none.
+    `above`: a foreign key that changes the parent without an event, so that this key's
+    changes go unnoticed; "" for none.
     """
 
     key: ForeignKey
@@ -60,17 +60,17 @@ class HiddenKey(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """What a person is told for as long as it is there; empty: nothing."""
+        """A warning that is shown as long as the key exists; empty: none."""
         if self.why_not:
             told = (
-                "rows that it changes are in no event of the binlog, so the copy keeps "
-                f"what they were ({self.why_not})"
+                "the rows that it changes are in no event of the binlog, so the copy "
+                f"keeps their old values ({self.why_not})"
             )
         elif self.above:
             told = (
                 f"rows of {'.'.join(self.key.parent)} that foreign key {self.above} "
-                "changes are in no event and are not read again, so what this key does "
-                "then is missed"
+                "changes are in no event and are not read again, so the changes of "
+                "this key are missed"
             )
         else:
             return ""
@@ -97,7 +97,7 @@ def hidden_keys(
     known = {}
     for name in both & names:
         meta = metas.get((name.schema, name.table))
-        with suppress(ConfigError):  # it is told elsewhere
+        with suppress(ConfigError):  # reported elsewhere
             if meta is not None:
                 known[name] = wanted_tables.mirror_table(name, meta.columns, settings)
     found = [HiddenKey(key, _why_not(key, settings, known)) for key in keys]
@@ -106,7 +106,7 @@ def hidden_keys(
 
 
 def _with_keys_above(keys: list[HiddenKey]) -> list[HiddenKey]:
-    """Return the keys with those above them whose changes nobody sees."""
+    """Return the keys, each with a key above it whose changes go unnoticed."""
     above: dict[ForeignKey, str] = {}
     left = deque(each.key for each in keys if each.why_not)
     while left:
@@ -123,31 +123,31 @@ def _why_not(
     settings: MirrorSettings,
     known: Mapping[TableName, MirrorTable],
 ) -> str:
-    """Return why a child's rows are not read again, if they are not."""
+    """Return why a child's rows are not read again; empty if they are."""
     name, parent = TableName(*key.child), TableName(*key.parent)
     rule = settings.rule_of(name)
     if rule is None or rule.foreign_keys != "reread":
-        return "foreign_keys: reread in its rule has them read again"
+        return "set foreign_keys: reread in its rule to read them again"
     child = known.get(name)
     if child is None or child.form != "delta":
-        return "it is no Delta table"
+        return "it is not a Delta table"
     if child.is_keyless:
-        return "without a primary key its rows cannot be found to be read again"
+        return "without a primary key its rows cannot be found"
     if settings.rule_of(parent) is None or parent not in known:
-        return f"{parent} is not mirrored, so its changes are not seen"
+        return f"{parent} is not mirrored, so its changes are unknown"
     needed = [(child, each) for each in (*child.key, *key.columns)]
     needed += [(known[parent], each) for each in key.referenced]
     for table, column in needed:
         if not has_values(table, column):
             return (
                 f"column {column} of {table.source} is masked, left out or a FLOAT, "
-                "DOUBLE or BIT, so its values cannot be looked for"
+                "DOUBLE or BIT, so its values cannot be searched"
             )
     return ""
 
 
 class KeyWatch:
-    """Knows the hidden foreign keys; `turn` is for one thread."""
+    """Tracks the hidden foreign keys; `poll` is for one thread."""
 
     def __init__(
         self,
@@ -156,13 +156,13 @@ class KeyWatch:
         on_keys: Callable[[Keys, Keys], None] = lambda before, now: None,  # noqa: ARG005
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Tell of the keys before and of now, on the thread of `begin` and `turn`."""
+        """Call `on_keys` with old and new keys, on the thread of `begin` and `poll`."""
         self._settings = settings
         self._on_keys = on_keys
         self._stop = stop
         self._now = now
         self._answer: Future[list[HiddenKey]] | None = None
-        self._statements = 0  # behind which the answer was asked for
+        self._statements = 0  # statements before the last query
         self._known: tuple[HiddenKey, ...] = ()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="foreign-keys")
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
@@ -170,11 +170,11 @@ class KeyWatch:
         self.warnings: tuple[str, ...] = ()
 
     def begin(self, keys: Iterable[HiddenKey]) -> None:
-        """Take the keys that are there when the mirror begins, and warn of them."""
+        """Set the keys at the start of the mirror, and warn of them."""
         self._take(keys)
 
     def turn(self, statements: int) -> None:
-        """Look for keys again once there were more statements than before."""
+        """Query the keys again after further statements."""
         if self._answer is not None:
             if self._answer.done():
                 self._taken()
@@ -183,7 +183,7 @@ class KeyWatch:
             self._answer = self._pool.submit(self._asked)
 
     def close(self) -> None:
-        """End the asking; the stop is requested before."""
+        """End the query's thread; the stop was requested before."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _asked(self) -> list[HiddenKey]:
@@ -214,7 +214,7 @@ class KeyWatch:
         there = {each.key for each in found}
         for each in self._known:
             if each.key not in there:
-                log.info("%s: %s is not there any more", each.child, each.key)
+                log.info("%s: %s was dropped", each.child, each.key)
         known, self._known = self._known, found
         self.warnings = tuple(each.warning for each in found if each.warning)
         self._on_keys(known, found)

@@ -1,4 +1,4 @@
-"""Foreign keys of a running mirror: warned of, or their children read again.
+"""Foreign keys of a running mirror: warns of them, or reads their children again.
 
 ::
 
@@ -7,7 +7,7 @@
                              ▼  └── ChangeStream       └── tables that join
                             lake
 
-Leaves out how each of them does it.
+Leaves out how each part works.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class KeyChanges:
-    """Looks after foreign keys; but for what the stream calls, for one thread."""
+    """Handles foreign keys; for one thread, except for the stream's callbacks."""
 
     def __init__(
         self, settings: MirrorSettings, stop: Stop, stream: ChangeStream
@@ -51,30 +51,30 @@ class KeyChanges:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What lasts."""
+        """The warnings that last."""
         return self._watch.warnings
 
     def begin(self, keys: Iterable[HiddenKey]) -> None:
-        """Take the keys that are there when the mirror begins."""
+        """Set the keys at the start of the mirror."""
         self._watch.begin(keys)
 
     def turn(self) -> None:
-        """Look for other keys, and for rows to be read again while nothing comes."""
+        """Check for new keys, and read rows again while the stream is idle."""
         self._watch.turn(self._stream.statements)
         self._recheck.turn()
         self._stream.settle()
 
     def close(self) -> None:
-        """End; the stop is requested before."""
+        """End the threads; the stop was requested before."""
         self._watch.close()
         self._recheck.close()
 
     def _use(self, before: Keys, now: Keys) -> None:
-        """Read again for other keys. What was before that is compared."""
+        """Use other keys. Tables are compared for changes before that."""
         used = {each.key for each in now if not each.why_not}
         with self._stream.joining:
             self._rereading.use(each.key for each in now if each.key in used)
-        # Behind a key that went, there may be changes in the stream yet.
+        # The stream may still have changes from before a key was dropped.
         others = used ^ {each.key for each in before if not each.why_not}
         self._recheck.want(each.child for each in (*before, *now) if each.key in others)
 

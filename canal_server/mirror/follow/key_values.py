@@ -1,6 +1,6 @@
-"""Values of keys that changed in parents, and the rows of the lake that refer to them.
+"""Key values that changed in parents, and the rows of the lake that refer to them.
 
-Leaves out the source, and what becomes of the rows (`reread`).
+Leaves out the source, and what happens to the rows (`reread`).
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.table_values import MirrorTable
     from canal_server.mysql.silent_foreign_keys import ForeignKey
 
-_NOT_EXACT: Final = ("float", "double", "bits")  # which SQL would write otherwise
+_NOT_EXACT: Final = ("float", "double", "bits")  # not exact as SQL literals
 _OP: Final = "_change_type"
 _SEQ: Final = "_seq"
-_FOLDED: Final = "folded "  # before the name of a column, which has no blank at its end
+_FOLDED: Final = "folded "  # prefix of a column name
 
 
 class KeyValues:
-    """What a batch did to the keys of one parent."""
+    """The changes of one parent's keys in a batch."""
 
     def __init__(self) -> None:
         self._runs: list[pa.Table] = []
 
     def clear(self) -> None:
-        """Forget the batch."""
+        """Discard the batch."""
         self._runs.clear()
 
     def add(self, data: pa.Table, names: Iterable[str]) -> None:
-        """Take a run of rows, of which the columns of keys are kept."""
+        """Add a run of rows; keeps only the columns of keys."""
         wanted = {name.lower() for name in names}
         kept = [
             field.name
@@ -52,24 +52,24 @@ class KeyValues:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing came."""
+        """Whether the batch has no rows of the parent."""
         return not self._runs
 
     def tables(self) -> list[pa.Table]:
-        """Return what came, in runs of equal columns."""
+        """Return the rows, in runs of equal columns."""
         return self._runs
 
     def has_all(self, names: Sequence[str]) -> bool:
-        """Tell whether what came has all former values of columns: they are a key's."""
+        """Check whether the rows have all former values of columns, as a key's do."""
         return all(_in_key(run, _own_names(run, names)) for run in self._runs)
 
 
 def changed_values(
     came: KeyValues, key: ForeignKey, parent: Follower | None
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the values that a parent had no more, and those that came instead.
+    """Return the values that a parent lost, and those that replaced them.
 
-    By the names of the child's columns; some of them may have been there all the time.
+    They have the names of the child's columns; some values may be unchanged.
     """
     old, new = [], []
     for run in came.tables():
@@ -79,7 +79,7 @@ def changed_values(
         with_gone = pc.is_in(run[_SEQ], pc.unique(run.filter(gone)[_SEQ]))
         new.append(run.filter(pc.and_(with_gone, pc.invert(gone))).select(names))
         if not _in_key(run, names):
-            # Rows keep their primary keys, and only the lake has what they were.
+            # Rows keep their primary keys, and only the lake has their old values.
             values = _other_values(run, names, _primary(run), parent)
             old.append(values)
             new.append(values)
@@ -94,13 +94,13 @@ def _primary(run: pa.Table) -> list[str]:
 
 
 def _in_key(run: pa.Table, names: Sequence[str]) -> bool:
-    """Tell whether changes of columns come with what was before: a key's do."""
+    """Check whether changes include the former values of columns, as a key's do."""
     primary = _primary(run)
     return not primary or set(names) <= set(primary)
 
 
 def _joined(parts: list[pa.Table], names: Sequence[str]) -> pa.Table:
-    """Return values of runs, each once, under other names."""
+    """Return the distinct values of runs, under other names."""
     values = [_named(_without_null(part), names) for part in parts]
     return distinct(pa.concat_tables(values, promote_options="permissive"))
 
@@ -108,7 +108,7 @@ def _joined(parts: list[pa.Table], names: Sequence[str]) -> pa.Table:
 def _other_values(
     run: pa.Table, names: list[str], primary: list[str], parent: Follower | None
 ) -> pa.Table:
-    """Return the values of rows that had more than one, before the batch or in it."""
+    """Return the values of rows that had several, before or in the batch."""
     images = run.select([*primary, *(n for n in names if n not in primary)])
     both = images
     if parent is not None:
@@ -131,7 +131,7 @@ def _other_values(
 
 
 def _own_names(run: pa.Table, names: Sequence[str]) -> list[str]:
-    """Return the names as a run of rows has them: they have no case."""
+    """Return names in the case of a run's columns, as they are case-insensitive."""
     known = {name.lower(): name for name in run.column_names}
     return [known[name.lower()] for name in names]
 
@@ -149,14 +149,14 @@ def _without_null(values: pa.Table) -> pa.Table:
 def values_of(
     rows: pa.Table, table: MirrorTable, names: Sequence[str], renamed: Sequence[str]
 ) -> pa.Table:
-    """Return columns of the source of rows of the lake, under other names."""
+    """Return columns of rows of the lake, under other names."""
     targets = {c.name.lower(): c.target for c in table.columns}
     found = rows.select([targets[name.lower()] for name in names])
     return _named(distinct(_without_null(found)), renamed)
 
 
 def distinct(rows: pa.Table) -> pa.Table:
-    """Return each row once."""
+    """Return the distinct rows."""
     if not rows.column_names:
         return rows
     found = rows.group_by(rows.column_names).aggregate([])
@@ -170,11 +170,11 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 def matching(
     follower: Follower, columns: Collection[str] | None, values: pa.Table
 ) -> pa.Table:
-    """Return the rows of the lake, and of the batch at hand, that have such values.
+    """Return the rows of the lake and of the current batch that have such values.
 
-    By names of the lake; `columns`: those that are wanted, all of them if there are
-    none. Texts are compared without regard to case, accents and blanks at their ends,
-    as most collations do: then some rows are found that differ.
+    Names are those of the lake; `columns`: the columns to return, all if empty. Texts
+    are compared without case, accents and trailing blanks, as most collations do: so
+    some rows may be found that differ.
     """
     schema = follower.lake.arrow_schema()
     if schema is None or not values.num_rows:
@@ -210,7 +210,7 @@ def matching(
 
 
 def _bounds(values: pa.Table) -> list[str]:
-    """Return conditions by which files are left out, for columns of numbers."""
+    """Return conditions on numeric columns that exclude files."""
     found = []
     for name in values.column_names:
         kind = values.schema.field(name).type
@@ -224,7 +224,7 @@ def _bounds(values: pa.Table) -> list[str]:
 
 
 def _folded(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Add columns in which what a collation may take for equal is the same."""
+    """Add columns in which values that a collation may treat as equal are equal."""
     for name in names:
         column = rows[name]
         if pa.types.is_string(column.type):
@@ -241,7 +241,7 @@ def _fold(text: str) -> str:
 
 
 def has_values(table: MirrorTable, name: str) -> bool:
-    """Tell whether a column's values can be looked for, in the lake and the source."""
+    """Check whether a column's values can be searched in lake and source."""
     columns = {column.name.lower(): column for column in table.columns}
     column = columns.get(name.lower())
     return (

@@ -1,8 +1,8 @@
-"""The stream of all tables: micro-batches of Spark, dealt out to the tables' followers.
+"""The stream of all tables: distributes micro-batches of Spark to tables' followers.
 
-Spark calls `take` with each micro-batch in the driver. A batch that was begun before a
-crash comes again; followers know what they have of it. A table joins between two
-batches, when it has come as far as the stream.
+Spark calls `apply` with each micro-batch in the driver. A batch that was started before
+a crash is delivered again; followers know what they have of it. A table joins between
+two batches, when it has caught up with the stream.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PLACE_NOTE: Final = "canal.place"  # of a commit: where it is in the binlog
-HELD_BYTES_MAX: Final = 64 << 20  # of runs of rows, compressed, before they are written
-UNUSABLE_TRIES: Final = 3  # of a batch, before the table that it fails for is left
+PLACE_NOTE: Final = "canal.place"  # in a commit's note: its position in the binlog
+HELD_BYTES_MAX: Final = 64 << 20  # of compressed runs of rows, before they are written
+UNUSABLE_TRIES: Final = 3  # of a batch, before the table that fails leaves the stream
 
 _LEAVING: Final = (
     CopyNeededError,
@@ -57,29 +57,29 @@ _LEAVING: Final = (
 
 
 class StreamClosedError(CanalError):
-    """A batch came when none is taken any more."""
+    """A batch arrived after the stream was closed."""
 
 
 class GapError(CanalError):
-    """A batch does not follow on from what the lake has."""
+    """A batch leaves a gap after the lake's position."""
 
 
 @dataclass(slots=True)
 class BatchReport:
-    """What came of a micro-batch."""
+    """The result of a micro-batch."""
 
     number: int
     end: RangePosition | None
-    rows: int = 0  # that were written to the lake
-    came: int = 0  # rows of all tables
+    rows: int = 0  # written to the lake
+    came: int = 0  # received rows, of all tables
     seconds: float = 0.0
-    newest_ms: int = 0  # when the last of its changes was committed
+    newest_ms: int = 0  # commit time of its last change
     written: dict[TableName, int] = field(default_factory=dict)
-    feed: Feed | None = None  # where the stream is with it
+    feed: Feed | None = None  # the stream's state after it
 
 
 class ChangeStream:
-    """Takes micro-batches; for Spark's thread, but for `joining` and what it guards."""
+    """Applies micro-batches, on Spark's thread, except `joining` and what it guards."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class ChangeStream:
         on_left: Callable[[TableName, CanalError], None],
         on_batch: Callable[[BatchReport], None],
     ) -> None:
-        """Deal out to so many tables at once, batches of so many parts in one job.
+        """Write `tables_at_once` tables at a time, read `parts_max` parts in one job.
 
-        `on_statement` gets statements about tables that are not followed, `on_left`
-        a table that is not followed any more, and why (TableFaultError for what nobody
-        expected, UnusableTableError for what it met several times); both while no
-        batch ends. What they raise ends the batch, which comes
+        `on_statement` gets statements about tables that are not followed. `on_left`
+        gets a table that leaves the stream, and the reason (TableFaultError for an
+        unexpected error, UnusableTableError for one that was met several times). Both
+        are called within a batch. What they raise ends the batch, which is delivered
         again.
         """
         self._destination = destination
@@ -106,63 +106,64 @@ class ChangeStream:
         self._on_left = on_left
         self._on_batch = on_batch
         self._followers: dict[TableName, Follower] = {}
-        self.joining = threading.Lock()  # held while a batch is taken
-        self.feed: Feed | None = None  # where the lake is; set before it is opened
-        self.gap = ""  # why no batch is taken any more, if one did not follow on
-        self._query = ""  # the checkpoint's identity: batches are numbered in it
+        self.joining = threading.Lock()  # held while a batch is applied
+        self.feed: Feed | None = None  # the lake's position; set before `open`
+        self.gap = ""  # why no further batch is applied, after one with a gap
+        self._query = ""  # the checkpoint's identity, which numbers batches
         self._is_open = False
-        self.rereading: Rereading | None = None  # set before there are tables
-        self.statements = 0  # that came, so that others see when there are more
-        self._unusable: Counter[TableName] = Counter()  # times in a row
-        self._moved: Seqs = {}  # as in the feed, with the batch that is not noted yet
+        self.rereading: Rereading | None = None  # set before tables join
+        self.statements = 0  # counter, so that others notice new statements
+        self._unusable: Counter[TableName] = Counter()  # failures in a row
+        self._moved: Seqs = {}  # as in the feed, plus the batch that is not stored yet
 
     # --------------------------------------------------------------------------------
     # Tables
     # --------------------------------------------------------------------------------
 
     def join(self, follower: Follower) -> None:
-        """Have a table's changes go to its follower; `joining` is held."""
+        """Deliver a table's changes to its follower; `joining` is held."""
         self._followers[follower.table.source] = follower
         if self.rereading is not None:
             self.rereading.joined(follower.table.source)
         self._unusable.pop(follower.table.source, None)
 
     def leave(self, name: TableName) -> Follower | None:
-        """Follow a table no more; `joining` is held."""
+        """Stop following a table; `joining` is held."""
         return self._followers.pop(name, None)
 
     def follower(self, name: TableName) -> Follower | None:
-        """Return who follows for a table; `joining` is held while it is used."""
+        """Return a table's follower; `joining` is held while it is used."""
         return self._followers.get(name)
 
     def is_moved_since(self, name: TableName, begun: int) -> bool:
-        """Tell whether a statement on another table moved rows of this one.
+        """Check whether a statement on another table moved rows of this one.
 
-        That is behind the number of a place. Who reads the table alone is not told.
+        It concerns statements after a position number, which a reader of this table
+        alone does not see.
         """
         noted = {} if self.feed is None else self.feed.moved
         return max(self._moved.get(name, -1), noted.get(name, -1)) >= begun
 
     def columns(self) -> dict[TableName, Columns]:
-        """Return the columns that followed tables have where the stream is."""
-        # As it is at one moment: another thread may have a table join.
+        """Return the columns of followed tables, as of the stream's position."""
+        # A snapshot, as another thread may add a table.
         return {name: each.columns for name, each in list(self._followers.items())}
 
     @property
     def tables(self) -> list[TableName]:
-        """The tables that are followed."""
+        """The followed tables."""
         return list(self._followers)
 
     def open(self, query: str) -> None:
-        """Take batches of a query from now on; `joining` is held."""
+        """Apply batches of a query from now on; `joining` is held."""
         self._query, self._is_open = query, True
         if self.feed is not None and self.feed.query != query:
-            # Batches have other names now: a table that is ahead is not told by them.
+            # Batches have new names, which do not identify a table that is ahead.
             for follower in self._followers.values():
                 follower.is_ahead = follower.applied > version_of(self.feed.place)
 
     def close(self) -> None:
-        """Take no batch any more; one that is being taken is ended first."""
+        """Apply no further batch, after the current one has ended."""
         with self.joining:
             self._is_open = False
 
@@ -171,21 +172,25 @@ class ChangeStream:
     # --------------------------------------------------------------------------------
 
     def take(self, frame: Any, number: int) -> None:
-        """Bring a micro-batch into the lake: what `foreachBatch` calls.
+        """Apply a micro-batch to the lake; `foreachBatch` calls this.
 
-        Raises CanalError where the lake or the source fails as a whole.
+        Raises CanalError if the lake or the source fails as a whole.
         """
         begun = time.monotonic()
         report = BatchReport(number, None)
         with self.joining, ThreadPoolExecutor(self._at_once) as pool:
             if not self._is_open:
-                raise StreamClosedError("the mirror stops; the batch comes again")
+                raise StreamClosedError(
+                    "the mirror is stopping; the batch will be delivered again"
+                )
             self._begin(f"{self._query}/{number}")
             rereading = self._rereads()
             held: dict[TableName, list[Packed]] = {}
             size = 0
             part: Packed | None = None
-            told: dict[TableName, Packed] = {}  # the parts that followers know of
+            told: dict[
+                TableName, Packed
+            ] = {}  # the parts that followers were informed of
             xa = PreparedXa() if self.feed is None else self.feed.xa.copy()
             moved = dict(self._moved if self.feed is None else self.feed.moved)
             for item in self._items(frame, report):
@@ -215,14 +220,14 @@ class ChangeStream:
                     xa=xa,
                     moved=moved,
                 )
-            # Before another table may join, which is later than any batch can be noted.
+            # Set before another table may join, that is, before the batch is stored.
             self._moved = moved
         report.seconds = time.monotonic() - begun
         self._on_batch(report)
         self.feed = report.feed or self.feed
 
     def _note(self, item: Packed, moved: Seqs, rereading: Rereading | None) -> None:
-        """Take note of what else a change means than rows of its table."""
+        """Record what a change means beyond the rows of its table."""
         if rereading is not None:
             rereading.take(item)
         if is_moved(item):
@@ -235,12 +240,12 @@ class ChangeStream:
         report: BatchReport,
         rereading: Rereading | None,
     ) -> None:
-        """Write what is left of a batch, and what foreign keys changed besides."""
+        """Write the rest of a batch, and the rows that foreign keys changed."""
         if rereading is None:
             self._write(pool, held, report, report.end)
             return
         self._write(pool, held, report, None)
-        rereading.find()  # while the lake has what was before
+        rereading.find()  # while the lake has the old values
         self._write(pool, {}, report, report.end)
         if report.end is not None:
             self._settle(rereading, report.end)
@@ -251,7 +256,7 @@ class ChangeStream:
             self._leave(name, why)
 
     def settle(self) -> None:
-        """Read rows again that wait for it, unless a batch is taken now.
+        """Read waiting rows again, unless a batch is being applied now.
 
         Raises what the lake raises.
         """
@@ -259,7 +264,7 @@ class ChangeStream:
         if rereading is None or not rereading.has_suspects or self.feed is None:
             return
         if not self.joining.acquire(blocking=False):
-            return  # the batch does it
+            return  # the batch does this
         try:
             rereading.begin()
             rereading.find()
@@ -268,7 +273,7 @@ class ChangeStream:
             self.joining.release()
 
     def _rereads(self) -> Rereading | None:
-        """Return who reads rows again in the batch that begins, if that is wanted."""
+        """Return what reads rows again in the starting batch, if this is needed."""
         rereading = self.rereading
         if rereading is None or not rereading.is_active:
             return None
@@ -276,7 +281,7 @@ class ChangeStream:
         return rereading
 
     def _count(self, report: BatchReport) -> None:
-        """Count rows that followers wrote."""
+        """Count the rows that followers wrote."""
         for name, follower in self._followers.items():
             if follower.rows:
                 report.rows += follower.rows
@@ -284,7 +289,7 @@ class ChangeStream:
                 follower.rows = 0
 
     def _begin(self, batch: str) -> None:
-        """Have followers look whether they have a batch; some may leave for that."""
+        """Let followers check whether they have a batch; some may leave the stream."""
         for name, follower in list(self._followers.items()):
             try:
                 follower.begin(batch)
@@ -295,13 +300,13 @@ class ChangeStream:
                 self._leave(name, fault)
 
     def _leave(self, name: TableName, why: CanalError) -> None:
-        # Noted first: else it would be followed on after what it missed.
+        # Stored first: otherwise it would follow the stream with a gap.
         self._on_left(name, why)
         del self._followers[name]
         self._unusable.pop(name, None)
 
     def _concerned(self, item: Packed, xa: PreparedXa) -> list[TableName]:
-        """Return the tables that are to get an item; tells of statements for none."""
+        """Return the tables that get an item; reports statements for other tables."""
         rolled_back = xa.take(item)
         self.statements += item.kind == STATEMENT
         if is_of_xa(item):
@@ -316,7 +321,7 @@ class ChangeStream:
         return followed
 
     def _followed(self, item: Packed) -> list[TableName]:
-        """Return the tables that are followed and that an item is about."""
+        """Return the followed tables that an item concerns."""
         if item.table.table:
             return [item.table] if item.table in self._followers else []
         return [name for name in self._followers if is_about(item, name)]
@@ -337,35 +342,35 @@ class ChangeStream:
             yield item
 
     def _check_follows_on(self, number: int, first: Packed) -> None:
-        """Raise GapError for a batch that leaves out what tables have to have."""
+        """Raise GapError for a batch that omits changes that tables need."""
         feed, start = self.feed, first.start[self._destination]
         if feed is None or feed.follows_on(self._query, number, start):
             return
         self.gap = (
-            f"the stream would go on at {start}, and what is in the lake goes up to "
-            f"{feed.place}: what was changed in between would be missing"
+            f"the stream would continue at {start}, but the lake ends at "
+            f"{feed.place}: the changes in between would be missing"
         )
         raise GapError(self.gap)
 
     def _check_same_binlog(self, end: RangePosition) -> None:
-        """Raise GapError for changes of a database that took another one's place."""
+        """Raise GapError for changes of a database that replaced another one."""
         feed = self.feed
         if feed is None or not feed.is_in_another(end):
             return
         self.gap = (
-            f"the stream would go on up to {end}, and what is in the lake goes up to "
-            f"{feed.place}, a place of another binlog: the source was replaced, or its "
-            "binlog begun anew, and canal-server does not know since when; what was "
-            "changed in between would be missing"
+            f"the stream would continue up to {end}, but the lake ends at "
+            f"{feed.place} of another binlog: the source was replaced or its binlog "
+            "was reset at a time that canal-server does not know, so changes in "
+            "between would be missing"
         )
         raise GapError(self.gap)
 
     def _rows(self, frame: Any) -> Iterator[Any]:
         if frame.rdd.getNumPartitions() > self._parts_max:
-            # A transaction that is larger than any batch: one job for each part.
+            # A transaction that is larger than any batch: one job per part.
             yield from frame.toLocalIterator()
             return
-        # One job, so that all cores read. What it holds, the limits of a batch limit.
+        # One job, so that all cores read. The limits of a batch bound its memory.
         rows = frame.collect()
         rows.reverse()
         while rows:
@@ -378,7 +383,7 @@ class ChangeStream:
         report: BatchReport,
         end: RangePosition | None,
     ) -> None:
-        """Have followers take what is held for them; at a batch's end, all of them."""
+        """Pass held items to followers; at the end of a batch, to all of them."""
         note = note_of(report.end, self._destination)
         upto = None if end is None else version_of(end)
         names = list(self._followers) if end is not None else list(held)
@@ -402,7 +407,7 @@ class ChangeStream:
         note: dict[str, str],
         upto: int | None,
     ) -> CanalError | None:
-        """Have a follower take items; returns why its table leaves, if it does."""
+        """Pass items to a follower; returns why its table leaves, if it does."""
         follower = self._followers[name]
         try:
             for item in items:
@@ -423,7 +428,7 @@ class ChangeStream:
         return None
 
     def _fault_of(self, name: TableName, error: BaseException) -> CanalError | None:
-        """Return why a table leaves for an error; None where the batch fails for it."""
+        """Return why a table leaves after an error; None if the batch fails instead."""
         if not isinstance(error, UnusableTableError):
             return fault_of(error)
         self._unusable[name] += 1
@@ -431,7 +436,7 @@ class ChangeStream:
 
 
 def is_moved(item: Packed) -> bool:
-    """Tell whether a statement on another table moves rows of the item's."""
+    """Check whether a statement on another table moves rows of the item's table."""
     return (
         item.kind == STATEMENT
         and item.is_ddl
@@ -440,7 +445,7 @@ def is_moved(item: Packed) -> bool:
 
 
 def note_of(place: RangePosition | None, destination: str) -> dict[str, str]:
-    """Return what a commit of the lake says about its place in the binlog."""
+    """Return the note of a commit with its position in the binlog."""
     if place is None:
         return {}
     return {PLACE_NOTE: json.dumps(offset_to_json({destination: place}))}

@@ -1,11 +1,11 @@
-"""Tables compared as a whole, by their keys alone, for rows that are to be read again.
+"""Compares tables as a whole, by their keys, to find rows to read again.
 
-Foreign keys change what a row refers to, or take it away; so both sides are compared by
-the primary key and the columns of foreign keys. What differs is suspected: it may be
-stale, or the stream has not come to it yet; whoever reads it again need not know.
+Foreign keys change what a row refers to, or delete the row; so both sides are compared
+by the primary key and the columns of foreign keys. A row that differs is suspect: it
+may be stale, or the stream has not reached it yet; reading it again is right for both.
 
-The database and the lake are read on a thread of their own, when the stream has come to
-where the source was when that was asked for. Leaves out what is done with suspects
+A separate thread reads the database and the lake, once the stream has reached the
+source's position at the time of the request. Leaves out what is done with suspects
 (`reread`).
 """
 
@@ -44,22 +44,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAUSE_S: Final = 30.0  # at least, between two comparisons of a table
-PAUSE_SHARE: Final = 20  # comparing takes this part of the time at most
+PAUSE_S: Final = 30.0  # minimum between two comparisons of a table
+PAUSE_SHARE: Final = 20  # comparisons use at most this part of the time
 RETRY_S: Final = 10.0
 
 
 @dataclass(slots=True)
 class _Wish:
-    """A table to be compared."""
+    """A request to compare a table."""
 
     due_s: float
-    head: int | None = None  # where the stream has to be; None: to be asked for
-    again: bool = False  # it was wished for behind that place, too
+    head: int | None = None  # required position of the stream; None: not queried yet
+    again: bool = False  # requested again, after that position
 
 
 class Recheck:
-    """Compares tables that are wished for; `turn` is for one thread."""
+    """Compares tables on request; `poll` is for one thread."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class Recheck:
         suspect: Callable[[TableName, pa.Table], None],
         pause_s: float = PAUSE_S,
     ) -> None:
-        """Compare by what others tell.
+        """Set the callbacks.
 
-        `table_of` tells how a table that follows is mirrored, and the columns that
-        count; `place` where the stream is. `suspect` takes keys, on any thread.
+        `table_of` returns how a followed table is mirrored, and the columns that count;
+        `position` returns the stream's. `suspect` accepts keys, on any thread.
         """
         self._settings = settings
         self._stop = stop
@@ -89,7 +89,7 @@ class Recheck:
         self._work: tuple[TableName, Future[None]] | None = None
 
     def want(self, names: Iterable[TableName], delay_s: float = 0.0) -> None:
-        """Have tables compared; for any thread."""
+        """Request a comparison of tables; thread-safe."""
         now = time.monotonic()
         with self._lock:
             for name in names:
@@ -102,7 +102,7 @@ class Recheck:
                     wish.due_s = max(wish.due_s, now + delay_s)
 
     def turn(self) -> None:
-        """Go on with what is wished for."""
+        """Continue with the requests."""
         if self._work is not None:
             name, work = self._work
             if not work.done():
@@ -123,7 +123,7 @@ class Recheck:
                 return
 
     def close(self) -> None:
-        """End; the stop is requested before."""
+        """End the thread; the stop was requested before."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _ended_with(self, name: TableName, work: Future[None]) -> None:
@@ -156,7 +156,7 @@ class Recheck:
             try:
                 differing = self._differing(*found)
             except (KeyError, pa.ArrowException) as error:
-                # Of a statement whose columns one side has, and the other has not yet.
+                # A statement has reached one side but not the other yet.
                 raise LakeError(f"its columns changed meanwhile ({error})") from error
             for keys in differing:
                 self._suspect(name, keys)
@@ -171,7 +171,7 @@ class Recheck:
     def _differing(
         self, table: MirrorTable, names: tuple[str, ...]
     ) -> Iterable[pa.Table]:
-        """Return the keys of rows that the sides do not have alike."""
+        """Return the keys of rows that differ between the sides."""
         narrow = replace(
             table, columns=tuple(c for c in table.columns if c.name in names)
         )
@@ -199,7 +199,7 @@ class Recheck:
     def _lake_rows(self, narrow: MirrorTable) -> pa.Table:
         lake = open_table(self._settings, narrow)
         schema = lake.arrow_schema()
-        assert schema is not None  # it follows
+        assert schema is not None  # it follows the stream
         names = [column.target for column in narrow.columns]
         where = f"NOT {DELETED.name}" if DELETED.name in schema.names else None
         batches = [pa.table(each) for each in lake.scan(names, where)]

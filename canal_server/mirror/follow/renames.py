@@ -1,7 +1,7 @@
-"""Columns that are hidden, and may have come to be seen under another name.
+"""Hidden columns that may have become visible under another name.
 
-Rules go by the names of columns. A statement that the stream brings tells which column
-has another name (`evolve`); where a table is copied again, only names can be compared.
+Rules go by column names. A statement of the stream shows which column has another name
+(`evolve`); when a table is copied again, only names can be compared.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def is_shown(rule: TableRule, column: str) -> bool:
-    """Tell whether somebody says of a column that its values may be seen."""
+    """Check whether the settings allow a column's values to be seen."""
     return column.lower() in {each.lower() for each in rule.shown}
 
 
 def hidden_columns(columns: Iterable[ColumnMeta], rule: TableRule) -> tuple[str, ...]:
-    """Return the names of those columns whose values the lake does not have."""
+    """Return the names of the columns whose values the lake does not have."""
     return tuple(
         each.name
         for each in columns
@@ -41,7 +41,7 @@ def with_columns(
     kept: tuple[str, ...],
     rule: TableRule,
 ) -> TableState:
-    """Return a table that has other columns, or the same."""
+    """Return the state of a table with other columns."""
     hidden = hidden_columns(columns, rule)
     return replace(state, columns=columns, kept=kept, hidden=hidden)
 
@@ -49,11 +49,11 @@ def with_columns(
 def what_is_revealed(
     state: TableState, after: Sequence[ColumnMeta], rule: TableRule
 ) -> str:
-    """Tell what a new copy may show that was hidden so far; "" for nothing.
+    """Return what a new copy may reveal that was hidden so far; "" for nothing.
 
-    That is a column which is new, where a hidden one is gone: it may be the same one.
-    Hidden is also what a rule of before has hidden. Columns that the rule names are
-    known to somebody.
+    It is a new column, if a hidden one has disappeared: it may be the same column. What
+    an earlier rule has hidden counts as hidden. Columns that the rule names are known
+    to the user.
     """
     before = {each.name.lower() for each in state.columns}
     now = {each.name.lower() for each in after}
@@ -70,10 +70,10 @@ def what_is_revealed(
     if not (gone and came):
         return ""
     return (
-        f"since it was copied, {_listed(gone)} (masked or left out) went and "
-        f"{_listed(came)} (neither) came, which may be the same under another name: "
-        f"put {_listed(came)} under masks or without, or under masks as "
-        f"`{SHOW}` what may be seen"
+        f"since the table was copied, {_listed(gone)} (masked or left out) "
+        f"disappeared and {_listed(came)} (neither) appeared, which may be the same "
+        f"under another name: add {_listed(came)} to masks or without; `{SHOW}` under "
+        "masks allows its values to be seen"
     )
 
 
@@ -83,9 +83,10 @@ def hidden_in_another(
     rule: TableRule,
     known: Iterable[TableState],
 ) -> dict[TableName, str]:
-    """Tell what a table shows that another one hid, which it may have been.
+    """Return what a table reveals that another one hid, of which it may be a rename.
 
-    That has the same columns, by their names. Where it is still there, it is another.
+    Such a table has the same columns, by their names. If the other table still exists,
+    it is not a rename.
     """
     names = {each.name.lower() for each in columns}
     hidden = {each.lower() for each in hidden_columns(columns, rule)}
@@ -97,9 +98,9 @@ def hidden_in_another(
             continue
         if names == {each.name.lower() for each in other.columns}:
             found[other.source] = (
-                f"it has the columns of {other.source}, which is gone, and shows "
-                f"{_listed(seen)}, masked or left out there: put {_listed(seen)} under "
-                f"masks or without, or under masks as `{SHOW}` what may be seen"
+                f"it has the columns of {other.source}, which was dropped, and shows "
+                f"{_listed(seen)}, masked or left out there: add {_listed(seen)} to "
+                f"masks or without; `{SHOW}` under masks allows its values to be seen"
             )
     return found
 

@@ -2,22 +2,21 @@
 
 ::
 
-    batch ──► keys of parents that went or changed ──► find ──► children's keys
-                                                                    │ suspects
-    lake ◄── corrections ◄── rows as they are now ◄── settle ◄──────┘
+    batch ──► removed or changed keys of parents ──► find ──► children's keys
+                                                                   │ suspects
+    lake ◄── corrections ◄── current rows ◄── settle ◄─────────────┘
 
-A row of a child is stale when a foreign key changed it since its last event. What it
-refers to then, by the lake, is what changed: so the lake tells which rows to read
-again. `find` is called before a batch is written, when the lake still has what rows
-referred to, and `settle` behind it. No batch is taken meanwhile, so what is read is
-newer than all that the lake has. Events that come later and are older than that set a
-row back to what it was at their place, as with a copy; what a foreign key did to it
-since comes later still, with an event of the parent.
+A row of a child is stale if a foreign key changed it after its last event. What it
+refers to in the lake then is what changed in the parent: so the lake shows which rows
+to read again. `find` is called before a batch is written, while the lake still has the
+old references, and `settle` after it. No batch is applied meanwhile, so the rows read
+are newer than everything in the lake. Later events that are older than these rows set a
+row back to its state at their position, as with a copy; the effect of a foreign key on
+it arrives later still, with an event of the parent.
 
-Where the lake cannot tell, as in the middle of a chain of keys of which a row was read
-ahead of the stream, or when a copy was made meanwhile, tables are compared as a whole
-(`recheck`), which adds suspects. All is done again as long as the source does not
-answer.
+If the lake cannot show this, as within a chain of keys with a row that was read ahead
+of the stream, or when a copy was made meanwhile, tables are compared as a whole
+(`recheck`), which adds suspects. Everything is repeated until the source answers.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ROUNDS_MAX: Final = 20  # in which rows with new keys lead to others
-ROWS_MAX: Final = 50_000  # of a table that are read again while the stream waits
+ROUNDS_MAX: Final = 20  # of following references from rows with new keys
+ROWS_MAX: Final = 50_000  # per table, read again while the stream waits
 _LEAVING: Final = (
     CopyNeededError,
     TableStoppedError,
@@ -83,10 +82,10 @@ RETRY_MAX_S: Final = 60.0
 
 @dataclass(slots=True)
 class _Suspects:
-    """Rows of one child to be read again, by their primary keys in the lake."""
+    """Rows of one child to read again, by their primary keys in the lake."""
 
     keys: pa.Table | None = None
-    # Rows of the source to be looked for by what they refer to now, as key and values.
+    # Rows of the source to search by what they refer to now, as key and values.
     moved: list[tuple[ForeignKey, pa.Table]] = field(default_factory=list)
 
     def add(self, keys: pa.Table) -> None:
@@ -95,7 +94,7 @@ class _Suspects:
 
 
 class Rereading:
-    """Finds and corrects stale rows; used while no batch is taken but one's own."""
+    """Finds and corrects stale rows; used only while no other batch is applied."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class Rereading:
         follower_of: Callable[[TableName], Follower | None],
         recheck: Callable[[Iterable[TableName], float], None],
     ) -> None:
-        """Read again for followers; `recheck` has tables compared after seconds."""
+        """Read again for followers; `recheck` requests a comparison after a delay."""
         self._settings = settings
         self._stop = stop
         self._follower_of = follower_of
@@ -121,28 +120,28 @@ class Rereading:
 
     @property
     def is_active(self) -> bool:
-        """Whether there are foreign keys whose children are read again."""
+        """Whether any foreign key has children that are read again."""
         return bool(self._keys)
 
     @property
     def has_suspects(self) -> bool:
-        """Whether rows wait to be read again."""
+        """Whether rows are waiting to be read again."""
         waiting = bool(self._suspects or self._incoming)
         return waiting and time.monotonic() >= self._due
 
     def use(self, keys: Iterable[ForeignKey]) -> None:
-        """Take the foreign keys whose children are to be read again."""
+        """Set the foreign keys whose children are read again."""
         self._keys = tuple(keys)
         self._parents = {TableName(*key.parent): KeyValues() for key in self._keys}
 
     def suspect(self, name: TableName, keys: pa.Table) -> None:
-        """Have rows read again, by their keys in the lake; for any thread."""
+        """Add rows to read again, by their keys in the lake; thread-safe."""
         self._incoming.append((name, keys))
 
     def joined(self, name: TableName) -> None:
-        """Have a table compared that comes to follow: it was copied meanwhile.
+        """Request a comparison of a table that joins: it was copied meanwhile.
 
-        So are its children: what became of its rows until then, nobody knows.
+        The same goes for its children, as changes of its rows until then are unknown.
         """
         both = {
             TableName(*key.child)
@@ -161,14 +160,14 @@ class Rereading:
     # --- before a batch is written ----------------------------------------------------
 
     def begin(self) -> None:
-        """Begin with a batch."""
+        """Start a batch."""
         for each in self._parents.values():
             each.clear()
         self._seen.clear()
         self._had_xa = False
 
     def take(self, item: Packed) -> None:
-        """Take what comes; what is no change of a parent's rows is none of ours."""
+        """Accept an item; only changes of a parent's rows count."""
         if is_of_xa(item):
             self._had_xa = True
         elif item.kind == ROWS and item.table in self._parents:
@@ -183,16 +182,16 @@ class Rereading:
             self._parents[item.table].add(data, names)
 
     def find(self) -> None:
-        """Find the rows that what came may have changed; raises LakeError."""
+        """Find the rows that the batch may have changed. Raises LakeError."""
         if self._had_xa:
-            # Rows come when they are prepared, and foreign keys act when they are
-            # committed, of which no rows tell.
+            # Rows arrive at the prepare, but foreign keys act at the commit, which has
+            # no rows.
             self._recheck({TableName(*key.child) for key in self._keys}, 0.0)
         self._take_incoming()
         for key, values in self._changed():
             child = TableName(*key.child)
             follower = self._follower_of(child)
-            # One that is copied is compared as a whole when it joins.
+            # A table being copied is compared as a whole when it joins.
             if follower is None:
                 self._recheck_below(child)
                 continue
@@ -200,7 +199,7 @@ class Rereading:
                 self._spread(child, self._affected(follower, key, values))
 
     def _take_incoming(self) -> None:
-        """Take what others suspect, with the rows of other tables that refer to it."""
+        """Collect added suspects, with the rows of other tables that refer to them."""
         while self._incoming:
             name, keys = self._incoming.popleft()
             follower = self._follower_of(name)
@@ -214,14 +213,14 @@ class Rereading:
 
     @contextmanager
     def _noting(self, name: TableName) -> Iterator[None]:
-        """Take note of a table that cannot be read, for which no other one waits."""
+        """Record a table that cannot be read, so that other tables do not wait."""
         try:
             yield
         except UnusableTableError as error:
             self._broken[name] = error
 
     def _spread(self, child: TableName, rows: pa.Table) -> None:
-        """Suspect rows of the lake, and rows that refer to them, and so on."""
+        """Add rows of the lake, and rows that refer to them, recursively."""
         left = deque([(child, rows)])
         while left:
             name, rows = left.popleft()
@@ -242,12 +241,12 @@ class Rereading:
                     found = self._affected(other, key, values)
                     left.append((TableName(*key.child), found))
             if below:
-                # A row that is read ahead of the stream does not tell any more what
-                # it was when others came to refer to it.
+                # A row that was read ahead of the stream no longer shows its key at the
+                # time when others came to refer to it.
                 self._recheck({TableName(*key.child) for key in below}, 0.0)
 
     def _recheck_below(self, name: TableName) -> None:
-        """Have those compared that refer to a table whose rows are not known now."""
+        """Request a comparison of tables that refer to one with unknown rows."""
         left, met = [name], {name}
         while left:
             for key in self._below(left.pop()):
@@ -259,7 +258,7 @@ class Rereading:
                     left.append(child)
 
     def _fresh(self, name: TableName, rows: pa.Table) -> pa.Table:
-        """Return the rows that were not met in this batch."""
+        """Return the rows that are new in this batch."""
         known = self._seen.setdefault(name, set())
         fresh = []
         for number, row in enumerate(zip(*rows.to_pydict().values(), strict=True)):
@@ -273,7 +272,7 @@ class Rereading:
         return [key for key in self._keys if TableName(*key.parent) == name]
 
     def _changed(self) -> Iterator[tuple[ForeignKey, pa.Table]]:
-        """Yield foreign keys with values that went from their parents."""
+        """Yield foreign keys with values that their parents lost."""
         for key in self._keys:
             parent = TableName(*key.parent)
             came = self._parents[parent]
@@ -287,7 +286,7 @@ class Rereading:
                 yield key, old
             follower = self._follower_of(TableName(*key.child))
             if new.num_rows and follower and set(key.columns) & set(follower.table.key):
-                # Then a row may have got another primary key.
+                # Then the row may have another primary key.
                 child = TableName(*key.child)
                 self._suspects.setdefault(child, _Suspects()).moved.append((key, new))
 
@@ -300,7 +299,7 @@ class Rereading:
         return distinct(matching(follower, self._columns(follower), wanted))
 
     def _columns(self, follower: Follower) -> list[str]:
-        """Return the columns of the lake that tell what refers to what."""
+        """Return the columns of the lake with references."""
         name = follower.table.source
         names = {*follower.table.key}
         for key in self._keys:
@@ -311,20 +310,21 @@ class Rereading:
         folded = {each.lower() for each in names}
         return [c.target for c in follower.table.columns if c.name.lower() in folded]
 
-    # --- behind it --------------------------------------------------------------------
+    # --- after a batch is written
+    # ------------------------------------------------------
 
     def settle(self, end: RangePosition) -> dict[TableName, CanalError]:
-        """Read suspects again, and correct the lake; they stay where that fails.
+        """Read suspects again and correct the lake; after a failure they remain.
 
-        `end` is where the lake is. Returns tables that cannot go on, and why. Raises
-        what the lake raises.
+        `end` is the lake's position. Returns tables that cannot continue, and why.
+        Raises what the lake raises.
         """
         broken, self._broken = self._broken, {}
         if not self._suspects or time.monotonic() < self._due:
             return broken
         try:
             if not await_visible(self._settings, end, self._stop):
-                # Without GTIDs, what commits slowly is only there after a while.
+                # Without GTIDs, a slow commit becomes visible only after a while.
                 self._recheck(set(self._suspects), OLD_S)
             for _ in range(ROUNDS_MAX):
                 for name in list(self._suspects):
@@ -346,10 +346,10 @@ class Rereading:
         return broken
 
     def _corrected(self, name: TableName, end: RangePosition) -> bool:
-        """Correct some of a table's rows; true when none is left."""
+        """Correct some of a table's rows; true when all are done."""
         follower = self._follower_of(name)
         if follower is None:
-            return True  # it left, and is copied again
+            return True  # it left the stream and is copied again
         suspects = self._suspects[name]
         moved, suspects.moved = suspects.moved, []
         keys = left = None
@@ -359,7 +359,9 @@ class Rereading:
         try:
             rows = self._read(follower, keys, moved)
         except OtherColumnsError as error:
-            log.info("%s; its rows are compared when that is in the lake", error)
+            log.info(
+                "%s; its rows are compared when the lake has this statement", error
+            )
             self._recheck({name}, 0.0)
             return True
         except DecodeError as error:
@@ -369,7 +371,7 @@ class Rereading:
             raise
         count = self._correct(follower, rows, keys, end)
         if count:
-            log.info("%s: %d rows that foreign keys changed, read again", name, count)
+            log.info("%s: read %d rows again that foreign keys changed", name, count)
         suspects.keys = left if left is not None and left.num_rows else None
         return suspects.keys is None and not suspects.moved
 
@@ -398,7 +400,7 @@ class Rereading:
         keys: pa.Table | None,
         end: RangePosition,
     ) -> int:
-        """Bring the lake in line with rows; keys of which none came are gone."""
+        """Correct the lake by current rows; keys without a row are deleted."""
         now = pa.scalar(time.time_ns() // 1000, pa.timestamp("us", tz="UTC"))
         added = {
             "_change_type": pa.scalar("update_postimage"),
@@ -417,7 +419,7 @@ class Rereading:
             )
         there = matching(follower, None, distinct(touched))
         own = [name for name in rows.column_names if name not in _NOT_COMPARED]
-        # Others may differ in what most collations do not tell apart: none of ours.
+        # Other rows may differ only in what most collations ignore: they are skipped.
         asked = _by_key(touched, names, names)
         known = {
             key: row for key, row in _by_key(there, names, own).items() if key in asked
@@ -442,7 +444,7 @@ class Rereading:
         return int(both.num_rows)
 
     def _note_moved(self, follower: Follower, rows: pa.Table) -> None:
-        """Have rows looked for that refer to rows with a new key, by a new key."""
+        """Add a search for rows that refer to rows with a new key."""
         for key in self._below(follower.table.source):
             child = TableName(*key.child)
             other = self._follower_of(child)

@@ -1,7 +1,7 @@
-"""Spark's query: begun again when it fails, ended in good order.
+"""Spark's query: restarts it after a failure, and ends it in order.
 
-A query fails when a server, the database or the lake is not to be had for longer than
-the source of Spark bears it. The checkpoint tells where it goes on.
+A query fails if a server, the database or the lake is unavailable for longer than
+Spark's source retries. Its checkpoint has the position at which it resumes.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 30.0
-# How the source of Spark begins to tell of changes that are gone (`spark.ranges.loss`);
-# its errors come through the JVM, as texts.
+# How Spark's source reports lost changes (`spark.ranges.loss`); its errors arrive
+# through the JVM, as texts.
 _LOSS: Final = "cannot be read any more"
-# How Spark tells that it was ended, as by a full disk, before it had noted the first
-# batch, and left files beside which it does not begin.
+# Spark's error if it was ended, for example by a full disk, before it had recorded the
+# first batch: it does not start with the files that are left.
 _HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
 
 
@@ -58,10 +58,10 @@ class Query:
         on_failure: Callable[[str], None] = lambda _why: None,
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take what the stream is made of.
+        """Set the parts of the stream.
 
-        `on_failure` is called with why it fails, each time that it does, `on_idle` in
-        a thread of Spark's, each time it has looked and nothing had come.
+        `on_failure` is called with the reason of each failure; `on_idle` is called in a
+        thread of Spark, after each poll that brought nothing.
         """
         self._settings = settings
         self._spark = spark
@@ -69,20 +69,20 @@ class Query:
         self._stop = stop
         self._on_failure = on_failure
         self._on_idle = on_idle
-        self._is_heard = False  # `on_idle`, by Spark
+        self._is_heard = False  # whether `on_idle` is registered with Spark
         self._generation = store.generation()
         self._checkpoint = f"{settings.checkpoint}/{self._generation}"
         self._query: Any = None
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due = 0.0
-        # Whether it left a checkpoint that was not of what the lake has, and whether
-        # the subscription, which went along with that, has to be moved back yet.
+        # Whether a checkpoint that did not match the lake was abandoned, and whether
+        # the subscription, which advanced with it, still has to be moved back.
         self._has_left = self._has_to_go_back = False
         self._left_at: Feed | None = None
-        self._begun_at: Feed | None = None  # another one as soon as a batch is taken
+        self._begun_at: Feed | None = None  # replaced as soon as a batch is applied
 
     def start(self) -> None:
-        """Begin where the checkpoint is, or at the end of the binlog."""
+        """Start at the checkpoint's position, or at the end of the binlog."""
         name = subscription_of(self._settings, self._generation)
         frame = (
             self._spark.readStream.format("canal")
@@ -98,20 +98,21 @@ class Query:
         writer = writer.trigger(
             processingTime=f"{round(trigger_s * 1000)} milliseconds"
         )
-        with self._stream.joining:  # no batch is taken before its query is known
+        with self._stream.joining:  # no batch is applied before its query is known
             self._query = writer.start()
             self._begun_at = self._stream.feed
-            # Of the checkpoint: the same as before, unless somebody removed it.
+            # The checkpoint's id: the same as before, unless the checkpoint was
+            # removed.
             self._stream.open(str(self._query.id))
         if not self._is_heard:
             listen(self._spark, self._on_idle)
             self._is_heard = True
 
     def look(self) -> None:
-        """Begin again when the query failed a while ago.
+        """Restart a query that failed a while ago.
 
-        Raises DataLossError where that would not help, CanalError where Spark has
-        ended, and what py4j raises when its JVM is gone.
+        Raises DataLossError if that would not help, CanalError if Spark has ended, and
+        what py4j raises when its JVM has ended.
         """
         if self._query is not None and self._query.isActive:
             return
@@ -134,55 +135,56 @@ class Query:
                 self._on_failure(text)
 
     def stop(self) -> None:
-        """End the query; a batch that is being taken is ended first."""
+        """End the query, after the current batch."""
         self._stream.close()
         if self._query is not None:
-            # A batch that comes now is refused, which Spark tells with stack traces.
+            # A batch that arrives now is rejected, which Spark logs with stack traces.
             self._spark.sparkContext.setLogLevel("OFF")
             self._query.stop()
             self._query = None
 
     def _take_failure(self, now: float) -> None:
-        """Tell why the query failed, and see to what can be seen to."""
+        """Report why the query failed, and repair what can be repaired."""
         text = _reason(self._query.exception())
         self._query = None
         if self._stream.gap:
             self._leave_checkpoint()
-            text = "its checkpoint was not of what is in the lake"
+            text = "its checkpoint did not match the lake"
         elif _LOSS in text:
             raise DataLossError(text)
         elif _HALF_BEGUN in text:
-            log.info("the stream was not begun: clearing %s", self._checkpoint)
+            log.info("the stream has not started: clearing %s", self._checkpoint)
             self._clear()
         if self._stream.feed is not self._begun_at:
-            self._backoff.reset()  # it was well in between
+            self._backoff.reset()  # it worked in between
         delay_s = self._backoff.delay_s(now)
         self._due = now + delay_s
         mirror_stream_messages.MIRROR_STREAM_FAILED.log(log, text, delay_s)
         self._on_failure(text)
 
     def _check_spark(self) -> None:
-        """Raise CanalError when Spark has ended, what py4j raises when its JVM has."""
+        """Raise CanalError if Spark has ended, what py4j raises if its JVM has."""
         if self._spark.sparkContext._jsc.sc().isStopped():  # noqa: SLF001
             raise CanalError("Spark has ended the application; start the mirror again")
 
     def _leave_checkpoint(self) -> None:
-        """Begin where the lake is, as the checkpoint is not of what that has.
+        """Start at the lake's position, as the checkpoint does not match the lake.
 
-        Raises DataLossError when that was done, and something would still be missing.
+        Raises DataLossError if that was done before and something would still be
+        missing.
         """
         gap, self._stream.gap = self._stream.gap, ""
         if self._has_left and self._stream.feed is self._left_at:
             raise DataLossError(gap)
         self._has_left = self._has_to_go_back = True
-        self._left_at = self._stream.feed  # another one as soon as a batch is taken
+        self._left_at = self._stream.feed  # replaced as soon as a batch is applied
         mirror_stream_messages.MIRROR_CHECKPOINT_CLEARED.log(log, gap, self._checkpoint)
         self._clear()
 
     def _clear(self) -> None:
-        """Forget the checkpoint: the stream begins at its cursor.
+        """Delete the checkpoint: the stream starts at its cursor.
 
-        What was taken since then is known by its place when it comes again.
+        What was applied since then is recognized by its position when it is read again.
         """
         path = self._spark._jvm.org.apache.hadoop.fs.Path(self._checkpoint)  # noqa: SLF001
         files = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
@@ -190,5 +192,5 @@ class Query:
 
 
 def _reason(error: object) -> str:
-    """Return what an error of Spark says, in the words of the mirror's settings."""
+    """Return an error of Spark, with the names of the mirror's settings."""
     return in_settings(told_of_loss(reason(error)))

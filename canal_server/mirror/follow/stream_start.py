@@ -1,16 +1,17 @@
-"""Where the stream begins: so that no table that is followed misses anything.
+"""Where the stream starts, so that no followed table misses a change.
 
-    checkpoint   subscription   the stream goes on
-    is there     is there       at the checkpoint
-    is there     is gone        at the checkpoint; the subscription is made again
-    is gone      is there       at the subscription's cursor, which is never behind
-                                the lake's place: what comes again is known
-    is gone      is gone        at the lake's place (`feed`), where the subscription
-                                is made again
+    checkpoint   subscription   the stream starts
+    exists       exists         at the checkpoint
+    exists       missing        at the checkpoint; the subscription is created again
+    missing      exists         at the subscription's cursor, which is never after the
+                                lake's position: repeated changes are recognized
+    missing      missing        at the lake's position (`feed`), where the subscription
+                                is created again
 
-What the checkpoint has is Spark's to know. So the first batch is looked at as well: one
-that does not follow on is not taken (`stream`). Where the binlog cannot be read from
-the lake's place on, or is another one there, a person is asked to have all copied anew.
+Only Spark knows the position in the checkpoint. So the first batch is checked as well:
+one that leaves a gap is not applied (`micro_batches`). If the binlog cannot be read
+from the lake's position on, or is another binlog there, a person must copy all tables
+again.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NO_PLACE: Final = (PURGED, OTHER_EPOCH, REFUSED)  # refusals that stay
+_NO_PLACE: Final = (PURGED, OTHER_EPOCH, REFUSED)  # permanent refusals
 
 
 class DataLossError(CanalError):
-    """Changes that the stream needs cannot be had: tables have to be copied anew."""
+    """Changes that the stream needs are lost: tables must be copied again."""
 
 
 def subscription_of(settings: MirrorSettings, generation: int) -> str:
-    """Return the name under which the server keeps how far the stream came."""
+    """Return the name under which the server stores the stream's cursor."""
     return f"{settings.name}-{generation}" if generation else settings.name
 
 
@@ -63,11 +64,11 @@ def begin_stream(
     *,
     is_followed: bool,
 ) -> Feed:
-    """Have the stream begin, unless it has begun; returns where the lake is.
+    """Start the stream, unless it has started; returns the lake's position.
 
-    That is to be stored before a table is copied. `is_followed`: there are tables in
-    the lake that have to miss nothing. Raises DataLossError where they would,
-    CanalError when no server answers or a stop is asked for first.
+    Store it before a table is copied. `is_followed`: the lake has tables that must miss
+    nothing. Raises DataLossError if they would, CanalError if no server answers or a
+    stop is requested first.
     """
     feed = read_feed(folder, generation)
     beginning = _Beginning(settings, generation, stop)
@@ -86,7 +87,7 @@ def begin_stream(
 
 
 def begin_again(settings: MirrorSettings, feed: Feed | None, stop: Stop) -> None:
-    """Have the subscription be where the lake is, or before that.
+    """Move the subscription to the lake's position, or before it.
 
     Raises what `begin_stream` raises, CanalError and OSError.
     """
@@ -99,12 +100,12 @@ def begin_again(settings: MirrorSettings, feed: Feed | None, stop: Stop) -> None
 
 
 def identity_of(info: ServerInfo) -> str:
-    """Return what tells a database from others."""
+    """Return the identity of a database."""
     return info.server_uuid or str(info.server_id)
 
 
 class _Beginning:
-    """Asks the server for the subscription, and makes it; for one thread."""
+    """Queries and creates the server's subscription; for one thread."""
 
     def __init__(self, settings: MirrorSettings, generation: int, stop: Stop) -> None:
         self._settings = settings
@@ -116,27 +117,27 @@ class _Beginning:
         self._channel = Channel(self._options, self._destination, stop=stop)
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection to the server."""
         self._channel.close()
 
     def first(self, *, is_followed: bool) -> Feed:
-        """Begin where the subscription is, or at the end of the binlog."""
+        """Start at the subscription's cursor, or at the end of the binlog."""
         if is_followed and self._cursor() is None:
             raise DataLossError(
-                f"subscription {self._name} is gone, and nothing in the lake tells up "
-                "to where its tables have all changes"
+                f"subscription {self._name} is missing, and the lake does not record "
+                "up to which position its tables have all changes"
             )
         made = self._subscribe("latest")
         if made.created:
-            log.info("the stream begins at %s", made.cursor)
+            log.info("the stream starts at %s", made.cursor)
         return Feed(self._destination, made.cursor, self._generation)
 
     def go_on(self, feed: Feed) -> None:
-        """See that the subscription is there, and not behind what the lake has."""
+        """Check that the subscription exists, and is not after the lake's position."""
         if feed.destination != self._destination:
             raise DataLossError(
-                f"canal.destination is {self._destination}, and the tables in the lake "
-                f"are those of {feed.destination}: set it back, unless that is meant"
+                f"canal.destination is {self._destination}, but the tables in the lake "
+                f"are of {feed.destination}: set it back, unless this is intended"
             )
         cursor = self._cursor()
         if cursor is None:
@@ -150,31 +151,32 @@ class _Beginning:
             self._channel.call(lambda c: c.unsubscribe(self._destination, self._name))
             self._make_again(feed)
         else:
-            self._subscribe("latest")  # with the filter of now
+            self._subscribe("latest")  # with the current filter
 
     def _make_again(self, feed: Feed) -> None:
-        """Make the subscription where the lake is."""
+        """Create the subscription at the lake's position."""
         place, start = feed.place, "latest"
         epoch = self._locate("latest").epoch
         if place.epoch > epoch:
             raise DataLossError(
-                f"what is in the lake goes up to {place}, and canal-server, whose data "
-                "were lost, counts epochs anew: it cannot tell what came since"
+                f"the lake ends at {place}, but canal-server has lost its data and "
+                "restarted its epochs: the changes since then are unknown"
             )
         if place.epoch == epoch:
             self._check_same(feed)
             start = f"file:{place.journal}:{place.position}"
-        # Of another server's binlog only the checkpoint can tell what came since: when
-        # it is gone as well, the first batch does not follow on.
+        # In another server's binlog, only the checkpoint knows the later changes: if it
+        # is missing as well, the first batch leaves a gap.
         made = self._subscribe(start)
-        log.info("subscription %s stands at %s", self._name, made.cursor)
+        log.info("subscription %s is at %s", self._name, made.cursor)
 
-    # --- whether a place means what it meant ------------------------------------------
+    # --- whether a position is still valid
+    # ---------------------------------------------
 
     def _check_same(self, feed: Feed) -> None:
         """Raise DataLossError unless the binlog is the one that was read before.
 
-        Where a subscription is lost, so may be what tells whose binlog an epoch is.
+        If a subscription is lost, the server's record of epochs may be lost as well.
         """
         place = feed.place
         try:
@@ -183,8 +185,8 @@ class _Beginning:
             if error.code not in _NO_PLACE:
                 raise
             raise DataLossError(
-                f"what is in the lake goes up to {place}, and changes behind that "
-                f"cannot be read any more ({error})"
+                f"the lake ends at {place}, but the changes after it are no longer "
+                f"available ({error})"
             ) from error
         if place.gtids and found.gtids:
             ours, theirs = place.gtids, found.gtids
@@ -193,9 +195,8 @@ class _Beginning:
             is_same = feed.source in ("", self._source())
         if not is_same:
             raise DataLossError(
-                f"what is in the lake goes up to {place}, which is a place of another "
-                "binlog: the source was replaced, or its binlog begun anew, and "
-                "canal-server does not know since when"
+                f"the lake ends at {place} of another binlog: the source was replaced "
+                "or its binlog was reset, at a time that canal-server does not know"
             )
 
     def _source(self) -> str:
@@ -205,7 +206,7 @@ class _Beginning:
     # --- requests ---------------------------------------------------------------------
 
     def _cursor(self) -> RangePosition | None:
-        """Return where the subscription stands, None when there is none."""
+        """Return the subscription's position; None if it does not exist."""
         try:
             return self._locate("acked")
         except ClientError as error:

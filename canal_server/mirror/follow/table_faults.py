@@ -1,8 +1,8 @@
-"""Which errors are one table's alone, though nobody expected them.
+"""Which unexpected errors concern one table only.
 
-A fault of the program's that meets a table would meet it again and again. It ends that
-table's mirroring, and not that of the others; what everybody's work needs (the lake,
-the machine, Spark, an end that was asked for) is not a matter of one table.
+A bug that affects a table would occur again and again. It ends the mirroring of that
+table, not of the others; an error of what all tables need (the lake, the machine,
+Spark, a requested stop) does not concern one table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from canal_server.errors import CanalError
 from canal_server.mirror.follow.follower import TableStoppedError
 
 _OURS: Final = "/canal_server/"
-# These are raised on purpose, come from outside, or are about the process as a whole.
+# Raised on purpose, caused from outside, or concerning the whole process.
 _OF_ALL: Final = (
     CanalError,
     OSError,
@@ -29,33 +29,33 @@ _OF_ALL: Final = (
     pa.lib.ArrowCancelled,
 )
 _SPARK: Final = ("py4j", "pyspark")
-# What Python says, with no kind of its own, when the machine or the process is at its
-# end.
+# Python's messages, without a class of their own, when the machine or the process runs
+# out of resources or ends.
 _OF_PROCESS: Final = ("can't start new thread", "cannot schedule new futures")
-# The same in a panic: no more threads, no more files.
+# The same in a panic: out of threads or files.
 _OF_MACHINE: Final = ("failed to spawn thread", "os error 11", "os error 24")
-# What libraries in Rust raise for a fault of theirs; it is no Exception.
+# What Rust libraries raise for a bug; it is not an Exception.
 _PANIC: Final = "PanicException"
 
 
 class TableFaultError(TableStoppedError):
-    """A fault of the program's met a table; its cause is what was raised."""
+    """A bug affected a table; the cause is the raised error."""
 
 
 def fault_of(error: BaseException) -> TableFaultError | None:
-    """Return what stops a table for an error; None for one that concerns all."""
+    """Return the error that stops a table; None for one that concerns all tables."""
     kind = type(error)
     if not isinstance(error, Exception) and kind.__name__ != _PANIC:
-        return None  # an end that was asked for
+        return None  # a requested stop
     if isinstance(error, _OF_ALL) or kind.__module__.partition(".")[0] in _SPARK:
         return None
     if kind is RuntimeError and any(each in str(error) for each in _OF_PROCESS):
         return None
     if kind.__name__ == _PANIC and any(each in str(error) for each in _OF_MACHINE):
         return None
-    # Not what it says: that may be a value which a mask hides, and goes into the lake.
+    # Without its message, which may have a value that a mask hides from the lake.
     fault = TableFaultError(
-        f"a fault of the mirror's own: {kind.__name__}{_where(error)}; please report "
+        f"internal error: {kind.__name__}{_where(error)}; please report "
         "it, with the traceback in the log"
     )
     fault.__cause__ = error
@@ -63,7 +63,7 @@ def fault_of(error: BaseException) -> TableFaultError | None:
 
 
 def _where(error: BaseException) -> str:
-    """Return the innermost place of ours."""
+    """Return the innermost line of our code."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if _OURS in frame.filename:
             return f" at {frame.filename.rpartition('/')[2]}:{frame.lineno}"

@@ -1,4 +1,4 @@
-"""What the text of a statement says of one table, beyond the columns before and after.
+"""The effect of a statement's text on one table, beyond its columns before and after.
 
 Leaves out what follows from it for the lake (`evolve`).
 """
@@ -39,30 +39,30 @@ _ENGINES_WITHOUT_ROWS: Final = ("blackhole",)
 
 @dataclass(slots=True)
 class Said:
-    """What a statement does to one table, as far as its text tells.
+    """What a statement does to one table, as far as its text shows.
 
-    `problem`: why rows may be other ones behind it, though none are in the binlog.
+    `problem`: why rows may differ after it, though the binlog has none of them.
     """
 
     empties: bool = False
     problem: str = ""
     becomes_versioned: bool = False
-    dropped: set[str] = field(default_factory=set)  # in lower case, as the others
+    dropped: set[str] = field(default_factory=set)  # in lower case, like the others
     renamed: dict[str, str] = field(default_factory=dict)
     added: dict[str, ColumnSpec] = field(default_factory=dict)
     # Definitions of columns by their new names, in lower case.
     defined: dict[str, ColumnSpec] = field(default_factory=dict)
     only_if_missing: set[str] = field(default_factory=set)
-    # Columns that are defined anew, or named so, and whether all texts are converted.
+    # Columns that are redefined or renamed, and whether all texts are converted.
     redefined: set[str] = field(default_factory=set)
     converts: bool = False
-    # Columns before and columns behind that an item is about.
+    # Columns that items concern, before and after the statement.
     origins: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
 
     @property
     def repeats(self) -> bool:
-        """Whether two items are about one column: which counts is the server's."""
+        """Whether two items concern one column: the server decides which one counts."""
         return any(
             len(set(names)) < len(names) for names in (self.origins, self.results)
         )
@@ -71,21 +71,21 @@ class Said:
 def read_statement(
     sql: str, table: TableName, *, schema: str, exists: bool, mariadb: bool
 ) -> Said:
-    """Return what a statement says of a table; `exists`: it was there before.
+    """Return the effect of a statement on a table; `exists`: it existed before.
 
-    `schema` is the default one of the session. Never raises.
+    `schema` is the session's default schema. Never raises.
     """
     context = Context(schema=schema, mariadb=mariadb, explicit_timestamp=True)
     said = Said()
     try:
         word, move = word_and_move(sql, context.dialect)
     except SqlTextError as error:
-        said.problem = f"the statement cannot be read: {error}"
+        said.problem = f"the statement cannot be parsed: {error}"
         return said
     if word == "TRUNCATE":
         said.empties = True
     elif word == "REPAIR":
-        said.problem = "REPAIR TABLE may take rows away"
+        said.problem = "REPAIR TABLE may remove rows"
     elif word in _ROWS:
         said.problem = f"its rows were changed by a statement ({word}), not by rows"
     else:
@@ -100,18 +100,18 @@ def read_statement(
         if move and is_moved_beside(sql, table, schema):
             said.problem = f"the statement {move}"
         if said.repeats:
-            said.problem = "several of its items are about one column"
+            said.problem = "several of its items concern one column"
     return said
 
 
 def is_moved_beside(sql: str, table: TableName, schema: str) -> bool:
-    """Tell whether a statement on another table moves rows of this one.
+    """Check whether a statement on another table moves rows of this one.
 
-    Whoever reads changes of this table alone is not told of it.
+    A reader of this table alone does not see such a statement.
     """
     if not move_of(sql):
         return False
-    # What only one of the two servers knows, the other one's words do not hide.
+    # Both dialects, as a statement may be valid in only one of them.
     return any(
         _is(table, (each.beside[0] or "", each.beside[1]))
         for mariadb in (True, False)
@@ -121,7 +121,7 @@ def is_moved_beside(sql: str, table: TableName, schema: str) -> bool:
 
 
 def _take(operation: Operation, table: TableName, said: Said, *, exists: bool) -> None:
-    """Note what an operation means for the table."""
+    """Add the effect of an operation on the table."""
     if isinstance(operation, AlterTable):
         if _is(table, operation.name):
             for item in operation.items:
@@ -130,18 +130,18 @@ def _take(operation: Operation, table: TableName, said: Said, *, exists: bool) -
             isinstance(item, RenameTo) and _is(table, item.name)
             for item in operation.items
         ):
-            said.problem = "another table took its name"
+            said.problem = "another table got its name"
     elif isinstance(operation, Unknown):
         if not operation.names or any(_is(table, name) for name in operation.names):
-            said.problem = f"the statement cannot be read: {operation.problem}"
+            said.problem = f"the statement cannot be parsed: {operation.problem}"
     elif isinstance(operation, CreateTable | CreateLike):
         skipped = operation.temporary or (exists and operation.if_not_exists)
         if _is(table, operation.name) and not skipped:
-            said.problem = "the table was created anew"
+            said.problem = "the table was recreated"
     elif isinstance(operation, RenameTables) and any(
         _is(table, new) for _, new in operation.pairs
     ):
-        said.problem = "another table took its name"
+        said.problem = "another table got its name"
 
 
 def _is(table: TableName, name: tuple[str, str]) -> bool:
@@ -162,7 +162,9 @@ def _take_item(item: Item, said: Said) -> None:
         _rename(said, item.old, item.column.name)
         said.defined[item.column.name.lower()] = item.column
         if GENERATED in item.column.flags:
-            said.problem = f"column {item.column.name} is generated in another way"
+            said.problem = (
+                f"column {item.column.name} has another generation expression"
+            )
     elif isinstance(item, RenameColumn):
         _rename(said, item.old, item.new)
     elif isinstance(item, DropColumn):
@@ -170,7 +172,7 @@ def _take_item(item: Item, said: Said) -> None:
         said.origins.append(item.name.lower())
     elif isinstance(item, Options):
         if item.engine in _ENGINES_WITHOUT_ROWS:
-            said.problem = f"engine {item.engine} keeps no rows"
+            said.problem = f"engine {item.engine} stores no rows"
         said.becomes_versioned = said.becomes_versioned or bool(item.is_versioned)
     elif isinstance(item, ConvertTo):
         said.converts = True

@@ -1,7 +1,7 @@
-"""Upkeep of the lake's tables: small files put together, old versions removed.
+"""Upkeep of the lake's tables: merges small files, deletes old versions.
 
-On a schedule of its own, one table at a time, between two batches of the stream: both
-would write the same files.
+On a separate schedule, one table at a time, between two batches of the stream, as both
+write the same files.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ VACUUM_EVERY_S: Final = 3600.0
 
 
 class _Duty(NamedTuple):
-    """Something to be done of a table."""
+    """A job for a table."""
 
-    late_s: float  # behind its time; below 0: not due yet
+    late_s: float  # overdue time; below 0: not due yet
     name: TableName
     done: dict[TableName, float]
     do: Callable[[TableName], None]
 
 
 class Upkeep:
-    """Does what is due; for one thread."""
+    """Does the jobs that are due; for one thread."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Upkeep:
         self._settings = settings
         self._stream = stream
         self._now = now
-        self._compacted: dict[TableName, float] = {}  # when, or when it was first seen
+        self._compacted: dict[TableName, float] = {}  # last time, or when first seen
         self._vacuumed: dict[TableName, float] = {}
 
     def turn(self) -> None:
-        """Do the upkeep of one table at most, if it is due; the latest comes first.
+        """Do one job of at most one table, if it is due; the most overdue comes first.
 
-        A failure is told, also one of the mirror's own, and it is tried again after
-        its period.
+        A failure is logged, also an internal one, and the job is repeated after its
+        period.
         """
         now = self._now()
         duty = max(self._duties(now), key=attrgetter("late_s"), default=None)

@@ -1,8 +1,8 @@
-"""What another type of a column makes of the values that are in the table.
+"""The effect of another column type on a table's existing values.
 
-Values of the lake are followed only where it is certain that the server changed none:
-an ALTER TABLE writes no rows into the binlog. Leaves out the names of columns and the
-statement (`evolve`).
+The lake's values are converted only if the server certainly changed none: an ALTER
+TABLE writes no rows into the binlog. Leaves out the names of columns and the statement
+(`evolve`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import DecodeError
-from canal_server.model.enum_labels import members_of
+from canal_server.model.enum_labels import labels_of
 from canal_server.spark.columns.spark_columns import wanted_column
 from canal_server.tablemeta.model.charset_widths import bytes_max
 from canal_server.tablemeta.model.type_text import SIZES
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 
 class Outcome(Enum):
-    """What happens to the values."""
+    """The effect on the values."""
 
-    SAME = "same"  # and the lake's type stays, too
-    WIDER = "wider"  # values stay, the lake's type has to grow
-    UNKNOWN = "unknown"  # some may be other ones
+    SAME = "same"  # the lake's type stays, too
+    WIDER = "wider"  # values stay, the lake's type must be widened
+    UNKNOWN = "unknown"  # some values may change
 
 
 class _Type(NamedTuple):
     base: str
     arguments: tuple[int, ...]
     unsigned: bool
-    text: str  # the whole, without what makes no difference
+    text: str  # the full type, without parts that have no effect
     charset: str
 
 
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _INTEGERS_OF_LAKE: Final = ("int8", "int16", "int32", "int64")
-# Character sets that have every character of the others.
+# Character sets that include all characters of the others.
 _WHOLE: Final = frozenset(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"))
 _BMP: Final = frozenset(("utf8mb3", "ucs2"))
 _IN_BMP: Final = frozenset(("latin1", "ucs2", "utf8mb3", "ascii"))
@@ -54,7 +54,7 @@ _HEAD: Final = re.compile(r"\s*([a-z0-9_]+)\s*(?:\(([\d\s,]*)\))?", re.IGNORECAS
 
 
 def outcome(before: ColumnMeta, after: ColumnMeta) -> Outcome:
-    """Tell what a change of type does to the values of a column."""
+    """Return the effect of a change of type on a column's values."""
     old, new = _type_of(before), _type_of(after)
     if (old.text, old.charset) == (new.text, new.charset):
         return Outcome.SAME
@@ -67,7 +67,7 @@ def outcome(before: ColumnMeta, after: ColumnMeta) -> Outcome:
 
 
 def told_apart(before: ColumnMeta, after: ColumnMeta) -> tuple[str, str]:
-    """Return the definitions of a column, which are not alike if the column changed."""
+    """Return the old and new definition of a column, as texts that differ."""
     has_set = (before.charset or "") != (after.charset or "")
     was, now = (_defined(each, has_set=has_set) for each in (before, after))
     if was != now:
@@ -86,7 +86,7 @@ def _defined(column: ColumnMeta, *, has_set: bool) -> str:
 
 
 def _in_lake(before: ColumnMeta, after: ColumnMeta) -> Outcome:
-    """Tell whether the lake's type grows, for values that stay."""
+    """Return whether the lake's type is widened, for values that stay."""
     try:
         old, new = wanted_column(before), wanted_column(after)
     except DecodeError:
@@ -99,7 +99,7 @@ def _in_lake(before: ColumnMeta, after: ColumnMeta) -> Outcome:
         or (old.kind, new.kind) == ("float", "double")
     )
     if old.kind == new.kind == "wide decimal":
-        # A text, in which the digits behind the point are written out.
+        # A text with all digits after the decimal point.
         return Outcome.SAME if old.scale == new.scale else Outcome.UNKNOWN
     return Outcome.WIDER if is_possible else Outcome.UNKNOWN
 
@@ -114,7 +114,7 @@ def _type_of(column: ColumnMeta) -> _Type:
     )
     charset = {"utf8": "utf8mb3"}.get(column.charset or "", column.charset or "")
     if base in _BITS:
-        numbers = ()  # how wide they are shown
+        numbers = ()  # display widths
         text = base
     elif base not in ("enum", "set"):
         text = f"{base}{numbers}"
@@ -174,7 +174,7 @@ def _text(old: _Type, new: _Type) -> bool:
     if old.base in ("enum", "set") or new.base in ("enum", "set"):
         return _members(old, new)
     if new.base in ("char", "varchar"):
-        # In a CHAR, blanks at the end get lost.
+        # A CHAR loses trailing blanks.
         return (
             old.base in ("char", new.base)
             and _first(new) >= (_first(old) or (old.base == "char"))
@@ -191,16 +191,16 @@ def _text(old: _Type, new: _Type) -> bool:
 
 
 def _members(old: _Type, new: _Type) -> bool:
-    before = members_of(old.text)
+    before = labels_of(old.text)
     if old.base != new.base:
         return False
-    if old.base == "set":  # told in the order of the definition
-        return members_of(new.text)[: len(before)] == before
-    return set(before) <= set(members_of(new.text))
+    if old.base == "set":  # delivered in the order of the definition
+        return labels_of(new.text)[: len(before)] == before
+    return set(before) <= set(labels_of(new.text))
 
 
 def _holds(new: str, old: str) -> bool:
-    """Tell whether a character set has all characters of another one."""
+    """Check whether a character set includes all characters of another one."""
     return (
         new == old
         or (old != "binary" and new in _WHOLE)
@@ -211,7 +211,7 @@ def _holds(new: str, old: str) -> bool:
 
 def _bytes(old: _Type, new: _Type) -> bool:
     if "binary" in (old.base, new.base):
-        return False  # it fills up with zeros
+        return False  # it is padded with zeros
     if new.base == "varbinary":
         return old.base == "varbinary" and _first(new) >= _first(old)
     size = SIZES[new.base.removesuffix("blob")]

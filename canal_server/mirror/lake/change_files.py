@@ -1,11 +1,11 @@
 """Logs of changes in the lake: Parquet or JSON lines below date=YYYY-MM-DD.
 
 Each change is a row, with `_change_type` (`insert`, `update_preimage`,
-`update_postimage`, `delete`, `truncate`); rows of a copy are inserts. What is committed
-stands in one file beside them, which is replaced at once:
+`update_postimage`, `delete`, `truncate`); rows of a copy are inserts. A file in the
+same folder records what is committed, and is replaced atomically:
 
     files in _staged  ──►  _log.json names them  ──►  they move below date=…
-                           (this is the commit)       (done again after a crash)
+                           (this is the commit)       (repeated after a crash)
 
 Files are never changed. Leaves out how JSON is written (`json_lines`).
 """
@@ -49,27 +49,27 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
 
-STATE: Final = "_log.json"  # readers skip what begins so
+STATE: Final = "_log.json"  # readers skip names with an underscore
 STAGED: Final = "_staged"
 OP: Final = pa.field("_change_type", pa.string())
 INSERT: Final = "insert"
 TRUNCATE: Final = "truncate"
-COPY_ROW: Final = -1  # of the truncate before a copy, whose rows have 0
+COPY_ROW: Final = -1  # of the truncate before a copy; the copy's rows have 0
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is committed."""
+    """The committed state of a log."""
 
     copy: str
     upto: int
-    schema: pa.Schema  # the table's own columns, and those that tell the order
+    schema: pa.Schema  # the table's columns, and those of the order
     note: dict[str, str] = field(default_factory=dict)
     staged: tuple[str, ...] = ()  # files of the last commit
 
     def to_bytes(self) -> bytes:
-        """Return the text of a file."""
+        """Return the text of the state file."""
         told = {
             "copy": self.copy,
             "upto": self.upto,
@@ -81,7 +81,7 @@ class _State:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _State:
-        """Return what a file tells. ValueError, KeyError for what is none."""
+        """Parse the text of a state file. Raises ValueError, KeyError."""
         told = json.loads(data)
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
         return cls(
@@ -90,27 +90,27 @@ class _State:
 
 
 class ChangeLog:
-    """The log of one table, as `LakeTable` has it; for one thread at a time."""
+    """The log of one table, as a `LakeTable`; for one thread at a time."""
 
     def __init__(self, folder: Folder, table: MirrorTable) -> None:
-        """Take the table's folder; nothing is read yet."""
+        """Set the table's folder; nothing is read yet."""
         self._folder = folder
         self._table = table
         self._suffix = f".{table.form}"
 
     def exists(self) -> bool:
-        """Tell whether something was committed."""
+        """Check whether the log has a commit."""
         with self._telling("read"):
             return self._state() is not None
 
     def arrow_schema(self) -> pa.Schema | None:
-        """Return the columns of the files to come, with that of the kind of change."""
+        """Return the columns of new files, with the one for the kind of change."""
         with self._telling("read"):
             state = self._state()
             return None if state is None else _written(state.schema)
 
     def applied(self, copy_id: str) -> int:
-        """Return what the last commit tells."""
+        """Return the position number of the last commit."""
         with self._telling("read"):
             state = self._state()
             return state.upto if state and state.copy == copy_id else NOWHERE
@@ -123,7 +123,7 @@ class ChangeLog:
         at: int,
         note: Mapping[str, str],
     ) -> None:
-        """Write a copy's rows as inserts, behind a truncate if one was there before.
+        """Write a copy's rows as inserts, after a truncate if the log has rows.
 
         What is in the log stays: it may be the only place that still has it.
         """
@@ -148,7 +148,7 @@ class ChangeLog:
     def apply(
         self, copy_id: str, changes: pa.Table, upto: int, note: Mapping[str, str]
     ) -> Applied:
-        """Append changes, one file for each date of their commits."""
+        """Append changes, in one file per date of their commits."""
         with self._telling("append changes to"):
             state = self._published(copy_id)
             if state.upto >= upto:
@@ -161,14 +161,14 @@ class ChangeLog:
             return Applied(len(new) - deleted - old, deleted)
 
     def correct(self, copy_id: str, changes: pa.Table) -> Applied:
-        """Refuse: what is in a log stays."""
+        """Raise LakeError: a log is never corrected."""
         del copy_id, changes
-        raise LakeError(f"{self} is a log of changes, whose rows are not corrected")
+        raise LakeError(f"{self} is a log of changes, whose rows cannot be corrected")
 
     def empty(
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
-        """Append that all rows were deleted: TRUNCATE, at a time."""
+        """Append a row for TRUNCATE at a time, which deletes all rows."""
         with self._telling("append to"):
             state = self._published(copy_id)
             if state.upto < upto:
@@ -180,7 +180,7 @@ class ChangeLog:
     def evolve(
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
     ) -> None:
-        """Change the columns of the files to come."""
+        """Change the columns of new files."""
         with self._telling("change the columns of"):
             state = self._published(copy_id)
             if state.upto < upto:
@@ -188,15 +188,15 @@ class ChangeLog:
                 self._commit(_State(copy_id, upto, schema, dict(note)))
 
     def take(self, table: MirrorTable) -> None:
-        """Go on with the table as it is now."""
+        """Use the table's current definition from now on."""
         self._table = table
 
     def compact(self) -> Compacted:
-        """Do nothing: a reader that lists files would see changes twice, or not."""
+        """Do nothing: a reader that lists files could see changes twice or not."""
         return Compacted()
 
-    def vacuum(self, hours: float) -> int:  # noqa: ARG002  # there are no versions
-        """Delete what was written and never committed; returns how many files."""
+    def vacuum(self, hours: float) -> int:  # noqa: ARG002  # a log has no versions
+        """Delete files that were never committed; returns their number."""
         with self._telling("delete old files of"):
             state = self._state()
             if state is None:
@@ -212,7 +212,7 @@ class ChangeLog:
         where: str | None = None,
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all changes, with the columns of now; LakeError for a condition."""
+        """Yield all changes, with the current columns; LakeError for a condition."""
         with self._telling("read"):
             if where is not None or version is not None:
                 raise LakeError("a log of changes has no conditions and no versions")
@@ -225,15 +225,16 @@ class ChangeLog:
                 yield from (rows.select(columns) if columns else rows).to_batches()
 
     def place(self) -> tuple[int, dict[str, str]]:
-        """Return the place and the note of the last commit."""
+        """Return the position number and the note of the last commit."""
         with self._telling("read"):
             state = self._state()
             return (NOWHERE, {}) if state is None else (state.upto, state.note)
 
-    # --- what is committed ------------------------------------------------------------
+    # --- the committed state
+    # ------------------------------------------------------------
 
     def _state(self) -> _State | None:
-        """Return what is committed, with its files where they belong."""
+        """Return the committed state, after moving its files to their folders."""
         data = self._folder.read(STATE)
         if data is None:
             return None
@@ -258,7 +259,7 @@ class ChangeLog:
         self._settle(state)
 
     def _settle(self, state: _State) -> None:
-        """Move files of the last commit to where readers find them."""
+        """Move files of the last commit to where readers look for them."""
         for name in state.staged:
             self._folder.move(f"{STAGED}/{name}", name)
 
@@ -272,7 +273,7 @@ class ChangeLog:
         self._commit(_State(state.copy, upto, state.schema, dict(note), tuple(staged)))
 
     def _stage(self, rows: pa.Table, name: str) -> list[str]:
-        """Write rows to one file for each date; returns where these belong."""
+        """Write rows to one file per date; returns the files' final paths."""
         dates = pc.cast(pc.cast(rows[TIME.name], pa.date32()), pa.string())
         dates = pc.fill_null(dates, NO_DATE)
         paths = []
@@ -310,7 +311,7 @@ class ChangeLog:
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
-        """Raise LakeError, by the table's name, for what the storage raises."""
+        """Raise LakeError with the table's name for errors of the storage."""
         try:
             yield
         except (LakeError, OSError, pa.ArrowException) as error:
@@ -341,14 +342,12 @@ def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return changes with the log's columns."""
     for name in rows.column_names:
         if name not in schema.names:
-            raise UnlikeError(
-                f"it has no column {name}, which changes of the table have"
-            )
+            raise UnlikeError(f"it lacks column {name} of the table's changes")
     return _completed(rows, schema)
 
 
 def _completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with these columns; NULL where they have none."""
+    """Return rows with these columns; NULL for missing ones."""
     return pa.table(
         [
             rows[each.name].cast(each.type)

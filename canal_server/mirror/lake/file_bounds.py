@@ -1,7 +1,7 @@
-"""Conditions in SQL that leave out files of a Delta table in which no key can be.
+"""SQL conditions that exclude files of a Delta table which have none of some keys.
 
-A merge reads what its condition does not exclude by the files' least and greatest
-values. Every key given stays within the condition. Leaves out the merge.
+A merge reads the files that its condition does not exclude by their least and greatest
+values. The condition holds for every given key. Leaves out the merge.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-RANGES_MAX: Final = 32  # of keys, in one condition
+RANGES_MAX: Final = 32  # of keys per condition
 
-# What statistics in the Delta log are not: times are cut to milliseconds, decimals go
-# through a double or, without a fraction, stop at the greatest number of 64 bits.
+# Statistics in the Delta log are inexact: times are cut to milliseconds; decimals are
+# converted to a double or, without a fraction, capped at the greatest 64-bit number.
 _TIME_CUT: Final = timedelta(milliseconds=1)
 _DOUBLE_DIGITS: Final = 15
 _STATISTICS_MAX: Final = Decimal(2**63 - 1)
@@ -37,21 +37,21 @@ class FileRange(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What can be said of a column's values."""
+    """A condition on a column's values."""
 
-    condition: str  # empty: nothing
-    rows: int  # in the files that are left
+    condition: str  # empty: no condition
+    rows: int  # in the remaining files
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as SQL has it."""
+    """Return a column's quoted name for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def bounds(column: pa.ChunkedArray, target: str, files: pa.Table) -> Bounds:
-    """Return the condition for the values of a column; `target` is it in SQL.
+    """Return the condition for the values of a column; `target` is the column in SQL.
 
-    `files` has columns least, greatest and rows, one row for each file.
+    `files` has columns least, greatest and rows, with one row per file.
     """
     kind = column.type
     if len(column) == 0 or not _has_order(kind):
@@ -68,13 +68,13 @@ def bounds(column: pa.ChunkedArray, target: str, files: pa.Table) -> Bounds:
 
 
 def literal(value: Any, kind: pa.DataType) -> str:
-    """Return a value in SQL, of just that type."""
+    """Return a SQL literal of exactly that type."""
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, Decimal):
-        # As a plain number it were a double.
+        # A plain number would be a double.
         return f"CAST('{value:f}' AS DECIMAL({kind.precision},{kind.scale}))"
     if isinstance(value, datetime):
         zone = f'Some("{kind.tz}")' if kind.tz else "None"
@@ -87,7 +87,7 @@ def literal(value: Any, kind: pa.DataType) -> str:
 
 
 class _Sorted:
-    """The values of a column in their order, made to values of Python one by one."""
+    """The sorted values of a column, converted to Python values on access."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._values = pc.unique(column).take(pc.sort_indices(pc.unique(column)))
@@ -100,12 +100,12 @@ class _Sorted:
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    """Tell whether files tell the least and greatest, and SQL orders as we do."""
+    """Check whether a type has file statistics, and the same order in SQL."""
     return not pa.types.is_binary(kind) and not pa.types.is_floating(kind)
 
 
 def _range(least: Any, greatest: Any, kind: pa.DataType, target: str) -> str:
-    """Return the condition for values between two, as far as files tell it right."""
+    """Return the condition for values between two bounds, if statistics allow it."""
     if isinstance(least, datetime):
         least = _earlier(least)
     sides = [">=", "<="]
@@ -123,7 +123,7 @@ def _range(least: Any, greatest: Any, kind: pa.DataType, target: str) -> str:
 
 
 def _as_far_as_true(least: Any, greatest: Any, rows: int) -> FileRange:
-    """Return a file's range, wide enough for how it is told in the Delta log."""
+    """Return a file's range, widened by the inexactness of the Delta log."""
     if least is None or greatest is None:
         return FileRange(None, None, rows)
     if isinstance(greatest, datetime):
@@ -136,16 +136,16 @@ def _as_far_as_true(least: Any, greatest: Any, rows: int) -> FileRange:
 
 
 def _separated(values: _Sorted, files: Sequence[FileRange]) -> tuple[list[int], int]:
-    """Return where values are to be parted, and the rows of the files that stay.
+    """Return where to split the values, and the rows of the files that remain.
 
-    A file that has none of the values between its ends lies between two neighbours of
-    them; where most rows lie so, there is parted.
+    A file without any value between its bounds lies between two neighbouring values;
+    the splits are between the neighbours that exclude the most rows.
     """
     rows = 0
     between: dict[int, int] = {}
     for file in files:
         if file.least is None or file.greatest is None:
-            rows += file.rows  # nothing is known of it
+            rows += file.rows  # its bounds are unknown
             continue
         place = bisect_left(values, file.least)
         if bisect_right(values, file.greatest) > place:
@@ -159,7 +159,7 @@ def _separated(values: _Sorted, files: Sequence[FileRange]) -> tuple[list[int], 
 
 
 def _rounded(value: Decimal, how: Context) -> Decimal:
-    """Return a decimal that a double tells, not above or not below the value."""
+    """Return a decimal that a double can hold, not above or not below the value."""
     return how.plus(value)
 
 

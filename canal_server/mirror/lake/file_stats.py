@@ -1,8 +1,8 @@
-"""What the Delta log tells of a file: rows, NULLs, least and greatest values.
+"""Statistics of a file for the Delta log: rows, NULLs, least and greatest values.
 
-A reader leaves a file out when these say that nothing in it can be wanted. So they may
-be too wide, never too narrow, also where the reader takes a decimal for a double. They
-are left out only where they must be: some readers take what is not there for NULL.
+A reader skips a file whose statistics exclude its condition. So they may be too wide
+but never too narrow, even if the reader converts a decimal to a double. They are
+omitted only where necessary: some readers treat missing ones as NULL.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-COLUMNS_MAX: Final = 32  # from the first on, as Delta has it by default
+COLUMNS_MAX: Final = 32  # the first columns, as Delta's default
 _CHARACTERS_MAX: Final = 32
 _LAST_CHARACTER: Final = "\U0010ffff"
-# Decimals of so many digits are the same again after they were doubles.
+# Decimals of this many digits survive a conversion to a double.
 _DOWN: Final = Context(prec=15, rounding=ROUND_FLOOR)
 _UP: Final = Context(prec=15, rounding=ROUND_CEILING)
-_INTEGER_MAX: Final = 2**63 - 1  # beyond, readers differ
+_INTEGER_MAX: Final = 2**63 - 1  # beyond this, readers differ
 
 
 class FileStats:
-    """Gathers the statistics of one file, batch by batch."""
+    """Collects the statistics of one file, batch by batch."""
 
     def __init__(self, schema: pa.Schema, also: Collection[str] = ()) -> None:
-        """Take the file's columns, and those to be told of however many there are."""
+        """Set the file's columns, and those that always have statistics."""
         self.rows = 0
         self._nulls: dict[str, int] = {}
         self._ends: dict[str, tuple[Any, Any]] = {}
@@ -43,7 +43,7 @@ class FileStats:
         }
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows that were written to the file."""
+        """Add rows that were written to the file."""
         self.rows += batch.num_rows
         for name in self._nulls:
             column = batch.column(name)
@@ -57,7 +57,7 @@ class FileStats:
                 self._ends[name] = least, most
 
     def to_json(self) -> str:
-        """Return the statistics as the Delta log has them."""
+        """Return the statistics in the Delta log's form."""
         least, most = [], []
         for name, (low, high) in self._ends.items():
             if isinstance(low, Decimal) and not _is_plain(low, high):
@@ -80,13 +80,13 @@ def _is_plain(low: Decimal, high: Decimal) -> bool:
 
 
 def _told(value: Any, *, upwards: bool) -> str:
-    """Return a value as JSON, or one that is not less, or more, and can be told."""
+    """Return a value as JSON, rounded up or down if JSON cannot hold it."""
     if isinstance(value, str) and len(value) > _CHARACTERS_MAX:
         value = value[:_CHARACTERS_MAX] + (_LAST_CHARACTER if upwards else "")
     if isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, float):
-        # Some readers have -0 in front of 0, for others they are equal.
+        # Some readers order -0 before 0, for others they are equal.
         return repr(value or (0.0 if upwards else -0.0))
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat(timespec="microseconds")

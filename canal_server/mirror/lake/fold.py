@@ -1,6 +1,6 @@
-"""The last change of each key: what is left of many changes when they are applied.
+"""Folds changes: keeps the last change of each key, to apply only that.
 
-All of it by columns; leaves out where changes come from and what they are applied to.
+Works by columns; leaves out where changes come from and how they are applied.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def newest(changes: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of a key such that equal numbers have equal bits.
+    """Return a key column in which equal numbers have equal bits.
 
-    For MySQL -0.0 and 0.0 are one key.
+    For MySQL -0.0 and 0.0 are the same key.
     """
     if pa.types.is_floating(column.type):
         return pc.add(column, pa.scalar(0.0, column.type))

@@ -1,7 +1,7 @@
-"""Hashes of rows, the same wherever a row comes from: source, stream or lake.
+"""Hashes of rows, equal for equal rows of the source, the stream and the lake.
 
-Leaves out which rows and which columns; the columns of both sides have to have the same
-types (`canal_server.spark.reading.arrow_batches.typed_schema`).
+Leaves out which rows and columns; the columns of both sides must have the same types
+(`canal_server.spark.reading.arrow_batches.typed_schema`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ OTHER_SEED: Final = 0x13198A2E03707344  # a second hash of the same values
 def row_hashes(
     columns: Sequence[pa.Array], rows: int, seed: int = SEED
 ) -> pa.Int64Array:
-    """Return a hash of each row over its columns, in their order.
+    """Return a hash of each row over its columns, in order.
 
-    TypeError for a column of a type that no table of MySQL has.
+    Raises TypeError for a column type that MySQL does not have.
     """
     hashes = array("Q", [seed]) * rows
     for column in columns:
@@ -46,6 +46,6 @@ def _add(hashes: array[int], column: pa.Array) -> None:
         return
     numbers = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
     if not numbers and not pa.types.is_decimal128(kind):
-        raise TypeError(f"rows with a column of type {kind} have no hash")
+        raise TypeError(f"cannot hash a column of type {kind}")
     (values,) = parts
     add_fixed(hashes, validity, values, kind.bit_width // 8, column.offset)

@@ -1,7 +1,7 @@
-"""Rows as lines of JSON, and back.
+"""Writes rows as lines of JSON, and reads them.
 
-Whole numbers and floats are numbers, decimals are texts (a reader's double would not
-hold them), times are texts as ISO 8601 has them, binary is base64.
+Integers and floats are numbers, decimals are texts (a reader's double would not hold
+them), times are ISO 8601 texts, binary is base64.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow.json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROWS: Final = 10_000  # at a time
-LINE_MAX: Final = 1 << 30  # bytes of a line that is read
+ROWS: Final = 10_000  # per block
+LINE_MAX: Final = 1 << 30  # bytes of a line
 
 _TEXT: Final = pa.large_string()
 _NOTHING: Final = pa.scalar("", _TEXT)
@@ -40,7 +40,7 @@ def write(table: pa.Table, file: pa.NativeFile) -> None:
 
 
 def read(file: pa.NativeFile, schema: pa.Schema) -> pa.Table:
-    """Return the rows of lines, with those of the columns that they have."""
+    """Return the rows of lines, with those of the columns that occur in them."""
     known = pa.schema([field.with_type(_told(field.type)) for field in schema])
     rows = pyarrow.json.read_json(
         file,
@@ -61,7 +61,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _told(kind: pa.DataType) -> pa.DataType:
-    """Return the type of JSON's values."""
+    """Return the type of a column's JSON values."""
     return kind if _is_number(kind) or pa.types.is_boolean(kind) else pa.string()
 
 

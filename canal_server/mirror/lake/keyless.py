@@ -1,8 +1,8 @@
-"""Rows of tables without a key: told apart by all of their values, and counted.
+"""Rows of tables without a key: identified by all of their values, and counted.
 
-Rows are the same when the bits of all of their values are: when two hashes of them are.
-One hash stands in the lake, the other is made when it is needed. Leaves out how rows
-are read and written.
+Rows are equal if all of their values have equal bits, that is, if two hashes of them
+are equal. The lake stores one hash; the other is computed on demand. Leaves out how
+rows are read and written.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _GONE: Final = (fold.DELETE, fold.PREIMAGE)
 
 
 class Difference(NamedTuple):
-    """What changes make of a table."""
+    """The effect of changes on a table."""
 
-    gone: pa.Int64Array  # hashes of rows that go: all rows that have them
-    added: pa.Table  # rows that come, some of them in the place of such that went
-    counts: tuple[int, int]  # of rows that are new, and that are deleted
+    gone: pa.Int64Array  # hashes whose rows are all removed
+    added: pa.Table  # rows to add, some of which replace removed ones
+    counts: tuple[int, int]  # of new and of deleted rows
 
 
 def row_hashes(table: pa.Table) -> pa.Int64Array:
-    """Return a hash of each row over the columns of the table's own.
+    """Return a hash of each row over the table's own columns.
 
-    They are taken in their order, which has to be that of the lake.
+    The columns are in the lake's order.
     """
     return _hashes(table, hashes.SEED)
 
@@ -43,11 +43,11 @@ def row_hashes(table: pa.Table) -> pa.Int64Array:
 def difference(
     changes: pa.Table, *, soft: bool, find: Callable[[pa.Int64Array], pa.Table]
 ) -> Difference:
-    """Return what changes make of a table.
+    """Return the effect of changes on a table.
 
-    `changes` have the lake's columns, in their order, and _change_type. `find` returns
-    the table's rows with given hashes, without those that are marked as deleted.
-    Raises UnlikeError when rows are to be deleted that are not there.
+    `changes` have the lake's columns, in order, and _change_type. `find` returns the
+    table's rows with given hashes, without those marked as deleted. Raises UnlikeError
+    when a row to delete does not exist.
     """
     changes = _identified(changes)
     deleted = pc.is_in(changes[_OP], pa.array(_GONE))
@@ -65,7 +65,7 @@ def difference(
     added = [changes.take(_repeated(more["number_max"], more["net_sum"]))]
     if soft:
         added = [_marked(added[0], deleted=False)]
-        # An update's old row is no row that was deleted: its new one stands for it.
+        # An update's old row is not marked as deleted: the new row replaces it.
         marks = changes.filter(pc.equal(changes[_OP], fold.DELETE))
         added.append(_marked(marks, deleted=True))
     gone = pc.unique(fewer[HASH.name])
@@ -78,7 +78,7 @@ def difference(
 
 
 def _that_stay(found: pa.Table, fewer: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows that stay, of those that have the hash of one that goes."""
+    """Return the remaining rows among those with the hash of a removed row."""
     found = found.sort_by([(name, "ascending") for name in _SAME])
     found = found.append_column("place", pa.array(range(len(found)), pa.int64()))
     first = found.group_by(_SAME).aggregate([("place", "min"), ("place", "count")])
@@ -88,8 +88,8 @@ def _that_stay(found: pa.Table, fewer: pa.Table, schema: pa.Schema) -> pa.Table:
     if pc.min(stay).as_py() < 0:
         missing = pc.sum(pc.if_else(pc.less(stay, 0), pc.negate(stay), 0)).as_py()
         raise UnlikeError(
-            f"{missing} rows that were changed or deleted are not in it: the copy does "
-            "not equal the table that it is of"
+            f"{missing} changed or deleted rows are not in it: the copy is not "
+            "equal to its source table"
         )
     known = known.append_column("stay", stay).select([*_SAME, "place_min", "stay"])
     joined = found.join(known.filter(pc.greater(stay, 0)), _SAME, join_type="inner")
@@ -114,13 +114,13 @@ def _hashes(table: pa.Table, seed: int) -> pa.Int64Array:
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one piece."""
+    """Return a column as a single array."""
     whole = column.combine_chunks()
     return pa.concat_arrays(whole.chunks) if hasattr(whole, "chunks") else whole
 
 
 def _repeated(numbers: pa.ChunkedArray, times: pa.ChunkedArray) -> pa.Array:
-    """Return each number that many times."""
+    """Return each number, repeated by its count."""
     parts = [numbers]
     left = times
     while len(numbers := numbers.filter(again := pc.greater(left, 1))):
@@ -132,5 +132,5 @@ def _repeated(numbers: pa.ChunkedArray, times: pa.ChunkedArray) -> pa.Array:
 
 
 def _marked(rows: pa.Table, *, deleted: bool) -> pa.Table:
-    """Return rows with the column that tells whether they were deleted."""
+    """Return rows with the column that marks deleted rows."""
     return rows.append_column(DELETED, pa.repeat(pa.scalar(deleted), len(rows)))

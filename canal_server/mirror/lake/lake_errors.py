@@ -1,9 +1,8 @@
-"""Errors of the lake: what they say, and whether they are about one table alone.
+"""Errors of the lake: their messages, and whether they concern one table only.
 
-A store that is full, slow or not there fails for all tables and comes back. A table
-whose log or files are broken, or that has constraints of somebody else's, fails for
-ever, and the others are none the worse for it. delta-rs has one class for both, so
-its text decides; in doubt it is the store.
+A store that is full, slow or unavailable fails for all tables and recovers. A table
+with a broken log, broken files or foreign constraints keeps failing, while the others
+work. delta-rs uses one class for both, so the text decides; in doubt it is the store.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from deltalake.exceptions import DeltaError
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.lake_table import UnusableTableError
 
-# A file that the log names is missing, or is shorter than the log tells.
+# A file that the log names is missing, or shorter than the log says.
 _LOST: Final = re.compile(
     r"Object at location \S+ not found(?!.*NoSuchBucket)|Requested range was invalid",
     re.DOTALL,
 )
-# Told by the store or the machine: `Generic S3 error`, `(os error 28)`.
+# From the store or the operating system: `Generic S3 error`, `(os error 28)`.
 _OF_STORE: Final = re.compile(r"Generic (?!DeltaTable\b)\w+ error|\(os error \d+\)")
 _BROKEN: Final = re.compile(
     r"failed validation check|append-only|Schema error|Cast error|Unsupported"
@@ -30,16 +29,16 @@ _BROKEN: Final = re.compile(
     r"|invalid utf-8|EOF: "
 )
 _OF_MACHINE: Final = (OSError, pa.lib.ArrowCancelled, pa.lib.ArrowMemoryError)
-# Where causes end: frames of a stack, and rows, which are nobody's business in a log.
+# The end of the causes: stack frames, and rows, whose data must not be logged.
 _END: Final = re.compile(r"\s*\d+: <?\w|Preview of|\+-")
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def lake_error(what: str, error: Exception) -> LakeError:
-    """Return what tells of an error in `what`: `cannot … the lake's table …`.
+    """Return the error for a failure of `what`: `cannot … the lake's table …`.
 
-    It is an UnusableTableError where the table itself is the reason, and of the same
-    kind as the error where that is one of ours.
+    It is an UnusableTableError if the table itself is the cause, and keeps the class of
+    an error of ours.
     """
     kind = LakeError
     if isinstance(error, LakeError):
@@ -53,7 +52,7 @@ def _is_of_table(error: Exception) -> bool:
     if isinstance(error, _OF_MACHINE):
         return False
     if not isinstance(error, DeltaError):
-        return isinstance(error, pa.ArrowException)  # of our own reading and casting
+        return isinstance(error, pa.ArrowException)  # raised by our reading and casting
     text = str(error)
     if _LOST.search(text):
         return True
@@ -61,7 +60,7 @@ def _is_of_table(error: Exception) -> bool:
 
 
 def _told(error: Exception) -> str:
-    """Return the causes that an error tells, in one line."""
+    """Return an error's causes in one line."""
     lines: list[str] = []
     for line in _COLOUR.sub("", str(error)).splitlines():
         if lines and _END.match(line):

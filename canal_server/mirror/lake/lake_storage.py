@@ -1,6 +1,6 @@
 """Files in the lake's storage: a folder of the file system, or of an object store.
 
-Small files are written whole, large ones bit by bit. Leaves out what is in them.
+Small files are written as a whole, large ones in parts. Leaves out their contents.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import LakeSettings
 
 _TEMPORARY: Final = ".new"
-# Bytes of a name that `write` takes: file systems take 255, and while a file is written
-# its name is longer by a point, 32 digits and what it ends with.
+# Bytes of a name that `write` accepts: file systems allow 255, and a file that is being
+# written has a name that is longer by a point, 32 digits and a suffix.
 NAME_MAX: Final = 255 - 33 - len(_TEMPORARY)
 _TRUE: Final = ("true", "1", "yes", "on")
 
 
 class Folder:
-    """A folder, which need not be there yet; travels to other processes.
+    """A folder, which need not exist yet; can be pickled.
 
     All names are paths below it. Each method may raise LakeError.
     """
 
     def __init__(self, filesystem: Any, path: str) -> None:
-        """Take a file system of Arrow, and the path of the folder in it."""
+        """Set a file system of Arrow, and the path of the folder in it."""
         self._fs = filesystem
         self._path = path.rstrip("/")
         self._is_local = isinstance(filesystem, fs.LocalFileSystem)
@@ -45,17 +45,17 @@ class Folder:
 
     @property
     def local_path(self) -> str | None:
-        """The path, where the folder is one of the file system."""
+        """The path of a folder in the file system; empty in an object store."""
         return self._path if self._is_local else None
 
     def below(self, name: str) -> Folder:
-        """Return a folder inside of this one."""
+        """Return a folder inside this one."""
         return Folder(self._fs, f"{self._path}/{name}")
 
     def read(self, name: str) -> bytes | None:
-        """Return a file as a whole, None when there is none.
+        """Return a whole file; None if it does not exist.
 
-        Of those that `write` has written, which were as long in memory then.
+        For files that `write` has written, which fit in memory.
         """
         path = f"{self._path}/{name}"
         try:
@@ -65,13 +65,13 @@ class Folder:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file so that readers see the old one or the new one, whole."""
+        """Write a file atomically: readers see either the old one or the new one."""
         path = f"{self._path}/{name}"
         with self._telling("write", path):
             if self._is_local:
                 self._write_locally(path, data)
                 return
-            # An object is there when it is complete, and takes the old one's place.
+            # An object becomes visible when it is complete, and replaces the old one.
             with self._fs.open_output_stream(path) as file:
                 file.write(data)
 
@@ -85,7 +85,7 @@ class Folder:
         os.replace(temporary, path)  # noqa: PTH105
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
         path = f"{self._path}/{name}"
         try:
             with self._telling("delete", path):
@@ -94,7 +94,7 @@ class Folder:
             return
 
     def remove(self) -> None:
-        """Delete the folder with all that is in it, if it is there."""
+        """Delete the folder and its contents, if it exists."""
         try:
             with self._telling("delete", self._path):
                 self._fs.delete_dir(self._path)
@@ -106,7 +106,7 @@ class Folder:
         return sorted(self.sizes())
 
     def sizes(self) -> dict[str, int]:
-        """Return the files in this folder by name, with how many bytes each has."""
+        """Return the files in this folder by name, with their sizes in bytes."""
         with self._telling("list", self._path):
             selector = fs.FileSelector(self._path, allow_not_found=True)
             return {
@@ -117,7 +117,7 @@ class Folder:
             }
 
     def below_names(self) -> list[str]:
-        """Return the paths of all files in this folder and those inside of it."""
+        """Return the paths of all files in this folder and its subfolders."""
         with self._telling("list", self._path):
             selector = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
             return sorted(
@@ -128,23 +128,23 @@ class Folder:
 
     @contextmanager
     def open_input(self, name: str) -> Iterator[pa.NativeFile]:
-        """Open a file for reading, until the context is left."""
+        """Open a file for reading, until the context ends."""
         path = f"{self._path}/{name}"
         with self._telling("read", path), self._fs.open_input_file(path) as file:
             yield file
 
     @contextmanager
     def open_output(self, name: str) -> Iterator[pa.NativeFile]:
-        """Open a file for writing; readers may see a part until the context is left.
+        """Open a file for writing; readers may see a part until the context ends.
 
-        Then it survives the machine's end.
+        After that it survives a crash of the machine.
         """
         with self._telling("write", f"{self._path}/{name}"), self.create(name) as file:
             yield file
         self.keep(name)
 
     def create(self, name: str) -> pa.NativeFile:
-        """Open a new file for writing, which whoever asks for it closes and keeps."""
+        """Open a new file for writing; the caller closes it and makes it durable."""
         path = f"{self._path}/{name}"
         with self._telling("write", path):
             if self._is_local:
@@ -152,14 +152,14 @@ class Folder:
             return self._fs.open_output_stream(path)
 
     def keep(self, name: str) -> None:
-        """Have a file that was written and closed survive the machine's end."""
+        """Make a closed file survive a crash of the machine."""
         path = f"{self._path}/{name}"
         with self._telling("write", path):
             if self._is_local:
                 _sync(path)
 
     def move(self, name: str, to: str) -> None:
-        """Give a file another name, if it is there."""
+        """Rename a file, if it exists."""
         path, target = f"{self._path}/{name}", f"{self._path}/{to}"
         with self._telling("move", path):
             if self._fs.get_file_info(path).type != fs.FileType.File:
@@ -175,7 +175,7 @@ class Folder:
         except FileNotFoundError:
             if what in ("read", "delete"):
                 raise
-            raise LakeError(f"cannot {what} {path}: there is no such place") from None
+            raise LakeError(f"cannot {what} {path}: no such file or folder") from None
         except (OSError, pa.ArrowException) as error:
             raise LakeError(f"cannot {what} {path}: {error}") from error
 
@@ -206,7 +206,7 @@ def open_folder(lake: LakeSettings, path: str = "") -> Folder:
 
 
 def _s3_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return what Arrow wants, of the options that delta-rs takes."""
+    """Return Arrow's options that correspond to those of delta-rs."""
     given = {name.lower().removeprefix("aws_"): text for name, text in options.items()}
     endpoint = given.get("endpoint_url") or given.get("endpoint", "")
     found: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""From rows as the source has them to rows of the lake: select, rename, mask.
+"""Turns rows of the source into rows of the lake: selects, renames, masks.
 
-A masked value never leaves this function; what it becomes does not tell it, but for
-what `truncate` leaves. Leaves out which columns have which masks (`tables`).
+A masked value never leaves this module; its replacement does not reveal it, except for
+what `truncate` keeps. Leaves out which columns have which masks (`wanted_tables`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
 _Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 
-HASH_TYPE: Final = ("char(64)", "ascii")  # of a hash, as a column of MySQL
+HASH_TYPE: Final = ("char(64)", "ascii")  # MySQL's type of a hash
 
 
 def apply(rows: _Rows, table: MirrorTable) -> _Rows:
-    """Return rows as the lake has them: columns in the table's order, then others.
+    """Return rows of the lake: columns in the table's order, then extra ones.
 
-    Those that the mirror adds (`_seq`, …) stay as they are, behind the table's; all
-    else is left out. Raises TableMetaError when a column is missing or of another type.
+    Columns that the mirror adds (`_seq`, …) stay unchanged, after the table's; all
+    others are dropped. Raises TableMetaError for a column that is missing or has
+    another type.
     """
     names: list[str] = rows.schema.names
     places = {name.lower(): index for index, name in reversed([*enumerate(names)])}
@@ -46,21 +47,21 @@ def apply(rows: _Rows, table: MirrorTable) -> _Rows:
         index = places.get(column.name.lower(), -1)
         if index < 0:
             raise TableMetaError(
-                f"table {table.source}: rows without the column {column.name}, which "
+                f"table {table.source}: rows lack column {column.name}, which "
                 f"the mirror has; they have {', '.join(names)[:300]}"
             )
         array = rows.column(index)
         wanted = source_type(column)
         if array.type != wanted:
             raise TableMetaError(
-                f"table {table.source}: column {column.name} comes as {array.type}, "
-                f"and {column.mysql_type} is {wanted}"
+                f"table {table.source}: column {column.name} has type {array.type}, "
+                f"but {column.mysql_type} requires {wanted}"
             )
         arrays.append(masked(array, column.mask))
         fields.append(pa.field(column.target, arrays[-1].type))
     known = {column.name.lower() for column in table.columns}
     for index, field in enumerate(rows.schema):
-        # One of the table's own that is left out may have such a name, too.
+        # A column of the table that is left out may have such a name, too.
         is_source = b"mysql_type" in (field.metadata or {})
         if field.name in OWN_COLUMNS and field.name not in known and not is_source:
             arrays.append(rows.column(index))
@@ -69,35 +70,35 @@ def apply(rows: _Rows, table: MirrorTable) -> _Rows:
 
 
 def masked(values: Any, mask: Mask | None) -> Any:
-    """Return what a mask makes of an array or a chunked array."""
+    """Apply a mask to an array or a chunked array."""
     return values if mask is None else _KINDS[mask.kind](values, mask)
 
 
 def source_type(column: MirrorColumn) -> pa.DataType:
-    """Return Arrow's type of a column as the source gives it."""
+    """Return Arrow's type of a column of the source."""
     return _arrow_type(column.wanted)
 
 
 def lake_columns(table: MirrorTable) -> list[WantedColumn]:
-    """Return the columns that the lake has, by their names there."""
+    """Return the columns of the lake, with their names there."""
     return [lake_column(column) for column in table.columns]
 
 
 def lake_column(column: MirrorColumn) -> WantedColumn:
-    """Return a column as the lake has it."""
+    """Return a column of the lake."""
     mysql_type, charset = lake_mysql_type(column)
     return wanted_column(ColumnMeta(column.target, mysql_type, charset or None))
 
 
 def lake_mysql_type(column: MirrorColumn) -> tuple[str, str]:
-    """Return the type and character set that the lake's values have."""
+    """Return the type and character set of the lake's values."""
     if column.mask is not None and column.mask.kind == "hash":
         return HASH_TYPE
     return column.mysql_type, column.charset
 
 
 def lake_schema(table: MirrorTable) -> pa.Schema:
-    """Return the schema of the lake's table, without what the mirror adds."""
+    """Return the schema of the lake's table, without the mirror's columns."""
     return pa.schema(
         [(column.name, _arrow_type(column)) for column in lake_columns(table)]
     )
@@ -112,7 +113,7 @@ def _arrow_type(column: WantedColumn) -> pa.DataType:
 def _hash(values: Any, mask: Mask) -> Any:
     """Return SHA-256 of salt and value, in hex.
 
-    Each distinct value is hashed once: columns repeat theirs more often than not.
+    Each distinct value is hashed once, as most columns repeat values.
     """
     if isinstance(values, pa.ChunkedArray):
         chunks = [_hash(chunk, mask) for chunk in values.chunks]
@@ -128,12 +129,12 @@ def _hash(values: Any, mask: Mask) -> Any:
 
 
 def _as_bytes(values: pa.Array) -> pa.Array:
-    """Return values as the bytes of their texts, without regard to their type."""
+    """Return values as the bytes of their texts, independent of their type."""
     kind = values.type
     if pa.types.is_binary(kind):
         return values
     if pa.types.is_timestamp(kind):
-        values = values.cast(pa.timestamp("us"))  # in UTC, without a word of it
+        values = values.cast(pa.timestamp("us"))  # in UTC, without a zone
     return values.cast(pa.string()).cast(pa.binary())
 
 

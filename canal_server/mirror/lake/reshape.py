@@ -1,6 +1,6 @@
-"""The columns of a lake's table after a DDL, and rows as they are then.
+"""The columns of a lake's table after a DDL, and its rows with these columns.
 
-Leaves out how it is read and written.
+Leaves out how the table is read and written.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.steps import Step
     from canal_server.spark.columns.spark_columns import WantedColumn
 
-ZERO = ("0000-", "-00")  # in a date: what MySQL knows and nobody else does
+ZERO = ("0000-", "-00")  # parts of dates that only MySQL accepts
 
 
 class Reshape:
-    """What steps make of the columns of one table."""
+    """The effect of steps on the columns of one table."""
 
     def __init__(self, schema: pa.Schema, steps: Sequence[Step]) -> None:
-        """Take the columns as they are. UnlikeError for steps that do not fit them."""
+        """Apply steps to the current columns. UnlikeError for steps that do not fit."""
         self._steps = steps
         schemas = [schema]
         for step in steps:
@@ -42,7 +42,7 @@ class Reshape:
 
     @property
     def is_metadata_only(self) -> bool:
-        """Whether rows that are there have just NULL in some columns more."""
+        """Whether existing rows only get further columns with NULL."""
         return all(
             (isinstance(step, AddColumn) and step.fill is None)
             or (isinstance(step, WidenColumn) and was == now)
@@ -50,7 +50,7 @@ class Reshape:
         )
 
     def new_fields(self) -> list[pa.Field]:
-        """Return the columns that are added."""
+        """Return the added columns."""
         return [
             self.schema.field(step.name)
             for step in self._steps
@@ -58,7 +58,7 @@ class Reshape:
         ]
 
     def renamed(self, name: str) -> str:
-        """Return what a column is called behind the steps."""
+        """Return a column's name after the steps."""
         for step in self._steps:
             if isinstance(step, RenameColumn) and step.old == name:
                 name = step.new
@@ -85,9 +85,9 @@ class Reshape:
 
 
 def filled(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """Return a value that an entry would carry as this text.
+    """Return the value that an entry would carry as this text.
 
-    UnlikeError for a text that is not one of the type.
+    UnlikeError for a text that is not valid for the type.
     """
     if text is None:
         return pa.scalar(None, kind)
@@ -109,7 +109,7 @@ def filled(text: str | None, kind: pa.DataType) -> pa.Scalar:
 def _stepped(schema: pa.Schema, step: Step) -> pa.Schema:
     """Return the columns after a step."""
     if isinstance(step, AddColumn):
-        _expect(step.name not in schema.names, f"has a column {step.name} already")
+        _expect(step.name not in schema.names, f"already has a column {step.name}")
         own = [name for name in schema.names if name not in ADDED]
         return schema.insert(len(own), _field(step.wanted))
     old = step.old if isinstance(step, RenameColumn) else step.name
@@ -118,7 +118,7 @@ def _stepped(schema: pa.Schema, step: Step) -> pa.Schema:
     if isinstance(step, DropColumn):
         return schema.remove(place)
     if isinstance(step, RenameColumn):
-        _expect(step.new not in schema.names, f"has a column {step.new} already")
+        _expect(step.new not in schema.names, f"already has a column {step.new}")
         return schema.set(place, schema.field(place).with_name(step.new))
     return schema.set(place, _field(step.wanted))
 
@@ -132,7 +132,7 @@ def _cast(column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedAr
         return column.cast(kind)
     except pa.ArrowException as error:
         raise UnlikeError(
-            f"column {name} has values that are none of type {kind}: {error}"
+            f"column {name} has values that are not of type {kind}: {error}"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""Keys of rows, by which a row is found again in the lake.
+"""Keys of rows, by which the lake finds a row.
 
-What the lake cannot tell of a key, it cannot find: such a table is not followed. Leaves
-out how rows are merged (`delta_changes`).
+A table whose keys the lake cannot distinguish is not followed. Leaves out how rows are
+merged (`delta_changes`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class NullKeyError(CanalError):
 
 
 def check_keys(rows: pa.Table | pa.RecordBatch, table: MirrorTable) -> None:
-    """Raise NullKeyError for rows, as the lake has them, that could not be found again.
+    """Raise NullKeyError for rows of the lake whose key has a NULL.
 
-    In a log of changes nothing is looked for.
+    In a log of changes no row is looked up, so NULL is allowed.
     """
     if table.form != "delta":
         return
@@ -31,8 +31,8 @@ def check_keys(rows: pa.Table | pa.RecordBatch, table: MirrorTable) -> None:
     for name in table.key:
         if rows.column(targets[name]).null_count:
             raise NullKeyError(
-                f"table {table.source}: column {name} of its primary key has a date "
-                "that there is not, such as 0000-00-00, which is NULL in the lake, "
-                "where rows are told apart by their keys: give the rows another date, "
-                "or have the table in format parquet or json"
+                f"table {table.source}: column {name} of its primary key has an "
+                "invalid date, such as 0000-00-00, which becomes NULL in the lake and "
+                "cannot identify a row: give the rows another date, or use format "
+                "parquet or json for the table"
             )

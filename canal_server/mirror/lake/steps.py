@@ -1,6 +1,6 @@
-"""What a DDL means for the table in the lake: the steps that make it follow.
+"""The steps by which a table in the lake follows a DDL.
 
-Names are those of the lake. Leaves out how steps are found and how they are done.
+Names are those of the lake. Leaves out how steps are derived and executed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A column that no row has yet; all that are there get `fill`."""
+    """A new column; existing rows get `fill`."""
 
     name: str
     mysql_type: str
     charset: str
-    fill: str | None = None  # as entries carry values: binary as ISO-8859-1
+    fill: str | None = None  # in the form of entries: binary as ISO-8859-1
 
     @property
     def wanted(self) -> WantedColumn:
@@ -32,14 +32,14 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """A column that goes, and its values."""
+    """A dropped column, with its values."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """A column that keeps its values under another name."""
+    """A renamed column, which keeps its values."""
 
     old: str
     new: str
@@ -47,7 +47,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class WidenColumn:
-    """A column of a type that holds all of its values, and more."""
+    """A column whose type is widened, so that it holds all of its values."""
 
     name: str
     mysql_type: str

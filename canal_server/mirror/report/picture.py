@@ -1,6 +1,6 @@
 """Plots of figures over time, as an SVG picture (by matplotlib) and as text.
 
-A picture has panels one above the other with one time axis. Leaves out where the
+A picture has panels one above the other with a common time axis. Leaves out where the
 figures come from.
 """
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     Point = tuple[float, float]
 
 WIDTH_INCHES: Final = 9.0
-HEIGHT_INCHES: Final = 2.6  # of a panel
+HEIGHT_INCHES: Final = 2.6  # per panel
 _UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
-BAR: Final = 40  # characters of the longest bar of a text
+BAR: Final = 40  # characters of the longest bar in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """What is drawn in one frame; `unit` follows each number of its value axis."""
+    """One frame of a picture; `unit` follows each number of its value axis."""
 
     title: str
     unit: str
@@ -46,14 +46,14 @@ class Panel:
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """Return the unit in which a duration is shown: its seconds, and its name."""
+    """Return the unit for a duration: its seconds, and its name."""
     return next((each for each in _UNITS if seconds >= 2 * each[0]), (1.0, "s"))
 
 
 def picture(panels: Sequence[Panel], end_s: float) -> str:
     """Return an SVG of panels from second 0 to the end."""
     text = io.StringIO()
-    # Texts stay texts, and the same figures give the same bytes.
+    # Keeps texts as texts, and makes equal figures give equal bytes.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "canal-server"}):
         size = WIDTH_INCHES, HEIGHT_INCHES * len(panels)
         figure = Figure(figsize=size, layout="constrained")

@@ -1,7 +1,7 @@
 """Delay and throughput of a mirror over time, as a picture and as text.
 
 Drawn from the history that the mirror writes into the lake. Leaves out how pictures are
-made (`picture`).
+drawn (`picture`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.state.run_history import Batch
 
-SLICES: Final = 240  # of the time, in a picture
-LINES: Final = 40  # of a text
+SLICES: Final = 240  # of the time axis of a picture
+LINES: Final = 40  # of a text plot
 LONGEST, MEDIAN, RATE = "#9ab", "#c30", "#383"  # colours
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some of the time: the delays of the batches that ended in it, and their rows."""
+    """A slice of time: delays and rows of the batches that ended in it."""
 
     begin_s: float
     length_s: float
@@ -50,7 +50,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """The batches of some time, and what is drawn of them."""
+    """The batches of a period, and their plots."""
 
     batches: tuple[Batch, ...]
 
@@ -64,12 +64,12 @@ class Plot:
 
     @property
     def seconds(self) -> float:
-        """How long all of it is."""
+        """The length of the period."""
         last = max((each.at_ms for each in self.batches), default=0)
         return max(1.0, (last - self.begin_ms) / 1000)
 
     def slices(self, most: int) -> list[Slice]:
-        """Return pieces of the time in which something ended, at most so many."""
+        """Return at most `count` slices of time in which a batch ended."""
         length = max(1.0, self.seconds / most)
         found: dict[int, list[Batch]] = defaultdict(list)
         for batch in self.batches:
@@ -89,7 +89,7 @@ class Plot:
         """Return lines for a terminal."""
         delays = [each.delay_ms for each in self.batches if each.delay_ms >= 0]
         if not delays:
-            return "no batch with changes is in the history"
+            return "the history has no batch with changes"
         begin = datetime.fromtimestamp(self.begin_ms / 1000, UTC)
         rows = [
             (
@@ -102,7 +102,7 @@ class Plot:
         ]
         unit_s, unit = unit_of(self.seconds)
         total = sum(each.rows for each in self.batches)
-        begun = f"delay from commit until it is in the lake, since {begin:%F %T} UTC:"
+        begun = f"delay from commit to the lake, since {begin:%F %T} UTC:"
         every = (
             f"{len(self.batches):,} batches, {total:,} rows in "
             f"{self.seconds / unit_s:.1f} {unit}: median "
@@ -124,7 +124,7 @@ class Plot:
             for each in some
         ]
         delay = Panel(
-            "from commit in the database into the lake",
+            "from commit in the database to the lake",
             " ms",
             [Series("longest", LONGEST, highest), Series("median", MEDIAN, medians)],
         )
@@ -136,7 +136,7 @@ class Plot:
 
 
 def plot(settings: MirrorSettings, hours: float = 0.0) -> Plot:
-    """Read the history; 0 hours: all of it. Raises LakeError."""
+    """Read the history of the last hours; 0: all of it. Raises LakeError."""
     folder = open_folder(settings.lake, settings.folder)
     return Plot(tuple(_latest(read_history(folder), hours)))
 

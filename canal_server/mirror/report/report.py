@@ -1,4 +1,4 @@
-"""What a running mirror tells of itself: its status, and a history of batches."""
+"""What a running mirror reports: its status, and a history of batches."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 2.0
-RATE_OVER_S: Final = 30.0  # of late
+RATE_OVER_S: Final = 30.0  # window of the rate
 
 
 class Report:
-    """Notes batches, and stores what was noted now and then."""
+    """Collects batches, and stores status and history at intervals."""
 
     def __init__(self, settings: MirrorSettings, folder: Folder) -> None:
         self._settings = settings
@@ -55,16 +55,16 @@ class Report:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether nothing had come when the stream looked for the last time."""
+        """Whether the stream's last poll brought nothing new."""
         return self._idle.is_caught_up()
 
     def idle(self) -> None:
-        """Note that the stream has looked, and nothing had come; for any thread."""
+        """Record that a poll of the stream brought nothing new; thread-safe."""
         self._idle.note()
         self.failed("")
 
     def note(self, report: BatchReport) -> None:
-        """Note a batch of the stream; for any thread."""
+        """Record a batch of the stream; thread-safe."""
         now_ms = _now_ms()
         batch = Batch(
             at_ms=now_ms,
@@ -88,7 +88,7 @@ class Report:
             self._failing, self._failing_since_ms = "", 0
 
     def failed(self, why: str) -> None:
-        """Note why the stream failed, again perhaps; empty: it goes on."""
+        """Record why the stream failed, perhaps repeatedly; empty: it works again."""
         with self._lock:
             if not why:
                 self._failing_since_ms = 0
@@ -99,10 +99,10 @@ class Report:
             self._idle.batch()
 
     def turn(self, spark: str = "", warnings: Sequence[str] = ()) -> None:
-        """Store what was noted, every few seconds; a failure is told.
+        """Store the collected data, every few seconds; a failure is logged.
 
-        `spark` is why nothing goes on for want of what Spark has to give; `warnings`
-        are of what stays as it is until somebody changes it.
+        `spark` is why jobs wait for Spark's resources; `warnings` are about conditions
+        that last until a person changes them.
         """
         now = time.monotonic()
         if now - self._written < EVERY_S:
@@ -133,7 +133,7 @@ class Report:
                 mirror_run_messages.MIRROR_STATUS_NOT_STORED.log(log, error)
 
     def end(self, why: str) -> None:
-        """Store why the mirror ends, unless it never told anything."""
+        """Store why the mirror ends, if it has stored a status before."""
         try:
             status = read_status(self._folder)
             if status is not None:

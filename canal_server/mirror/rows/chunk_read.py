@@ -1,7 +1,7 @@
-"""Reading a chunk of a table straight into record batches, as executors do.
+"""Reads a chunk of a table straight into record batches, as executors do.
 
-The values are those that the stream gives for the same rows: their texts come from the
-server, in the columns' own character sets, and go the stream's way from there.
+The values equal those that the stream delivers for the same rows: the server sends them
+as text in the columns' own character sets, and the stream's code converts them.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from canal_server.runtime.lifecycle import Stop
 
     class Picked(Protocol):
-        """Which rows: a chunk, or something else that tells."""
+        """Selects rows, as a chunk does."""
 
         @property
         def clauses(self) -> str:
-            """Return what stands behind the table's name in a SELECT."""
+            """Return the clauses after the table's name in a SELECT."""
 
 
 BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 32 << 20
-RECEIVE_BYTES: Final = 256 * 1024  # at a time
-WRITE_TIMEOUT_S: Final = 600  # how long the server waits for us to take rows
+RECEIVE_BYTES: Final = 256 * 1024  # per read
+WRITE_TIMEOUT_S: Final = 600  # how long the server waits until rows are received
 
 SETTINGS: Final = (
     "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = ''",
     "SET SESSION sql_select_limit = DEFAULT, sql_big_selects = 1",
     f"SET SESSION net_write_timeout = {WRITE_TIMEOUT_S}",
-    # One statement sees one moment, whatever the server's default says.
+    # A statement sees a single moment, independent of the server's default.
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
-UNLIMITED: Final = {  # by whether it is a MariaDB
+UNLIMITED: Final = {  # by is_mariadb
     False: "SET SESSION max_execution_time = 0",
     True: "SET SESSION max_statement_time = 0",
 }
@@ -67,11 +67,11 @@ def read_chunk(  # what is read, and how fast
     rows_per_s: int = 0,
     stop: Stop | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a chunk's rows as they are in one moment, under the columns' source names.
+    """Yield a chunk's rows as of one moment, with the columns' source names.
 
-    The connection is there while this is iterated over. `rows_per_s`: 0 for no limit.
-    Raises SourceError, DecodeError, and ConfigError for a column that is named as one
-    of the stream's own.
+    The connection is open during the iteration. `rows_per_s`: 0 for no limit.
+    Raises SourceError, DecodeError, and ConfigError for a column whose name the stream
+    uses itself.
     """
     with ResultStream(access, stop) as stream:
         open_stream(stream)
@@ -81,7 +81,7 @@ def read_chunk(  # what is read, and how fast
 
 
 def open_stream(stream: ResultStream) -> None:
-    """Connect, with a session as `read_rows` needs it; raises SourceError."""
+    """Connect, with the session settings that `read_rows` needs. Raises SourceError."""
     stream.open(SETTINGS)
     stream.query(UNLIMITED[stream.is_mariadb])
 
@@ -94,9 +94,9 @@ def read_rows(
     batch_rows: int = BATCH_ROWS,
     rows_per_s: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same over a connection that is open; it is of no use afterwards."""
+    """Yield the same over an open connection, which cannot be used afterwards."""
     if rows_per_s:
-        batch_rows = min(batch_rows, rows_per_s)  # a pause is a second at most
+        batch_rows = min(batch_rows, rows_per_s)  # so a pause is at most a second
     schema = chunk_schema(table)
     columns = ResultColumns(
         [_field(column) for column in table.columns],
@@ -160,13 +160,13 @@ def _answers(
 
 
 def _expression(column: MirrorColumn) -> str:
-    """Return what to select, so that its text has the whole value."""
+    """Return an expression whose text has the full value of a column."""
     name, form = quoted(column.name), _form(column)
-    if form == "members":
+    if form == "labels":
         return f"CAST({name} AS UNSIGNED)"
     if form == "floating":
-        # A FLOAT shows six digits, and a type with digits only these; as a product
-        # it is a DOUBLE with all of them, and zero keeps its sign.
+        # As text, a FLOAT shows six digits, or only those of its type; as a product it
+        # is a DOUBLE with all digits, and zero keeps its sign.
         return f"{name} * 1e0"
     return name
 
@@ -186,7 +186,7 @@ def _field(column: MirrorColumn) -> Field:
 
 
 def _form(column: MirrorColumn) -> str:
-    """Return how the server tells the column's values; see `arrow_results`."""
+    """Return the form of the column's values in a result; see `select_rows`."""
     found = _BASE.match(column.mysql_type)
     base = found[1].lower() if found else ""
     kind = column.wanted.kind
@@ -199,7 +199,7 @@ def _form(column: MirrorColumn) -> str:
         return "plain"
     if base == "json":
         return "json"
-    return "members" if base in ("enum", "set") else "text"
+    return "labels" if base in ("enum", "set") else "text"
 
 
 def _array(kind: pa.DataType, taken: tuple[int, int, tuple[Any, Any, Any]]) -> pa.Array:
@@ -210,17 +210,17 @@ def _array(kind: pa.DataType, taken: tuple[int, int, tuple[Any, Any, Any]]) -> p
 
 
 class _Pace:
-    """Tells how long to wait so that no more rows come than are allowed."""
+    """Computes pauses that keep to a limit of rows per second."""
 
     def __init__(self, rows_per_s: int) -> None:
         self._rows_per_s = rows_per_s
         self._next_at = time.monotonic()
 
     def after(self, rows: int) -> float:
-        """Return how many seconds to wait when so many rows have come."""
+        """Return how many seconds to wait after receiving `rows` rows."""
         if not self._rows_per_s:
             return 0.0
         now = time.monotonic()
-        # What was slow before is not made up for.
+        # A slow phase does not allow a burst later.
         self._next_at = max(self._next_at, now - 1.0) + rows / self._rows_per_s
         return self._next_at - now

@@ -1,8 +1,8 @@
-"""Cutting a table into chunks by a key, each of which is read by itself.
+"""Cuts a table into chunks by a key; each chunk is read on its own.
 
-A bound is a value of the key that some row had; what lies before and behind it, the
-server says, by the order that the column has there. So every row that a table has, or
-gets, belongs to exactly one chunk: the first and the last have no end.
+A bound is a key value of some row. The server decides what is below and above it, by
+the column's own order. So each row that the table has or gets belongs to exactly one
+chunk: the first and the last are open-ended.
 """
 
 # ruff: noqa: S608  # names are quoted, values are the server's own literals
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
 
 CHUNK_ROWS: Final = 100_000
-CHUNKS_MAX: Final = 20_000  # of a table; there are larger ones instead of more
+CHUNKS_MAX: Final = 20_000  # per table; beyond that, chunks are larger
 SPLITS_PER_CHUNK: Final = 16  # a range of keys may have many gaps
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _NUMBERS: Final = (*_INTEGERS, "decimal", "year")
 _FLOATS: Final = ("float", "double")
-_BY_NUMBER: Final = ("enum", "set", "bit")  # whose order is that of their numbers
+_BY_NUMBER: Final = ("enum", "set", "bit")  # ordered by their numbers
 _TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
@@ -43,7 +43,7 @@ _COLUMN_TYPES: Final = """SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_SET_NAME
   FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
 
 
-# As for those who read chunks; a strict mode refuses a bound that is a zero date.
+# As for reading chunks; a strict mode rejects a zero date as a bound.
 _SESSION: Final = "SET SESSION time_zone = '+00:00', sql_mode = ''"
 
 
@@ -51,26 +51,26 @@ _SESSION: Final = "SET SESSION time_zone = '+00:00', sql_mode = ''"
 class Chunk:
     """Rows of a table whose key is above `above` and at most `upto`.
 
-    Both are SQL literals of the columns' values, none where the chunk has no end.
+    Both are SQL literals of the columns' values, empty for an open end.
     """
 
     number: int
-    index: str = ""  # the key's name; empty: the whole table
+    index: str = ""  # name of the key; empty: the whole table
     columns: tuple[str, ...] = ()
     above: tuple[str, ...] = ()
     upto: tuple[str, ...] = ()
 
     @property
     def clauses(self) -> str:
-        """Return what stands behind the table's name in a SELECT."""
+        """Return the clauses after the table's name in a SELECT."""
         if not self.index:
             return ""
-        # Else a large range would be read by passing over the rest of the table.
+        # Without it, a large range would be read by a scan of the whole table.
         return f" FORCE INDEX ({quoted(self.index)}){self.where}"
 
     @property
     def where(self) -> str:
-        """Return the condition, empty where there is none."""
+        """Return the condition; empty for the whole table."""
         names = [quoted(name) for name in self.columns]
         conditions = []
         if self.above:
@@ -85,34 +85,34 @@ class Chunk:
 
     @classmethod
     def from_json(cls, text: str) -> Chunk:
-        """Read what `to_json` gave."""
+        """Parse the value of `to_json`."""
         told: dict[str, Any] = json.loads(text)
         texts = {name: tuple(told[name]) for name in ("columns", "above", "upto")}
         return cls(number=int(told["number"]), index=str(told["index"]), **texts)
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL wants it."""
+    """Return a quoted name for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def table_in_sql(name: TableName) -> str:
-    """Return a table's name as SQL wants it."""
+    """Return a table's quoted name for SQL."""
     return f"{quoted(name.schema)}.{quoted(name.table)}"
 
 
 def cut(
     connection: ControlConnection, table: MirrorTable, chunk_rows: int = CHUNK_ROWS
 ) -> list[Chunk]:
-    """Return the chunks of a table, of about so many rows each, in the key's order.
+    """Return the chunks of a table, of about `rows` rows each, in the key's order.
 
-    By the primary key, or a unique one without NULLs where that has only prefixes of
-    columns; a table without a primary key is one chunk. Sets the session's variables.
-    Raises SourceError, also when there is no such table.
+    Cuts by the primary key, or by a unique key without NULLs if the primary key has
+    prefixes of columns; a table without a primary key is one chunk. Sets session
+    variables. Raises SourceError, also for a missing table.
     """
     name = table.source
     connection.query(_SESSION)
-    # Says by its error what is wrong with the table, and with our rights.
+    # Its error names a problem of the table, or a missing right.
     connection.query(f"SELECT 1 FROM {table_in_sql(name)} LIMIT 0")
     key = None if table.is_keyless else _usable_key(connection, name)
     if key is None:
@@ -137,7 +137,7 @@ class _KeyColumn:
 
     @property
     def selected(self) -> str:
-        """Return the expression whose text `literal` takes."""
+        """Return the expression whose text is the argument of `literal`."""
         name = quoted(self.name)
         if self.base in _TEXTS or self.base in _BYTES:
             return f"HEX({name})"
@@ -148,10 +148,10 @@ class _KeyColumn:
         return f"CAST({name} AS CHAR)"
 
     def literal(self, value: object) -> str:
-        """Return a value as SQL, to be compared with the column as another one is."""
+        """Return a value as a SQL literal that compares like the column's values."""
         text = value.decode() if isinstance(value, bytes) else str(value)
         if self.base in _TEXTS and self.charset:
-            # In the column's own character set, so that its collation compares them.
+            # In the column's own character set, so that its collation applies.
             return f"_{self.charset} X'{text}'"
         if self.base in _TEXTS or self.base in _BYTES:
             return f"X'{text}'"
@@ -164,10 +164,10 @@ class _KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A key of a table, and what can be asked of the server by it."""
+    """A key of a table, with the queries that use it."""
 
     connection: ControlConnection
-    table: str  # as SQL wants it
+    table: str  # quoted
     index: str
     parts: tuple[_KeyColumn, ...]
 
@@ -180,7 +180,7 @@ class _Key:
         return len(self.parts) == 1 and self.parts[0].base in _INTEGERS
 
     def ends(self) -> tuple[int, int] | None:
-        """Return the least and the greatest integer; None when there are no rows."""
+        """Return the least and the greatest integer; None if there are no rows."""
         name = quoted(self.parts[0].name)
         ((least, most),) = self.connection.query(
             f"SELECT MIN({name}), MAX({name}) FROM {self.table}"
@@ -188,7 +188,7 @@ class _Key:
         return None if least is None else (int(least), int(most))
 
     def neighbours(self, middle: int) -> tuple[int | None, int | None]:
-        """Return the greatest integer up to here, and the least behind."""
+        """Return the greatest integer up to a value, and the least one above it."""
         name = quoted(self.parts[0].name)
         ((up_to, behind),) = self.connection.query(
             f"SELECT (SELECT MAX({name}) FROM {self.table} WHERE {name} <= {middle}),"
@@ -197,10 +197,10 @@ class _Key:
         return up_to, behind
 
     def estimate(self, above: int | None, upto: int | None) -> int:
-        """Return about how many rows lie there, as the optimizer sees it in the key."""
+        """Return the optimizer's estimate of the rows in a range of the key."""
         texts = [() if end is None else (str(end),) for end in (above, upto)]
         where = Chunk(0, self.index, self.columns, *texts).where
-        # With FORCE INDEX, MySQL would not look.
+        # With FORCE INDEX, MySQL would not look into the index.
         (told, *_) = self.connection.query_named(
             f"EXPLAIN FORMAT=TRADITIONAL SELECT {quoted(self.columns[0])} "
             f"FROM {self.table} USE INDEX ({quoted(self.index)}){where}"
@@ -209,7 +209,7 @@ class _Key:
         return int(float(str(told.get("rows") or 0)) * share)
 
     def step(self, above: tuple[str, ...], rows: int) -> tuple[str, ...] | None:
-        """Return the last of so many rows behind a bound; None when there are fewer."""
+        """Return the `rows`-th row after a bound; None if there are fewer."""
         clauses = Chunk(0, self.index, self.columns, above).clauses
         order = ", ".join(quoted(name) for name in self.columns)
         found = self.connection.query(
@@ -225,7 +225,7 @@ class _Key:
 
 
 def _usable_key(connection: ControlConnection, name: TableName) -> _Key | None:
-    """Return the primary key, else a unique one, of whole columns without NULL."""
+    """Return the primary key, else a unique key, of full columns without NULLs."""
     types = {
         str(column): _KeyColumn(str(column), str(base).lower(), str(charset or ""))
         for column, base, charset in connection.query(_COLUMN_TYPES, name)
@@ -248,10 +248,10 @@ def _usable_key(connection: ControlConnection, name: TableName) -> _Key | None:
 
 
 def _by_estimates(key: _Key, rows: int) -> Iterator[tuple[str, ...]]:
-    """Yield bounds of an integer key: ranges halved until they are small enough.
+    """Yield bounds of an integer key: halves ranges until they are small enough.
 
-    Each question costs a few looks into the tree, whatever the table's size. A range
-    begins and ends with keys that are there, so that gaps cost nothing.
+    Each query costs a few index lookups, for a table of any size. A range begins and
+    ends with existing keys, so gaps cost nothing.
     """
     ends = key.ends()
     if ends is None:
@@ -265,7 +265,7 @@ def _by_estimates(key: _Key, rows: int) -> Iterator[tuple[str, ...]]:
         count = min(count, last - first + 1)
         if count > rows and left > 0:
             up_to, behind = key.neighbours((first + last) // 2)
-            if behind is not None:  # else rows went meanwhile
+            if behind is not None:  # else rows were deleted meanwhile
                 ranges.append((behind, last, key.estimate(behind - 1, last)))
             if up_to is not None:
                 ranges.append((first, up_to, key.estimate(first - 1, up_to)))
@@ -278,7 +278,7 @@ def _by_estimates(key: _Key, rows: int) -> Iterator[tuple[str, ...]]:
 
 
 def _by_steps(key: _Key, rows: int) -> Iterator[tuple[str, ...]]:
-    """Yield bounds of any key: every so many rows, by passing over them in the key."""
+    """Yield bounds of any key, one for every `rows` rows, by scanning the key."""
     at: tuple[str, ...] = ()
     for _ in range(CHUNKS_MAX):
         found = key.step(at, rows)
@@ -286,8 +286,8 @@ def _by_steps(key: _Key, rows: int) -> Iterator[tuple[str, ...]]:
             return
         if found == at:
             raise SourceError(
-                f"table {key.table}: the order of key {key.index} does not pass "
-                f"({', '.join(at)}); leave the table out, or check it (CHECK TABLE)"
+                f"table {key.table}: the server does not read key {key.index} past "
+                f"({', '.join(at)}): exclude the table, or check it (CHECK TABLE)"
             )
         yield found
         at = found
@@ -296,9 +296,9 @@ def _by_steps(key: _Key, rows: int) -> Iterator[tuple[str, ...]]:
 def _beyond(
     names: Sequence[str], values: Sequence[str], strictly: str, at_last: str
 ) -> str:
-    """Return the condition that a key lies beyond values, as ranges of the key.
+    """Return the condition that a key is beyond values, as ranges of the key.
 
-    A comparison of rows, `(a, b) > (1, 2)`, would not be seen as one.
+    The optimizer does not use a row comparison, `(a, b) > (1, 2)`, as a range.
     """
     ways = []
     for last in range(len(names)):

@@ -1,15 +1,15 @@
-"""From which place of the binlog on changes are applied to a copy that begins now.
+"""The binlog position from which changes are applied to a copy that begins now.
 
-Everything before it has to be visible to what is read from now on, which the end of the
-binlog alone does not tell: a server writes a transaction there first and shows it
-afterwards, which may take long, as with semi-synchronous replication.
+Everything before it must be visible to later reads. The end of the binlog does not
+ensure that: a server writes a transaction there first and makes it visible afterwards,
+which may take long, as with semi-synchronous replication.
 
-    MySQL with GTIDs      who is on the way owns a GTID, which is waited for
-    MariaDB               a snapshot tells its own place in the binlog
-    MySQL without GTIDs   a place that is a minute old
-    a replica             has executed the set of the source
+    MySQL with GTIDs      a transaction in commit owns its GTID, which is awaited
+    MariaDB               a snapshot knows its own position in the binlog
+    MySQL without GTIDs   a position that is a minute old
+    a replica             has executed the source's GTID set
 
-Leaves out who waits for what comes behind the place (`work`).
+Leaves out who waits for later changes (`table_sync`).
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ log = logging.getLogger(__name__)
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
-PATIENCE_S: Final = 120.0  # with transactions that are on the way
-SHORT_S: Final = 10.0  # the same, where the stream waits
+PATIENCE_S: Final = 120.0  # for transactions in commit
+SHORT_S: Final = 10.0  # the same, while the stream waits
 POLL_S: Final = 0.02
-WAIT_S: Final = 1  # of one question that waits in the server
-OLD_S: Final = 60  # without GTIDs
+WAIT_S: Final = 1  # of one query that waits in the server
+OLD_S: Final = 60  # age of a position without GTIDs
 _SHOWN_MAX: Final = 200  # characters of a set in a message
 
-_XA_DENIED: Final = 1401  # so MySQL says that an account lacks XA_RECOVER_ADMIN
+_XA_DENIED: Final = 1401  # MySQL's error for an account without XA_RECOVER_ADMIN
 XA_UNSEEN: Final = (
-    "it has XA transactions, and this account cannot see which are prepared: their "
-    "rows could be missing in a copy that begins meanwhile; let an administrator run: "
+    "this account cannot see the server's prepared XA transactions, and a copy "
+    "that begins meanwhile could lack their rows: let an administrator run "
     "GRANT XA_RECOVER_ADMIN ON *.* TO {account}"
 )
 _SNAPSHOT: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
@@ -67,11 +67,11 @@ def starting_place(
     patience_s: float = PATIENCE_S,
     has_xa: bool = False,
 ) -> RangePosition:
-    """Return a place before which everything is visible where rows are read from.
+    """Return a position before which everything is visible to readers of the rows.
 
-    `has_xa`: the source is known to have XA transactions, so they have to be seen.
-    Raises SourceError when that does not come to be in time, ConnectionLost when a stop
-    is asked for, and what `channel` raises.
+    `has_xa`: the source is known to have XA transactions, so they must be visible.
+    Raises SourceError when that takes too long, ConnectionLost when a stop is
+    requested, and what `channel` raises.
     """
     stop = stop or Stop()
     source = settings.source
@@ -92,17 +92,17 @@ def starting_place(
             _await_owners(wait, place)
         _await_prepared(wait, has_xa=has_xa)
         if replica is not None:
-            # Whatever is at the place is in this set, which is read after it.
+            # Read after the position, so the set includes everything before it.
             executed = executed_gtids(control, info)
             _await_set(_Waiting(replica, stop, wait.deadline), executed, info)
     return place
 
 
 def await_visible(settings: MirrorSettings, place: RangePosition, stop: Stop) -> bool:
-    """Wait until what is read from now on sees all before a place.
+    """Wait until later reads see everything before a position.
 
-    False where the server cannot tell: MySQL without GTIDs. Raises SourceError when
-    that does not come to be in time, ConnectionLost when a stop is asked for.
+    False if the server cannot tell: MySQL without GTIDs. Raises SourceError when that
+    takes too long, ConnectionLost when a stop is requested.
     """
     with ControlConnection(settings.source.access, stop) as control:
         wait = _Waiting(control, stop, Deadline(SHORT_S))
@@ -117,15 +117,15 @@ def await_visible(settings: MirrorSettings, place: RangePosition, stop: Stop) ->
 
 
 def latest(settings: MirrorSettings, channel: Channel) -> RangePosition:
-    """Return the binlog's end with the set that was executed there."""
-    # With a name, the set comes with it, as it does with a subscription's places.
+    """Return the binlog's end with the GTID set executed there."""
+    # Given a name, the reply includes the set, as a subscription's positions do.
     return channel.call(
         lambda c: c.locate(channel.destination, "latest", settings.name)
     )
 
 
 class _Waiting:
-    """Asks a server until something is so, until a deadline or a stop."""
+    """Polls a server for a condition, until a deadline or a stop."""
 
     def __init__(
         self, control: ControlConnection, stop: Stop, deadline: Deadline
@@ -135,14 +135,14 @@ class _Waiting:
         self._stop = stop
 
     def until(self, done: Callable[[], bool], problem: str) -> None:
-        """Raise SourceError with the problem when the time is up."""
+        """Wait before the next poll. Raises SourceError after the deadline."""
         while not done():
             if self.deadline.passed():
                 raise SourceError(f"server {self.control.access.address}: {problem}")
             if self._stop.wait(POLL_S):
                 raise ConnectionLost(
-                    "looking for a place to copy from was given up: a stop was asked "
-                    "for"
+                    "the search for a position to copy from was interrupted by a stop "
+                    "request"
                 )
 
 
@@ -150,16 +150,16 @@ class _Waiting:
 
 
 def _await_owners(wait: _Waiting, place: RangePosition) -> None:
-    """Wait for what is in the binlog before the place and not visible yet.
+    """Wait for transactions that are before a position but not visible yet.
 
-    Such a transaction owns its GTID from when it is written until it is visible, so
-    those that own one now are all of them.
+    Such a transaction owns its GTID from its write to the binlog until it is visible,
+    so the current owners are all of them.
     """
     owned = _owned(wait.control)
     wait.until(
         lambda: owned.isdisjoint(_owned(wait.control) if owned else ()),
         "transactions in the binlog are not committed yet, "
-        f"{_shown(','.join(sorted(owned)))}: end what holds them up (SHOW PROCESSLIST) "
+        f"{_shown(','.join(sorted(owned)))}: end what blocks them (SHOW PROCESSLIST) "
         "or semi-synchronous replication without a replica that answers",
     )
     if place.gtids:
@@ -180,13 +180,13 @@ def _owned(control: ControlConnection) -> set[str]:
 
 
 def _await_snapshot(wait: _Waiting, place: RangePosition) -> None:
-    """Wait until a snapshot has everything that is in the binlog before the place."""
+    """Wait until a snapshot has everything before a position of the binlog."""
     wanted = binlog_file_number(place.journal), place.position
     wait.until(
         lambda: _snapshot_place(wait.control) >= wanted,
-        f"no snapshot has what is in its binlog before {place}: see that source.host "
-        "is the server from which canal-server reads, and end what holds commits up "
-        "(SHOW PROCESSLIST)",
+        f"no snapshot reaches {place} in the server's binlog: check that source.host "
+        "is the server that canal-server reads, and end what blocks commits (SHOW "
+        "PROCESSLIST)",
     )
 
 
@@ -200,7 +200,7 @@ def _snapshot_place(control: ControlConnection) -> tuple[int, int]:
     if not file:
         raise SourceRefused(
             f"server {control.access.address} writes no binary log: set source.host to "
-            "the server from which canal-server reads"
+            "the server that canal-server reads"
         )
     return binlog_file_number(file), int(told["binlog_snapshot_position"])
 
@@ -211,15 +211,15 @@ def _snapshot_place(control: ControlConnection) -> tuple[int, int]:
 def _old(
     control: ControlConnection, channel: Channel, replica: ControlConnection | None
 ) -> RangePosition:
-    """Return a place so old that what is before it has become visible."""
+    """Return a position that is old enough for earlier changes to be visible."""
     if replica is not None:
         raise SourceRefused(
-            f"server {replica.access.address} cannot tell what it has of its source, "
-            "which has no GTIDs: set gtid_mode = ON, or leave source.replica out"
+            f"server {replica.access.address} cannot report its progress, as its "
+            "source has no GTIDs: set gtid_mode = ON, or remove source.replica"
         )
     time_ms = (server_time_s(control) - OLD_S) * 1000
     log.info(
-        "server %s has no GTIDs: a copy begins with changes of %d s ago",
+        "server %s has no GTIDs: a copy starts with changes of %d s ago",
         control.access.address,
         OLD_S,
     )
@@ -234,7 +234,7 @@ def _unseen_xa(access: Access) -> str:
 
 
 def _await_prepared(wait: _Waiting, *, has_xa: bool) -> None:
-    """Wait for XA transactions, which are in the binlog before they are committed."""
+    """Wait for XA transactions, which the binlog has before their commit."""
     prepared = prepared_xa(wait.control)
     if prepared is None:
         if has_xa:
@@ -243,13 +243,13 @@ def _await_prepared(wait: _Waiting, *, has_xa: bool) -> None:
         return
     wait.until(
         lambda: prepared.isdisjoint(prepared_xa(wait.control) or ()),
-        f"{len(prepared)} XA transactions are prepared and not ended: see XA RECOVER, "
-        "then XA COMMIT or XA ROLLBACK",
+        f"{len(prepared)} XA transactions are prepared but not ended: list them with "
+        "XA RECOVER, then XA COMMIT or XA ROLLBACK them",
     )
 
 
 def prepared_xa(control: ControlConnection) -> set[object] | None:
-    """Return the XA transactions that are prepared; None: the account may not know."""
+    """Return the prepared XA transactions; None if the account may not see them."""
     try:
         return {tuple(row) for row in control.query("XA RECOVER")}
     except SourceError as error:
@@ -259,7 +259,7 @@ def prepared_xa(control: ControlConnection) -> set[object] | None:
 
 
 def warn_of_unseen_xa(access: Access, stop: Stop) -> None:
-    """Warn of copies that may lack rows, once the server has told what it shows."""
+    """Warn of copies that may lack rows, if the account cannot see XA transactions."""
     backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
     while not stop.requested():
         try:
@@ -276,7 +276,7 @@ def warn_of_unseen_xa(access: Access, stop: Stop) -> None:
 
 
 def _await_set(wait: _Waiting, gtids: str, info: ServerInfo | None) -> None:
-    """Wait until a server has executed a set."""
+    """Wait until a server has executed a GTID set."""
     if not gtids:
         return
     is_mariadb = info is not None and info.is_mariadb
@@ -287,8 +287,8 @@ def _await_set(wait: _Waiting, gtids: str, info: ServerInfo | None) -> None:
     )
     wait.until(
         lambda: wait.control.query(sql, (gtids, WAIT_S))[0][0] == 0,
-        f"it has not executed {_shown(gtids)}: see that it replicates (SHOW REPLICA "
-        "STATUS), or that source.host is the server from which canal-server reads",
+        f"it has not executed {_shown(gtids)}: check that it replicates (SHOW REPLICA "
+        "STATUS), or that source.host is the server that canal-server reads",
     )
 
 

@@ -1,6 +1,6 @@
-"""Single rows of a table, read again from the source by their keys.
+"""Reads single rows of a table from the source again, by their keys.
 
-Leaves out which rows, and what becomes of them in the lake (`reread`).
+Leaves out which rows, and how they are written to the lake (`reread`).
 """
 
 # ruff: noqa: S608  # names are quoted, values are literals that are made here
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from canal_server.mysql.source_settings import Access
     from canal_server.runtime.lifecycle import Stop
 
-ROWS_AT_ONCE: Final = 500  # of a SELECT, by their keys
+ROWS_AT_ONCE: Final = 500  # per SELECT
 _NO_TABLE: Final = 1146
 _BY_LABELS: Final = ("enum", "set")
 
 
 class OtherColumnsError(CanalError):
-    """The source's table is another one than the stream has come to."""
+    """The source's table has other columns than the table in the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Picked:
-    """Rows by what their columns are, in the place of a chunk."""
+    """Rows selected by values of their columns, used like a chunk."""
 
     clauses: str
 
@@ -57,24 +57,24 @@ def read_by(
     values: pa.Table,
     stop: Stop,
 ) -> pa.Table:
-    """Return the rows as they are now whose columns have one of these values.
+    """Return the current rows whose columns have one of these values.
 
-    `values` has the columns `names` of the source. While they are read no statement
-    changes the table. Raises OtherColumnsError where one did, beyond what is known of
-    it; SourceError, and DecodeError.
+    `values` has the columns `names` of the source. No statement can change the table
+    during the read. Raises OtherColumnsError if one did before, later than the stream;
+    SourceError, and DecodeError.
     """
     schema = chunk_schema(table)
     found: list[pa.RecordBatch] = []
     with ExitStack() as stack:
         control = stack.enter_context(ControlConnection(access, stop))
         control.query("START TRANSACTION")
-        # From here to the end of the transaction, the table keeps its columns.
+        # From here to the end of the transaction, the table's columns cannot change.
         try:
             control.query(f"SELECT 1 FROM {table_in_sql(table.source)} LIMIT 0")
         except SourceError as error:
             if error.errno != _NO_TABLE:
                 raise
-            raise OtherColumnsError(f"table {table.source} is gone") from error
+            raise OtherColumnsError(f"table {table.source} was dropped") from error
         _check_columns(control, table)
         for where in _conditions(names, values):
             with ResultStream(access, stop) as stream:
@@ -90,8 +90,8 @@ def _check_columns(control: ControlConnection, table: MirrorTable) -> None:
         now = there.get(column.name)
         if now is None or not _is_read_alike(column, now):
             raise OtherColumnsError(
-                f"table {table.source}: column {column.name} is not what it was at the "
-                "place of the stream"
+                f"table {table.source}: column {column.name} differs from the one at "
+                "the stream's position"
             )
 
 
@@ -114,7 +114,7 @@ def _conditions(names: Sequence[str], values: pa.Table) -> Iterator[str]:
             told = ", ".join(literal(row[0]) for row in part)
             yield f" WHERE {columns[0]} IN ({told})"
             continue
-        # A list of rows, `(a, b) IN (…)`, MariaDB does not look up in a key.
+        # MariaDB does not use a key for a list of rows, `(a, b) IN (…)`.
         ways = (
             " AND ".join(
                 f"{column} = {literal(value)}"
@@ -126,9 +126,9 @@ def _conditions(names: Sequence[str], values: pa.Table) -> Iterator[str]:
 
 
 def literal(value: Any) -> str:
-    """Return a value of the stream as SQL, of a session whose time zone is UTC."""
+    """Return a value of the stream as a SQL literal; the session's time zone is UTC."""
     if isinstance(value, str):
-        # In whatever character set: the server converts it to that of the column.
+        # The server converts it to the column's character set.
         return f"_utf8mb4 X'{value.encode().hex()}'" if value else "''"
     if isinstance(value, bytes):
         return f"X'{value.hex()}'" if value else "''"

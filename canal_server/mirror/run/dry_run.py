@@ -1,4 +1,4 @@
-"""What a mirror would do, without doing it: every table, and every problem.
+"""What a mirror would do, without doing it: its tables, and all problems found.
 
 Nothing is written, neither to the database nor to the lake.
 """
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
 
-PATIENCE_MS: Final = 2_000  # with the server, where a person waits
+PATIENCE_MS: Final = 2_000  # for the server, while a person waits
 HEADINGS: Final = (
-    "table", "goes to", "format", "deletes", "key", "columns", "masked", "rows, about",
+    "table", "target", "format", "deletes", "key", "columns", "masked", "rows, about",
     "chunks, about",
 )  # fmt: skip
 _MAY_LOCK: Final = ("LOCK TABLES", "ALL PRIVILEGES")
@@ -46,18 +46,18 @@ _MAY_LOCK: Final = ("LOCK TABLES", "ALL PRIVILEGES")
 
 @dataclass(slots=True)
 class DryRun:
-    """What was found."""
+    """What a dry run has found."""
 
     settings: MirrorSettings
     database: str = ""
-    reads: str = ""  # from which server rows are copied, where that is another one
+    reads: str = ""  # the replica from which rows are copied, if any
     server: str = ""
     tables: tuple[FoundTable, ...] = ()
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
-        """Yield it for a person, but for the problems."""
+        """Yield it as readable text, except the problems."""
         settings = self.settings
         yield f"mirror {settings.name}: {len(self.tables)} tables"
         yield f"database: {self.database or settings.source.access.address}"
@@ -96,7 +96,7 @@ class DryRun:
 
 
 def dry_run(settings: MirrorSettings) -> DryRun:
-    """Look at the database, the server and the lake; none of them is changed."""
+    """Check the database, the server and the lake without changing them."""
     found = DryRun(settings)
     _look_at_database(found)
     if settings.source.replica is not None:
@@ -141,7 +141,7 @@ def _version(info: ServerInfo) -> str:
 
 
 def _check_rights(found: DryRun, control: ControlConnection) -> None:
-    """Note what the account may not do, by the name of the right."""
+    """Add a problem for each right that the account lacks."""
     account = control.access.credentials.user
     for each in found.tables:
         try:
@@ -196,7 +196,7 @@ def _look_at_server(found: DryRun) -> None:
 def _compared(
     found: FoundTable, channel: Channel, settings: MirrorSettings
 ) -> Iterator[str]:
-    """Yield what the server knows of a table and the account does not see."""
+    """Yield differences between the server's and the account's view of a table."""
     name = found.table.source
     known = channel.call(lambda c: c.schema(channel.destination, *name))
     if not known.columns:
@@ -239,7 +239,7 @@ def _check_folder(found: DryRun) -> None:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():
-        found.problems.append(f"lake.path: {there} is no folder")
+        found.problems.append(f"lake.path: {there} is not a folder")
     elif not os.access(there, os.W_OK | os.X_OK):
         found.problems.append(f"lake.path: {there} cannot be written by this account")
 
@@ -252,7 +252,7 @@ def _look_at_spark(found: DryRun) -> None:
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java").exists() if home else shutil.which("java")
     if not java:
-        where = f"JAVA_HOME = {home} has none" if home else "PATH has none"
+        where = f"not found in JAVA_HOME = {home}" if home else "not found in PATH"
         found.problems.append(
             f"Spark needs Java 17 or later, {where}: install it, or set JAVA_HOME"
         )

@@ -1,6 +1,6 @@
-"""What `mirror status` tells: of a mirror that runs, or of one that does not.
+"""The output of `mirror status`, for a mirror that runs or has stopped.
 
-All of it is read from the lake, so it can be asked anywhere.
+Everything is read from the lake, so the command works on any machine.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from canal_server.mirror.state.run_history import Status
     from canal_server.mirror.state.state import TableState
 
-HEADINGS: Final = ("table", "phase", "copied", "goes to", "since")
+HEADINGS: Final = ("table", "phase", "copied", "target", "since")
 
 
 @dataclass(frozen=True, slots=True)
 class TableOverview:
-    """A table: `rows` were copied; `chunks` of a copy that is not done yet.
+    """A table: `rows` are copied; `chunks` are those of an unfinished copy.
 
-    `rows_expected` is what the database estimated when the copy began.
+    `rows_expected` is the database's estimate when the copy began.
     """
 
     table: str
@@ -45,28 +45,28 @@ class TableOverview:
     chunks_done: int = 0
     chunks: int = 0
     rows_expected: int = 0
-    due_at_ms: int = 0  # when it is copied again, if it has to wait for that
+    due_at_ms: int = 0  # when it is copied again, if it waits for that
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A mirror. `runs_on` is its process, None when there is none."""
+    """A mirror. `runs_on` names its process; None if it does not run."""
 
     name: str
     lake: str
     runs_on: str | None
-    status: Status | None  # told by the last process
+    status: Status | None  # as of the last process
     tables: tuple[TableOverview, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return a JSON object."""
         told = asdict(self)
         told["running"] = self.runs_on is not None
         return told
 
 
 def overview(settings: MirrorSettings) -> Overview:
-    """Look at the lake. Raises LakeError."""
+    """Read it from the lake. Raises LakeError."""
     folder = open_folder(settings.lake, settings.folder)
     states = States(folder).read_all()
     return Overview(
@@ -98,7 +98,7 @@ def _table(state: TableState, copies: Folder) -> TableOverview:
 
 
 def _copied(folder: Folder) -> tuple[int, int, int]:
-    """Return how far a copy is: rows, chunks that are done, all chunks."""
+    """Return a copy's progress: rows, finished chunks, all chunks."""
     plan = CopyPlan.read(folder)
     if plan is None:
         return 0, 0, 0
@@ -123,7 +123,9 @@ def as_text(found: Overview) -> Iterator[str]:
     if found.status is not None:
         status = found.status
         if found.runs_on is None:
-            status = replace(status, caught_up=False)  # that was so when it ended
+            status = replace(
+                status, caught_up=False
+            )  # it was so when the process ended
         yield _stream_line(status, now_ms)
         if found.runs_on is None and found.status.message:
             yield f"ended: {found.status.message}"
@@ -137,7 +139,7 @@ def as_text(found: Overview) -> Iterator[str]:
         if each.message:
             yield f"{each.table}: {each.message}"
     if not found.tables:
-        yield "no table was begun yet"
+        yield "no table has been started yet"
     if found.status is not None:
         yield from (f"warning: {each}" for each in found.status.warnings)
 
@@ -147,8 +149,8 @@ def _first_line(found: Overview, now_ms: float) -> str:
     status = found.status
     if found.runs_on is None:
         if status is None:
-            return f"{head}: does not run"
-        return f"{head}: does not run; it did {_ago(now_ms, status.updated_at_ms)} ago"
+            return f"{head}: not running"
+        return f"{head}: not running; stopped {_ago(now_ms, status.updated_at_ms)} ago"
     if status is None:
         return f"{head}: {found.runs_on}"
     return f"{head}: {found.runs_on}, up {_ago(now_ms, status.started_at_ms)}"
@@ -172,7 +174,7 @@ def _stream_line(status: Status, now_ms: float) -> str:
 def _failing_line(status: Status, now_ms: float) -> str:
     since = datetime.fromtimestamp(status.failing_since_ms / 1000).astimezone()
     return (
-        f"the stream fails since {since.isoformat(timespec='seconds')} "
+        f"the stream has been failing since {since.isoformat(timespec='seconds')} "
         f"({_ago(now_ms, status.failing_since_ms)}): {status.failing}"
     )
 
@@ -197,7 +199,7 @@ def _ago(now_ms: float, at_ms: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows of a table; numbers are set to the right."""
+    """Yield rows of a table with numbers aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

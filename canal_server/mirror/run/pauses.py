@@ -1,9 +1,9 @@
-"""Pauses of tables that leave the stream again and again, each time for a new copy.
+"""Pauses of tables that leave the stream repeatedly, each time for a new copy.
 
-The first few copies are made at once. Then each waits twice as long as the one before,
-up to an hour: what keeps changing in ways that cannot be followed costs the database a
-copy now and then, and no more. A table that has followed the stream for an hour begins
-anew. The times are of the wall clock, so that a restart shortens no pause.
+The first few copies start at once. Each further copy waits twice as long as the one
+before, up to an hour, so a table that keeps changing in ways that cannot be followed
+costs the database an occasional copy only. A table that has followed the stream for an
+hour is reset. Times are of the wall clock, so a restart does not shorten a pause.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 3  # copies in a row
 FIRST_S: Final = 60.0
 MAX_S: Final = 3600.0
-CALM_S: Final = 3600.0  # of following, until it begins anew
+CALM_S: Final = 3600.0  # of following the stream, after which the count is reset
 
 
 def copied_again(state: TableState, why: str, now_s: float) -> TableState:
-    """Return a table that left the stream, as it waits for its next copy."""
+    """Return the state of a table that left the stream and waits for its next copy."""
     since_s = now_s - max(state.left_at_ms, state.due_at_ms) / 1000
     leaves = 1 if since_s >= CALM_S else state.leaves + 1
     pause_s = 0.0
     if leaves > AT_ONCE:
-        # The exponent has a limit, as floats have one.
+        # The exponent is limited, as a float would overflow.
         pause_s = min(MAX_S, FIRST_S * 2.0 ** min(leaves - AT_ONCE - 1, 60))
         why += (
-            f" (it has to be copied again {leaves} times in a row, so it waits for "
+            f" (the copy had to be repeated {leaves} times in a row, so it waits for "
             f"{duration(pause_s)})"
         )
     return replace(
@@ -44,14 +44,14 @@ def copied_again(state: TableState, why: str, now_s: float) -> TableState:
 
 
 def asked_for(state: TableState, why: str) -> TableState:
-    """Return a table of which somebody wants a new copy: it is made at once."""
+    """Return the state of a table whose new copy was requested: it starts at once."""
     return replace(state.moved(Phase.WAITING, why), leaves=0)
 
 
 def is_due(state: TableState, now_s: float) -> bool:
-    """Tell whether a table waits no longer.
+    """Check whether a table has waited long enough.
 
-    Nothing waits longer than the longest pause, whatever is done to the clock.
+    The wait is at most the longest pause, even if the clock is changed.
     """
     left_s = state.due_at_ms / 1000 - now_s
     return not 0 < left_s <= MAX_S

@@ -1,7 +1,7 @@
-"""What a person sees of a mirror that runs: bars of its copies, a line of its stream.
+"""What a person sees of a running mirror: bars of its copies, a line for its stream.
 
-On a terminal they stay below the log and are drawn again and again; else they are lines
-of the log now and then. What programs read is `report`'s.
+On a terminal they are redrawn below the log; elsewhere they are log lines at intervals.
+What programs read is in `report`.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOLD_EVERY_S: Final = 15.0  # where there is no terminal
-STREAM_TOLD_EVERY_S: Final = 60.0  # the same, of the stream alone
-RATE_OVER_S: Final = 30.0  # of late
-BARS_MAX: Final = 8  # that are drawn at once
+TOLD_EVERY_S: Final = 15.0  # without a terminal
+STREAM_TOLD_EVERY_S: Final = 60.0  # the same, for the stream
+RATE_OVER_S: Final = 30.0  # window of the rate
+BARS_MAX: Final = 8  # drawn at once
 BAR_WIDTH: Final = 20
-SHARE_MAX: Final = 0.99  # of a copy whose end is only an estimate
+SHARE_MAX: Final = 0.99  # of a copy whose size is only an estimate
 NAME_WIDTH_MAX: Final = 30
 WIDTH_MIN: Final = 40
 _CLEAR_BELOW: Final = "\x1b[J"
-_UP: Final = "\x1b[{}F"  # to the first column, so many lines above
+_UP: Final = "\x1b[{}F"  # to the first column, that many lines up
 
 
 class _Bar(NamedTuple):
-    """How far one copy is, and where it began: it may be one that is gone on with."""
+    """How far a copy is, and where it began, as it may be a resumed one."""
 
     begun_s: float
     first: CopyProgress
     now: CopyProgress
-    expected: int  # rows, about; 0 where that is not known
+    expected: int  # estimated rows; 0: unknown
 
 
 @dataclass(slots=True)
 class _Late:
-    """The stream of late."""
+    """The recent state of the stream."""
 
     last: BatchReport
     at_s: float
-    delay_s: float  # of the last change that came; below 0: none did
+    delay_s: float  # of the last change received; below 0: none was
 
 
 class Progress:
-    """Shows how a mirror gets on; every method for any thread.
+    """Shows the progress of a mirror; thread-safe.
 
-    `aside()` keeps others' lines apart from what is drawn.
+    `aside()` keeps other output apart from what is drawn.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Progress:
         wall: Callable[[], float] = time.time,
         width: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
     ) -> None:
-        """Draw on a terminal; by default standard error, if it is one."""
+        """Draw on a terminal; the default is standard error, if it is one."""
         self._output = output or sys.stderr
         if is_terminal is None:
             is_terminal = self._output.isatty()
@@ -89,15 +89,15 @@ class Progress:
         self._told_s = self._stream_told_s = now()
 
     # --------------------------------------------------------------------------------
-    # What happens
+    # Events
     # --------------------------------------------------------------------------------
 
     def copying(
         self, name: TableName, progress: CopyProgress, expected: int = 0
     ) -> None:
-        """Note how far a copy is; the first call tells where it begins.
+        """Record a copy's progress; the first call records where it begins.
 
-        `expected` are the rows that the database estimates.
+        `expected` is the database's estimate of the rows.
         """
         with self._lock:
             bar = self._bars.get(name)
@@ -106,12 +106,12 @@ class Progress:
             self._bars[name] = bar._replace(now=progress)
 
     def copied(self, name: TableName) -> None:
-        """Note that a copy is in the lake, or that it is given up."""
+        """Record that a copy is in the lake, or was abandoned."""
         with self._lock:
             self._bars.pop(name, None)
 
     def batch(self, report: BatchReport) -> None:
-        """Note a batch of the stream."""
+        """Record a batch of the stream."""
         delay_s = -1.0
         if report.newest_ms:
             delay_s = max(0.0, self._wall() - report.newest_ms / 1000)
@@ -125,40 +125,40 @@ class Progress:
             self._forget(now)
 
     def phases(self, counts: Mapping[Phase, int]) -> None:
-        """Note how many tables are in each phase."""
+        """Record how many tables are in each phase."""
         with self._lock:
             self._phases = dict(counts)
 
     def caught_up(self, *, is_so: bool) -> None:
-        """Note whether nothing had come when the stream looked for the last time."""
+        """Record whether the stream's last poll brought nothing new."""
         with self._lock:
             self._is_caught_up = is_so
 
     # --------------------------------------------------------------------------------
-    # What is shown
+    # Output
     # --------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Show it: at once on a terminal, else when it is time for a line."""
+        """Draw on a terminal, or log the lines that are due."""
         with self._lock:
             if self._is_terminal:
                 self._erase()
                 self._draw()
                 return
             lines = list(self._due_lines())
-        # Outside of the lock: who logs may wait for it.
+        # Outside the lock, for which a thread that logs may wait.
         for line in lines:
             log.info("%s", line)
 
     def close(self) -> None:
-        """Take away what is drawn."""
+        """Erase what is drawn."""
         with self._lock:
             self._erase()
             self._output.flush()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Have nothing drawn while somebody else writes to the terminal."""
+        """Keep the drawing erased while other output is written to the terminal."""
         with self._lock:
             drawn = self._drawn
             self._erase()
@@ -199,7 +199,7 @@ class Progress:
             yield self._stream()
 
     def _told(self, bar: _Bar) -> str:
-        """Return rows, rate and the time that is left."""
+        """Return rows, rate and the remaining time."""
         at, first = bar.now, bar.first
         seconds = self._now() - bar.begun_s
         rows = f"{at.rows:,} rows"
@@ -238,7 +238,7 @@ class Progress:
 
 
 class AsideHandler(logging.StreamHandler[TextIO]):
-    """Writes the log above what is drawn."""
+    """Writes log lines above what is drawn."""
 
     def __init__(self, progress: Progress, output: TextIO) -> None:
         super().__init__(output)
@@ -251,7 +251,7 @@ class AsideHandler(logging.StreamHandler[TextIO]):
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in one unit that fits it."""
+    """Return a duration in one fitting unit."""
     for unit_s, name in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * unit_s:
             return f"{seconds / unit_s:.0f} {name}"
@@ -259,12 +259,12 @@ def duration(seconds: float) -> str:
 
 
 def _is_by_rows(bar: _Bar) -> bool:
-    """Tell whether a copy of one chunk, as without a key, is shown by its rows."""
+    """Check whether progress is shown in rows, as for a copy of one chunk."""
     return bool(bar.now.chunks == 1 and not bar.now.chunks_done and bar.expected)
 
 
 def _share(bar: _Bar, at: CopyProgress) -> float:
-    """Return which part of a copy is done."""
+    """Return the finished share of a copy."""
     if _is_by_rows(bar):
         return min(at.rows / bar.expected, SHARE_MAX)
     return at.chunks_done / at.chunks if at.chunks else 1.0

@@ -1,7 +1,8 @@
-"""What `mirror copy` asks for: tables that are to be copied again.
+"""Requests of `mirror copy`: tables to copy again.
 
-A mirror that runs takes requests up; one that does not, when it is started. With all
-tables the stream begins anew as well, for which the mirror has to be ended first.
+A running mirror picks requests up; a stopped one does so when it is started. If all
+tables are requested, the stream is restarted as well, which requires that the mirror
+is stopped.
 """
 
 from __future__ import annotations
@@ -32,29 +33,29 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.state.state import TableState
 
-PATIENCE_MS: Final = 2_000  # with the server, where a person waits
+PATIENCE_MS: Final = 2_000  # for the server, while a person waits
 NO_SUBSCRIPTION: Final = 404
 
 
 def told_to_stop(name: TableName, why: CanalError) -> str:
-    """Return what a person is told of a table that is stopped until it is copied."""
+    """Return the message for a table that is stopped until it is copied again."""
     told = f"{why}; `canal-server mirror copy {name}` makes a new copy"
     if isinstance(why, UnusableTableError):
-        told += ", and should that meet the same, move the lake's table away first"
+        told += "; if that fails in the same way, move the lake's table away first"
     return told
 
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """What was asked for. `warning` is what is left for somebody to do."""
+    """An accepted request. `warning` says what remains to be done by hand."""
 
     tables: tuple[TableName, ...]
-    runs_on: str | None  # None: it is done when the mirror is started
+    runs_on: str | None  # None: the request waits until the mirror is started
     warning: str = ""
 
 
 def copy_tables(settings: MirrorSettings, names: Sequence[str]) -> Requested:
-    """Have tables copied again. Raises ConfigError, LakeError."""
+    """Request new copies of tables. Raises ConfigError, LakeError."""
     folder = open_folder(settings.lake, settings.folder)
     store = States(folder)
     known = store.read_all()
@@ -67,10 +68,10 @@ def copy_tables(settings: MirrorSettings, names: Sequence[str]) -> Requested:
         if not (schema and dot and table):
             problems.append(f"{text}: write schema.table")
         elif settings.rule_of(name) is None:
-            problems.append(f"{text}: no pattern of the settings wants this table")
+            problems.append(f"{text}: no pattern in the settings matches this table")
         elif state is None or state.phase is Phase.DROPPED:
             problems.append(
-                f"{text}: the mirror {settings.name} has no such table; see "
+                f"{text}: mirror {settings.name} has no such table: see "
                 "`canal-server mirror status`"
             )
         else:
@@ -82,7 +83,7 @@ def copy_tables(settings: MirrorSettings, names: Sequence[str]) -> Requested:
 
 
 def copy_all(settings: MirrorSettings) -> Requested:
-    """Have all tables copied again; the stream begins anew if the mirror is ended.
+    """Request new copies of all tables; restarts the stream if the mirror is stopped.
 
     Raises LakeError.
     """
@@ -97,11 +98,11 @@ def copy_all(settings: MirrorSettings) -> Requested:
         states = store.read_all()
         tables = _present(states.values())
         for name in tables:
-            why = "a new copy of all tables was asked for"
+            why = "a new copy of all tables was requested"
             store.write(asked_for(states[name], why))
         before = store.generation()
         store.next_generation()
-        folder.delete(FILE)  # of the stream of before, also where nobody can read it
+        folder.delete(FILE)  # of the old stream, even if it is unreadable
     return Requested(tables, None, _unsubscribed(settings, before))
 
 
@@ -112,7 +113,7 @@ def _present(states: Iterable[TableState]) -> tuple[TableName, ...]:
 
 
 def _unsubscribed(settings: MirrorSettings, generation: int) -> str:
-    """Have the server forget the stream of before; returns what is wrong, if it is."""
+    """Remove the old stream's subscription; returns a warning if that fails."""
     name = subscription_of(settings, generation)
     destination = settings.canal.destination
     options = source_options(settings) | {"retryTimeoutMs": str(PATIENCE_MS)}
@@ -130,6 +131,6 @@ def _unsubscribed(settings: MirrorSettings, generation: int) -> str:
     finally:
         channel.close()
     return (
-        f"the server still keeps subscription {name} of before ({problem}): "
-        f"`canal-server subscriptions remove {name}` there removes it"
+        f"the server still keeps the old subscription {name} ({problem}): "
+        f"remove it with `canal-server subscriptions remove {name}` there"
     )

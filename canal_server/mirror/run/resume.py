@@ -1,8 +1,8 @@
-"""What becomes of each table when the mirror is started.
+"""What happens to each table when the mirror is started.
 
-A table goes on where it was left. A rule by which nothing is mirrored yet has to be
-right as a whole; later on, what is wrong with one table is a change of the source, and
-stops that table alone. Leaves out what is done when the mirror runs (`run`, `work`).
+A table resumes where it stopped. A rule that has mirrored nothing yet must be fully
+valid; later, a problem with one table is a change in the source and stops only that
+table. Leaves out what happens while the mirror runs (`run`, `table_sync`).
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ SPARSE: Final = ("MINIMAL", "NOBLOB")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The tables that are there and wanted; `stopped`: why some cannot be mirrored."""
+    """The tables to mirror; `stopped`: why some of them cannot be mirrored."""
 
     names: tuple[TableName, ...]
     stopped: dict[TableName, str] = field(default_factory=dict)
     is_mariadb: bool = False
-    source: str = ""  # which database it is
-    hidden_keys: tuple[HiddenKey, ...] = ()  # whose changes are in no event
+    source: str = ""  # the database's identity
+    hidden_keys: tuple[HiddenKey, ...] = ()  # whose changes no event shows
 
 
 def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
-    """Ask which tables there are; `known` are those of before.
+    """Find the tables to mirror; `known` are those of earlier runs.
 
-    Raises ConfigError for all that is wrong with the database, and with rules by which
-    nothing is mirrored yet; SourceError.
+    Raises ConfigError for all problems of the database and of rules that have mirrored
+    nothing yet; SourceError.
     """
     with ControlConnection(settings.source.access, stop) as connection:
         info = read_server_info(connection)
@@ -90,7 +90,7 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
 
 
 def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:
-    """Yield the rules by which a table was copied, and that are as they were then."""
+    """Yield the rules that have copied a table and are unchanged since."""
     for name, state in known.items():
         rule = settings.rule_of(name)
         if (
@@ -104,7 +104,7 @@ def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:
 def _hidden(
     settings: MirrorSettings, known: Known, found: set[TableName]
 ) -> list[TableName]:
-    """Return tables that canal-server reads on, and the account does not see."""
+    """Return tables that canal-server still reads but the account does not see."""
     missing = [
         name
         for name, state in known.items()
@@ -127,30 +127,30 @@ def _hidden(
 
 
 def binlog_problems(info: ServerInfo) -> Iterator[str]:
-    """Yield why the changes of a database do not tell of all rows, with the remedy."""
+    """Yield why a database's changes are incomplete, with the remedy."""
     if not info.log_bin:
-        yield "source: the database writes no binary log: set log_bin"
+        yield "source: the database writes no binary log: enable log_bin"
     elif info.binlog_format != "ROW":
         yield (
-            f"source: binlog_format is {info.binlog_format}, whose statements are no "
-            "changes of rows: SET GLOBAL binlog_format = ROW"
+            f"source: binlog_format is {info.binlog_format}, which logs statements, "
+            "not row changes: SET GLOBAL binlog_format = ROW"
         )
     if info.row_image in SPARSE:
         yield (
-            f"source: binlog_row_image is {info.row_image}, which leaves values out: "
+            f"source: binlog_row_image is {info.row_image}, which omits values: "
             "SET GLOBAL binlog_row_image = FULL"
         )
 
 
 def new_state(settings: MirrorSettings, name: TableName) -> TableState:
-    """Return the state of a table that is wanted, and not known yet."""
+    """Return the state of a table to mirror that is not known yet."""
     rule = settings.rule_of(name)
-    assert rule is not None  # it is wanted
+    assert rule is not None  # a rule matches it
     return TableState(name, wanted_tables.target_of(name, rule))
 
 
 class Resume:
-    """Takes up tables as a mirror before has left them; for one thread."""
+    """Resumes tables as an earlier run left them; for one thread."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Resume:
         store: States,
         join: Callable[[TableState], None],
     ) -> None:
-        """`join` has a table that followed the stream follow it again.
+        """`join` makes a table that followed the stream follow it again.
 
         It may raise TableStoppedError and UnusableTableError.
         """
@@ -167,7 +167,7 @@ class Resume:
         self._join = join
 
     def states(self, wanted: Wanted, known: Known) -> dict[TableName, TableState]:
-        """Return what all tables are from now on; it is stored. Raises LakeError."""
+        """Return the new states of all tables, which are stored. Raises LakeError."""
         states = dict(known)
         for name in wanted.names:
             state = states.get(name) or new_state(self._settings, name)
@@ -194,7 +194,7 @@ class Resume:
             return self._stopped(state, told_to_stop(state.source, error))
 
     def _as_it_was(self, state: TableState) -> TableState:
-        if state.phase is Phase.DROPPED:  # and is there again
+        if state.phase is Phase.DROPPED:  # and exists again
             return self._store.write(state.moved(Phase.WAITING))
         if state.phase is Phase.WAITING:
             return state
@@ -208,11 +208,11 @@ class Resume:
             )
             if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
                 return self._store.write(
-                    state.moved(Phase.WAITING, "its copy is not in the lake any more")
+                    state.moved(Phase.WAITING, "its copy is missing in the lake")
                 )
         if state.phase is Phase.FOLLOWING:
             self._join(state)
-            log.info("%s: follows the stream, from where it was", state.source)
+            log.info("%s: resumed following the stream", state.source)
         return state
 
     def _stopped(self, state: TableState, why: str) -> TableState:
@@ -223,9 +223,9 @@ class Resume:
         if state.phase in (Phase.DROPPED, Phase.STOPPED):
             return state
         why = (
-            "the source has no such table any more"
+            "the source no longer has this table"
             if self._settings.rule_of(state.source)
-            else "the settings do not want it any more"
+            else "the settings no longer select it"
         )
         mirror_table_messages.MIRROR_TABLE_UNWANTED.log(log, state.source, why)
         return self._store.write(state.moved(Phase.DROPPED, why))

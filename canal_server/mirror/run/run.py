@@ -1,12 +1,12 @@
-"""The mirror as a whole: the tables that are wanted, their copies, and the stream.
+"""The mirror as a whole: the selected tables, their copies, and the stream.
 
 ::
 
-    run ── TableWork (threads: copy, catch up, join) ──► ChangeStream ──► lake
+    run ── TableSync (threads: copy, catch up, join) ──► ChangeStream ──► lake
       └─── Query (Spark's stream of all tables)  ───────────┘
 
-Everything that is known is in the lake and in Spark's checkpoint: a mirror that was
-killed goes on when it is started again.
+All state is in the lake and in Spark's checkpoint: a mirror that was killed resumes
+when it is started again.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TURN_S: Final = 0.5  # how often requests, failures and what is due are looked at
+TURN_S: Final = 0.5  # how often requests, failures and due tables are checked
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
-LAKE_RETRY_MAX_S: Final = 10.0  # as long, nothing else is looked at
+LAKE_RETRY_MAX_S: Final = 10.0  # meanwhile nothing else is checked
 
 
 class Mirror:
-    """Runs until a stop is requested, or something is wrong that needs somebody."""
+    """Runs until a stop is requested or a problem needs a person."""
 
     def __init__(
         self,
@@ -85,19 +85,19 @@ class Mirror:
         self._settings = settings
         self._progress = progress
         self._stop = stop
-        self._clock = clock  # of the wall
+        self._clock = clock  # wall clock
         self._folder = open_folder(settings.lake, settings.folder)
         self._store = States(self._folder)
         self._report = Report(settings, self._folder)
-        # Whoever is at work on a table stores what becomes of it: the store is newer
-        # than these until that is collected. `_newest` knows.
+        # The thread that works on a table stores its state: until the result is
+        # collected, the store is newer than this. `_newest` handles that.
         self._states: dict[TableName, TableState] = {}
-        self._guard = threading.RLock()  # of the states and of what is at work
+        self._guard = threading.RLock()  # of the states and the running work
         self._at_work: dict[TableName, Future[None]] = {}
         self._gone = DroppedTables(settings, stop)
         self._knows_of_xa = False
         self._later: dict[TableName, tuple[float, Backoff]] = {}
-        self._unusable: Counter[TableName] = Counter()  # times in a row
+        self._unusable: Counter[TableName] = Counter()  # failures in a row
         self._stream = ChangeStream(
             settings.canal.destination,
             settings.stream.tables_at_once,
@@ -109,7 +109,7 @@ class Mirror:
         self._keys = KeyChanges(settings, stop, self._stream)
 
     def run(self) -> None:
-        """Mirror until the stop. Raises CanalError with what somebody has to mend."""
+        """Mirror until the stop. Raises CanalError for what a person must repair."""
         with Lease(self._folder) as lease:
             try:
                 self._run(lease)
@@ -150,8 +150,8 @@ class Mirror:
             query.start()
             self._turns(pool, work, query, lease, Executors(spark))
         finally:
-            self._stop.request()  # copies end then, too
-            with ExitStack() as ending:  # each of them, whatever one raises
+            self._stop.request()  # also ends the copies
+            with ExitStack() as ending:  # all of them, even if one raises
                 ending.callback(_ended, "Spark", spark.stop)
                 ending.callback(self._gone.close)
                 ending.callback(self._keys.close)
@@ -159,10 +159,10 @@ class Mirror:
                 ending.callback(_ended, "the stream", query.stop)
 
     def _found(self) -> Wanted | None:
-        """Return what the servers tell; None when a stop is asked for first."""
+        """Return what the servers report; None when a stop is requested first."""
         try:
             known = self._store.read_all()
-            # What is made from now on comes in the stream.
+            # Tables created from now on appear in the stream.
             feed = begin_stream(
                 self._settings,
                 self._folder,
@@ -193,7 +193,7 @@ class Mirror:
         lease: Lease,
         executors: Executors,
     ) -> None:
-        """Look after everything until the stop."""
+        """Check everything until the stop."""
         upkeep = Upkeep(self._settings, self._stream)
         backoff = Backoff(RETRY_FIRST_S, LAKE_RETRY_MAX_S)
         pause_s = TURN_S
@@ -209,14 +209,14 @@ class Mirror:
                 upkeep.turn()
                 lease.renew()
             except LakeError as error:
-                # What could not be noted there is found again.
+                # What could not be stored there is found again.
                 pause_s = backoff.delay_s(time.monotonic())
                 mirror_run_messages.MIRROR_LAKE_FAILED.log(log, error, pause_s)
             self._report.turn(executors.problem(), self._keys.warnings)
             self._show()
 
     def _begin(self, wanted: Wanted, work: TableWork) -> None:
-        """Take up each table where it was left."""
+        """Resume each table where it stopped."""
 
         def join(state: TableState) -> None:
             follower = work.follower_of(state)
@@ -233,7 +233,7 @@ class Mirror:
     # --------------------------------------------------------------------------------
 
     def _schedule(self, pool: ThreadPoolExecutor, work: TableWork) -> None:
-        """Have tables that do not follow yet brought in; several at once."""
+        """Start syncing tables that do not follow yet; several at once."""
         self._collect()
         now = time.monotonic()
         with self._guard:
@@ -249,7 +249,7 @@ class Mirror:
                 name, target = state.source, self._target(state)
                 problem = folders.problem(name, target)
                 if problem:
-                    # Else the copy of one were replaced by that of the other.
+                    # Otherwise one table's copy would replace the other's.
                     self._left(name, TableStoppedError(problem))
                 else:
                     folders.take(name, target)
@@ -260,7 +260,7 @@ class Mirror:
             return list(self._states.values())
 
     def _folders(self) -> wanted_tables.Folders:
-        """Return the folders to which tables are copied, or were; the first has it."""
+        """Return the owner of each folder: the first table that is copied there."""
         folders = wanted_tables.Folders()
         for name in self._at_work:
             folders.take(name, self._target(self._states[name]))
@@ -272,7 +272,7 @@ class Mirror:
         return folders
 
     def _target(self, state: TableState) -> str:
-        """Return the folder for a table's next copy."""
+        """Return the folder of a table's next copy."""
         rule = self._settings.rule_of(state.source)
         return (
             state.target
@@ -281,13 +281,13 @@ class Mirror:
         )
 
     def _collect(self) -> None:
-        """See what came of the copies that ended."""
+        """Collect the results of finished copies."""
         with self._guard:
             ended = [name for name, each in self._at_work.items() if each.done()]
             for name in ended:
                 state = self._store.read(name) or self._states[name]
                 error = self._at_work.pop(name).exception()
-                self._progress.copied(name)  # or given up
+                self._progress.copied(name)  # or abandoned
                 self._states[name] = state
                 if error is None:
                     self._later.pop(name, None)
@@ -307,7 +307,7 @@ class Mirror:
     def _is_unusable(
         self, error: BaseException, name: TableName
     ) -> TypeGuard[UnusableTableError]:
-        """Tell whether the lake's table was in the way each time of several."""
+        """Check whether the lake's table was unusable several times in a row."""
         if not isinstance(error, UnusableTableError):
             self._unusable.pop(name, None)
             return False
@@ -328,28 +328,28 @@ class Mirror:
         state = self._states[name] = replace(self._states[name], message=told)
         try:
             self._store.write(state)
-        except LakeError as failure:  # perhaps what is told of; it only tells
+        except LakeError as failure:  # perhaps the same failure; the state only informs
             mirror_run_messages.MIRROR_STATE_NOT_STORED.log(log, failure)
 
     # --------------------------------------------------------------------------------
-    # From the stream; called in Spark's thread, while a batch is taken
+    # Callbacks of the stream; called in Spark's thread during a batch
     # --------------------------------------------------------------------------------
 
     def _other_statement(self, item: Packed) -> None:
-        """See whether a statement makes a table that is wanted."""
+        """Check whether a statement creates a table to mirror."""
         if not item.columns or self._settings.rule_of(item.table) is None:
             return
         with self._guard:
             state = self._states.get(item.table)
             if state is None:
-                log.info("%s: is new", item.table)
+                log.info("%s: new table", item.table)
                 state = new_state(self._settings, item.table)
                 self._states[item.table] = self._store.write(state)
             elif state.phase is Phase.DROPPED:
-                self._again(state, "it was made anew")
+                self._again(state, "the table was recreated")
 
     def _left(self, name: TableName, why: CanalError) -> None:
-        """Take note of a table that cannot follow the stream any more."""
+        """Record that a table can no longer follow the stream."""
         with self._guard:
             state = self._newest(name) or self._states[name]
             if isinstance(why, CopyNeededError):
@@ -358,13 +358,13 @@ class Mirror:
                     self._again(state, str(why))
                     return
             elif isinstance(why, OtherCopyError) and self._store.read(name) is None:
-                raise why  # not the table, the lake is not there
+                raise why  # the lake is unavailable, not the table
             phase, told = Phase.STOPPED, told_to_stop(name, why)
             if isinstance(why, TableDroppedError):
                 phase, told = Phase.DROPPED, str(why)
                 self._gone.add(name)
             self._states[name] = self._store.write(state.moved(phase, told))
-            # Once it is noted: else the same comes again, as often as that fails.
+            # Logged after it is stored: a failing store would repeat the line.
             fault = why.__cause__ if isinstance(why, TableFaultError) else None
             if phase is Phase.STOPPED:
                 mirror_table_messages.MIRROR_TABLE_STOPPED.log(
@@ -374,9 +374,9 @@ class Mirror:
                 mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, name, told)
 
     def _newest(self, name: TableName) -> TableState | None:
-        """Return the state of a table that follows, which may have joined just now.
+        """Return the state of a table that follows, which may have just joined.
 
-        None where that is not stored any more.
+        None if it is no longer stored.
         """
         state = self._states.get(name)
         if state is None or state.phase is not Phase.FOLLOWING:
@@ -384,7 +384,7 @@ class Mirror:
         return state
 
     def _again(self, state: TableState, why: str) -> None:
-        """Have a table copied again, after a pause if that is so all the time."""
+        """Copy a table again, after a pause if that happens repeatedly."""
         state = pauses.copied_again(state, why, self._clock())
         mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
             log, state.source, state.message
@@ -392,15 +392,15 @@ class Mirror:
         self._states[state.source] = self._store.write(state)
 
     def _batch_taken(self, report: BatchReport) -> None:
-        """Keep what a batch changed before Spark takes it for done."""
+        """Store what a batch changed, before Spark records the batch as done."""
         with self._guard:
             for name, (columns, kept) in self._stream.columns().items():
                 state = self._newest(name)
                 if state is None:
-                    raise LakeError(f"{self._folder} does not tell of {name} now")
+                    raise LakeError(f"{self._folder} has no state of {name}")
                 if (state.columns, state.kept) != (columns, kept):
                     rule = self._settings.rule_of(name)
-                    assert rule is not None  # it is followed
+                    assert rule is not None  # it follows the stream
                     state = with_columns(state, columns, kept, rule)
                     state = self._store.write(state)
                 self._states[name] = state
@@ -410,47 +410,47 @@ class Mirror:
         self._progress.batch(report)
 
     # --------------------------------------------------------------------------------
-    # What is asked for, and what fails
+    # Requests and failures
     # --------------------------------------------------------------------------------
 
     def _take_requests(self) -> None:
-        """Copy tables again for which that was asked."""
+        """Copy the requested tables again."""
         for name in self._store.requested():
             with self._stream.joining, self._guard:
                 state = self._states.get(name)
                 if name in self._at_work:
-                    continue  # asked again when that is done
+                    continue  # the request waits until the work is done
                 if state is not None:
-                    # Noted first: else it would be followed on after what it missed.
-                    told = "a new copy was asked for"
+                    # Stored first: otherwise it would follow the stream with a gap.
+                    told = "a new copy was requested"
                     self._states[name] = self._store.write(
                         pauses.asked_for(state, told)
                     )
                     self._stream.leave(name)
-                    log.info("%s: a new copy was asked for", name)
+                    log.info("%s: a new copy was requested", name)
                 self._store.take_request(name)
 
     def _look_for_gone(self) -> None:
-        """Copy tables that were dropped and made again before that was looked at."""
+        """Copy tables that were dropped and recreated before the drop was handled."""
         there = sorted(self._gone.turn())
         try:
             while there:
                 with self._guard:
                     state = self._states[there[-1]]
                     if state.phase is Phase.DROPPED:
-                        self._again(state, "it was made anew")
+                        self._again(state, "the table was recreated")
                 there.pop()
         finally:
-            for name in there:  # of which that could not be noted
+            for name in there:  # whose state could not be stored
                 self._gone.add(name)
 
     def _look_for_xa(self) -> None:
-        """Warn once where tables were copied that may lack rows of XA transactions."""
+        """Warn once if copied tables may lack rows of XA transactions."""
         feed = self._stream.feed
         if self._knows_of_xa or feed is None or not feed.xa.is_used:
             return
         self._knows_of_xa = True
-        # The source may not answer for long.
+        # The source may take long to answer.
         threading.Thread(
             target=warn_of_unseen_xa,
             args=(self._settings.source.access, self._stop),
@@ -462,7 +462,7 @@ class Mirror:
         with self._guard:
             states = dict(self._states)
             running = [name for name, each in self._at_work.items() if each.running()]
-        for name in running:  # how far they are, they note in the lake
+        for name in running:  # their progress is in the lake
             with suppress(LakeError):
                 states[name] = self._store.read(name) or states[name]
         phases = Counter(state.phase for state in states.values())
@@ -471,7 +471,7 @@ class Mirror:
         self._progress.draw()
 
     def _look_at(self, query: Query) -> None:
-        """Begin the stream again when it failed; raise what needs somebody."""
+        """Restart the stream after a failure; raise what needs a person."""
         try:
             query.look()
         except DataLossError as error:
@@ -479,24 +479,24 @@ class Mirror:
 
 
 def _ended(what: str, stop: Callable[[], object]) -> None:
-    """End something of Spark's; that it fails is told, what went before counts."""
+    """Stop a part of Spark; a failure is logged, as an earlier error matters more."""
     try:
         stop()
-    except Exception as error:  # noqa: BLE001  # of many kinds, when its JVM is gone
+    except Exception as error:  # noqa: BLE001  # of many kinds, when its JVM has died
         mirror_run_messages.MIRROR_STAGE_STOP_FAILED.log(log, what, reason(error))
 
 
 def _copy_all(error: DataLossError) -> ConfigError:
-    """Return what tells a person of changes that cannot be had."""
+    """Return the message for changes that cannot be read."""
     problem = (
-        f"{error}. Run `canal-server mirror copy --all` with these settings, "
-        "and start the mirror again: all tables are copied anew then"
+        f"{error}; run `canal-server mirror copy --all` with these settings, "
+        "then start the mirror again to copy all tables"
     )
     return ConfigError([problem])
 
 
 _TO_BRING_IN: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
-# To which table a folder belongs. The copy of one that was dropped may be replaced.
+# Which table owns a folder. The copy of a dropped table may be replaced.
 _OWNING: Final = (
     (Phase.COPYING, Phase.CATCHING_UP, Phase.FOLLOWING),
     (Phase.WAITING, Phase.STOPPED),
@@ -504,5 +504,5 @@ _OWNING: Final = (
 
 
 def run(settings: MirrorSettings, progress: Any, stop: Stop) -> None:
-    """Mirror until a stop is requested. Raises CanalError with what is to be mended."""
+    """Mirror until a stop is requested. Raises CanalError for what must be repaired."""
     Mirror(settings, progress, stop).run()

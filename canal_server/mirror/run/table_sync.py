@@ -1,7 +1,7 @@
-"""One table on its way into the stream: copied, published, caught up, joined.
+"""One table's way into the stream: copied, published, caught up, joined.
 
-Every step leaves a state in the lake from which it is gone on after a crash. Leaves
-out which tables there are, and when it is their turn (`run`).
+Each step leaves a state in the lake, from which a restart resumes after a crash. Leaves
+out which tables to mirror, and when their turn is (`run`).
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NO_INDEX = "(error 1176)"  # the one by which chunks were cut, as the server says it
-COPIES_MAX = 5  # of a table in a row, that changed while it was copied
+_NO_INDEX = "(error 1176)"  # the index that cut the chunks is missing
+COPIES_MAX = 5  # in a row, of a table that changes while it is copied
 
 
 class TableWork:
-    """Brings tables into the stream; each call for one thread and one table."""
+    """Syncs tables with the stream; each call is for one thread and one table."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class TableWork:
         is_mariadb: bool,
         known: Callable[[], Iterable[TableState]] = tuple,
     ) -> None:
-        """Bring tables in; `known` tells of those that were brought in before."""
+        """Sync tables; `known` gives those that were synced before."""
         self._known = known
         self._settings = settings
         self._spark = spark
@@ -101,15 +101,15 @@ class TableWork:
         )
 
     # --------------------------------------------------------------------------------
-    # The way of a table
+    # The steps of a table
     # --------------------------------------------------------------------------------
 
     def bring_in(self, state: TableState) -> None:
-        """Copy the table unless it is, and have it follow the stream.
+        """Copy the table if necessary, and make it follow the stream.
 
-        Ends early when a stop is requested. What keeps this table from being mirrored
-        is written into its state. Raises CanalError and OSError for what concerns all
-        tables: the server, the database or the lake are not to be had.
+        Ends early when a stop is requested. A problem of this table alone is written
+        into its state. Raises CanalError and OSError for what concerns all tables: the
+        server, the database or the lake is unavailable.
         """
         why = ""
         for _ in range(COPIES_MAX):
@@ -131,8 +131,8 @@ class TableWork:
             return
         self._stopped(
             state,
-            f"it was copied {COPIES_MAX} times and changed in the meantime each time; "
-            f"run `canal-server mirror copy` when its DDL is done (last: {why})",
+            f"its columns changed during each of {COPIES_MAX} copies; run "
+            f"`canal-server mirror copy` when its DDL is done (last: {why})",
         )
 
     def _bring_in(self, state: TableState) -> None:
@@ -149,7 +149,7 @@ class TableWork:
             catching.close()
 
     def _copied(self, state: TableState) -> TableState:
-        """Copy a table and publish the copy; an unfinished one is gone on with."""
+        """Copy a table and publish the copy; resumes an unfinished copy."""
         channel = self._channel(state.source)
         try:
             state, table = self._begun(state, channel)
@@ -158,7 +158,7 @@ class TableWork:
         lake = open_table(self._settings, table)
         destination = self._settings.canal.destination
         if lake.applied(state.copy_id) != NOWHERE:
-            # It was published, and that was not noted any more.
+            # It was published, but its state was not stored.
             place = offset_from_json(json.loads(lake.place()[1][PLACE_NOTE]))
             state = replace(state, place=place[destination])
         else:
@@ -175,7 +175,7 @@ class TableWork:
             state = replace(state, place=copied.place, rows=rows)
         self._progress.copied(state.source)
         seen = 0 if table.is_keyless else version_of(self._latest(state.source))
-        assert state.place is not None  # since it was begun
+        assert state.place is not None  # as the copy was started
         begun = version_of(state.place)
         state = replace(state, phase=Phase.CATCHING_UP, seen=seen, begun=begun)
         state = self._store.write(state)
@@ -183,7 +183,7 @@ class TableWork:
         return state
 
     def _forget_copy(self, state: TableState) -> None:
-        """Delete what was noted of a copy that is published, or given up."""
+        """Delete the files of a copy that is published or abandoned."""
         if not state.copy_id:
             return
         folder = open_folder(self._settings.lake, self._settings.folder)
@@ -193,8 +193,8 @@ class TableWork:
             mirror_table_messages.MIRROR_TABLE_LEFTOVER.log(log, state.source, error)
 
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
-        """Return what a copy has made; None when it was stopped."""
-        assert state.place is not None  # since it was begun
+        """Return the result of a copy; None when it was stopped."""
+        assert state.place is not None  # as the copy was started
         job = CopyJob(
             self._spark,
             self._settings,
@@ -215,14 +215,14 @@ class TableWork:
             now = self._columns_now(state.source)
             if shapes(now) != shapes(state.columns) or _NO_INDEX in str(error):
                 raise CopyNeededError(
-                    f"it was changed while it was copied ({error})"
+                    f"the table changed while it was copied ({error})"
                 ) from error
             raise
 
     def _check_columns_at(self, state: TableState, place: RangePosition) -> None:
-        """Raise unless a table that was read at a place has its columns there.
+        """Raise unless a table's columns are the same at the position of its copy.
 
-        Statements of before are not met any more.
+        Earlier statements do not appear in the stream.
         """
         channel = self._channel(state.source)
         try:
@@ -231,14 +231,14 @@ class TableWork:
             channel.close()
         if columns != state.columns:
             raise CopyNeededError(
-                "its columns changed between its copy's beginning and the moment that "
-                "was read"
+                "its columns changed between the start of the copy and the position "
+                "at which it was read"
             )
 
     def _begun(
         self, state: TableState, channel: Channel
     ) -> tuple[TableState, MirrorTable]:
-        """Return where a copy begins, with the columns of there."""
+        """Return where a copy begins, with the columns as of that position."""
         if state.phase is Phase.COPYING:
             now = self._columns_now(state.source)
             if shapes(now) == shapes(state.columns):
@@ -254,8 +254,8 @@ class TableWork:
             self._check_since(state.source, place)
         if self._stream.is_moved_since(state.source, version_of(place)):
             raise SourceError(
-                f"without GTIDs a copy begins {OLD_S} s ago, and since then rows came "
-                "or went with a statement on another table"
+                f"without GTIDs a copy begins {OLD_S} s ago, and since then a "
+                "statement on another table added or removed rows"
             )
         columns = columns_at(channel, state.source, place)
         if not columns:
@@ -290,7 +290,7 @@ class TableWork:
         place: RangePosition,
         channel: Channel,
     ) -> None:
-        """Raise where a copy may show what was hidden under another name."""
+        """Raise if a copy may reveal what was hidden under another name."""
         name, rule = state.source, self._rule(state.source)
         revealed = what_is_revealed(state, columns, rule)
         if not state.columns:
@@ -305,13 +305,13 @@ class TableWork:
             )
 
     def _estimate(self, name: TableName) -> int:
-        """Return about how many rows will be copied."""
+        """Return an estimate of the rows to copy."""
         access = self._settings.source.read_from
         with ControlConnection(access, self._stop) as connection:
             return wanted_tables.estimate(connection, name)
 
     def _raise_missing(self, name: TableName) -> NoReturn:
-        """Raise for a table that canal-server has not."""
+        """Raise for a table that canal-server does not know."""
         with ControlConnection(self._settings.source.access, self._stop) as control:
             found = TableColumns(control).fetch(name.schema, name.table)
         if found is None:
@@ -321,36 +321,36 @@ class TableWork:
     def _check_place(
         self, table: MirrorTable, place: RangePosition, channel: Channel
     ) -> None:
-        """Raise where somebody's table would be replaced, or a log's order lost."""
+        """Raise if a foreign table would be replaced, or a log's order lost."""
         lake = open_table(self._settings, table)
         upto = lake.place()[0] if lake.exists() else 0
         if upto == NOWHERE:
             raise TableStoppedError(
-                f"no mirror has made {lake}: move that away, or have this one go to "
+                f"{lake} was not made by a mirror: move it away, or choose "
                 "another folder (`to` of its rule), then run `canal-server mirror copy`"
             )
         problem = other_format(self._settings, table)
         if problem:
             raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
-        # What is in a Delta table is replaced; what is in a log stays.
+        # Data in a Delta table is replaced; data in a log stays.
         if table.form == "delta" or version_of(place) >= upto:
             return
-        end = latest(self._settings, channel)  # a place without GTIDs is an older one
+        end = latest(self._settings, channel)  # a position without GTIDs is older
         if version_of(end) < upto:
             raise TableStoppedError(
-                f"{lake} goes up to _seq {upto}, and what comes now would have lower "
-                f"ones, from {version_of(end)} on, and so be taken for older: "
-                "canal-server has lost its data and counts epochs anew, or reads "
-                "another binlog; move the log away, or have this one go to another "
-                "folder (`to` of its rule), then run `canal-server mirror copy`"
+                f"{lake} ends at _seq {upto}, but new changes would start at "
+                f"{version_of(end)} and count as older: canal-server has lost its data "
+                "and restarted its epochs, or reads another binlog; move "
+                "the log away, or choose another folder (`to` of its rule), then run "
+                "`canal-server mirror copy`"
             )
 
     def _caught_up(
         self, follower: Follower, state: TableState, catching: CatchUp
     ) -> None:
-        """Read what the stream has and the table has not, then join."""
+        """Read the changes that the stream has and the table lacks, then join."""
         at = state.place
-        assert at is not None  # since it was copied
+        assert at is not None  # as it was copied
         while not self._stop.requested():
             end = catching.latest()
             is_replaced = epoch_of(state.seen) not in (0, end.epoch)
@@ -363,15 +363,15 @@ class TableWork:
             if rows > NEAR_ROWS:
                 continue
             with self._stream.joining:
-                # No batch is taken now, so the stream has no more than is read here.
+                # No batch is applied now, so the stream has nothing beyond this read.
                 end = catching.latest()
                 catching.read(follower, at, end)
                 if self._stop.requested():
                     return
                 if self._stream.is_moved_since(state.source, state.begun):
                     raise CopyNeededError(
-                        "rows came or went with a statement on another table, while "
-                        "it was copied"
+                        "a statement on another table added or removed rows while "
+                        "the table was copied"
                     )
                 state = replace(state, phase=Phase.FOLLOWING, place=end)
                 self._keep(state, follower)
@@ -385,11 +385,11 @@ class TableWork:
         return self._store.write(with_columns(state, columns, kept, rule))
 
     # --------------------------------------------------------------------------------
-    # Pieces
+    # Helpers
     # --------------------------------------------------------------------------------
 
     def follower_of(self, state: TableState) -> Follower:
-        """Return what brings a table's changes into the lake, from where it is."""
+        """Return what applies a table's changes to the lake, from its position on."""
         table = self._plan(state.source, state.columns)
         return Follower(
             table,
@@ -404,7 +404,7 @@ class TableWork:
 
     def _rule(self, name: TableName) -> TableRule:
         rule = self._settings.rule_of(name)
-        assert rule is not None  # it is wanted
+        assert rule is not None  # a rule matches it
         return rule
 
     def _plan(self, name: TableName, columns: Sequence[ColumnMeta]) -> MirrorTable:
@@ -414,9 +414,9 @@ class TableWork:
             raise TableStoppedError("; ".join(error.problems)) from error
 
     def _check_since(self, name: TableName, place: RangePosition) -> None:
-        """Raise SourceError for a table that changed behind a place of a while ago.
+        """Raise SourceError for a table that changed after an earlier position.
 
-        A copy from there on would meet that, and be in vain.
+        A copy that starts at that position would meet the change and fail.
         """
         catching = self._catching(name)
         try:
@@ -472,9 +472,9 @@ class TableWork:
 def columns_at(
     channel: Channel, name: TableName, place: RangePosition | None
 ) -> tuple[ColumnMeta, ...]:
-    """Return the columns of a table at a place, or of now; none: it is not there.
+    """Return a table's columns at a position (None: now), empty if it does not exist.
 
-    Raises ConfigError where the destination does not tell all of its changes.
+    Raises ConfigError if the destination omits some of its changes.
     """
     at = () if place is None else (place,)
     found = channel.call(
@@ -492,7 +492,7 @@ def columns_at(
 
 
 def unknown_to(destination: str) -> str:
-    """Return what is wrong with a table that the server does not see."""
+    """Return the problem of a table that the server does not see."""
     return (
         "canal-server does not know it: the account of destination "
         f"{destination} needs SELECT on it"
@@ -500,8 +500,8 @@ def unknown_to(destination: str) -> str:
 
 
 def left_out_of(table: RangeTable, destination: str) -> str:
-    """Return what is wrong with a table of which the server does not tell all."""
+    """Return the problem of a table whose changes the server delivers in part."""
     return (
-        f"canal-server leaves out {table.left_out}: set that otherwise for destination "
+        f"canal-server leaves out {table.left_out}: change that for destination "
         f"{destination}, or exclude the table"
     )

@@ -1,1 +1,4 @@
-"""The Spark session of a mirror, and its jobs."""
+"""The Spark session of a mirror: its options, executors, job slots and errors.
+
+Leaves out what the jobs do. The other packages of `mirror` import it.
+"""

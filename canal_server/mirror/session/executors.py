@@ -1,7 +1,7 @@
-"""Whether Spark has executors for what is to be done.
+"""Whether Spark has executors for its jobs.
 
-A cluster that has no cores or memory left makes an application wait, without end and
-without an error: what it waits for looks as if it went on.
+A cluster without free cores or memory makes an application wait, with no limit and no
+error: jobs that wait look like jobs that run.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LOOK_S: Final = 5.0  # how often it is looked
-PATIENCE_S: Final = 30.0  # an executor takes some seconds to begin
+LOOK_S: Final = 5.0  # how often it is checked
+PATIENCE_S: Final = 30.0  # an executor takes some seconds to start
 TOLD: Final = (
-    "Spark has given no executor yet, so nothing is copied or followed: see "
-    "spark.cores.max, spark.executor.memory, and what others have of the cluster"
+    "Spark has granted no executor yet, so nothing is copied or followed: check "
+    "spark.cores.max, spark.executor.memory, and what the cluster's other jobs use"
 )
 
 
 class Executors:
-    """Tells when jobs wait for an executor; for one thread."""
+    """Detects jobs that wait for an executor; for one thread."""
 
     def __init__(self, spark: Any, now: Callable[[], float] = time.monotonic) -> None:
         self._context = spark.sparkContext
         self._is_local = bool(self._context._jsc.sc().isLocal())  # noqa: SLF001
         self._now = now
         self._looked_s = -LOOK_S
-        self._since_s: float | None = None  # when jobs began to wait
+        self._since_s: float | None = None  # since when jobs have been waiting
 
     def problem(self) -> str:
-        """Return what to tell a person; nothing where jobs do not wait."""
+        """Return a message if jobs wait, else an empty one."""
         now = self._now()
         if not self._is_local and now - self._looked_s >= LOOK_S:
             self._looked_s = now
@@ -44,9 +44,9 @@ class Executors:
 
 
 def waits(context: Any) -> bool:
-    """Tell whether there are jobs, and no executor."""
+    """Check whether jobs exist but no executor."""
     if not context.statusTracker().getActiveJobsIds():
         return False
-    # The driver is one of them.
+    # The driver is counted.
     count: int = context._jsc.sc().getExecutorMemoryStatus().size()  # noqa: SLF001
     return count <= 1

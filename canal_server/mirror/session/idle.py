@@ -1,7 +1,7 @@
-"""Whether the stream has caught up: what Spark tells when a look brought nothing new.
+"""Whether the stream has caught up: Spark reports when a poll brought nothing new.
 
-Of a query that has nothing to do Spark tells by a listener alone. Its status says the
-same while it waits for changes and while it waits for a server that does not answer.
+Spark reports an idle query only to a listener. The query's status is the same while it
+waits for changes and while it waits for a server that does not answer.
 """
 
 from __future__ import annotations
@@ -13,48 +13,48 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# How often Spark tells, at most; the first time one such time after it had nothing.
+# How often Spark reports, at most; first after one such interval without data.
 INTERVAL: Final = "spark.sql.streaming.noDataProgressEventInterval"
 INTERVAL_MS: Final = 2_000
-HOLDS_S: Final = 10.0  # for how long what it told is taken for true
+HOLDS_S: Final = 10.0  # how long a report is valid
 
 
 class Idle:
-    """Whether all that the server has is in the lake; for any thread."""
+    """Whether everything that the server has is in the lake; thread-safe."""
 
     def __init__(
         self, trigger_s: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Take how often the stream looks whether there is something."""
+        """Set the interval at which the stream polls."""
         self._holds_s = trigger_s + HOLDS_S
         self._now = now
         self._lock = threading.Lock()
         self._told_s: float | None = None
 
     def note(self) -> None:
-        """Note that a look has brought nothing."""
+        """Record that a poll brought nothing."""
         with self._lock:
             self._told_s = self._now()
 
     def batch(self) -> None:
-        """Note that something had come: there may be more."""
+        """Record that a poll brought data: there may be more."""
         with self._lock:
             self._told_s = None
 
     def is_caught_up(self) -> bool:
-        """Tell whether nothing had come when the stream looked for the last time."""
+        """Check whether the stream's last poll brought nothing."""
         with self._lock:
             told_s = self._told_s
         return told_s is not None and self._now() - told_s <= self._holds_s
 
 
 def listen(session: Any, on_idle: Callable[[], None]) -> None:
-    """Have `on_idle` called, in a thread of Spark's, when its stream has nothing."""
+    """Register `on_idle`, which a thread of Spark calls when the stream is idle."""
     session.streams.addListener(_Listener(on_idle))
 
 
 class _Listener:
-    """What `addListener` takes.
+    """The object that `addListener` accepts.
 
     Spark's own class would ask the JVM for some hundred values after each batch.
     """
@@ -71,7 +71,7 @@ class _Listener:
 
 
 class _Events:
-    """What the JVM calls."""
+    """The methods that the JVM calls."""
 
     def __init__(self, on_idle: Callable[[], None]) -> None:
         self._on_idle = on_idle
@@ -89,6 +89,6 @@ class _Events:
         pass
 
     class Java:
-        """Which interface of the JVM that is, for py4j."""
+        """Names the JVM's interface for py4j."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

@@ -1,8 +1,8 @@
-"""Whose turn it is to copy: how many tasks of copies there are at a time.
+"""Slots for copy tasks: how many of them run at a time.
 
 Connections to the database are limited, and so are Spark's cores: while tables follow
-the stream, one of them is left to it. Those who wait get their turns in order, so that
-a large table does not keep a small one waiting.
+the stream, one core is left to it. Waiting copies get their slots in order, so a large
+table does not block a small one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LOOK_S: Final = 0.5  # how often it is looked at whether there are more now
-# For how long a turn begins with chunks: beside the stream, and where nobody waits.
+LOOK_S: Final = 0.5  # how often the number of slots is checked
+# How long a slot's holder may start chunks: beside the stream, and without waiters.
 TURN_S: Final = 2.0
 LONG_TURN_S: Final = 10.0
 
 
 class Slots:
-    """Turns of tasks, for any number of threads."""
+    """Slots of tasks, for any number of threads."""
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class Slots:
         cores: Callable[[], int] = lambda: 0,
         is_followed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Have so many connections at most.
+        """Allow a number of connections at most.
 
-        `is_followed` tells whether tables follow the stream: one of `cores` is left
-        to it then, where there is more than one. 0: nobody knows how many there are.
+        `is_followed` says whether tables follow the stream: then one of `cores` is left
+        to it, if there is more than one. `cores` is 0 if unknown.
         """
         self._connections = connections
         self._cores = cores
@@ -45,7 +45,7 @@ class Slots:
 
     @contextmanager
     def turn(self, is_over: Callable[[], bool]) -> Iterator[bool]:
-        """Wait for a turn and have it inside; false when it is not wanted any more."""
+        """Wait for a slot and hold it inside; false if the caller gives up."""
         has_turn = self._take(is_over)
         try:
             yield has_turn
@@ -57,7 +57,7 @@ class Slots:
 
     @property
     def turn_s(self) -> float:
-        """For how long one who has a turn may begin with something."""
+        """How long the holder of a slot may start further work."""
         return TURN_S if self._is_followed() else LONG_TURN_S
 
     def _take(self, is_over: Callable[[], bool]) -> bool:
@@ -68,7 +68,8 @@ class Slots:
                 while self._waiting[0] is not ticket or self._taken >= self._most():
                     if is_over():
                         return False
-                    # Also without a notice: what tables follow changes elsewhere.
+                    # With a timeout: the set of followed tables changes without a
+                    # notice.
                     self._changed.wait(LOOK_S)
                 self._taken += 1
                 return True
@@ -77,6 +78,6 @@ class Slots:
                 self._changed.notify_all()
 
     def _most(self) -> int:
-        """Return how many may have their turn now."""
+        """Return how many slots may be held now."""
         cores = self._cores() if self._is_followed() else 0
         return min(self._connections, max(1, cores - 1)) if cores else self._connections

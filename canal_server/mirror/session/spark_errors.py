@@ -1,7 +1,7 @@
-"""What an error of Spark says: its cause, in one line.
+"""The cause of a Spark error, in one line.
 
-Errors come as texts of the JVM, which have stack traces, and tracebacks of Python in
-them; the first line of such a text seldom tells the cause.
+Errors arrive as texts of the JVM, with stack traces and Python tracebacks inside; the
+first line of such a text seldom names the cause.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 from typing import Final
 
 TOLD_MAX: Final = 600
-_QUERY: Final = "\n=== Streaming Query"  # what it tells of itself comes behind it
+_QUERY: Final = "\n=== Streaming Query"  # Spark's description of the query follows
 _TRACEBACK: Final = "Traceback (most recent call last):"
-# The line that ends a traceback: what was raised, with what it says.
+# The last line of a traceback: the error and its message.
 _RAISED: Final = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
-_BARE: Final = ("KeyError",)  # what they say is a name alone
+_BARE: Final = ("KeyError",)  # errors whose message is only a name
 _CALLING: Final = re.compile(r"An error occurred while calling \S+\n: ")
 _CLASS: Final = re.compile(r"(?:[a-z]\w*\.)+[\w$]+: ")  # of Java
 _CAUSE: Final = "Caused by: "
@@ -22,32 +22,32 @@ _STACK: Final = re.compile(
     rf"\n\s*at |\n\s*\.\.\. \d+ more|\n{_CAUSE}|\nDriver stacktrace:"
     r"|\nThis stopped SparkContext was created at:"
 )
-# What to do about some of them.
+# Remedies for some errors.
 _HINTS: Final = {
     "No module named 'canal_server.": (
-        "they found a canal_server without its compiled parts, as a checkout's: start "
-        "in another folder, or with PYTHONSAFEPATH=1"
+        "they found a canal_server without its compiled modules, such as a checkout's: "
+        "start in another folder, or with PYTHONSAFEPATH=1"
     ),
     "No module named": (
-        "canal-server[mirror] has to be installed where executors run, for the Python "
-        "that they run: see spark.pyspark.python"
+        "install canal-server[mirror] where executors run, for the Python that they "
+        "run: see spark.pyspark.python"
     ),
     "Cannot run program": "see spark.pyspark.python",
-    "JAVA_GATEWAY": "see that Java 17 or later is in PATH or named by JAVA_HOME",
+    "JAVA_GATEWAY": "install Java 17 or later, in PATH or in JAVA_HOME",
 }
 
 
 def reason(error: object) -> str:
-    """Return what an error says, without stack traces, and what to do about it."""
+    """Return an error's message without stack traces, and its remedy."""
     text = str(error).partition(_QUERY)[0].strip()
     told = _raised(text) or _thrown(text) or repr(error)
     told = " ".join(told.split()).removesuffix(".")[:TOLD_MAX]
     hints = [hint for said, hint in _HINTS.items() if said in told]
-    return "; ".join((told, *hints[:1]))  # the first one is the nearest
+    return "; ".join((told, *hints[:1]))  # the first is the most specific
 
 
 def _raised(text: str) -> str:
-    """Return what the last traceback within a text ends with; nothing without one."""
+    """Return the last line of the last traceback in a text; empty without one."""
     _, traceback, behind = text.rpartition(_TRACEBACK)
     if not traceback:
         return ""
@@ -59,9 +59,9 @@ def _raised(text: str) -> str:
 
 
 def _thrown(text: str) -> str:
-    """Return what the JVM says, or what is said of the cause where that says nothing.
+    """Return the JVM's message, or that of its cause if the message is empty.
 
-    So it is with `Exception thrown in awaitResult: `.
+    This is so for `Exception thrown in awaitResult: `.
     """
     text = _CALLING.sub("", text, count=1)
     told = _CLASS.sub("", _STACK.split(text, maxsplit=1)[0], count=1).strip()

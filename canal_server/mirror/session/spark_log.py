@@ -1,8 +1,8 @@
-"""What Spark's driver logs beside what the mirror tells: less of it.
+"""Reduces what Spark's driver logs in addition to the mirror.
 
-A batch or a task that fails is told by the mirror, with what is to be done. Spark would
-tell the same before, in some hundred lines of stack traces. What else goes wrong in it
-is logged as ever. With `--log-level debug` nothing is left out.
+The mirror itself logs a batch or task that fails, with a remedy. Spark would log the
+same before, in some hundred lines of stack traces. Spark's other errors are logged as
+usual. With `--log-level debug` nothing is left out.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import logging
 from typing import Any, Final
 
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
-_TOLD_BY_PYTHON: Final = "py4j.clientserver"  # of what is raised in a batch
-# What py4j logs, with a traceback, by no name of its own when a JVM goes away, as when
-# it gets the signal that ends the mirror; what comes of that is raised, too.
+_TOLD_BY_PYTHON: Final = "py4j.clientserver"  # errors raised in a batch
+# What py4j logs with a traceback, without a logger's name, when a JVM exits, as on the
+# signal that stops the mirror; the error that follows is raised, too.
 _UNNAMED: Final = "Exception while sending command"
 _TOLD: Final = (
     f"{_STREAMING}.runtime.MicroBatchExecution",
-    f"{_STREAMING}.MicroBatchExecution",  # of before Spark 4.1
-    f"{_STREAMING}.runtime.ResolveWriteToStream",  # of a setting without effect
+    f"{_STREAMING}.MicroBatchExecution",  # before Spark 4.1
+    f"{_STREAMING}.runtime.ResolveWriteToStream",  # about a setting without effect
     "org.apache.spark.api.python.PythonRunner",
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
@@ -26,12 +26,12 @@ _TOLD: Final = (
 
 
 def quieten(session: Any) -> None:
-    """Have Spark not log what the mirror tells itself."""
+    """Keep Spark from logging what the mirror logs itself."""
     if logging.getLogger().isEnabledFor(logging.DEBUG):
         return
     logging.getLogger(_TOLD_BY_PYTHON).setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_ours)  # of what has no name
-    log4j = session.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001  # the way
+    logging.getLogger().addFilter(_is_ours)  # for records without a name
+    log4j = session.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001
     for name in _TOLD:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
 

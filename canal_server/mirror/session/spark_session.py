@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a session gets unless somebody says otherwise.
+# The options of a session unless they are set elsewhere.
 DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
-    # It hands rows on that others made: what the second compiler saves there in hours
-    # is less than it takes from the two cores while the mirror starts.
+    # Spark only passes rows on: in hours of running, the second compiler saves less
+    # than it costs on the two cores while the mirror starts.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     INTERVAL: str(INTERVAL_MS),
-    # For what a process says first, on a machine that is busy copying; the ten seconds
-    # in which it has to connect are Spark's own, and cannot be set.
+    # How long a process may take for its first message, on a machine that is busy with
+    # copying; the ten seconds to connect are fixed in Spark.
     "spark.python.authenticate.socketTimeout": "120s",
 }
-# What messages of others say, in the words of the mirror's settings: options of Spark's
-# source, and what canal-server itself would need of a database.
+# Translates messages of Spark's source and of canal-server into the names of the
+# mirror's settings and rights.
 _WORDS: Final = {
     "retryTimeoutMs": "stream.retry_timeout",
     "option servers": "canal.servers",
     "password of the instance": "password of source",
     "SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.*": "SELECT ON *.*",
 }
-_UNKNOWN: Final = "can't find destination"  # as canal's server says it
+_UNKNOWN: Final = "can't find destination"  # in the server's words
 _KNOWN_BY: Final = "; see canal.destination, and canal.destinations of the server"
-END_S: Final = 20.0  # for a JVM, and threads that deal with it
-RETRIES: Final = 4  # of a task; in local mode it has to be said with the master
-# What a JVM is begun with, and how spark-submit is told.
+END_S: Final = 20.0  # for the JVM, and for the threads that use it
+RETRIES: Final = 4  # of a task; in local mode this is part of the master's URL
+# Options of the JVM's start, with their names in spark-submit.
 OF_THE_JVM: Final = {
     "spark.driver.memory": "--driver-memory",
     "spark.driver.extraJavaOptions": "--driver-java-options",
@@ -57,10 +57,10 @@ OF_THE_JVM: Final = {
 }
 SCHEDULER: Final = "org.apache.spark.scheduler.TaskSchedulerImpl"
 PYTHON: Final = "PYSPARK_PYTHON"
-# Spark begins its Python processes as modules. Those look first into the folder where
-# the mirror was started, which may have a `canal_server` that is not installed: that
-# of a checkout has no compiled parts. Not told by `spark.executorEnv`, as processes
-# with another environment than those of the source would share nothing with them.
+# Spark starts its Python processes as modules. They first search the folder in which
+# the mirror was started, which may hold a `canal_server` that is not installed: that
+# of a checkout has no compiled modules. Not set through `spark.executorEnv`, as
+# processes with another environment than the source's would not share its caches.
 SAFE_PATH: Final = "PYTHONSAFEPATH"
 _ENDED: Final = "a stopped SparkContext"
 CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")  # in the environment
@@ -69,8 +69,8 @@ CONNECT: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")  # in the enviro
 def open_session(settings: MirrorSettings) -> Any:
     """Return the session: that of spark-submit, else one on this machine.
 
-    Raises ConfigError under Spark Connect, where the driver's process is another, and
-    CanalError when no master answers.
+    Raises ConfigError under Spark Connect, whose driver is in another process, and
+    CanalError if no master answers.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy
 
@@ -80,7 +80,7 @@ def open_session(settings: MirrorSettings) -> Any:
         wanted = _for_submitted(wanted)
     else:
         wanted = DEFAULTS | {"spark.master": f"local[*,{RETRIES}]"} | wanted
-        # Else executors run the `python3` of their PATH, which may lack the package.
+        # By default executors run `python3` of their PATH, which may lack the package.
         if "spark.pyspark.python" in wanted:
             os.environ[PYTHON] = wanted["spark.pyspark.python"]
         os.environ.setdefault(PYTHON, sys.executable)
@@ -94,7 +94,7 @@ def open_session(settings: MirrorSettings) -> Any:
         if _ENDED in str(error):
             raise _no_master(wanted) from error
         raise
-    # Delta's timestamps are in UTC, and so are those of the source.
+    # The timestamps of Delta and of the source are in UTC.
     session.conf.set("spark.sql.session.timeZone", "UTC")
     _register_source(session)
     quieten(session)
@@ -102,24 +102,26 @@ def open_session(settings: MirrorSettings) -> Any:
 
 
 def end_session(session: Any) -> None:
-    """End a session, and its JVM with it where this process has begun that.
+    """End a session, and its JVM if this process has started it.
 
-    Before the interpreter ends: a thread that comes back to it afterwards, as that in
-    which py4j lets go of objects, is ended amid whatever native code it is in.
+    To be called before the interpreter ends: a thread that returns to the interpreter
+    later, such as the one that releases py4j's objects, is killed inside native code.
     """
     from pyspark import SparkContext  # noqa: PLC0415  # heavy
 
     session.stop()
-    gateway = SparkContext._gateway  # noqa: SLF001  # nothing else has it
-    process = getattr(gateway, "proc", None)  # None: spark-submit's JVM began us
+    gateway = SparkContext._gateway  # noqa: SLF001  # no public access
+    process = getattr(
+        gateway, "proc", None
+    )  # None: spark-submit's JVM started this process
     if gateway is None or process is None:
         return
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # it is gone
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # it has ended
     gateway.shutdown()
     for thread in threading.enumerate():
         if type(thread).__module__.partition(".")[0] == "py4j":
             thread.join(END_S)
-    process.stdin.close()  # at whose end it ends
+    process.stdin.close()  # its end of file ends the JVM
     try:
         process.wait(END_S)
     except subprocess.TimeoutExpired:
@@ -127,21 +129,21 @@ def end_session(session: Any) -> None:
 
 
 def _no_master(wanted: dict[str, str]) -> CanalError:
-    """Return what tells that Spark was ended while it began: why, its log alone has."""
+    """Return the message for a Spark that ended at its start; its log has the cause."""
     from pyspark import SparkConf  # noqa: PLC0415  # heavy
 
     master = wanted.get("spark.master") or SparkConf().get("spark.master")
     return CanalError(
-        "Spark was ended while it began, as it is when all masters are unresponsive "
-        f"(see above); spark.master is {master}"
+        "Spark ended while it started, as it does when no master responds (see its log "
+        f"above); spark.master is {master}"
     )
 
 
 def _register_source(session: Any) -> None:
-    """Have Spark know the source, also where it does not find it by itself.
+    """Register the source with Spark, even if Spark does not find it by itself.
 
-    It looks for packages in the folders of Python's path, and an editable install has
-    none there. What it has found is not to be replaced: it warns of that.
+    Spark searches the folders of Python's path, where an editable install has nothing.
+    A source that it has found is not replaced, as that makes Spark log a warning.
     """
     from canal_server.spark.data_source import CanalDataSource  # noqa: PLC0415  # heavy
 
@@ -151,7 +153,7 @@ def _register_source(session: Any) -> None:
 
 
 def cores_of(spark: Any) -> int:
-    """Return how many tasks run at a time; 0 where there are more when they wait."""
+    """Return how many tasks run at a time; 0 if Spark adds cores on demand."""
     context = spark.sparkContext
     conf = context.getConf()
     if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
@@ -161,7 +163,7 @@ def cores_of(spark: Any) -> int:
 
 
 def hush(spark: Any) -> None:
-    """Have Spark tell errors alone, and that it waits for executors."""
+    """Make Spark log only errors, and that it waits for executors."""
     spark.sparkContext.setLogLevel("ERROR")
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001
     log4j.core.config.Configurator.setLevel(SCHEDULER, log4j.Level.WARN)
@@ -175,7 +177,7 @@ def _refuse_connect(settings: MirrorSettings) -> None:
         found.append("spark.api.mode")
     if found:
         problem = (
-            f"{found[0]}: the mirror writes from Spark's driver, which is in another "
+            f"{found[0]}: the mirror writes from Spark's driver, which runs in another "
             "process with Spark Connect; use spark.master, or spark-submit"
         )
         raise ConfigError([problem])
@@ -186,10 +188,10 @@ def _is_submitted() -> bool:
 
 
 def _for_submitted(wanted: dict[str, str]) -> dict[str, str]:
-    """Return what is set beside what spark-submit and its files have set."""
+    """Return the settings that spark-submit and its files do not set."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # heavy
 
-    SparkContext._ensure_initialized()  # noqa: SLF001  # else the JVM's are not seen
+    SparkContext._ensure_initialized()  # noqa: SLF001  # loads the JVM's settings
     given = SparkConf()
     for name in sorted(wanted.keys() & set(OF_THE_JVM)):
         if given.get(name) != wanted[name]:
@@ -214,7 +216,7 @@ def stream_options(settings: MirrorSettings, subscription: str) -> dict[str, str
 
 
 def table_options(settings: MirrorSettings, name: TableName) -> SourceOptions:
-    """Return the options by which one table's changes are read beside the stream."""
+    """Return the options to read one table's changes outside the stream."""
     return read_options(
         source_options(settings)
         | {"filter": rf"{quoted(name.schema)}\.{quoted(name.table)}"}
@@ -222,7 +224,7 @@ def table_options(settings: MirrorSettings, name: TableName) -> SourceOptions:
 
 
 def in_settings(text: str) -> str:
-    """Return what others tell, with the names of our settings; more than once, too."""
+    """Translate a message into the names of the mirror's settings; idempotent."""
     for theirs, ours in _WORDS.items():
         text = text.replace(theirs, ours)
     if _UNKNOWN in text and not text.endswith(_KNOWN_BY):
@@ -231,7 +233,7 @@ def in_settings(text: str) -> str:
 
 
 def source_options(settings: MirrorSettings) -> dict[str, str]:
-    """Return where the source of Spark finds the server."""
+    """Return the options by which Spark's source finds the server."""
     canal = settings.canal
     options = {
         "servers": canal.servers,

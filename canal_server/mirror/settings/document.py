@@ -1,7 +1,7 @@
-"""A YAML document read key by key, so that each problem is told by its place.
+"""Reads a YAML document key by key, so that each problem has its line and column.
 
-Leaves out which keys there are (`settings_file`). A text is what is written, whatever
-YAML would make of it: `0123` stays that. Anchors and aliases work, merging does not.
+Leaves out which keys exist (`settings_file`). A text is used as written, not as YAML
+would interpret it: `0123` stays that. Anchors and aliases work, merge keys do not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNREAD: Final = "a secret that was not read"
 
 
 class Document:
-    """One file, and what was found wrong with it."""
+    """One file and its problems."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Document:
         *,
         has_secrets: bool = True,
     ) -> None:
-        """Read the text. Raises ConfigError when it is no YAML at all.
+        """Parse the text. Raises ConfigError if it is not YAML.
 
-        Without secrets, none is read, and each is `UNREAD`.
+        Without secrets, no secret is read, and each one is `UNREAD`.
         """
         self.name = name
         self.environ = environ
@@ -61,22 +61,22 @@ class Document:
             place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
             what = " ".join(filter(None, (error.context, error.problem)))
             if "expected ',' or '}', but got '{'" in what:
-                what += "; put ${NAME} in quotes where braces are around it"
-            raise ConfigError([f"{place}: this is no YAML: {what}"]) from None
+                what += "; put ${NAME} in quotes inside braces"
+            raise ConfigError([f"{place}: not valid YAML: {what}"]) from None
         except yaml.YAMLError as error:
-            raise ConfigError([f"{name}: this is no YAML: {error}"]) from None
+            raise ConfigError([f"{name}: not valid YAML: {error}"]) from None
         except RecursionError:
             raise ConfigError([f"{name}: nested too deeply"]) from None
         self.root = Section(self, "", node)
 
     def add(self, node: yaml.Node | None, problem: str) -> None:
-        """Note a problem at a place; at the beginning when there is none."""
+        """Add a problem of a node; without one, of the document's beginning."""
         mark = node.start_mark if node is not None else None
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         self._found.append((line, column, problem))
 
     def problems(self) -> list[str]:
-        """Return what was found, in the order of the file."""
+        """Return the problems, in the order of the file."""
         return [
             f"{self.name}:{line}:{column}: {problem}"
             for line, column, problem in sorted(set(self._found))
@@ -84,7 +84,7 @@ class Document:
 
 
 class Section:
-    """A mapping; each method reads one key of it and notes what is wrong."""
+    """A mapping; each method reads one key of it and adds its problems."""
 
     def __init__(self, document: Document, path: str, node: yaml.Node | None) -> None:
         self.path = path
@@ -107,7 +107,7 @@ class Section:
         elif key.value in self._values:
             line = self._keys[key.value].start_mark.line + 1
             where = self.at(key.value)
-            self._document.add(key, f"{where} is there twice, line {line} has it, too")
+            self._document.add(key, f"{where} is a duplicate of the key in line {line}")
         else:
             self._keys[key.value] = key
             self._values[key.value] = value
@@ -117,23 +117,23 @@ class Section:
         return f"{self.path}.{key}" if self.path else key
 
     def has(self, key: str) -> bool:
-        """Tell whether a key is there with a value."""
+        """Check whether a key has a value."""
         return key in self._values and not _is_null(self._values[key])
 
     def problem(self, key: str, text: str, *, hidden: bool = False) -> None:
-        """Note what is wrong with the value of a key: the remedy."""
+        """Add a problem of a key's value; `text` is the remedy."""
         node = self._values.get(key)
         shown = "(hidden)" if hidden else _shown(node)
         self._document.add(node, f"{self.at(key)} = {shown}: {text}")
 
     def finish(self) -> None:
-        """Note the keys that nobody asked for, with the nearest that is one."""
+        """Add a problem for each unknown key, with the most similar known one."""
         for key, node in self._keys.items():
             if key in self._asked:
                 continue
             near = difflib.get_close_matches(key, sorted(self._asked), 1)
             known = ", ".join(sorted(self._asked))
-            hint = f"did you mean {near[0]}?" if near else f"there are {known}"
+            hint = f"did you mean {near[0]}?" if near else f"known keys: {known}"
             self._document.add(node, f"{self.at(key)} is not known; {hint}")
 
     # Values
@@ -147,7 +147,7 @@ class Section:
         required: str = "",
         hidden: bool = False,
     ) -> _Value:
-        """Return what `read` makes of a text; its ValueError is the problem told.
+        """Return what `read` makes of a text; its ValueError is the problem.
 
         `required`: what to write when the key is missing.
         """
@@ -175,7 +175,7 @@ class Section:
         return self.read(key, str, default, required=required)
 
     def secret(self, key: str) -> str:
-        """Return a text that is never shown; `${NAME}` takes it from outside."""
+        """Return a text that is never shown; `${NAME}` is an environment variable."""
         if not self._document.has_secrets:
             self._asked.add(key)
             return UNREAD
@@ -194,7 +194,7 @@ class Section:
             if not _WHOLE.fullmatch(text):
                 raise ValueError(f"write a whole number of at least {least}")
             if not least <= int(text) <= most:
-                raise ValueError(f"{least} to {most} are possible")
+                raise ValueError(f"write a number from {least} to {most}")
             return int(text)
 
         return self.read(key, number, default)
@@ -216,7 +216,7 @@ class Section:
         return self.read(key, word, default)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts; a single one may stand without its list."""
+        """Return a list of texts; a single text needs no list."""
         self._asked.add(key)
         node = self._values.get(key)
         if node is None or _is_null(node):
@@ -234,19 +234,19 @@ class Section:
             name: section.read(name, str, "", hidden=hidden) for name in section.names()
         }
 
-    # What is inside
+    # Nested values
 
     def names(self) -> list[str]:
         """Return the keys of this section, in their order."""
         return list(self._values)
 
     def section(self, key: str) -> Section:
-        """Return a mapping below a key; empty when it is not there."""
+        """Return the mapping below a key; empty if it is missing."""
         self._asked.add(key)
         return Section(self._document, self.at(key), self._values.get(key))
 
     def sections(self, key: str, required: str) -> Iterator[Section]:
-        """Yield the mappings of a list that has at least one."""
+        """Yield the mappings of a list, which must have at least one."""
         self._asked.add(key)
         node = self._values.get(key)
         if node is None or _is_null(node):
@@ -260,15 +260,15 @@ class Section:
             yield Section(self._document, f"{self.at(key)}[{number}]", item)
 
     def is_single(self, key: str) -> bool:
-        """Tell whether a key has a single value: a text, a number, null."""
+        """Check whether a key has a single value: a text, a number or null."""
         return isinstance(self._values.get(key), yaml.ScalarNode)
 
     def is_null(self, key: str) -> bool:
-        """Tell whether a key is there with null."""
+        """Check whether a key has the value null."""
         return key in self._values and _is_null(self._values[key])
 
     def ask(self, key: str) -> None:
-        """Say that a key is known that is read in another way."""
+        """Mark a key as known that is read in another way."""
         self._asked.add(key)
 
     def _secret(self, text: str) -> str:
@@ -277,12 +277,14 @@ class Section:
             return text
         name = found[1].strip()
         if name not in self._document.environ:
-            raise ValueError(f"the environment has no {name}; set it for the mirror")
+            raise ValueError(f"the environment variable {name} is not set")
         return self._document.environ[name]
 
     def _plain(self, text: str) -> str:
         if _ENVIRONMENT.fullmatch(text):
-            raise ValueError("only secrets are taken from the environment; write it")
+            raise ValueError(
+                "only secrets may come from the environment; write a value"
+            )
         return text
 
 

@@ -1,6 +1,6 @@
-"""The settings of a mirror, as values; all of them travel, and show no secret.
+"""The settings of a mirror, as values that can be pickled and show no secret.
 
-Leaves out the file that they come from (`settings_file`).
+Leaves out the file that they are read from (`settings_file`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from canal_server.mysql.source_settings import Access
 
 SERVERS: Final = "127.0.0.1:11111"
-SHOW: Final = "show"  # in the place of a mask: the column needs none
+SHOW: Final = "show"  # instead of a mask: the column needs none
 
 
 @lru_cache(maxsize=1000)
@@ -42,7 +42,7 @@ class CanalSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """The database. Rows are copied from `replica` where there is one."""
+    """The database. Rows are copied from `replica`, if it is set."""
 
     access: Access
     replica: Access | None = None
@@ -55,7 +55,7 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeSettings:
-    """Where the copies are, and how they are kept."""
+    """Where the copies are stored, and how they are maintained."""
 
     path: str  # of a folder, or s3://bucket/folder
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
@@ -71,7 +71,7 @@ class LakeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRule:
-    """What is done with the tables of a pattern."""
+    """How the tables of a pattern are mirrored."""
 
     match: str
     exclude: str = ""
@@ -80,16 +80,16 @@ class TableRule:
     without: tuple[str, ...] = ()
     rename: dict[str, str] = field(default_factory=dict)
     masks: dict[str, Mask] = field(default_factory=dict)  # by the column's name
-    shown: tuple[str, ...] = ()  # columns of which somebody says that they need none
+    shown: tuple[str, ...] = ()  # columns that explicitly need no mask
     deletes: str = "hard"  # or soft
     form: str = "delta"  # or parquet, json
-    drift: str = "copy"  # or stop: what DDL leads to that cannot be followed
+    drift: str = "copy"  # or stop: the reaction to DDL that cannot be followed
     dropped_columns: str = "drop"  # or keep
-    foreign_keys: str = "warn"  # or reread: rows that they change without an event
-    place: str = ""  # in the file, for problems that show later
+    foreign_keys: str = "warn"  # or reread: for rows that they change without an event
+    place: str = ""  # in the file, for later error messages
 
     def applies_to(self, name: TableName) -> bool:
-        """Tell whether the table matches, and is not excluded."""
+        """Check whether the table matches and is not excluded."""
         text = f"{name.schema}.{name.table}"
         return _matches(self.match, text, True) and not _matches(
             self.exclude, text, False
@@ -98,22 +98,22 @@ class TableRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySettings:
-    """How tables are copied; the limits are those of the load on the database."""
+    """How tables are copied; the limits bound the load on the database."""
 
     connections: int = 4
-    rows_per_second: int = 0  # of all connections together; 0: no limit
+    rows_per_second: int = 0  # of all connections; 0: no limit
     chunk_rows: int = 100_000
     tables_at_once: int = 2
     keyless_lock: bool = False
 
     @property
     def connections_each(self) -> int:
-        """How many connections each of the tables has that are read at once."""
+        """The number of connections per table, with all tables at work."""
         return max(1, self.connections // self.tables_at_once)
 
     @property
     def rows_per_connection(self) -> int:
-        """How many rows one connection may read in a second; 0: no limit."""
+        """The rows that one connection may read per second; 0: no limit."""
         if not self.rows_per_second:
             return 0
         each = self.rows_per_second // self.tables_at_once // self.connections_each
@@ -122,7 +122,7 @@ class CopySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    """How changes are followed; those of the source of Spark have its meaning."""
+    """How changes are followed; options of Spark's source keep their meaning there."""
 
     trigger_s: float = 0.0
     max_rows: int = 200_000
@@ -144,19 +144,19 @@ class MirrorSettings:
     tables: tuple[TableRule, ...]
     copy: CopySettings = CopySettings()
     stream: StreamSettings = StreamSettings()
-    checkpoint: str = ""  # where Spark keeps how far the stream came
+    checkpoint: str = ""  # where Spark stores the stream's progress
     spark: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def wire_filter(self) -> str:
-        """The expression by which the server chooses what it sends."""
+        """The table filter by which the server selects changes."""
         return ",".join(dict.fromkeys(rule.match for rule in self.tables))
 
     @property
     def folder(self) -> str:
-        """The mirror's own folder, below the root of the lake."""
+        """The mirror's own folder, below the lake's root."""
         return f"_mirror/{self.name}"
 
     def rule_of(self, name: TableName) -> TableRule | None:
-        """Return the first rule that applies to a table; None: it is not mirrored."""
+        """Return the first rule that matches a table; None: it is not mirrored."""
         return next((rule for rule in self.tables if rule.applies_to(name)), None)

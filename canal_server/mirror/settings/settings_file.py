@@ -1,7 +1,7 @@
-"""The file of a mirror's settings: its keys, and what they may say.
+"""The file of a mirror's settings: its keys and their valid values.
 
-Everything that is wrong is told at once, each by its place in the file. What only the
-database can tell (that a table is there, that a column is) is checked in `tables`.
+All problems are reported at once, each with its line and column. What only the database
+knows (whether a table or column exists) is checked in `wanted_tables`.
 """
 
 from __future__ import annotations
@@ -65,32 +65,32 @@ def load(
 ) -> MirrorSettings:
     """Read a file. Raises ConfigError with a sentence for each problem.
 
-    Without secrets, the database and canal-server cannot be asked for anything.
+    Without secrets, the settings cannot be used to connect to the servers.
     """
     try:
         text = Path(path).read_bytes().decode()
     except OSError as error:
         raise ConfigError([f"{path} cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError:
-        raise ConfigError([f"{path}: this is no UTF-8"]) from None
+        raise ConfigError([f"{path}: not valid UTF-8"]) from None
     return read(text, os.fspath(path), environ, has_secrets=has_secrets)
 
 
 def read(
     text: str, name: str, environ: Mapping[str, str], *, has_secrets: bool = True
 ) -> MirrorSettings:
-    """Read the text of a file of this name; else as `load`."""
+    """Parse the text of a file with this name; otherwise like `load`."""
     document = Document(name, text, environ, has_secrets=has_secrets)
     root = document.root
     folder = Path(name).absolute().parent
-    mirror = root.read("name", _name, "", required="give this mirror a name of its own")
+    mirror = root.read("name", _name, "", required="give this mirror a unique name")
     canal = _canal(root.section("canal"))
     source = _source(root.section("source"))
     lake_section = root.section("lake")
     lake, deletes, form = _lake(lake_section, folder)
     salt = root.secret("mask_salt")
     if salt and len(salt.encode()) < SALT_BYTES_MIN:
-        remedy = f"write at least {SALT_BYTES_MIN} bytes, which nobody can guess"
+        remedy = f"write at least {SALT_BYTES_MIN} bytes that cannot be guessed"
         root.problem("mask_salt", remedy, hidden=True)
     rules = tuple(
         _rule(section, f"{name}: {section.path}", deletes, form, salt)
@@ -129,7 +129,10 @@ def _canal(section: Section) -> CanalSettings:
     found = CanalSettings(
         servers=servers,
         destination=section.read(
-            "destination", _destination, "", required="what the server calls it"
+            "destination",
+            _destination,
+            "",
+            required="the destination's name in the server",
         ),
         user=section.text("user"),
         password=section.secret("password"),
@@ -152,7 +155,7 @@ def _source(section: Section) -> SourceSettings:
 
 
 def _access(section: Section, main: Access | None) -> Access:
-    """Read how a server is reached; a replica as its source, where it is silent."""
+    """Read the access to a server; a replica inherits missing keys from its source."""
     user, password, tls = "", "", TlsOptions()
     connect_s, io_s = 10.0, 60.0
     if main is not None:
@@ -220,7 +223,9 @@ def _copy(section: Section) -> CopySettings:
         connections=connections,
         rows_per_second=section.whole("rows_per_second", usual.rows_per_second),
         chunk_rows=section.whole("chunk_rows", usual.chunk_rows, 100, 10_000_000),
-        tables_at_once=min(at_once, connections),  # each has one connection at least
+        tables_at_once=min(
+            at_once, connections
+        ),  # each table has at least one connection
         keyless_lock=section.truth("keyless_lock", default=usual.keyless_lock),
     )
     section.finish()
@@ -267,7 +272,9 @@ def _rule(
         section.text("match", required="an expression for schema.table: shop\\..*")
     columns, without = section.texts("columns"), section.texts("without")
     if columns and without:
-        section.problem("without", "columns says already which there are; leave it out")
+        section.problem(
+            "without", "columns already selects the columns; remove without"
+        )
     masks = _masks(section.section("masks"), salt)
     rule = TableRule(
         match=match,
@@ -299,7 +306,7 @@ def _expression(section: Section, key: str) -> str:
     for doubt in doubtful_pieces(expression):
         section.problem(key, doubt)
     if expression and not split_expression(expression):
-        section.problem(key, "nothing but commas")
+        section.problem(key, "write at least one name")
     return expression
 
 
@@ -334,24 +341,26 @@ def _mask(section: Section, column: str, salt: str) -> Mask | None:
 
 def _name(text: str) -> str:
     if not SUBSCRIPTION.fullmatch(text) or text.startswith((".", "_")):
-        raise ValueError("1 to 100 of A-Z a-z 0-9 _ . -, with no . or _ in front")
+        raise ValueError(
+            "write 1 to 100 of A-Z a-z 0-9 _ . -, without a leading . or _"
+        )
     return text
 
 
 def _destination(text: str) -> str:
     if "," in text or not text.strip():
-        raise ValueError("name one destination; each has a mirror of its own")
+        raise ValueError("write one destination; each needs its own mirror")
     return text
 
 
 def _folder(text: str, base: Path) -> str:
-    """Return a folder without a slash at its end; below `base` when relative."""
+    """Return a folder without a trailing slash; below `base` if relative."""
     found = _SCHEME.fullmatch(text)
     scheme = found[1].lower() if found else "file"
     if found is None or scheme == "file":
         path = os.path.normpath(base / (found[2] if found else text))
         if path == "/":
-            raise ValueError("the root of the file system is no place for a lake")
+            raise ValueError("the root of the file system cannot be a lake")
         return path
     if scheme not in ("s3", "s3a"):
         raise ValueError("write a folder, or s3://bucket/folder")
@@ -365,26 +374,26 @@ def _lake_folder(text: str, base: Path) -> str:
     found = _folder(text, base)
     if encoded := _ENCODED.search(found):
         raise ValueError(
-            f"readers of Delta tables take {encoded[0]} for another character: write "
-            "a folder without it"
+            f"readers of Delta tables decode {encoded[0]}: write a folder without "
+            "percent-encoding"
         )
     return found
 
 
 def _template(text: str) -> str:
-    """Check what a table is called in the lake."""
+    """Check the template of a table's folder in the lake."""
     try:
         fields = {name for _, name, *_ in Formatter().parse(text) if name is not None}
     except ValueError:
-        raise ValueError("write {schema}/{table} or the like") from None
+        raise ValueError("write a template such as {schema}/{table}") from None
     if not fields <= {"schema", "table"}:
         raise ValueError("only {schema} and {table} can be put in")
     if "%" in text:
-        raise ValueError("write it without %, which readers of Delta tables decode")
+        raise ValueError("write it without %, as readers of Delta tables decode it")
     for part in text.split("/"):
         if part in ("", ".", "..") or part.startswith(("_", ".")):
             raise ValueError(
-                "write the path of a folder below the lake's, no part of which begins "
-                "with . or _"
+                "write the path of a folder below the lake's; none of its parts may "
+                "begin with . or _"
             )
     return text

@@ -1,4 +1,4 @@
-"""What the parts of the mirror tell each other about a table; all of it travels."""
+"""Values that describe a table to mirror; all of them can be pickled."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What a column's values become: `kind` is hash, truncate or null."""
+    """What a column's values are replaced by: `kind` is hash, truncate or null."""
 
     kind: str
-    length: int = 0  # of what truncate leaves, in characters or bytes
+    length: int = 0  # kept by truncate, in characters or bytes
     salt: str = field(default="", repr=False)
 
 
@@ -43,9 +43,9 @@ class MirrorColumn:
 
     @property
     def wanted(self) -> WantedColumn:
-        """Return how the source of Spark delivers it.
+        """Return how Spark's source delivers the column.
 
-        Raises DecodeError for a type that is not known.
+        Raises DecodeError for an unknown type.
         """
         return wanted_column(
             ColumnMeta(self.name, self.mysql_type, self.charset or None)
@@ -54,24 +54,24 @@ class MirrorColumn:
 
 @dataclass(frozen=True, slots=True)
 class MirrorTable:
-    """A table that is mirrored. Columns that are left out are not in it."""
+    """A table to mirror, without the columns that are left out."""
 
     source: TableName
     target: str  # the folder below the lake's root
     columns: tuple[MirrorColumn, ...]
-    key: tuple[str, ...] = ()  # names in the source of the primary key's columns
+    key: tuple[str, ...] = ()  # source names of the primary key's columns
     deletes: str = "hard"  # or soft
     form: str = "delta"  # or parquet, json: logs of changes
 
     @property
     def is_keyless(self) -> bool:
-        """Whether rows can only be told apart by all of their values."""
+        """Whether rows are identified only by all of their values."""
         return not self.key
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A file of a copy: path below the table's folder, what is in it, for Delta."""
+    """A file of a copy: its path below the table's folder, and what Delta needs."""
 
     path: str
     size: int  # bytes

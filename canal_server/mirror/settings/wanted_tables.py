@@ -1,7 +1,7 @@
-"""Which tables are mirrored, and how each of them looks in the lake.
+"""Which tables are mirrored, and what each of them looks like in the lake.
 
-What the settings say of patterns meets what the database has. Leaves out rows (`masks`)
-and what DDL changes later (`evolve`).
+Combines the settings' patterns with the tables of the database. Leaves out rows
+(`masks`) and later DDL (`evolve`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
 
 SYSTEM_SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
-# Columns of the stream beside those of a table, which has none of such a name there.
+# Columns that the stream adds; a table in the stream has none of these names.
 STREAM_COLUMNS: Final = (
     "_change_type",
     "_commit_version",
@@ -38,9 +38,9 @@ STREAM_COLUMNS: Final = (
     "_row",
     "_position",
 )
-# Columns of the stream and of the lake beside those of a table.
+# Columns that the stream and the lake add.
 OWN_COLUMNS: Final = (*STREAM_COLUMNS, "_committed_at", "_deleted", "_row_hash")
-HIDDEN_PREFIX: Final = "DB_ROW_HASH_"  # of columns that MariaDB shows to nobody
+HIDDEN_PREFIX: Final = "DB_ROW_HASH_"  # of columns that MariaDB hides from all accounts
 _VERSIONED: Final = "SYSTEM VERSIONED"
 
 _TABLES: Final = """SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_ROWS
@@ -58,11 +58,11 @@ class FoundTable:
 
     table: MirrorTable
     columns: tuple[ColumnMeta, ...]
-    rows: int  # about so many, as the database estimates
+    rows: int  # the database's estimate
 
 
 class Problem(NamedTuple):
-    """What is wrong with a rule; `table`: with that one only."""
+    """A problem with a rule; `table`: it concerns only that table."""
 
     rule: TableRule
     table: TableName | None
@@ -71,14 +71,14 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the settings mean in this database, and what keeps it from working."""
+    """What the settings mean for this database, and all problems."""
 
     tables: tuple[FoundTable, ...]
     found: tuple[Problem, ...]
 
     @property
     def problems(self) -> list[str]:
-        """Return what is wrong, for a person."""
+        """Return the problems as texts."""
         return [problem.text for problem in self.found]
 
 
@@ -89,8 +89,8 @@ def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
     for name, rule, kind, about in _wanted(connection, settings):
         if kind == _VERSIONED:
             text = (
-                f"{rule.place}: table {name} is system-versioned, its old rows cannot "
-                "be told from its new ones: leave it out by exclude"
+                f"{rule.place}: table {name} is system-versioned, and its old rows "
+                "cannot be distinguished from the new ones: add it to exclude"
             )
             problems.append(Problem(rule, name, text))
         else:
@@ -113,7 +113,7 @@ def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
 
 
 def present(connection: ControlConnection, settings: MirrorSettings) -> set[TableName]:
-    """Return the tables that are there and wanted, whatever is wrong with them.
+    """Return the existing tables that a rule selects, with or without problems.
 
     Raises SourceError.
     """
@@ -121,7 +121,7 @@ def present(connection: ControlConnection, settings: MirrorSettings) -> set[Tabl
 
 
 def estimate(connection: ControlConnection, name: TableName) -> int:
-    """Return about how many rows a table has, 0 when it is not there.
+    """Return an estimate of a table's rows, 0 if it does not exist.
 
     Raises SourceError.
     """
@@ -132,7 +132,7 @@ def estimate(connection: ControlConnection, name: TableName) -> int:
 def _wanted(
     connection: ControlConnection, settings: MirrorSettings
 ) -> Iterator[tuple[TableName, TableRule, str, int]]:
-    """Yield the tables that a rule applies to, with kind and an estimate of rows."""
+    """Yield the tables that a rule matches, with their kind and estimated rows."""
     for schema, table, kind, rows in connection.query(_TABLES, SYSTEM_SCHEMAS):
         name = TableName(str(schema), str(table))
         rule = settings.rule_of(name)
@@ -147,18 +147,18 @@ def mirror_table(
 ) -> MirrorTable:
     """Return how a table with these columns is mirrored, by the rule for its name.
 
-    Raises ConfigError when it cannot be, and when no rule wants it.
+    Raises ConfigError if it cannot be mirrored, or no rule matches it.
     """
     rule = settings.rule_of(name)
     if rule is None:
-        raise ConfigError([f"table {name}: no pattern of the settings wants it"])
+        raise ConfigError([f"table {name}: no pattern in the settings matches it"])
     return table_by_rule(name, columns, rule)
 
 
 def table_by_rule(
     name: TableName, columns: Sequence[ColumnMeta], rule: TableRule
 ) -> MirrorTable:
-    """Return how a rule has a table mirrored. Raises ConfigError."""
+    """Return how a rule mirrors a table. Raises ConfigError."""
     builder = _Builder(name, rule)
     table = MirrorTable(
         name,
@@ -177,14 +177,14 @@ def table_by_rule(
 def target_of(name: TableName, rule: TableRule) -> str:
     """Return the folder of a table.
 
-    What a path had better not have is told as `!20`, in hexadecimal. Not as `%20`: it
-    is decoded by delta-rs, which then looks for files in another folder.
+    Characters that paths should not have are written as `!20`, in hexadecimal. Not as
+    `%20`: delta-rs decodes that, and then looks for files in another folder.
     """
     return rule.to.format(schema=_as_folder(name.schema), table=_as_folder(name.table))
 
 
 def selects(rule: TableRule, column: str) -> bool:
-    """Tell whether a rule takes a column, by its name."""
+    """Check whether a rule selects a column, by its name."""
     names = {each.lower() for each in rule.columns}
     left_out = {each.lower() for each in rule.without}
     mask = mask_of(rule, column)
@@ -196,7 +196,7 @@ def selects(rule: TableRule, column: str) -> bool:
 
 
 def mask_of(rule: TableRule, column: str) -> Mask | None:
-    """Return the mask of a column; names of columns have no case."""
+    """Return the mask of a column; column names are case-insensitive."""
     return _of(rule.masks, column)
 
 
@@ -214,7 +214,7 @@ def _as_folder(name: str) -> str:
 
 
 class _Builder:
-    """Makes one table's columns by a rule, and collects what is wrong."""
+    """Applies a rule to one table's columns, and collects problems."""
 
     def __init__(self, name: TableName, rule: TableRule) -> None:
         self._name = name
@@ -223,22 +223,22 @@ class _Builder:
         self.problems: list[str] = []
 
     def columns(self, columns: Iterable[ColumnMeta]) -> Iterator[MirrorColumn]:
-        """Yield those columns that the rule takes."""
+        """Yield the columns that the rule selects."""
         for each in columns:
             if each.name.startswith(HIDDEN_PREFIX):
-                continue  # hidden from everybody but the binlog
+                continue  # visible only in the binlog
             if each.name.lower() in STREAM_COLUMNS:
                 self._add(
-                    f"column {each.name} has the name of a column that the stream of "
-                    "changes adds, where a rename comes too late: give it another name "
-                    "in the source, or leave the table out by exclude"
+                    f"column {each.name} has a name that the stream of changes adds, "
+                    "before a rename could help: rename it in the source, or add the "
+                    "table to exclude"
                 )
                 continue
             if not selects(self._rule, each.name):
                 if each.is_key:
                     self._add(
-                        f"column {each.name} is of the primary key, by which rows are "
-                        "found: it cannot be left out; a mask of hash hides it"
+                        f"column {each.name} belongs to the primary key, which "
+                        "identifies rows: it cannot be left out; mask it with hash"
                     )
                 continue
             column = MirrorColumn(
@@ -263,8 +263,8 @@ class _Builder:
             return True
         if column.is_key and mask.kind != "hash":
             self._add(
-                f"column {column.name} is of the primary key: its mask can be hash, "
-                f"which keeps rows apart, not {mask.kind}"
+                f"column {column.name} belongs to the primary key: its mask must be "
+                f"hash, which keeps keys distinct, not {mask.kind}"
             )
         elif mask.kind == "truncate" and kind not in ("text", "binary"):
             self._add(
@@ -274,28 +274,28 @@ class _Builder:
         return True
 
     def check(self, table: MirrorTable) -> None:
-        """Note what is wrong with the table as a whole."""
+        """Add the problems of the table as a whole."""
         if not table.columns and not self.problems:
-            self._add("no column is left; name some, or leave the table out")
+            self._add("no column is selected: select some, or exclude the table")
         if table.form == "delta" and table.is_keyless:
             masked = [each.name for each in table.columns if each.mask]
             if masked:
                 self._add(
-                    f"it has no primary key, its rows are found by all of their "
-                    f"values: column {masked[0]} can be left out, but not masked"
+                    f"it has no primary key, so all values identify a row: "
+                    f"column {masked[0]} can be left out, but not masked"
                 )
         taken: dict[str, str] = {}
         for column in table.columns:
             folded = column.target.lower()
             if folded in OWN_COLUMNS:
                 self._add(
-                    f"column {column.target} has the name of a column that the mirror "
-                    f"adds: rename: {{{column.name}: …}}, or leave it out"
+                    f"column {column.target} has a name that the mirror adds: "
+                    f"rename: {{{column.name}: …}}, or leave it out"
                 )
             if folded in taken:
                 self._add(
-                    f"columns {taken[folded]} and {column.name} have one name in the "
-                    "lake, where case is no difference: use rename"
+                    f"columns {taken[folded]} and {column.name} get the same name in "
+                    "the lake, where case does not count: use rename"
                 )
             taken[folded] = column.name
 
@@ -306,7 +306,7 @@ class _Builder:
 def _unused(
     settings: MirrorSettings, metas: Mapping[TableName, TableMeta]
 ) -> Iterator[Problem]:
-    """Yield rules that no table has, and columns of rules that no table of it has."""
+    """Yield rules that match no table, and columns that no table of a rule has."""
     columns: dict[int, set[str]] = {}
     for name, meta in metas.items():
         rule = settings.rule_of(name)
@@ -316,8 +316,8 @@ def _unused(
         if id(rule) not in columns:
             text = (
                 f"{rule.place}: match = {quoted(rule.match)}: no table matches, or the "
-                "account may not see it; what matches is schema.table as a whole, as "
-                r"in shop\..*"
+                "account may not see it; a pattern must match schema.table as a "
+                r"whole, as in shop\..*"
             )
             yield Problem(rule, None, text)
             continue
@@ -330,8 +330,8 @@ def _unused(
             for column in named:
                 if column.lower() not in columns[id(rule)]:
                     text = (
-                        f"{rule.place}: {key}: no table has a column {column}: take "
-                        "it out, or write what it is called now"
+                        f"{rule.place}: {key}: no table has a column {column}: remove "
+                        "it, or write its current name"
                     )
                     yield Problem(rule, None, text)
 
@@ -339,7 +339,7 @@ def _unused(
 def _same_targets(
     tables: Sequence[MirrorTable], settings: MirrorSettings
 ) -> Iterator[Problem]:
-    """Yield tables whose folder is that of another, or inside it."""
+    """Yield tables whose folder is equal to, or inside, that of another table."""
     folders = Folders()
     for table in sorted(tables, key=lambda each: each.target.split("/")):
         problem = folders.problem(table.source, table.target)
@@ -350,20 +350,20 @@ def _same_targets(
 
 
 class Folders:
-    """Which tables folders of the lake belong to; none is inside another's."""
+    """Assigns the lake's folders to tables; no folder is inside another."""
 
     def __init__(self) -> None:
         self._tables: dict[str, TableName] = {}
         self._inside: dict[str, TableName] = {}  # by the folders around a table's
 
     def take(self, name: TableName, target: str) -> None:
-        """Have a folder belong to a table."""
+        """Assign a folder to a table."""
         self._tables.setdefault(target, name)
         for outer in _around(target):
             self._inside.setdefault(outer, name)
 
     def problem(self, name: TableName, target: str) -> str:
-        """Tell which other table is in a table's way; "" for none."""
+        """Return the problem if another table uses the folder; "" if none does."""
         for folder in (target, *_around(target)):
             other = self._tables.get(folder)
             if other not in (None, name):
@@ -379,13 +379,13 @@ def _around(target: str) -> list[str]:
 
 def _both(first: TableName | None, second: TableName, folder: str) -> str:
     return (
-        f"tables {first} and {second} both go to {folder}: put {{schema}} and "
-        "{table} into to"
+        f"tables {first} and {second} both use folder {folder}: include {{schema}} "
+        "and {table} in to"
     )
 
 
 def signature(name: TableName, settings: MirrorSettings) -> str:
-    """Return what the settings say of a table's copy; another text, another copy."""
+    """Return a text of the settings that affect a copy: if it changes, copy again."""
     rule = settings.rule_of(name)
     if rule is None:
         return ""

@@ -1,8 +1,8 @@
-"""Up to which place of the binlog the tables that are followed were fed.
+"""The binlog position up to which the followed tables were fed.
 
-Each batch leaves that in the lake before Spark takes it for done. So it is known,
-whatever becomes of Spark's checkpoint and of the server's subscription, where a stream
-has to begin so that no table misses anything. Leaves out how one begins (`beginning`).
+Each batch stores it in the lake before Spark records the batch as done. So a stream can
+start where no table misses anything, even if Spark's checkpoint or the server's
+subscription is lost. Leaves out how a stream starts (`stream_start`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ FORM: Final = 1  # of the JSON
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Where a stream is: every table that follows it has all before `place`.
+    """The state of a stream: every followed table has all changes before `position`.
 
-    `query` and `batch` are Spark's names for what came last, `source` is the database
-    that was asked then. `xa` are the transactions that may be rolled back yet, `moved`
-    the tables whose rows came or went with a statement on another one, and where the
-    last of these is: a copy that began before has to be made again.
+    `query` and `batch` are Spark's names of the last batch; `source` is the database at
+    that time. `xa` has the transactions that may still be rolled back; `moved` has the
+    tables whose rows a statement on another table added or removed, with the last
+    position of this: a copy that began before it must be made again.
     """
 
     destination: str
     place: RangePosition
-    generation: int = 0  # how often the stream was begun anew
+    generation: int = 0  # how often the stream was restarted from scratch
     source: str = ""
     query: str = ""
     batch: int = -1
@@ -49,10 +49,10 @@ class Feed:
     moved: Seqs = field(default_factory=dict)
 
     def follows_on(self, query: str, batch: int, start: RangePosition) -> bool:
-        """Tell whether a batch that begins at a place leaves nothing out.
+        """Check whether a batch that starts at a position leaves no gap.
 
-        It does not if it is Spark's next one, or begins before this. A place in the
-        binlog of another server is told by the set that was executed there.
+        It leaves none if it is Spark's next batch, or starts before this position. In
+        another server's binlog, the executed GTID set decides that.
         """
         if query == self.query and batch <= self.batch + 1:
             return True
@@ -61,11 +61,11 @@ class Feed:
         return has_all(self.place.gtids, start.gtids)
 
     def is_in_another(self, end: RangePosition) -> bool:
-        """Tell whether a batch that ends at a place is of another binlog than this.
+        """Check whether a batch that ends at a position is of another binlog.
 
-        Epochs are the server's to count, and it begins anew when its data are lost. A
-        binlog of MySQL has everything at a later place that was executed at an earlier
-        one. One of MariaDB has the last of each domain, which may be an older one.
+        The server counts epochs, and restarts them when its data are lost. In a binlog
+        of MySQL, a later position has all GTIDs of an earlier one. In one of MariaDB,
+        it has the last GTID of each domain, which may be an older one.
         """
         place = self.place
         if end.epoch != place.epoch or version_of(end) < version_of(place):
@@ -89,12 +89,10 @@ class Feed:
 
     @classmethod
     def from_json(cls, text: str) -> Feed:
-        """Read what `to_json` gave. Raises ValueError, KeyError, TypeError else."""
+        """Parse the text of `to_json`. Raises ValueError, KeyError, TypeError."""
         found: dict[str, Any] = json.loads(text)
         if found["form"] != FORM:
-            raise ValueError(
-                f"it is of form {found['form']}, this version knows {FORM}"
-            )
+            raise ValueError(f"form {found['form']} is not supported, only {FORM}")
         ((destination, place),) = offset_from_json(found["at"]).items()
         return cls(
             destination,
@@ -109,7 +107,7 @@ class Feed:
 
 
 def read_feed(folder: Folder, generation: int) -> Feed | None:
-    """Return where the stream is, None when it was never begun. Raises LakeError."""
+    """Return the stream's state; None if it was never started. Raises LakeError."""
     data = folder.read(FILE)
     if data is None:
         return None
@@ -117,23 +115,22 @@ def read_feed(folder: Folder, generation: int) -> Feed | None:
         feed = Feed.from_json(data.decode())
     except (ValueError, KeyError, TypeError, PositionError) as error:
         raise LakeError(
-            f"{folder}/{FILE} is not what a mirror writes ({error!r}): put the file of "
-            "before there, or have all tables copied anew: `canal-server mirror copy "
-            "--all`"
+            f"{folder}/{FILE} is not a valid state ({error!r}): restore an earlier "
+            "file, or copy all tables again: `canal-server mirror copy --all`"
         ) from error
     return feed if feed.generation == generation else None
 
 
 def write_feed(folder: Folder, feed: Feed) -> None:
-    """Store where the stream is. Raises LakeError."""
+    """Store the stream's state. Raises LakeError."""
     folder.write(FILE, feed.to_json().encode())
 
 
 def has_all(gtids: str, other: str) -> bool:
-    """Tell whether a set, which has to be known, has all of another one."""
+    """Check whether a GTID set, which must be known, contains another one."""
     if not (gtids and other):
         return False
-    # Those of MariaDB have no colon.
+    # MariaDB's GTIDs have no colon.
     kind: Any = GtidSet if ":" in gtids else MariaGtidSet
     try:
         return bool(kind.parse(gtids).contains(kind.parse(other)))

@@ -1,9 +1,9 @@
-"""The right to write into a mirror's part of the lake, which one process has at a time.
+"""The right to write into a mirror's part of the lake; one process holds it at a time.
 
-On a file system it is a lock, which ends with its process. An object store has none:
-there it is a file with a time, which its owner writes again and again; who finds an old
-one takes it over. Two who take it at the same moment find out by reading it back, and
-what slips through ends at the tables' own transactions.
+On a file system it is a lock, which ends with its process. An object store has no
+locks: there it is a file with a time, which its owner rewrites at intervals; another
+process takes over a file that is too old. Two that do so at once find out by reading
+the file back; what slips through fails at the tables' own transactions.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.lake_storage import Folder
 
 FILE: Final = "lock.json"
-LASTS_S: Final = 60.0  # without being renewed, in an object store
-SETTLES_S: Final = 2.0  # until what was written last is read
-TRIES: Final = 5  # at a lock that somebody may only look at
+LASTS_S: Final = 60.0  # until it expires without renewal, in an object store
+SETTLES_S: Final = 2.0  # until a read returns the last write
+TRIES: Final = 5  # at a lock that another process may only inspect
 TRY_S: Final = 0.1
 
 
 class Lease:
-    """The right of this process; a context manager that has it inside."""
+    """The lease of this process; a context manager that holds it inside."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Lease:
         now: Callable[[], float] = time.time,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Take the mirror's own folder."""
+        """Set the mirror's own folder; nothing is locked yet."""
         self._folder = folder
         self._now = now
         self._wait = wait
@@ -51,7 +51,7 @@ class Lease:
         self._file: Any = None
 
     def take(self) -> None:
-        """Take the right. Raises LakeError, by its owner, when another has it."""
+        """Acquire the lease. Raises LakeError, which names the owner, if it is held."""
         path = self._folder.local_path
         if path is not None:
             self._lock(path)
@@ -66,18 +66,18 @@ class Lease:
             self._refuse(other or {})
 
     def renew(self) -> None:
-        """Say that this process is still there. Raises LeaseLost when it is not."""
+        """Renew the lease. Raises LeaseLost if another process holds it."""
         if self._file is not None:
             return
         other = self._owner()
         if other is not None and other.get("token") != self._token:
             raise LeaseLost(
-                f"the mirror in {self._folder} was taken over by {_told(other)}"
+                f"the lease of {self._folder} was taken over by {_told(other)}"
             )
         self._write()
 
     def release(self) -> None:
-        """Give the right back; idempotent."""
+        """Release the lease; idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -101,7 +101,7 @@ class Lease:
     def _lock(self, path: str) -> None:
         try:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
-            file = open(  # noqa: SIM115  # held on
+            file = open(  # noqa: SIM115  # kept open
                 f"{path}/{FILE}", "a+b", opener=_open_no_link
             )
         except OSError as error:
@@ -146,18 +146,18 @@ class Lease:
 
     def _refuse(self, other: dict[str, Any]) -> None:
         raise LakeError(
-            f"another process runs this mirror: {_told(other)}, by {self._folder}/"
-            f"{FILE}; end it first, or give this one another name"
+            f"this mirror is already running: {_told(other)} holds {self._folder}/"
+            f"{FILE}; stop it first, or give this mirror another name"
         )
 
 
 def _open_no_link(path: str, flags: int) -> int:
-    """Open what is emptied then: never what a symbolic link points to."""
+    """Open a file to overwrite it, but never through a symbolic link."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def holder(folder: Folder) -> str | None:
-    """Tell who has the right now; None: nobody has. Raises LakeError."""
+    """Return who holds the lease now; None if nobody does. Raises LakeError."""
     other = _owner_of(folder)
     if other is None:
         return None
@@ -165,7 +165,7 @@ def holder(folder: Folder) -> str | None:
         return _told(other) if _is_alive(other, time.time()) else None
     try:
         with open(f"{folder.local_path}/{FILE}", "rb") as file:  # noqa: PTH123
-            # Given back at once; who wants it in this moment tries again.
+            # Released at once; a process that fails to lock meanwhile tries again.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _told(other)
@@ -177,7 +177,7 @@ def holder(folder: Folder) -> str | None:
 
 
 def _owner_of(folder: Folder) -> dict[str, Any] | None:
-    """Return who wrote the file last; None when nobody did."""
+    """Return who wrote the file last; None if it does not exist."""
     try:
         found = json.loads(folder.read(FILE) or b"null")
     except ValueError:

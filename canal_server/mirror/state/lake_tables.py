@@ -1,4 +1,4 @@
-"""The lake: opens its tables, in whatever format. What they can is in `lake_table`."""
+"""Opens the lake's tables, in either format; `lake_table` has their interface."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
-    """Return a table of the lake; nothing is read yet. Raises LakeError."""
+    """Return a table of the lake, without reading it. Raises LakeError."""
     lake = settings.lake
     if table.form == "delta":
         return DeltaLakeTable(
@@ -48,16 +48,16 @@ def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
             table,
             lake.storage_options,
             change_feed=lake.change_feed,
-            # Without a vacuum there are as many versions as Delta keeps by default.
+            # Without a vacuum, Delta's default decides how many versions remain.
             kept_hours=math.ceil(lake.vacuum_after_s / 3600) or KEPT_HOURS,
         )
     return ChangeLog(open_folder(lake, table.target), table)
 
 
 def other_format(settings: MirrorSettings, table: MirrorTable) -> str:
-    """Return what is wrong where a table's folder has one of another format, else "".
+    """Return the problem if a table's folder has another format, else "".
 
-    Readers of a log would take Delta's files for a part of it, and Delta's vacuum would
+    Readers of a log would read Delta's files as part of it, and Delta's vacuum would
     delete the files of a log. Raises LakeError.
     """
     is_delta = table.form == "delta"
@@ -68,6 +68,6 @@ def other_format(settings: MirrorSettings, table: MirrorTable) -> str:
         return ""
     there = "a log of changes" if is_delta else "a Delta table"
     return (
-        f"{settings.lake.path}/{table.target} has {there}, and format is {table.form} "
-        "now: move that away, or have this one go to another folder (`to` of its rule)"
+        f"{settings.lake.path}/{table.target} has {there}, but format is {table.form} "
+        "now: move the old one away, or choose another folder (`to` of its rule)"
     )

@@ -1,7 +1,7 @@
-"""What a copy is and what of it is done, in files that a restart reads.
+"""A copy's plan and its finished chunks, in files that a restart reads.
 
-`plan.json` says what the copy was begun with; `chunk-….json` that a chunk is read, and
-which files hold it. Both are written once and never changed.
+`plan.json` has the parameters of the copy; `chunk-….json` says that a chunk was read,
+and which files hold it. Both are written once and never changed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ PLAN: Final = "plan.json"
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """What a copy was begun with."""
+    """The parameters of a copy."""
 
-    seq: int  # number of the place from which changes are applied to it
+    seq: int  # number of the position where its changes start
     columns: tuple[tuple[str, str, str], ...]  # name, type, name in the lake
     chunks: tuple[Chunk, ...]
 
@@ -43,7 +43,7 @@ class CopyPlan:
 
     @classmethod
     def read(cls, folder: Folder) -> CopyPlan | None:
-        """Return the plan of a copy that was begun; None when there is none."""
+        """Return the plan of a copy; None if it was not started."""
         told = _read(folder, PLAN)
         if told is None:
             return None
@@ -61,7 +61,9 @@ class ChunkManifest:
     chunk: int
     rows: int
     files: tuple[CopiedFile, ...]
-    place: dict[str, Any] = field(default_factory=dict)  # of a table without a key
+    place: dict[str, Any] = field(
+        default_factory=dict
+    )  # only for a table without a key
 
     @property
     def size(self) -> int:
@@ -74,13 +76,13 @@ class ChunkManifest:
         return f"chunk-{chunk:06}.json"
 
     def write(self, folder: Folder) -> None:
-        """Say that the chunk is done."""
+        """Record that the chunk is done."""
         told = asdict(self) | {"form": FORM}
         folder.write(self.name(self.chunk), json.dumps(told).encode())
 
     @classmethod
     def read(cls, folder: Folder, chunk: int) -> ChunkManifest | None:
-        """Return a chunk's manifest; None when it is not done."""
+        """Return a chunk's manifest; None if it is not done."""
         told = _read(folder, cls.name(chunk))
         if told is None:
             return None
@@ -95,7 +97,7 @@ class ChunkManifest:
 def finished(
     folder: Folder, chunks: Sequence[Chunk], known: dict[int, ChunkManifest]
 ) -> Iterator[ChunkManifest]:
-    """Yield the manifests of chunks that are done, but those that are known."""
+    """Yield the manifests of finished chunks that are not in `known`."""
     names = set(folder.names())
     for chunk in chunks:
         if chunk.number not in known and ChunkManifest.name(chunk.number) in names:
@@ -113,12 +115,12 @@ def _read(folder: Folder, name: str) -> dict[str, Any] | None:
         form = told.get("form")
     except (ValueError, AttributeError) as error:
         raise LakeError(
-            f"{folder}/{name} is no manifest ({error}): delete the folder, and the "
-            "table is copied anew"
+            f"{folder}/{name} is not a valid manifest ({error}): delete the folder to "
+            "copy the table again"
         ) from error
     if form != FORM:
         raise LakeError(
-            f"{folder}/{name} has the form {form!r}, this version knows {FORM}: go on "
-            "with the version that wrote it, or delete the folder to copy anew"
+            f"{folder}/{name} has the form {form!r}, but this version supports {FORM}: "
+            "use the version that wrote it, or delete the folder to copy again"
         )
     return told

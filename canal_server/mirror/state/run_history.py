@@ -1,7 +1,7 @@
-"""What a mirror tells of itself while it runs: its status, and a history for plots.
+"""What a running mirror reports: its status, and a history for plots.
 
-The status is one file that is written again and again; the history are lines of JSON in
-a few files, of which the oldest go. Neither is needed to go on after a restart.
+The status is one file that is rewritten at intervals; the history consists of JSON
+lines in a few files, of which the oldest are deleted. A restart needs neither.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.lake_storage import Folder
 
 STATUS: Final = "status.json"
-LINES_MAX: Final = 2_000  # of a file
+LINES_MAX: Final = 2_000  # per file
 FILES_MAX: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch of the stream did, or what the mirror is after it."""
+    """What one batch of the stream did, and the state of the mirror after it."""
 
     at_ms: int  # when it was done
     batch: int = -1  # its number
     rows: int = 0
-    seconds: float = 0.0  # that it took
+    seconds: float = 0.0  # duration
     delay_ms: int = -1  # from the commit of its last change until it was done
-    applied: int = -1  # the position number up to which changes are in
+    applied: int = -1  # the position number up to which changes are applied
     journal: str = ""
     position: int = 0
-    tables: int = 0  # that had changes
-    epoch: int = 0  # of the place, with the set that was executed there
+    tables: int = 0  # with changes
+    epoch: int = 0  # of the position, with the GTID set executed there
     gtids: str = ""
 
 
@@ -48,13 +48,13 @@ class Status:
     updated_at_ms: int
     message: str = ""  # why it ended
     rows: int = 0  # applied since it was started
-    rows_per_second: float = 0.0  # of late
+    rows_per_second: float = 0.0  # recent
     last: Batch | None = None
-    failing: str = ""  # why the stream fails, until a batch goes through
+    failing: str = ""  # why the stream fails, until a batch succeeds
     failing_since_ms: int = 0
-    spark: str = ""  # what it keeps waiting
-    caught_up: bool = False  # the server had nothing more when it was asked last
-    warnings: tuple[str, ...] = ()  # of what lasts, such as foreign keys
+    spark: str = ""  # why jobs wait for executors
+    caught_up: bool = False  # the last poll brought nothing new
+    warnings: tuple[str, ...] = ()  # of lasting conditions, such as foreign keys
 
     def to_json(self) -> str:
         """Return the text of the file."""
@@ -62,7 +62,7 @@ class Status:
 
     @classmethod
     def from_json(cls, text: str) -> Status:
-        """Read what `to_json` gave; what a later version added is ignored."""
+        """Parse the text of `to_json`; fields of later versions are ignored."""
         found = _known(cls, json.loads(text))
         if found.get("last") is not None:
             found["last"] = Batch(**_known(Batch, found["last"]))
@@ -76,7 +76,7 @@ def _known(kind: type, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_status(folder: Folder) -> Status | None:
-    """Return the status that a mirror told last; None when it told none."""
+    """Return the last stored status; None if there is no status file."""
     data = folder.read(STATUS)
     if data is None:
         return None
@@ -95,7 +95,7 @@ class History:
     """Writes the history of a run; for one thread. Methods may raise LakeError."""
 
     def __init__(self, folder: Folder) -> None:
-        """Take the mirror's own folder; what earlier runs wrote stays."""
+        """Set the mirror's own folder; files of earlier runs stay."""
         self._folder = folder.below("history")
         self._lines: list[str] = []
         self._unwritten = 0
@@ -103,7 +103,7 @@ class History:
         self._number = 1 + max((_number(name) for name in names), default=0)
 
     def add(self, batch: Batch) -> None:
-        """Note a batch; it is stored by `flush`."""
+        """Add a batch; `flush` stores it."""
         if len(self._lines) >= LINES_MAX:
             self.flush()
             self._number += 1
@@ -112,7 +112,7 @@ class History:
         self._unwritten += 1
 
     def flush(self) -> None:
-        """Store what was noted, and delete what is too old."""
+        """Store the added batches, and delete files that are too old."""
         if not self._unwritten:
             return
         text = "".join(f"{line}\n" for line in self._lines)
@@ -123,7 +123,7 @@ class History:
 
 
 def read_history(folder: Folder) -> Iterator[Batch]:
-    """Yield what is stored, oldest first; lines that cannot be read are left out."""
+    """Yield the stored batches, oldest first; unreadable lines are left out."""
     history = folder.below("history")
     for name in history.names():
         for line in (history.read(name) or b"").splitlines():

@@ -1,9 +1,9 @@
-"""What a mirror knows of its tables, as files in the lake beside them.
+"""What a mirror knows of its tables, in files in the lake.
 
-One JSON a table below `tables/`; requests of people below `requests/`. The place up to
-which changes are in a table is that table's own business (its commits); what stands
-here says what is to be done with it. Leaves out who may write (`lease`) and what is
-only shown (`history`).
+Each table has one JSON file below `tables/`; requests of users are below `requests/`.
+The position up to which a table has its changes is in the table's own commits; this
+state says what to do with the table. Leaves out who may write (`lake_lease`) and what
+is only displayed (`run_history`).
 """
 
 from __future__ import annotations
@@ -33,47 +33,51 @@ _HASH_DIGITS: Final = 32  # of the names of files that would be too long
 
 
 class Phase(StrEnum):
-    """What is done with a table."""
+    """What the mirror does with a table."""
 
     WAITING = "waiting"  # to be copied
     COPYING = "copying"
-    CATCHING_UP = "catching-up"  # copied; changes since are read beside the stream
+    CATCHING_UP = (
+        "catching-up"  # copied; changes since then are read outside the stream
+    )
     FOLLOWING = "following"  # part of the stream
-    STOPPED = "stopped"  # a person has to say what now
-    DROPPED = "dropped"  # gone from the source; its copy stays as it was
+    STOPPED = "stopped"  # needs a decision of a person
+    DROPPED = "dropped"  # dropped in the source; its copy stays unchanged
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
     """A table as the mirror knows it.
 
-    `columns` are all of the source's, as the copy or the last DDL left them; `kept`
-    are names in the lake of columns that the source has no more, `hidden` are those of
-    the source's columns that are masked or left out.
+    `columns` are the source's, as of the copy or the last DDL; `kept` are names in the
+    lake of columns that the source has dropped; `hidden` are the source's columns that
+    are masked or left out.
     """
 
     source: TableName
     target: str
     phase: Phase = Phase.WAITING
     copy_id: str = ""
-    place: RangePosition | None = None  # before all that the copy saw
-    seen: int = 0  # position number before which all is that the copy saw
-    begun: int = 0  # that of `place` when the copy was made; `place` goes on
+    place: RangePosition | None = (
+        None  # every change that the copy may lack is after it
+    )
+    seen: int = 0  # position number after everything that the copy saw
+    begun: int = 0  # number of `place` when the copy was made; `place` advances
     columns: tuple[ColumnMeta, ...] = ()
     kept: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     message: str = ""  # why it is stopped, or copied again
-    rows: int = 0  # that are copied
-    rows_expected: int = 0  # about so many, as the database estimates
-    copies: int = 0  # that were begun
-    plan: str = ""  # what the settings said of the table when it was copied
-    leaves: int = 0  # in a row: of the stream, for a new copy
-    left_at_ms: int = 0  # for the last time
+    rows: int = 0  # copied rows
+    rows_expected: int = 0  # the database's estimate
+    copies: int = 0  # copies started so far
+    plan: str = ""  # the table's settings when it was copied
+    leaves: int = 0  # how often in a row it left the stream for a new copy
+    left_at_ms: int = 0  # when it left last
     due_at_ms: int = 0  # when it is copied again
     updated_at_ms: int = 0
 
     def moved(self, phase: Phase, message: str = "") -> TableState:
-        """Return the same table in another phase; it waits for nothing."""
+        """Return the same table in another phase, without a pause."""
         return replace(self, phase=phase, message=message, due_at_ms=0)
 
     def to_json(self) -> str:
@@ -123,12 +127,10 @@ class TableState:
 
     @classmethod
     def from_json(cls, text: str) -> TableState:
-        """Read what `to_json` gave. Raises ValueError, KeyError, TypeError else."""
+        """Parse the text of `to_json`. Raises ValueError, KeyError, TypeError."""
         found: Mapping[str, Any] = json.loads(text)
         if found["form"] != FORM:
-            raise ValueError(
-                f"it is of form {found['form']}, this version knows {FORM}"
-            )
+            raise ValueError(f"form {found['form']} is not supported, only {FORM}")
         place = found["place"]
         return cls(
             source=TableName(*map(str, found["source"])),
@@ -160,21 +162,21 @@ class TableState:
 
 
 class States:
-    """The states of all tables of a mirror. Each method may raise LakeError."""
+    """The states of a mirror's tables. Each method may raise LakeError."""
 
     def __init__(self, folder: Folder) -> None:
-        """Take the mirror's own folder."""
+        """Set the mirror's own folder."""
         self._folder = folder
         self._tables = folder.below("tables")
         self._requests = folder.below("requests")
 
     def read_all(self) -> dict[TableName, TableState]:
-        """Return all that are known."""
+        """Return the states of all known tables."""
         found = (self._read(name) for name in self._tables.names())
         return {state.source: state for state in found if state is not None}
 
     def read(self, table: TableName) -> TableState | None:
-        """Return one, None when it is not known."""
+        """Return a table's state; None if it is not known."""
         return self._read(_file_of(table))
 
     def _read(self, name: str) -> TableState | None:
@@ -185,39 +187,39 @@ class States:
             return TableState.from_json(data.decode())
         except (ValueError, KeyError, TypeError) as error:
             raise LakeError(
-                f"{self._tables}/{name} is not what a mirror writes ({error!r}): "
-                "delete it, and the table is copied again"
+                f"{self._tables}/{name} is not a valid state ({error!r}): delete it to "
+                "copy the table again"
             ) from error
 
     def write(self, state: TableState) -> TableState:
-        """Store a state, with the time; returns what was stored."""
+        """Store a state with the current time; returns the stored state."""
         stored = replace(state, updated_at_ms=round(time.time() * 1000))
         self._tables.write(_file_of(state.source), stored.to_json().encode())
         return stored
 
     def forget(self, table: TableName) -> None:
-        """Forget a table that the settings have no more; its copy stays."""
+        """Forget a table that the settings no longer select; its copy stays."""
         self._tables.delete(_file_of(table))
 
-    # The stream, which begins anew when changes are lost and all tables are copied
+    # The stream, which restarts from scratch when changes are lost
 
     def generation(self) -> int:
-        """Return how often the stream was begun anew."""
+        """Return how often the stream was restarted from scratch."""
         return int(self._folder.read(GENERATION) or b"0")
 
     def next_generation(self) -> None:
-        """Have the stream begin anew when the mirror is started."""
+        """Make the stream restart from scratch at the mirror's next start."""
         self._folder.write(GENERATION, str(self.generation() + 1).encode())
 
-    # Requests of people, for a mirror that runs
+    # Requests of users, for a running mirror
 
     def request_copy(self, tables: Iterable[TableName]) -> None:
-        """Ask that tables be copied again."""
+        """Request new copies of tables."""
         for table in tables:
             self._requests.write(_file_of(table), json.dumps([*table]).encode())
 
     def requested(self) -> list[TableName]:
-        """Return the tables that are to be copied again."""
+        """Return the tables whose copies are requested."""
         found = []
         for name in self._requests.names():
             data = self._requests.read(name)
@@ -225,19 +227,19 @@ class States:
                 if data is not None:
                     found.append(TableName(*map(str, json.loads(data))))
             except (ValueError, TypeError):
-                # Nobody's request: whoever put it there did not use the command.
+                # Not a request: the command did not write this file.
                 self._requests.delete(name)
         return found
 
     def take_request(self, table: TableName) -> None:
-        """Forget a request, when what it asks for is in the table's state."""
+        """Delete a request that the table's state has recorded."""
         self._requests.delete(_file_of(table))
 
 
 def _file_of(table: TableName) -> str:
-    """Return the name of a table's file; what is in it has the table's own name.
+    """Return the name of a table's file; the file itself has the table's name.
 
-    One that is too long for a file system ends with a hash. No other name has a "=".
+    A name that is too long for a file system ends with a hash. No other name has a "=".
     """
     parts = (quote(part, safe="").replace(".", "%2E") for part in table)
     name = f"{'.'.join(parts)}.json"

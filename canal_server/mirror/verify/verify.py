@@ -35,9 +35,9 @@ from canal_server.mirror.verify.verify_compare import at_position, compare, last
 from canal_server.mirror.verify.verify_positions import DroppedError, Positions
 from canal_server.mirror.verify.verify_report import (
     DIFFERENT,
+    DROPPED,
     EQUAL,
     FAILED,
-    DROPPED,
     LOG,
     TableReport,
     totals_of,
@@ -145,7 +145,7 @@ def with_warnings(
         with ControlConnection(settings.source.access) as connection:
             keys = hidden_keys(connection, settings)
     except SourceError as error:
-        why = f"the foreign keys of the source cannot be listed: {error}"
+        why = f"cannot list the foreign keys of the source: {error}"
         return [replace(report, warnings=(why,)) for report in reports]
     found: dict[str, list[str]] = {}
     for each in keys:
@@ -272,7 +272,7 @@ class _TableVerify:
         )
 
     def _check(self, changes: DataFrame, span: _Span, place: CopyPosition) -> None:
-        """Raise if a statement changed the table in a way that row changes do not show."""
+        """Raise if a statement changed the table beyond what row changes show."""
         ddl = changes.where("n = 0").agg(F.min("seq"), F.max("seq")).first()
         assert ddl is not None  # an aggregate without groups has one row
         if ddl[0] is None:
@@ -282,7 +282,7 @@ class _TableVerify:
                 "its columns changed, or it was emptied, while it was read"
             )
         raise LakeError(
-            f"the copy is at {place}, and after that the table's columns changed, or it "
+            f"the copy is at {place}; after that the table's columns changed, or it "
             "was emptied: let the mirror run until it has applied this"
         )
 
@@ -300,7 +300,7 @@ class _TableVerify:
     def _keyless(
         self, sides: tuple[DataFrame, DataFrame], changes: DataFrame, span: _Span
     ) -> tuple[Compared, int]:
-        """Add the changes between the read and the copy's position to the older side."""
+        """Add the changes between read and copy to the older of the two sides."""
         seq = F.col("seq")
         meanwhile = changes.where((seq >= span.before) & (seq < span.after))
         if not meanwhile.isEmpty():
@@ -336,7 +336,7 @@ def _form(table: MirrorTable) -> RowForm:
 def _cached(rows: DataFrame) -> DataFrame:
     """Return rows that are read once, now, and cached.
 
-    Losing an executor loses its rows, which is an error: another read would give rows of
-    a later moment.
+    Losing an executor loses its rows, which is an error: another read would give rows
+    of a later moment.
     """
     return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

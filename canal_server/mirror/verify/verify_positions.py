@@ -29,7 +29,7 @@ from canal_server.mirror.state.lake_tables import open_table
 from canal_server.mirror.state.run_history import Status, read_status
 from canal_server.mirror.state.state import Phase, States, TableState
 from canal_server.mirror.verify.verify_copy import CopyRows
-from canal_server.model.versions import place_of
+from canal_server.model.versions import position_of_version
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_columns import TableColumns
 from canal_server.runtime.lifecycle import Deadline, Stop
@@ -61,7 +61,7 @@ class CopyPosition:
     known: RangePosition
 
     def __str__(self) -> str:
-        place = place_of(self.upto)
+        place = position_of_version(self.upto)
         if version_of(self.known) == self.upto:
             return f"{self.known.journal}:{self.known.position}"
         stem = self.known.journal.rpartition(".")[0]
@@ -127,8 +127,8 @@ class Positions:
         state = States(self._folder).read(self._name)
         if state is None:
             raise LakeError(
-                "neither the source nor the mirror has this table: `canal-server mirror "
-                "status` lists the mirror's tables"
+                "neither the source nor the mirror has this table: "
+                "`canal-server mirror status` lists the mirror's tables"
             )
         raise DroppedError(state)
 

@@ -40,7 +40,7 @@ ORDERS = TableName("shop", "orders")
 USERS = TableName("shop", "users")
 GONE = TableName("shop", "gone")
 GONE_TOLD = (
-    "canal-server mirror copy: shop.gone: the mirror copy has no such table; see "
+    "canal-server mirror copy: shop.gone: mirror copy has no such table: see "
     "`canal-server mirror status`"
 )
 WITHOUT_YAML = (
@@ -126,7 +126,7 @@ def test_status_of_one_that_runs(lake: Lake, mirror) -> None:
     last = Batch(now_ms, 7, 2_000, 0.31, 400, 9, "mysql-bin.000002", 1234, 1)
     status = Status("copy", "here", 5, now_ms, now_ms, rows_per_second=12.5, last=last)
     write_status(lake.folder, status)
-    assert "does not run; it did 0 s ago" in mirror("status")
+    assert "not running; stopped 0 s ago" in mirror("status")
     with Lease(lake.folder):
         first, stream, *_ = mirror("status").splitlines()
         told = json.loads(mirror("status", "--json"))
@@ -187,7 +187,7 @@ def test_copy_of_tables_that_are_not_there(lake: Lake, mirror) -> None:
     told = mirror("copy", "shop.orders", "orders", "a.b", "shop.gone", wanted=2)
     assert told.splitlines() == [
         "canal-server mirror copy: orders: write schema.table",
-        "canal-server mirror copy: a.b: no pattern of the settings wants this table",
+        "canal-server mirror copy: a.b: no pattern in the settings matches this table",
         GONE_TOLD,
     ]
     assert lake.states.requested() == []
@@ -204,7 +204,7 @@ def test_copy_of_all_tables_while_it_runs(lake: Lake, mirror) -> None:
 def test_copy_of_all_tables_begins_the_stream_anew(lake: Lake, mirror) -> None:
     """Tables wait, the stream is another one; what the server keeps is told."""
     told = mirror("copy", "--all")
-    assert "the server still keeps subscription copy of before" in told
+    assert "the server still keeps the old subscription copy" in told
     assert lake.states.generation() == 1
     phases = {name: each.phase for name, each in lake.states.read_all().items()}
     assert phases == {
@@ -244,7 +244,7 @@ def test_a_lake_that_cannot_be(lake: Lake, mirror, tmp_path: Path) -> None:
     other = tmp_path / "other.yml"
     other.write_text(json.dumps(lake.settings))
     told = mirror("--dry-run", conf=other, wanted=2)
-    assert f"lake.path: {lake.conf} is no folder" in told
+    assert f"lake.path: {lake.conf} is not a folder" in told
 
 
 def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> None:
@@ -293,7 +293,7 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
     process.settings["tables"][0]["format"] = "json"
     process.write_conf()
     told = mirror("--dry-run", conf=process.conf, wanted=2)
-    assert f"table {database}.log: {somewhere} has a Delta table, and format is" in told
+    assert f"table {database}.log: {somewhere} has a Delta table, but format is" in told
 
     process.settings["canal"]["destination"] = "nowhere"
     process.write_conf()

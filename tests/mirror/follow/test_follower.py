@@ -172,7 +172,7 @@ def test_emptied(follow, tmp_path) -> None:
         (
             rows(130, ("insert", 3, "w", 6), columns=(ID, A, B)),
             CopyNeededError,
-            "known .b is new., and no",
+            "known .b is new., without",
         ),
         (
             rows(130, ("insert", 3, "w"), columns=(ID, (*A[:2], "latin1", False))),
@@ -195,7 +195,7 @@ def test_emptied(follow, tmp_path) -> None:
         (
             statement(130, "UPDATE t SET a = 1", (), "UPDATE", is_ddl=False),
             CopyNeededError,
-            "logged as a statement, so that its rows are not told, at f:130: UPDATE t",
+            "logged as a statement, without its rows, at f:130: UPDATE t",
         ),
         (
             statement(130, "ALTER TABLE t MODIFY a INT", (ID, ("a", "int", "", False))),
@@ -208,17 +208,17 @@ def test_emptied(follow, tmp_path) -> None:
                 is_ddl=False, table=UNNAMED,
             ),
             CopyNeededError,
-            "logged as a statement, so that its rows are not told, at f:130: UPDATE u",
+            "logged as a statement, without its rows, at f:130: UPDATE u",
         ),
         (
             statement(130, "FROB TABLE shop.t", (), "QUERY", table=UNNAMED),
             CopyNeededError,
-            "cannot be read: .*FROB.* at f:130: FROB",
+            "cannot be parsed: .*FROB.* at f:130: FROB",
         ),
         (
             statement(130, "REPAIR TABLE t", (), "QUERY", table=UNNAMED),
             CopyNeededError,
-            "REPAIR TABLE may take rows away, at f:130",
+            "REPAIR TABLE may remove rows, at f:130",
         ),
         (
             Packed(
@@ -280,7 +280,8 @@ def test_a_partition_that_was_exchanged_while_the_table_caught_up(follow) -> Non
     follower.applied = 200
     for columns in ((ID, A), ()):  # none: the table is a partition now
         with pytest.raises(
-            CopyNeededError, match=r"another table, at .*: ALTER TABLE p"
+            CopyNeededError,
+            match=r"another table added or removed rows, at .*: ALTER TABLE p",
         ):
             take(follower, [statement(120, EXCHANGE, columns)], 200, "q/7")
     follower.begun = 121
@@ -310,7 +311,7 @@ def test_a_column_that_is_renamed_while_the_table_is_copied(follow) -> None:
     renamed = statement(120, "ALTER TABLE t RENAME COLUMN a TO c", (ID, ("c", *A[1:])))
     follower = follow()
     follower.copied_until = 121
-    with pytest.raises(CopyNeededError, match="got another name while"):
+    with pytest.raises(CopyNeededError, match="renamed while"):
         take(follower, [renamed], 130)
     follower = follow()
     follower.copied_until = 120
@@ -363,7 +364,7 @@ KEYED = ("id", "varchar(9)", "utf8mb4", True)
             (ID, ENUM),
             "ALTER TABLE t MODIFY a ENUM('y','x')",
             (ID, (ENUM[0], "enum('y','x')", *ENUM[2:])),
-            "column a was defined anew",
+            "column a was redefined",
         ),
         (
             (ID, LATIN),
@@ -375,7 +376,7 @@ KEYED = ("id", "varchar(9)", "utf8mb4", True)
             (KEYED, A),
             "ALTER TABLE t MODIFY id VARCHAR(9) COLLATE utf8mb4_bin NOT NULL",
             (KEYED, A),
-            "column id was defined anew",
+            "column id was redefined",
         ),
     ],
 )
@@ -419,7 +420,7 @@ def test_a_copy_that_somebody_else_has_changed(follow, tmp_path) -> None:
         mode="overwrite",
         schema_mode="overwrite",
     )
-    with pytest.raises(CopyNeededError, match="has no column a"):
+    with pytest.raises(CopyNeededError, match="lacks column a"):
         take(follower, [rows(130, ("insert", 2, "y"))], 140)
 
 
@@ -428,7 +429,7 @@ def test_rows_without_a_key_that_are_not_there(tmp_path) -> None:
     columns = (("id", "int", "", False), A)
     follower = follower_of(tmp_path, columns)
     gone = rows(110, ("delete", 1, "x"), columns=columns)
-    with pytest.raises(CopyNeededError, match="1 rows that were changed"):
+    with pytest.raises(CopyNeededError, match="1 changed or deleted rows"):
         take(follower, [gone], 120)
 
 
@@ -437,7 +438,9 @@ def test_a_key_that_is_null_in_the_lake(tmp_path) -> None:
     columns = (("on", "date", "", True), A)
     follower = follower_of(tmp_path, columns)
     made = rows(110, ("insert", None, "x"), columns=columns)
-    with pytest.raises(TableStoppedError, match="on of its primary key has a date"):
+    with pytest.raises(
+        TableStoppedError, match="on of its primary key has an invalid date"
+    ):
         take(follower, [made], 120)
 
 
@@ -500,7 +503,7 @@ def test_what_may_be_in_the_copy_needs_a_new_one(follow, start, end) -> None:
     """The copy is ahead of the stream, and the source is replaced before it is not."""
     take(follow(), [rows(105, ("insert", 1, "x"))], 110)
     items = part(start, end), rows(at(1, 10), ("insert", 1, "x"))
-    with pytest.raises(CopyNeededError, match="replaced when some of its changes"):
+    with pytest.raises(CopyNeededError, match="replaced after some of its changes"):
         take(follow(), items, at(*end), "q/8")
 
 

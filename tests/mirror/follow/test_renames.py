@@ -62,8 +62,8 @@ def test_what_is_hidden() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "changes", "told"),
     [
-        ("id mail", "id email", {}, "column mail .* and column email .* came"),
-        ("id mail a", "id b c", {}, "column mail .* and columns b and c .* came"),
+        ("id mail", "id email", {}, "column mail .* and column email .* appeared"),
+        ("id mail a", "id b c", {}, "column mail .* and columns b and c .* appeared"),
         ("id mail", "id mail", {}, ""),
         ("id mail", "id MAIL", {}, ""),
         ("id mail", "id mail b", {}, ""),  # nothing is gone
@@ -75,9 +75,9 @@ def test_what_is_hidden() -> None:
         ("id mail", "id email", {"masks": {"mail": HASH, "EMAIL": HASH}}, ""),
         ("id mail", "id email", {"without": ("Email",)}, ""),
         ("id mail", "id email", {"shown": ("Email",)}, ""),
-        ("id mail a", "id email b", {"shown": ("email",)}, "and column b .* came"),
+        ("id mail a", "id email b", {"shown": ("email",)}, "and column b .* appeared"),
         # What is left out is hidden as well; names that are listed are known.
-        ("id a", "id b", {"without": ("a",)}, "column a .* and column b .* came"),
+        ("id a", "id b", {"without": ("a",)}, "column a .* and column b .* appeared"),
         ("id a b", "id b c", {"columns": ("id", "b", "c"), "masks": {}}, ""),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_a_new_copy_may_reveal(before, after, changes, told) -> None:
         assert not found
         return
     assert re.search(told, found), found
-    assert "as `show` what may be seen" in found
+    assert "`show` under masks allows its values" in found
 
 
 def test_a_mask_that_was_taken_out_of_the_settings() -> None:
@@ -121,7 +121,7 @@ def test_a_table_that_may_have_been_another(now, changes, told) -> None:
     assert list(found) == ([U] if told else [])
     assert not hidden_in_another(U, columns(now), rule(**changes), [known])
     if told:
-        assert "columns of shop.u, which is gone, and shows column mail" in found[U]
+        assert "columns of shop.u, which was dropped, and shows column mail" in found[U]
 
 
 class BegunError(Exception):
@@ -177,7 +177,7 @@ def test_a_copy_that_may_reveal_something_is_not_begun(bring_in) -> None:
     for _ in range(2):
         stopped = bring_in(state.moved(Phase.WAITING))
         assert stopped.phase is Phase.STOPPED
-        assert "column mail (masked or left out) went and column email" in (
+        assert "column mail (masked or left out) disappeared and column email" in (
             stopped.message
         )
         assert f"`canal-server mirror copy {stopped.source}`" in stopped.message
@@ -196,7 +196,9 @@ def test_a_renamed_table_is_not_shown(bring_in, source_server, database) -> None
     new = TableState(T, "shop/t")
     stopped = bring_in(new, known)
     assert stopped.phase is Phase.STOPPED
-    assert f"{database}.was, which is gone, and shows column email" in stopped.message
+    assert (
+        f"{database}.was, which was dropped, and shows column email" in stopped.message
+    )
     source_server.execute(f"CREATE TABLE {database}.was (id INT PRIMARY KEY)")
     with pytest.raises(BegunError):
         bring_in(new, known)

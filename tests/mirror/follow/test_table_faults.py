@@ -36,7 +36,7 @@ def test_of_one_table(error: BaseException) -> None:
     assert fault is not None
     assert fault.__cause__ is error
     assert str(fault) == (
-        f"a fault of the mirror's own: {type(error).__name__}; please report it, with "
+        f"internal error: {type(error).__name__}; please report it, with "
         "the traceback in the log"
     )
 

@@ -126,7 +126,7 @@ def test_never(make) -> None:
     ("error", "text"),
     [
         (LakeError("the disk is full"), "the disk is full"),
-        (KeyError("id"), "a fault of the mirror's own: KeyError at upkeep.py:"),
+        (KeyError("id"), "internal error: KeyError at upkeep.py:"),
     ],
 )
 def test_a_failure_is_told(make, caplog, error, text) -> None:

@@ -150,7 +150,7 @@ def test_truncate_and_columns(tmp_path: Path, rng: random.Random, form: str) -> 
     assert log.arrow_schema().names[:4] == ["id", "w", "x", "_change_type"]  # type: ignore[union-attr]
     later = LakeRows(lake_table([("id", "int"), ("w", "text"), ("x", "int")]), rng)
     later.seq = at + 5
-    with pytest.raises(LakeError, match="has no column v"):
+    with pytest.raises(LakeError, match="lacks column v"):
         log.apply(COPY, rows.as_changes(told), at + 9, {})
     changes = pa.Table.from_pylist(
         [later.change("insert", {"id": 2, "w": "b", "x": 6})],
@@ -190,7 +190,7 @@ def test_copied_again(tmp_path: Path, rng: random.Random, form: str) -> None:
         log.publish("second", lake_schema(rows.table), files, rows.seq + 9, {})
     assert log.applied(COPY) == NOWHERE
     assert log.applied("second") == rows.seq + 9
-    with pytest.raises(LakeError, match="not of copy copy-1"):
+    with pytest.raises(LakeError, match="not copy copy-1"):
         log.apply(COPY, rows.as_changes([]), 99_999, {})
     found = logged(log)
     kinds = [row["_change_type"] for row in found]
@@ -254,7 +254,7 @@ def test_nothing_published(tmp_path: Path, rng: random.Random) -> None:
     assert log.place() == (NOWHERE, {})
     assert logged(log) == []
     assert log.vacuum(0) == 0
-    with pytest.raises(LakeError, match=r"log shop/orders .*not of copy"):
+    with pytest.raises(LakeError, match=r"log shop/orders .*not copy"):
         log.apply(COPY, LakeRows(plain("json"), rng).as_changes([]), 5, {})
 
 

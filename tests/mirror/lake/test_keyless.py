@@ -162,7 +162,7 @@ def test_rows_that_are_not_there(tmp_path: Path, rng: random.Random) -> None:
     lake = keyless_copy(tmp_path, rows)
     told = [rows.change("delete", {"n": 1, "s": "a"}) for _ in range(3)]
     told.append(rows.change("insert", {"n": 2, "s": "a"}))
-    with pytest.raises(LakeError, match="1 rows that were changed or deleted are not"):
+    with pytest.raises(LakeError, match="1 changed or deleted rows are not"):
         lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
     assert [row["n"] for row in lake_rows(lake)] == [1, 1]
 
@@ -180,5 +180,5 @@ def test_columns_change(tmp_path: Path, rng: random.Random) -> None:
     lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
     assert [(row["n"], row["x"]) for row in lake_rows(lake)] == [(1, None)]
     changes = rows.as_changes([rows.change("delete", {"n": 1})]).drop_columns(["x"])
-    with pytest.raises(LakeError, match="changes of the table have no column x"):
+    with pytest.raises(LakeError, match="changes of the table lack column x"):
         lake.apply(COPY, changes, rows.seq + 1, {})

@@ -137,9 +137,9 @@ def test_empty_rows():
 def test_rows_that_do_not_fit():
     """A column that is missing, or of another type than the mirror's, is refused."""
     rows = pa.record_batch({"a": pa.array([1], pa.int64())})
-    with pytest.raises(TableMetaError, match="without the column b"):
+    with pytest.raises(TableMetaError, match="rows lack column b"):
         apply(rows, table_of(column("b", "int")))
-    with pytest.raises(TableMetaError, match="a comes as int64, and int is int32"):
+    with pytest.raises(TableMetaError, match="a has type int64, but int requires int32"):
         apply(rows, table_of(column("a", "int")))
 
 

@@ -84,10 +84,10 @@ def test_a_table_that_changed(source_server, database) -> None:
     read_by(access, table, ["id"], keys, Stop())
     for change in ("MODIFY e ENUM('b','a')", "MODIFY v BIGINT", "DROP COLUMN v"):
         source_server.execute(f"ALTER TABLE {name} {change}")
-        with pytest.raises(OtherColumnsError, match="is not what it was"):
+        with pytest.raises(OtherColumnsError, match="differs from the one"):
             read_by(access, table, ["id"], keys, Stop())
     source_server.execute(f"DROP TABLE {name}")
-    with pytest.raises(OtherColumnsError, match="is gone"):
+    with pytest.raises(OtherColumnsError, match="was dropped"):
         read_by(access, table, ["id"], keys, Stop())
 
 

@@ -30,7 +30,7 @@ tables: [{match: .*}]
 """
 
 
-SAID = "the stream fails since "
+SAID = "the stream has been failing since "
 
 
 def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
@@ -58,7 +58,7 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
     assert text[2] == "ended: changes would be missing"
     assert re.search(r"waiting, \d+ (s|min) left", text[5])
     assert text[6] == (
-        "shop.t: its key is another one (it has to be copied again 5 times in a row, "
+        "shop.t: its key is another one (the copy had to be repeated 5 times in a row, "
         "so it waits for 2 min)"
     )
     (told,) = found.to_json()["tables"]

@@ -84,8 +84,8 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
         T: (Phase.FOLLOWING, ""),
         U: (Phase.COPYING, "a"),
         V: (Phase.WAITING, ""),
-        w: (Phase.DROPPED, "the source has no such table any more"),
-        x: (Phase.DROPPED, "the settings do not want it any more"),
+        w: (Phase.DROPPED, "the source no longer has this table"),
+        x: (Phase.DROPPED, "the settings no longer select it"),
     }
     assert [state.source for state in joined] == [T]
 
@@ -107,7 +107,7 @@ def test_a_copy_that_is_gone(tmp_path) -> None:
     settings = settings_in(tmp_path, r"match: shop\..*")
     state = replace(copied(settings, T, Phase.FOLLOWING), copy_id="c2")
     found = taken_up(settings, Wanted((T,)), state)
-    assert found == {T: (Phase.WAITING, "its copy is not in the lake any more")}
+    assert found == {T: (Phase.WAITING, "its copy is missing in the lake")}
 
 
 @pytest.mark.parametrize("phase", [Phase.COPYING, Phase.CATCHING_UP, Phase.FOLLOWING])
@@ -141,7 +141,7 @@ def test_what_cannot_be_taken_up_stops_alone(tmp_path) -> None:
     )
     assert found[T] == (Phase.STOPPED, "there is something")
     assert found[U][0] is Phase.STOPPED
-    assert "column _seq has the name of a column that the stream of" in found[U][1]
+    assert "column _seq has a name that the stream of" in found[U][1]
     assert found[V] == (Phase.STOPPED, "it cannot be")
     assert found[w] == (Phase.FOLLOWING, "")
 
@@ -157,7 +157,7 @@ def test_a_damaged_table_stops_alone(tmp_path) -> None:
     phase, told = found[T]
     assert phase is Phase.STOPPED
     assert f"cannot read the lake's table shop/{T.table}" in told
-    assert f"`canal-server mirror copy {T}` makes a new copy, and should that" in told
+    assert f"`canal-server mirror copy {T}` makes a new copy; if that" in told
 
 
 # --- asking the database --------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_a_first_start_is_strict(live, database) -> None:
     with pytest.raises(ConfigError) as caught:
         look(settings, {}, Stop())
     first, second = caught.value.problems
-    assert f"table {database}.b: column _seq has the name" in first
+    assert f"table {database}.b: column _seq has a name" in first
     assert "match = 'nowhere\\..*': no table matches" in second
 
 
@@ -203,9 +203,7 @@ def test_later_on_one_table_stops(live, database, caplog) -> None:
     found = look(settings, known, Stop())
     assert set(found.names) == {a, b}
     assert list(found.stopped) == [b]
-    assert (
-        "column _seq has the name of a column that the stream of" in (found.stopped[b])
-    )
+    assert "column _seq has a name that the stream of" in (found.stopped[b])
     assert "masks: no table has a column phone" in caplog.text
     assert "no table matches" in caplog.text
 
@@ -213,7 +211,7 @@ def test_later_on_one_table_stops(live, database, caplog) -> None:
     with pytest.raises(ConfigError) as caught:
         look(other, known, Stop())
     first, second = caught.value.problems
-    assert "column _seq has the name of a column that the stream of" in first
+    assert "column _seq has a name that the stream of" in first
     assert "masks: no table has a column fax" in second
 
 

@@ -17,13 +17,13 @@ LOADS = (
     "ModuleNotFoundError: No module named 'canal_server'"
 )
 NO_PACKAGE = (
-    "No module named 'canal_server'; canal-server[mirror] has to be installed where "
-    "executors run, for the Python that they run: see spark.pyspark.python"
+    "No module named 'canal_server'; install canal-server[mirror] where executors "
+    "run, for the Python that they run: see spark.pyspark.python"
 )
 INCOMPLETE = (
     "No module named 'canal_server.arrow.typed_rows'; they found a canal_server "
-    "without its compiled parts, as a checkout's: start in another folder, or with "
-    "PYTHONSAFEPATH=1"
+    "without its compiled modules, such as a checkout's: start in another folder, or "
+    "with PYTHONSAFEPATH=1"
 )
 SOURCE = (
     "[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: "
@@ -85,7 +85,7 @@ KEY_ERROR = "Traceback (most recent call last):\n  File x\nKeyError: 'a'"
         (STOPPED, "Cannot call methods on a stopped SparkContext"),
         (
             f"{NO_JAVA}.",
-            f"{NO_JAVA}; see that Java 17 or later is in PATH or named by JAVA_HOME",
+            f"{NO_JAVA}; install Java 17 or later, in PATH or in JAVA_HOME",
         ),
         (CHAINED, "no disk"),
         (KEY_ERROR, "KeyError: 'a'"),

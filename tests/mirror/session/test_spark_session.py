@@ -106,6 +106,6 @@ def test_no_master_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CanalError) as caught:
         open_session(settings_with(spark_master="spark://nowhere:7077"))
     assert str(caught.value) == (
-        "Spark was ended while it began, as it is when all masters are unresponsive "
-        "(see above); spark.master is spark://nowhere:7077"
+        "Spark ended while it started, as it does when no master responds (see its log "
+        "above); spark.master is spark://nowhere:7077"
     )

@@ -169,7 +169,7 @@ copy: [1]
     places = [each.partition(": ")[0] for each in found]
 
     assert places == sorted(places, key=lambda each: [*map(int, each.split(":"))])
-    assert found[0].startswith("1:7: name = 'a b': 1 to 100 of")
+    assert found[0].startswith("1:7: name = 'a b': write 1 to 100 of")
     assert "2:8: canal.destination is missing: what the server calls it" in found
     assert any("canal.servers" in each and "no address" in each for each in found)
     assert "3:1: sorce is not known; did you mean source?" in found
@@ -195,7 +195,7 @@ copy: [1]
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("/lake", "/data/my%20lake", "take %20 for another character"),
+        ("/lake", "/data/my%20lake", "decode %20"),
         ("match: ", "to: 'a%2Fb/{table}'\n    match: ", "write it without %"),
     ],
 )
@@ -214,7 +214,7 @@ def test_what_asks_the_lake_alone_needs_no_secrets():
     settings = read(text, "m.yml", {"B": "b"}, has_secrets=False)
     assert settings.source.access.credentials.password == UNREAD
     assert settings.lake.storage_options == {"a": "b"}
-    with pytest.raises(ConfigError, match="the environment has no B"):
+    with pytest.raises(ConfigError, match="the environment variable B is not set"):
         read(text, "m.yml", {}, has_secrets=False)
 
 
@@ -224,8 +224,9 @@ def test_secrets_stay_out_of_problems():
     text += "mask_salt: s3cr3t\nspark: {bad: s3cr3t}\n"
     found = problems_of(text)
 
-    assert "4:43: source.password = (hidden): the environment has no NOT_THERE" in (
-        " ".join(found)
+    assert (
+        "4:43: source.password = (hidden): the environment variable NOT_THERE is not set"
+        in (" ".join(found))
     )
     assert not any("s3cr3t" in each for each in found)
     assert len(found) == 3
@@ -235,20 +236,20 @@ def test_only_secrets_come_from_the_environment():
     """A host from the environment is told to be written."""
     found = problems_of(SMALL.replace("host: db", "host: '${HOST}'"), HOST="db")
     (problem,) = found
-    assert problem.startswith("4:16: source.host = '${HOST}': only secrets are taken")
+    assert problem.startswith("4:16: source.host = '${HOST}': only secrets may come")
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: [", "this is no YAML"),
+        ("a: [", "not valid YAML"),
         ("- a", "1:1: the document: write keys with values"),
-        ("name: x\nname: y", "2:1: name is there twice, line 1 has it, too"),
+        ("name: x\nname: y", "2:1: name is a duplicate of the key in line 1"),
         (SMALL.replace("- match", "match"), "write a list, a dash before each"),
         ("name: &a [*a]", "name = …: write a single value"),
         ("", "name is missing"),
-        ("a: {b: ${C}}", "put ${NAME} in quotes where braces are around it"),
-        ("x: \x07", "this is no YAML"),
+        ("a: {b: ${C}}", "put ${NAME} in quotes inside braces"),
+        ("x: \x07", "not valid YAML"),
     ],
 )
 def test_what_is_no_settings_at_all(text: str, problem: str):
@@ -261,5 +262,5 @@ def test_a_file_that_cannot_be_read(tmp_path: Path):
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load(tmp_path / "m.yml", {})
     (tmp_path / "m.yml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="no UTF-8"):
+    with pytest.raises(ConfigError, match="not valid UTF-8"):
         load(tmp_path / "m.yml", {})

@@ -102,18 +102,18 @@ def test_every_problem_of_a_server_at_once(source_server, control, database):
     assert len(found.tables) == 2
     problems = [
         each.removeprefix("m.yml: ")
-        .partition("; what matches")[0]
-        .partition(": take")[0]
+        .partition("; a pattern must")[0]
+        .partition(": remove")[0]
         for each in found.problems
     ]
     nothing = "no table matches, or the account may not see it"
-    both = f"{database}.a and {database}.b both go to both"
+    both = f"{database}.a and {database}.b both use folder both"
     assert problems == [
         "tables[0]: without: no table has a column z",
         "tables[0]: masks: no table has a column y",
         f"tables[1]: match = '{database}\\.c': {nothing}",
         f"tables[2]: match = 'information_schema\\..*': {nothing}",
-        f"tables {both}: put {{schema}} and {{table}} into to",
+        f"tables {both}: include {{schema}} and {{table}} in to",
     ]
 
 
@@ -141,7 +141,7 @@ def test_folders_that_meet():
     folders = Folders()
     folders.take(a, "x/y")
     for target in ("x/y", "x", "x/y/z"):
-        assert "tables s.a and s.b both go to x" in folders.problem(b, target)
+        assert "tables s.a and s.b both use folder x" in folders.problem(b, target)
         assert not folders.problem(a, target)
     for target in ("x/yy", "x/z", "y"):
         assert not folders.problem(b, target)
@@ -161,14 +161,14 @@ def test_a_versioned_table_is_refused(mariadb_server, database):
 @pytest.mark.parametrize(
     ("column", "rule", "problem"),
     [
-        (("x", "int"), "columns: [x]", "column id is of the primary key, by which"),
+        (("x", "int"), "columns: [x]", "column id belongs to the primary key, which"),
         (("x", "int"), "masks: {id: drop}", "it cannot be left out"),
-        (("x", "int"), "masks: {ID: null}", "its mask can be hash"),
+        (("x", "int"), "masks: {ID: null}", "its mask must be hash"),
         (("x", "int"), "masks: {x: {truncate: 2}}", "truncate is for texts"),
         (("x", "strange"), "to: x", "a type 'strange' is not known"),
-        (("_Deleted", "int"), "to: x", "has the name of a column that the mirror adds"),
-        (("x", "int"), "rename: {x: _seq}", "has the name of a column that the mirror"),
-        (("x", "int"), "rename: {x: ID}", "columns id and x have one name"),
+        (("_Deleted", "int"), "to: x", "has a name that the mirror adds"),
+        (("x", "int"), "rename: {x: _seq}", "has a name that the mirror"),
+        (("x", "int"), "rename: {x: ID}", "columns id and x get the same name"),
     ],
 )
 def test_columns_that_cannot_be(column: tuple[str, str], rule: str, problem: str):
@@ -181,7 +181,7 @@ def test_columns_that_cannot_be(column: tuple[str, str], rule: str, problem: str
 def test_columns_of_the_stream(rule: str):
     """Changes of a table with such a column cannot be read, whatever the rule says."""
     (problem,) = problems_of([ID, ColumnMeta("_Seq", "int")], f"match: s.t, {rule}")
-    assert "column _Seq has the name of a column that the stream of changes" in problem
+    assert "column _Seq has a name that the stream of changes" in problem
     for name in packed_schema(NAME, [RangeColumn("id", "int", True, True)]).names[1:]:
         columns = [ID, ColumnMeta(name, "int")]
         assert f"column {name} has" in problems_of(columns, f"match: s.t, {rule}")[0]
@@ -216,5 +216,5 @@ def test_renamed_and_hashed_keys():
 
 def test_a_table_that_nobody_wants():
     """A name without a rule is refused, also later."""
-    with pytest.raises(ConfigError, match="no pattern of the settings wants it"):
+    with pytest.raises(ConfigError, match="no pattern in the settings matches it"):
         mirror_table(TableName("x", "y"), [ID], settings_of("match: s.t"))

@@ -43,7 +43,7 @@ def test_a_copy_of_all_tables_begins_anew(tmp_path) -> None:
     settings = read(text, str(tmp_path / "m.yml"), {})
     folder = open_folder(settings.lake, settings.folder)
     folder.write(FILE, b"{")
-    assert "subscription m of before" in copy_all(settings).warning
+    assert "the old subscription m" in copy_all(settings).warning
     assert read_feed(folder, 1) is None
 
 

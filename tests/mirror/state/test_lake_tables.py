@@ -34,9 +34,9 @@ tables: [{match: .*}]
 @pytest.mark.parametrize(
     ("before", "now", "there"),
     [
-        ("delta", "json", "has a Delta table, and format is json now"),
-        ("delta", "parquet", "has a Delta table, and format is parquet now"),
-        ("parquet", "delta", "has a log of changes, and format is delta now"),
+        ("delta", "json", "has a Delta table, but format is json now"),
+        ("delta", "parquet", "has a Delta table, but format is parquet now"),
+        ("parquet", "delta", "has a log of changes, but format is delta now"),
         ("parquet", "json", ""),  # a log that goes on in other files
         ("delta", "delta", ""),
     ],

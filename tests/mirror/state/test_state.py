@@ -88,7 +88,7 @@ def test_a_state_that_nobody_wrote(folder: Folder):
     for text in (b"", b"[]", b"\xff", b'{"form": 9}', b'{"form": 1}'):
         folder.write("tables/s.t.json", text)
         with pytest.raises(
-            LakeError, match=r"tables/s.t.json is not what .* delete it"
+            LakeError, match=r"tables/s.t.json is not a valid state .* delete it"
         ):
             States(folder).read_all()
 
@@ -256,7 +256,7 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
     new = Lease(folder, now=lambda: clock[0], wait=lambda _: None)
     old.take()
     clock[0] += LASTS_S - 1
-    with pytest.raises(LakeError, match="another process runs this mirror"):
+    with pytest.raises(LakeError, match="this mirror is already running"):
         new.take()
     clock[0] += 2
     new.take()

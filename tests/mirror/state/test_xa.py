@@ -275,7 +275,7 @@ def test_in_the_lake(mirror: MirrorProcess) -> None:
     if source.flavour == "mysql":
         assert mirror.process
         mirror.process.wait_for_log(
-            "WARNING.*account cannot see which are prepared", PATIENCE_S
+            "WARNING.*account cannot see the server's prepared XA", PATIENCE_S
         )
         mirror.wait_for(
             lambda: "GRANT XA_RECOVER_ADMIN" in mirror.told("t")[1], "the remedy"

@@ -32,9 +32,9 @@ from canal_server.mirror.verify.verify import Wishes, mirrored, verify
 from canal_server.mirror.verify.verify_positions import POSITION_NOTE, Positions
 from canal_server.mirror.verify.verify_report import (
     DIFFERENT,
+    DROPPED,
     EQUAL,
     FAILED,
-    DROPPED,
     TableReport,
     exit_status,
 )

@@ -6,13 +6,13 @@ import json
 
 from canal_server.mirror.verify.verify_report import (
     DIFFERENT,
+    DROPPED,
     EQUAL,
     FAILED,
-    DROPPED,
     Cell,
     RowDifference,
-    Totals,
     TableReport,
+    Totals,
     as_json,
     as_text,
     exit_status,

@@ -1,8 +1,8 @@
-"""Tables of the lake as Delta tables, by delta-rs.
+"""Tables of the lake as Delta tables, through delta-rs.
 
-How far a table has come stands in the Delta log itself (`delta_log`), in the same
-commit as what it tells of. Leaves out how changes get into files (`delta_changes`), and
-how files are written anew (`delta_rows`).
+The Delta log itself records a table's position (`delta_log`), in the same commit as the
+changes. Leaves out how changes are written to files (`delta_changes`) and how files are
+rewritten (`delta_rows`).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
 
-TRIES: Final = 5  # of a change with which that of another writer collides
+TRIES: Final = 5  # of a commit that conflicts with another writer's
 
 
 class DeltaLakeTable:
-    """One Delta table, as `LakeTable` has it; for one thread at a time."""
+    """One Delta table, as a `LakeTable`; for one thread at a time."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class DeltaLakeTable:
         change_feed: bool = True,
         kept_hours: int = properties.KEPT_HOURS,
     ) -> None:
-        """Take the folder, or its URL, and what the table is; nothing is read yet.
+        """Set the folder, or its URL, and the table; nothing is read yet.
 
-        A copy that is published keeps its versions for so long.
+        `kept_hours`: how long a published copy keeps its versions.
         """
         self._path = path
         self._table = table
@@ -77,7 +77,7 @@ class DeltaLakeTable:
         self._kept: DeltaTable | None = None
 
     def exists(self) -> bool:
-        """Tell whether there is a Delta log."""
+        """Check whether a Delta log exists."""
         with self._telling("read"):
             return self._newest() is not None
 
@@ -88,7 +88,7 @@ class DeltaLakeTable:
             return None if delta is None else pa.schema(delta.schema().to_arrow())
 
     def applied(self, copy_id: str) -> int:
-        """Return what the log tells of the copy's transaction."""
+        """Return the position number in the log's transaction of the copy."""
         with self._telling("read"):
             delta = self._newest()
             return NOWHERE if delta is None else delta_log.applied(delta, copy_id)
@@ -101,7 +101,7 @@ class DeltaLakeTable:
         at: int,
         note: Mapping[str, str],
     ) -> None:
-        """Commit that a copy's files are there, and all others are not."""
+        """Commit a copy's files, and the removal of all others."""
         with self._telling("publish the copy of"):
             delta = self._newest()
             if delta is not None and delta_log.applied(delta, copy_id) != NOWHERE:
@@ -144,19 +144,19 @@ class DeltaLakeTable:
         upto: int,
         note: Mapping[str, str],
     ) -> Applied:
-        """Commit changes, again when another writer was faster."""
+        """Commit changes; retries if another writer was faster."""
         with self._telling("apply changes to"):
             for _ in range(TRIES - 1):
                 try:
                     return self._apply(copy_id, changes, upto, note)
                 except CommitFailedError:
-                    # Another writer was faster. What it did is seen by the next try;
-                    # was it the same change, that one finds nothing to do.
+                    # Another writer was faster. The next try sees its commit, and has
+                    # nothing to do if that was the same change.
                     continue
             return self._apply(copy_id, changes, upto, note)
 
     def correct(self, copy_id: str, changes: pa.Table) -> Applied:
-        """Commit rows as they are to be, and what the commit before told."""
+        """Commit the correct rows, with the position of the previous commit."""
         with self._telling("correct rows of"):
             delta = self._published(copy_id)
             commit = delta_log.commit_of_upkeep(delta)
@@ -165,7 +165,7 @@ class DeltaLakeTable:
     def empty(
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
-        """Commit that no row is there, or that all are marked as deleted."""
+        """Commit the removal of all rows, or marks them all as deleted."""
         with self._telling("empty"):
             delta = self._published(copy_id)
             if delta_log.applied(delta, copy_id) >= upto:
@@ -190,7 +190,7 @@ class DeltaLakeTable:
     def evolve(
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
     ) -> None:
-        """Change the table's columns; what is more than adding some rewrites it."""
+        """Change the table's columns; any step but adding rewrites the table."""
         with self._telling("change the columns of"):
             delta = self._published(copy_id)
             if delta_log.applied(delta, copy_id) >= upto:
@@ -214,11 +214,11 @@ class DeltaLakeTable:
                 delta_log.commit_alone(delta, commit)
 
     def take(self, table: MirrorTable) -> None:
-        """Go on with the table as it is now, by the names that its key has then."""
+        """Use the table's current definition from now on, with its key's new names."""
         self._table, self._key = table, _key_of(table)
 
     def compact(self) -> Compacted:
-        """Put small files together and sort keys out; the commit changes no row."""
+        """Merge small files and reorder keys; the commit changes no row."""
         with self._telling("compact"):
             delta = self._newest()
             if delta is None:
@@ -226,7 +226,7 @@ class DeltaLakeTable:
             return delta_upkeep.compact(delta, self._store(), self._key)
 
     def vacuum(self, hours: float) -> int:
-        """Delete old files, and the log before the versions that can be read."""
+        """Delete old files, and the log before the readable versions."""
         with self._telling("delete old files of"):
             delta = self._newest()
             if delta is None:
@@ -239,7 +239,7 @@ class DeltaLakeTable:
         where: str | None = None,
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows of a version, by default of the newest."""
+        """Yield rows of a version, by default the newest."""
         with self._telling("read"):
             delta = DeltaTable(
                 self._path, version=version, storage_options=self._options
@@ -248,7 +248,7 @@ class DeltaLakeTable:
             yield from delta_rows.batches(delta, names, where)
 
     def place(self) -> tuple[int, dict[str, str]]:
-        """Return what the newest commit of a mirror tells, behind those of others."""
+        """Return the position number and note of the mirror's newest commit."""
         with self._telling("read"):
             delta = self._newest()
             return (NOWHERE, {}) if delta is None else delta_log.place(delta)
@@ -277,16 +277,16 @@ class DeltaLakeTable:
     ) -> Applied:
         told = properties.told_now(delta.metadata().configuration)
         if told and (wide := properties.too_wide(new, told)):
-            # Before they are there, for a merge would take what is wrong for granted.
+            # Before they are written, as a merge would rely on wrong statistics.
             self._tell(delta, [name for name in told if name not in wide])
         if self._table.is_keyless:
             return delta_changes.count(delta, new, commit)
         return delta_changes.merge(delta, new, self._key, commit)
 
     def _tell_of(self, delta: DeltaTable, before: pa.Schema, reshape: Reshape) -> None:
-        """Choose the columns that have statistics when there are others.
+        """Choose the columns with statistics after columns were added or dropped.
 
-        Those that go are chosen until then.
+        Dropped columns keep theirs until then.
         """
         told = properties.told_now(delta.metadata().configuration)
         if told is None:
@@ -301,14 +301,14 @@ class DeltaLakeTable:
             self._tell(delta, then)
 
     def _tell(self, delta: DeltaTable, names: Sequence[str]) -> None:
-        """Choose the columns that have statistics in files to come."""
+        """Choose the columns with statistics in new files."""
         delta.alter.set_table_properties(
             {properties.TOLD: properties.text_of(names)},
             commit_properties=delta_log.commit_of_upkeep(delta),
         )
 
     def _newest(self) -> DeltaTable | None:
-        """Return the table as it is now; None when it is not there."""
+        """Return the table's current version; None if it does not exist."""
         if self._kept is not None:
             try:
                 self._kept.update_incremental()
@@ -326,7 +326,7 @@ class DeltaLakeTable:
         return DeltaStorageHandler(self._path, self._options)
 
     def _published(self, copy_id: str) -> DeltaTable:
-        """Return the table as it is now, which must be that copy."""
+        """Return the table's current version, which must be the given copy."""
         delta = self._newest()
         if delta is None or delta_log.applied(delta, copy_id) == NOWHERE:
             raise OtherCopyError.of(copy_id)
@@ -334,7 +334,7 @@ class DeltaLakeTable:
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
-        """Raise LakeError, by the table's name, for what the lake raises."""
+        """Raise LakeError with the table's name for errors of the lake."""
         try:
             yield
         except LakeError as error:
@@ -348,6 +348,6 @@ class DeltaLakeTable:
 
 
 def _key_of(table: MirrorTable) -> list[str]:
-    """Return the names that the key's columns have in the lake."""
+    """Return the key columns' names in the lake."""
     targets = {column.name: column.target for column in table.columns}
     return [targets[name] for name in table.key]

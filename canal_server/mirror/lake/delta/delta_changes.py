@@ -1,6 +1,6 @@
-"""Changes on their way into a Delta table: merged by key, or counted without one.
+"""Applies changes to a Delta table: merged by key, or counted without one.
 
-One commit for all of them. Leaves out which of them are in already (`delta_log`).
+Makes one commit of them. Leaves out which changes are applied already (`delta_log`).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> App
     own = [name for name in lake.names if name not in ADDED]
     if missing := [name for name in own if name not in changes.column_names]:
         raise UnlikeError(
-            f"changes of the table have no column {missing[0]}, without which its "
-            "rows cannot be told apart"
+            f"changes of the table lack column {missing[0]}, without which its rows "
+            "cannot be distinguished"
         )
     source = _typed(changes, lake).select([*own, *META, _OP])
 
@@ -118,7 +118,7 @@ def _merger(
         condition,
         source_alias="s",
         target_alias="t",
-        # Else it would leave out files by statistics that are not quite true.
+        # Otherwise it would skip files by inexact statistics.
         streamed_exec=True,
         writer_properties=WRITER,
         commit_properties=commit,
@@ -141,7 +141,7 @@ def _append(delta: DeltaTable, rows: pa.Table, commit: CommitProperties) -> Appl
 
 
 def _source(delta: DeltaTable, rows: pa.Table) -> pa.Table:
-    """Return changes in the types of the lake, with what it has besides."""
+    """Return changes in the lake's types, with its extra columns."""
     schema = pa.schema(delta.schema().to_arrow())
     if DELETED.name in schema.names:
         deleted = pc.equal(rows[_OP], fold.DELETE)
@@ -152,7 +152,7 @@ def _source(delta: DeltaTable, rows: pa.Table) -> pa.Table:
 def _bounds(
     delta: DeltaTable, source: pa.Table, key: Sequence[str]
 ) -> tuple[list[str], int]:
-    """Return conditions on the keys, and the rows of the files that they leave."""
+    """Return conditions on the keys, and the number of rows in the matching files."""
     files = pa.table(delta.get_add_actions(flatten=True))
     told = [
         bounds(source[name], f"t.{quoted(name)}", _ranges(files, name)) for name in key
@@ -162,7 +162,7 @@ def _bounds(
 
 
 def _ranges(files: pa.Table, name: str) -> pa.Table:
-    """Return what the Delta log tells of a column: least, greatest and rows by file."""
+    """Return a column's statistics in the Delta log: least, greatest, rows by file."""
     nothing = pa.nulls(len(files))
     found = {
         _LEAST: f"min.{name}",
@@ -178,7 +178,7 @@ def _ranges(files: pa.Table, name: str) -> pa.Table:
 
 
 def _same(source: pa.Table, name: str) -> str:
-    """Return the condition by which a column of the key is the same."""
+    """Return the condition that a column of the key is equal."""
     column = quoted(name)
     if pa.types.is_floating(source.schema.field(name).type):
         return f"t.{column} + 0.0 = s.{column} + 0.0"  # -0.0 is 0.0
@@ -186,12 +186,10 @@ def _same(source: pa.Table, name: str) -> str:
 
 
 def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return changes in the types of the lake."""
+    """Return changes in the lake's types."""
     fields = []
     for name in rows.column_names:
         if name != _OP and name not in schema.names:
-            raise UnlikeError(
-                f"it has no column {name}, which changes of the table have"
-            )
+            raise UnlikeError(f"it lacks column {name} of the table's changes")
         fields.append(rows.schema.field(name) if name == _OP else schema.field(name))
     return rows.cast(pa.schema(fields))

@@ -1,6 +1,6 @@
-"""What commits of a Delta table tell of the mirror: which copy, how far, a note.
+"""The mirror's records in commits of a Delta table: copy, position number, note.
 
-All of it is in the same commit as the change that it tells of.
+Each record is in the same commit as the change that it describes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from canal_server.mirror.lake.lake_table import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-COMMITS_MAX: Final = 10_000  # of others, behind which our note is looked for
+COMMITS_MAX: Final = 10_000  # of other writers, searched for the mirror's note
 
-_APP: Final = "canal-mirror/"  # of transactions in the Delta log, before the id
-_COPY: Final = "canal-server mirror, copy "  # a description, before the id
-_NOTE: Final = "canal"  # our part of a commit's own metadata
+_APP: Final = "canal-mirror/"  # prefix of transaction ids in the Delta log
+_COPY: Final = "canal-server mirror, copy "  # prefix of a table's description
+_NOTE: Final = "canal"  # the mirror's key in a commit's metadata
 
 
 def description(copy_id: str) -> str:
-    """Return what a table says about the copy that it is."""
+    """Return the description of a table that is this copy."""
     return _COPY + copy_id
 
 
 def applied(delta: DeltaTable, copy_id: str) -> int:
-    """Return the position number up to which changes are in.
+    """Return the position number up to which changes are applied.
 
-    NOWHERE when the table is not this copy.
+    NOWHERE if the table is not this copy.
     """
     if delta.metadata().description != _COPY + copy_id:
         return NOWHERE
@@ -38,7 +38,7 @@ def applied(delta: DeltaTable, copy_id: str) -> int:
 
 
 def commit(copy_id: str, upto: int, note: Mapping[str, str]) -> CommitProperties:
-    """Return what a commit tells besides the change."""
+    """Return what a commit records in addition to the change."""
     told = {"copy": copy_id, "upto": upto, "note": dict(note)}
     return CommitProperties(
         custom_metadata={_NOTE: told},
@@ -47,16 +47,16 @@ def commit(copy_id: str, upto: int, note: Mapping[str, str]) -> CommitProperties
 
 
 def commit_alone(delta: DeltaTable, properties: CommitProperties) -> None:
-    """Tell how far a table has come where nothing of it changes."""
+    """Commit a position number without a change of the table."""
     delta.create_write_transaction(
         [], "append", delta.schema(), commit_properties=properties
     )
 
 
 def commit_of_upkeep(delta: DeltaTable) -> CommitProperties:
-    """Return what a commit tells that changes no row: what the last one told.
+    """Return the record of a commit that changes no row: a repetition of the last one.
 
-    So it is found, also when the log does not reach back any more.
+    So it is found even when the log no longer reaches back to the last change.
     """
     told = _newest(delta)
     return CommitProperties(custom_metadata={_NOTE: told} if told else None)
@@ -74,7 +74,7 @@ def place(delta: DeltaTable) -> tuple[int, dict[str, str]]:
 
 
 def _newest(delta: DeltaTable) -> dict[str, Any] | None:
-    """Return what the newest commit of a mirror tells, in whatever others follow."""
+    """Return the mirror's newest record, skipping commits of other writers."""
     limit = 1
     while True:
         commits = delta.history(limit)

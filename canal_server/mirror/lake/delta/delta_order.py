@@ -1,14 +1,15 @@
-"""Files of a Delta table with a key, put together in the order of that key.
+"""Rewrites files of a Delta table in the order of its key.
 
-A merge mixes the rows of the files that it writes anew, so files come to lie over each
-other: keys that are changed together are in ever more of them, all of which the next
-merge writes anew. What overlaps is sorted out here, and small neighbours become one:
+A merge mixes the rows of the files that it rewrites, so the files' key ranges come to
+overlap: keys that change together spread over more and more files, all of which the
+next merge rewrites. This separates overlapping files and merges small neighbours:
 
     1────────5                    1──3
       2────────7       ──►            4──6
              6─7 8                        7─8
 
-No row changes. Leaves out when, and tables without a key (`delta_upkeep`).
+No row changes. Leaves out when this is done, and tables without a key
+(`delta_upkeep`).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from deltalake.fs import DeltaStorageHandler
 
-# Of files that are sorted at once, in memory. More that lie over each other are left as
-# they are: keys all over the table were changed, and they would be mixed again.
+# Rows of files that are sorted at once, in memory. Larger groups of overlapping files
+# are left alone: keys all over the table change, which would mix them again.
 ROWS_MAX: Final = 1_000_000
 BYTES_MAX: Final = 48 << 20
-HELD_BYTES_MAX: Final = 512 << 20  # of rows that were read
-SMALL: Final = 2  # files of less than this part of the size wanted are put together
+HELD_BYTES_MAX: Final = 512 << 20  # of rows in memory
+SMALL: Final = 2  # files of less than this share of the target size are merged
 COMPRESSION: Final = ("zstd", 1)
 
 
@@ -58,9 +59,9 @@ def compact(
     key: Sequence[str],
     commit: CommitProperties,
 ) -> Compacted | None:
-    """Sort out files and put small ones together, as one commit.
+    """Separate overlapping files and merge small ones, as one commit.
 
-    None when that cannot be: the log does not tell where keys are, or their rows take
+    None if that is impossible: the log lacks the files' key ranges, or the rows need
     too much memory.
     """
     files = _files(delta, key[0])
@@ -89,10 +90,10 @@ def compact(
 
 
 def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
-    """Yield files that are to be written together; `size` is that of a file.
+    """Yield groups of files to rewrite together; `size` is the target size of a file.
 
-    They overlap, or are small, and lie beside each other. From the greatest keys on,
-    which are those that are likely to change.
+    They overlap, or are small neighbours. Starts with the greatest keys, which are the
+    most likely to change.
     """
     room = _Room(ROWS_MAX, BYTES_MAX)
     group: list[KeyedFile] = []
@@ -103,7 +104,7 @@ def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
             wanted = small[: room.count(small)]
         room = room.without(wanted)
         group += wanted
-        if len(wanted) < len(cluster):  # what was left separates its neighbours
+        if len(wanted) < len(cluster):  # a remaining file separates its neighbours
             if len(group) > 1:
                 yield group
             group = []
@@ -112,7 +113,7 @@ def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
 
 
 class _Room(NamedTuple):
-    """How much more can be written at once."""
+    """The budget of rows and bytes of one rewrite."""
 
     rows: int
     size: int
@@ -121,7 +122,7 @@ class _Room(NamedTuple):
         return self.count(files) == len(files)
 
     def count(self, files: Sequence[KeyedFile]) -> int:
-        """Return how many of the files there is room for."""
+        """Return how many of the files fit into the budget."""
         left: _Room = self
         for number, file in enumerate(files):
             left = left.without([file])
@@ -137,11 +138,11 @@ class _Room(NamedTuple):
 
 
 def _clusters(files: Iterable[KeyedFile]) -> list[list[KeyedFile]]:
-    """Return files that lie over each other together, in the order of keys."""
+    """Return groups of overlapping files, in the order of keys."""
     clusters: list[list[KeyedFile]] = []
     greatest = None
     for file in sorted(files, key=lambda each: (each.least, each.greatest)):
-        # Files of a key of several columns may have one value of the first in common.
+        # With a key of several columns, files may share one value of the first column.
         if greatest is None or file.least >= greatest:
             clusters.append([file])
             greatest = file.greatest
@@ -166,7 +167,7 @@ def _files(delta: DeltaTable, column: str) -> list[KeyedFile] | None:
 
 
 class _Writer:
-    """Writes the rows of files in the order of the key."""
+    """Writes the rows of files in the key's order."""
 
     def __init__(
         self,
@@ -181,9 +182,9 @@ class _Writer:
         self._told = self._schema.names if told is None else told
 
     def written(self, group: Sequence[KeyedFile], size: int) -> list[AddAction]:
-        """Write files of about this size; returns what the log is to tell of them.
+        """Write files of about this size; returns their entries for the log.
 
-        None are written when the rows take too much memory.
+        None if the rows need too much memory.
         """
         rows = self._rows(group)
         if rows is None:

@@ -1,8 +1,8 @@
-"""Properties of a Delta table: how large files are, which columns have statistics.
+"""Properties of a Delta table: the size of files, the columns with statistics.
 
-A reader leaves a file out when its statistics say that nothing in it can be wanted.
-Those that delta-rs writes of some decimals are wrong (they go through a double, or end
-at the greatest number of 64 bits), so such columns have none.
+A reader skips a file whose statistics exclude its condition. delta-rs writes wrong
+statistics of some decimals (converted to a double, or capped at the greatest 64-bit
+number), so such columns have none.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 FILE_ROWS: Final = 100_000  # a merge rewrites whole files
 FILE_BYTES: Final = (1 << 20, 128 << 20)  # at least, at most
 FILE_BYTES_UNKNOWN: Final = 8 << 20
-FILES_MAX: Final = 5_000  # above, files become larger instead
-TOLD_COLUMNS: Final = 32  # that have statistics, besides those of the key
-KEPT_HOURS: Final = 7 * 24  # of old versions, unless somebody says otherwise
+FILES_MAX: Final = 5_000  # beyond that, files become larger
+TOLD_COLUMNS: Final = 32  # columns with statistics, in addition to the key
+KEPT_HOURS: Final = 7 * 24  # default for old versions
 
 FILE_SIZE: Final = "delta.targetFileSize"
 TOLD: Final = "delta.dataSkippingStatsColumns"
@@ -35,9 +35,9 @@ LOG_KEPT: Final = "delta.logRetentionDuration"
 GONE_KEPT: Final = "delta.deletedFileRetentionDuration"
 
 _DOUBLE_DIGITS: Final = 15
-_WHOLE_DIGITS: Final = 18  # any number of as many has 64 bits
+_WHOLE_DIGITS: Final = 18  # any such number fits 64 bits
 _WHOLE_MAX: Final = 2**63 - 1
-_UNTOLD: Final = (HASH.name, DELETED.name, ROW.name)  # that nobody looks for
+_UNTOLD: Final = (HASH.name, DELETED.name, ROW.name)  # that no query filters by
 _QUOTED: Final = re.compile("`((?:[^`]|``)*)`")
 
 
@@ -49,7 +49,7 @@ def of_copy(
     change_feed: bool,
     kept_hours: int = KEPT_HOURS,
 ) -> dict[str, str | None]:
-    """Return the properties of a table that is published."""
+    """Return the properties of a published table."""
     rows = sum(file.rows for file in files)
     size = FILE_BYTES_UNKNOWN
     if rows:
@@ -67,9 +67,9 @@ def of_copy(
 
 
 def retention(hours: int) -> dict[str, str]:
-    """Return for how long the log is kept, and what it tells of files that are gone.
+    """Return how long the log and its records of removed files are kept.
 
-    What it does not tell any more, a vacuum takes for a file that nobody ever named.
+    Vacuum treats a file without such a record as one that was never named.
     """
     text = f"interval {max(1, hours)} hours"
     return {LOG_KEPT: text, GONE_KEPT: text}
@@ -80,7 +80,7 @@ def told(
 ) -> list[str]:
     """Return the columns that have statistics.
 
-    Columns of the key in `wide` hold no number yet of more than 64 bits.
+    Columns of the key in `wide` hold no number beyond 64 bits so far.
     """
     names: list[str] = []
     for field in schema:
@@ -92,7 +92,7 @@ def told(
 
 
 def told_now(configuration: Mapping[str, str | None]) -> list[str] | None:
-    """Return the columns that have statistics; None: those that Delta chooses."""
+    """Return the columns that have statistics; None: Delta's default."""
     text = configuration.get(TOLD)
     if text is None:
         return None
@@ -105,7 +105,7 @@ def text_of(names: Iterable[str]) -> str:
 
 
 def too_wide(rows: pa.Table, names: Iterable[str]) -> set[str]:
-    """Return the columns with numbers whose statistics would be wrong."""
+    """Return the numeric columns whose statistics would be wrong."""
     found = set()
     for name in names:
         if name not in rows.column_names:
@@ -119,7 +119,7 @@ def too_wide(rows: pa.Table, names: Iterable[str]) -> set[str]:
 
 
 def statistics(text: str, names: Collection[str]) -> str:
-    """Return a file's statistics with no more than some columns."""
+    """Return a file's statistics, reduced to some columns."""
     found = json.loads(text)
     for part in ("minValues", "maxValues", "nullCount"):
         values = found.get(part, {})
@@ -128,7 +128,7 @@ def statistics(text: str, names: Collection[str]) -> str:
 
 
 def _is_true(kind: pa.DataType) -> bool:
-    """Tell whether the statistics of all values of a type are right."""
+    """Check whether statistics are right for all values of a type."""
     if not pa.types.is_decimal(kind):
         return not pa.types.is_binary(kind)
     return bool(kind.precision <= (_DOUBLE_DIGITS if kind.scale else _WHOLE_DIGITS))
@@ -139,7 +139,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def _is_within(statistics: Mapping[str, Any], name: str) -> bool:
-    """Tell whether a file has statistics of a column, and numbers of 64 bits."""
+    """Check whether a file's statistics of a column are 64-bit numbers."""
     ends = [statistics.get(part, {}).get(name) for part in ("minValues", "maxValues")]
     return all(
         isinstance(value, int | float) and abs(value) < _WHOLE_MAX for value in ends

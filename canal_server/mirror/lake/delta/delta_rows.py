@@ -1,4 +1,4 @@
-"""Rows of a Delta table: read, and written anew with other columns.
+"""Rows of a Delta table: reads them, and rewrites them with other columns.
 
 Leaves out changes of rows (`delta_changes`).
 """
@@ -34,7 +34,7 @@ def rewrite(
     reshape: Reshape,
     commit: CommitProperties,
 ) -> None:
-    """Write all rows anew: `tables`, as the table's columns are to be."""
+    """Rewrite all rows: `tables` have the new columns."""
     errors: list[LakeError] = []
 
     def reshaped() -> pa.Table | None:
@@ -48,7 +48,7 @@ def rewrite(
         return table
 
     def batches(reader: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
-        # Asked from within delta-rs, where its own files cannot be read.
+        # Called from within delta-rs, where its own files cannot be read.
         try:
             while (table := reader.submit(reshaped).result()) is not None:
                 yield from table.to_batches()
@@ -67,8 +67,8 @@ def rewrite(
                 commit_properties=commit,
             )
         except Exception:
-            # Of an error in a batch delta-rs makes one of its own, or one of no kind,
-            # by which of its threads meets it.
+            # Depending on the thread, delta-rs replaces an error in a batch with its
+            # own or with one without a class.
             if errors:
                 raise errors[0] from None
             raise
@@ -94,12 +94,12 @@ def batches(
     """Yield rows, in any order."""
     schema = pa.schema(delta.schema().to_arrow())
     for batch in pa.RecordBatchReader.from_stream(delta.scan(names, where)):
-        # It gives texts as views.
+        # delta-rs returns texts as views.
         yield batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
 
 
 def complete(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with all columns of the lake, in their order."""
+    """Return rows with all of the lake's columns, in order."""
     return pa.table(
         [
             rows[field.name].cast(field.type)

@@ -1,6 +1,7 @@
-"""Upkeep of a Delta table: small files put together, old ones deleted.
+"""Upkeep of a Delta table: merges small files and deletes old ones.
 
-Neither changes a row, and both tell again what the last change told. Leaves out when.
+Neither changes a row, and both repeat the record of the last change. Leaves out when
+this is done (`upkeep`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.fs import DeltaStorageHandler
 
-# Files that no log names are those of a copy that is under way, or are left behind.
+# Files that no log names belong to a running copy, or are left over.
 UNKNOWN_HOURS: Final = 7 * 24
 
 _CHANGES: Final = "_change_data/"
@@ -29,7 +30,7 @@ _CHANGES: Final = "_change_data/"
 def compact(
     delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str]
 ) -> Compacted:
-    """Put small files together, in the order of the key if there is one."""
+    """Merge small files, in the key's order if the table has a key."""
     if key:
         done = delta_order.compact(delta, store, key, commit_of_upkeep(delta))
         if done is not None:
@@ -44,7 +45,7 @@ def compact(
 
 
 def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:
-    """Delete what no version of the last hours needs, and their log before that."""
+    """Delete files that no version of the last hours needs, and the older log."""
     whole = math.ceil(hours)
     kept = retention(whole)
     if kept.items() - delta.metadata().configuration.items():
@@ -54,7 +55,7 @@ def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:
     gone = _vacuumed(delta, whole, full=False)
     told = delta.vacuum(whole, enforce_retention_duration=False, full=True)
     for name in told:
-        if name.startswith(_CHANGES):  # which no log names as gone
+        if name.startswith(_CHANGES):  # no log records their removal
             store.delete_file(name)
             gone += 1
     gone += _vacuumed(delta, max(whole, UNKNOWN_HOURS), full=True)

@@ -26,7 +26,7 @@ from canal_server.mysql.source_settings import (
     TlsMode,
 )
 from canal_server.runtime.lifecycle import Stop
-from canal_server.source.read.binlog_part import Part, Place
+from canal_server.source.read.binlog_part import FilePosition, Part
 from canal_server.source.read.file_columns import load_columns
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         assert reached is not None, "--from has a source"
         args.start = resolved(reached, args.start, "--from")
         # Only the offset of the end matters, and it may not be written yet.
-        if args.until and not isinstance(args.until, Place):
+        if args.until and not isinstance(args.until, FilePosition):
             args.until = resolved(reached, args.until, "--until")
     if args.compare:
         assert reached is not None, "--compare needs --from"
@@ -177,7 +177,7 @@ def _compare(args: argparse.Namespace, access: Access) -> int:
         # Both readers must stop at the same position, but the binlog may grow.
         with ControlConnection(access) as connection:
             end = current_end(connection, read_server_info(connection))
-        until = Place(end.file, end.position)
+        until = FilePosition(end.file, end.position)
     with closing(CachedColumns(ControlConnection(access))) as images:
         comparison = Comparison(images, filter_of(args).accepts)
         found = comparison.run(access, args.start, until)
@@ -252,7 +252,7 @@ def _check(args: argparse.Namespace) -> None:
         problems.append("files and --from exclude each other")
     if not args.files and not args.start:
         problems.append("expected binlog files, or --from such as --from -1h")
-    if args.files and args.until and not isinstance(args.until, Place):
+    if args.files and args.until and not isinstance(args.until, FilePosition):
         problems.append("--until must be FILE:POS for files, such as binlog.000001:4")
     if args.columns and args.source and args.files:
         problems.append("--columns and --source exclude each other for files")

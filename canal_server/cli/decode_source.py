@@ -30,35 +30,35 @@ from canal_server.mysql.source_settings import (
 from canal_server.source.begin.seek_target import (
     Kind,
     TargetFinder,
-    Wanted,
+    TargetText,
     inside_text,
     parse_target,
 )
 from canal_server.source.begin.source_lag import SourceView
-from canal_server.source.read.binlog_part import Place
+from canal_server.source.read.binlog_part import FilePosition
 
 _PORT: Final = 3306
 _PLACE: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
 _DESTINATION: Final = "decode"  # a name is required, but never shown
 
 
-def position(text: str) -> Place | Wanted:
+def position(text: str) -> FilePosition | TargetText:
     """Parse an argument that is a position, or a target to search a position for."""
     try:
         ms = moment_ms(text)
     except ValueError:
         pass  # not a time
     else:
-        return Wanted(Kind.TIME, text, ms)
+        return TargetText(Kind.TIME, text, ms)
     try:
         wanted = parse_target(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
-    if wanted.kind is not Kind.PLACE:
+    if wanted.kind is not Kind.POSITION:
         return wanted
     found = _PLACE.fullmatch(wanted.text)
     assert found is not None, "parse_target has read it"
-    return Place(found["file"], int(found["offset"]))
+    return FilePosition(found["file"], int(found["offset"]))
 
 
 def source(text: str) -> tuple[Address, str, str]:
@@ -122,16 +122,18 @@ def access(args: argparse.Namespace) -> Access:
     )
 
 
-def resolved(source: Access, wanted: Place | Wanted, option: str) -> Place:
+def resolved(
+    source: Access, wanted: FilePosition | TargetText, option: str
+) -> FilePosition:
     """Return the binlog position that an option selects, between two transactions.
 
     Raises SourceError, PositionError.
     """
-    if isinstance(wanted, Place):
-        wanted = Wanted(Kind.PLACE, f"{wanted.file}:{wanted.offset}")
+    if isinstance(wanted, FilePosition):
+        wanted = TargetText(Kind.POSITION, f"{wanted.file}:{wanted.offset}")
     with SourceView(InstanceConfig(destination=_DESTINATION), source) as view:
         target = TargetFinder(view, option).find(wanted)
-    found = Place(target.place.journal_name or "", target.place.position or 0)
+    found = FilePosition(target.place.journal_name or "", target.place.position or 0)
     if target.inside is not None:
         text = inside_text(wanted.text, f"{found.file}:{found.offset}")
         print(f"canal-server decode: {text}", file=sys.stderr)

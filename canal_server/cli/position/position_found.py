@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.positions import EntryPosition
     from canal_server.mysql.source_settings import Access
-    from canal_server.source.begin.source_lag import Gone, Lag
+    from canal_server.source.begin.source_lag import Lag, PurgedPart
 
 _KIB: Final = 1024
 
@@ -111,7 +111,7 @@ def amount_text(transactions: int | None, size: int | None) -> str:
     return ", ".join(parts) or "an unknown amount"
 
 
-def purged_text(purged: Gone) -> str:
+def purged_text(purged: PurgedPart) -> str:
     """Return which binlog files are purged, from which time, and how much was lost."""
     files = purged.first if purged.files == 1 else f"{purged.first} to {purged.last}"
     number = "" if purged.files == 1 else f" ({purged.files} files)"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canal_server.config.schema import InstanceConfig
-    from canal_server.source.begin.seek_target import Wanted
+    from canal_server.source.begin.seek_target import TargetText
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def view_of(part: Part) -> SourceView:
 
 
 def chosen_parts(
-    config: InstanceConfig, parts: Sequence[Part], named: str | None, wanted: Wanted
+    config: InstanceConfig, parts: Sequence[Part], named: str | None, wanted: TargetText
 ) -> list[Part]:
     """Return the sources in which clients are to be moved.
 
@@ -85,7 +85,7 @@ def chosen_parts(
             )
         return list(parts)
     if named is None:
-        if wanted.kind in (Kind.PLACE, Kind.GTIDS):
+        if wanted.kind in (Kind.POSITION, Kind.GTIDS):
             problem = (
                 f"--to {wanted.text[:200]}: {config.destination} merges several"
                 f" sources; select the one of this {wanted.kind.value} with --source:"

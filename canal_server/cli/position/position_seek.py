@@ -47,7 +47,7 @@ from canal_server.position.offline import check_subscribed, move_stored
 from canal_server.source.begin.seek_target import (
     Target,
     TargetFinder,
-    Wanted,
+    TargetText,
     parse_target,
 )
 
@@ -103,7 +103,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add_json_option(parser)
 
 
-def _target(text: str) -> Wanted:
+def _target(text: str) -> TargetText:
     try:
         return parse_target(text)
     except ValueError as error:
@@ -173,7 +173,7 @@ def _as_json(
 
 
 def _look_at_all(
-    parts: list[Part], wanted: Wanted, ids: Collection[int]
+    parts: list[Part], wanted: TargetText, ids: Collection[int]
 ) -> list[_Move]:
     """Find the position in each of some sources, and the effect of a move there."""
     try:
@@ -187,7 +187,7 @@ def _look_at_all(
         ) from error
 
 
-def _look(part: Part, wanted: Wanted, ids: Collection[int]) -> _Move:
+def _look(part: Part, wanted: TargetText, ids: Collection[int]) -> _Move:
     """Find the position in one source, and the effect of a move there."""
     moved: list[ClientCursor] = []
     others: list[ClientCursor] = []

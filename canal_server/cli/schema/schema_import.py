@@ -29,7 +29,7 @@ from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.source_traits import source_of, traits_of
-from canal_server.tablemeta.history.dump_text import place_in_dump, read_dump
+from canal_server.tablemeta.history.dump_text import position_in_dump, read_dump
 from canal_server.tablemeta.history.schema_document import Exported, from_document
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _exported(args: argparse.Namespace, config: InstanceConfig, text: str) -> Ex
 
 def _from_dump(args: argparse.Namespace, config: InstanceConfig, text: str) -> Exported:
     """Read a dump of the server that the destination reads from."""
-    found_at = args.at or place_in_dump(text)
+    found_at = args.at or position_in_dump(text)
     if found_at is None:
         raise ConfigError(
             [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         BinlogSegment,
         HistoryStorage,
     )
-    from canal_server.tablemeta.tables.schemas import Image
+    from canal_server.tablemeta.tables.schemas import FrozenTables
 
 _POSITION: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
 _NEAREST: Final = 3  # similar names suggested for an unknown one
@@ -56,7 +56,7 @@ class Moment:
 
     segment: BinlogSegment
     position: EntryPosition
-    image: Image
+    image: FrozenTables
 
 
 def add_at_option(parser: argparse.ArgumentParser) -> None:
@@ -192,7 +192,7 @@ def moment_at(history: History, at: EntryPosition | int | None) -> Moment:
     elif isinstance(at, int):
         if not any((each.first.timestamp or 0) <= at for each in segments):
             raise _not_covered(history, time_text(at))
-        segment, position = tsdb.place_at(at)
+        segment, position = tsdb.position_at(at)
     else:
         segment, position = _segment_at(history, at), at
     return Moment(segment, position, tsdb.at(position, segment))

@@ -60,7 +60,7 @@ def start_of(text: str) -> str:
     return {
         Kind.OLDEST: "earliest",
         Kind.LATEST: "latest",
-        Kind.PLACE: f"{_FILE}{wanted.text}",
+        Kind.POSITION: f"{_FILE}{wanted.text}",
         Kind.GTIDS: f"{_GTID}{wanted.text}",
     }[wanted.kind]
 

@@ -1,6 +1,6 @@
-"""The tables in a schema dump, the SQL text that mysqldump or mariadb-dump writes.
+"""The tables in a schema dump: the SQL text written by mysqldump or mariadb-dump.
 
-Leaves out rows: statements that change none of the structures are passed over.
+Rows are ignored, like all statements that change no table structure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         StoredSchema,
     )
 
-# What a delimiter may stand in without being one.
+# Tokens in which a delimiter has no meaning.
 _PART: Final = re.compile(
     r"""'(?:[^'\\]|\\.|'')*+' | "(?:[^"\\]|\\.|"")*+" | `(?:[^`]|``)*+`
         | /\*.*?\*/ | (?:--(?=\s)|\#)[^\n]*+""",
@@ -36,28 +36,28 @@ _DELIMITER: Final = re.compile(
 _USE: Final = re.compile(
     r"USE\s+(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s;`]+))", re.IGNORECASE
 )
-# `--master-data`, `--source-data` of mysqldump, also when it is a comment.
-_PLACE: Final = re.compile(
+# `--master-data`, `--source-data` of mysqldump, also as a comment.
+_POSITION: Final = re.compile(
     r"CHANGE\s+(?:MASTER|REPLICATION\s+SOURCE)\s+TO\s"
     r".*?(?:MASTER|SOURCE)_LOG_FILE\s*=\s*'(?P<file>[^']+)'"
     r".*?(?:MASTER|SOURCE)_LOG_POS\s*=\s*(?P<offset>\d+)",
     re.IGNORECASE,
 )
-_HEAD_CHARS: Final = 64 * 1024  # where the place stands, if anywhere
+_HEAD_CHARS: Final = 64 * 1024  # the position is within these, if present
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedText:
-    """What a dump holds; `problems` is a sentence for what could not be read."""
+    """The content of a dump; each of `problems` is a sentence about an unread part."""
 
     schemas: tuple[StoredSchema, ...]
     problems: tuple[str, ...]
 
 
 def read_dump(text: str, traits: SourceTraits, schema: str = "") -> DumpedText:
-    """Read a dump of a server; `schema` is the one that it does not name itself.
+    """Read the dump of a server; `schema` is the schema if the dump does not name one.
 
-    Raises ValueError when it has a table and no schema for it.
+    Raises ValueError if a table has no schema.
     """
     model = MemoryTableMeta(
         mariadb=traits.mariadb,
@@ -79,21 +79,21 @@ def read_dump(text: str, traits: SourceTraits, schema: str = "") -> DumpedText:
             schema = use["plain"] or use["quoted"].replace("``", "`")
             continue
         if not schema and _lacks_schema(statement, context):
-            raise ValueError("it has no USE before its tables: name their schema")
+            raise ValueError("the dump has no USE before its tables; set their schema")
         applied = model.apply(None, schema, statement, context)
         if applied.problem:
             problems.append(applied.problem)
     return DumpedText(tuple(stored_schemas(model.freeze())), tuple(problems))
 
 
-def place_in_dump(text: str) -> EntryPosition | None:
-    """Return the place in the binlog that a dump tells it was taken at."""
-    found = _PLACE.search(text[:_HEAD_CHARS])
+def position_in_dump(text: str) -> EntryPosition | None:
+    """Return the binlog position that a dump contains, None if it has none."""
+    found = _POSITION.search(text[:_HEAD_CHARS])
     return found and EntryPosition(found["file"], int(found["offset"]))
 
 
 def statements(text: str) -> Iterator[str]:
-    """Yield the statements of a script, without delimiters and empty ones."""
+    """Yield the statements of a script, without delimiters and empty statements."""
     delimiter = ";"
     begin = at = 0
     while at < len(text):
@@ -105,7 +105,7 @@ def statements(text: str) -> Iterator[str]:
             begin = at = at + len(delimiter)
         elif part := _PART.match(text, at):
             at = part.end()
-            # A comment between statements belongs to none of them.
+            # A comment between statements belongs to neither of them.
             if not text[begin : part.start()].strip() and _is_comment(part[0]):
                 begin = at
         elif text[at].isspace() and begin == at:
@@ -116,7 +116,7 @@ def statements(text: str) -> Iterator[str]:
 
 
 def _lacks_schema(statement: str, context: Context) -> bool:
-    """Tell whether it makes a table and leaves to the session in which schema."""
+    """Return whether a statement creates a table without naming its schema."""
     return any(
         each.event_type is EventType.CREATE and each.table and not each.schema
         for each in examine(statement, "", context.dialect).statements
@@ -124,7 +124,7 @@ def _lacks_schema(statement: str, context: Context) -> bool:
 
 
 def _next(text: str, at: int, delimiter: str) -> int:
-    """Return where something may begin that is not plain text."""
+    """Return the offset of the next text that may be special."""
     found = re.compile(rf"['\"`#/-]|{re.escape(delimiter[0])}").search(text, at)
     return found.start() if found else len(text)
 

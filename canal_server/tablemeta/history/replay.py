@@ -1,8 +1,9 @@
-"""Table images that follow the statements of a stretch of binlog.
+"""Table schemas that follow the statements of a binlog segment.
 
-A base may have been taken behind statements that come yet: it contains their effect,
-they must not be applied to it, and until they have passed, the columns of the tables
-they name may be others than the base's. Leaves out where statements come from.
+A base may have been read after statements that are still to come in the binlog. It
+contains their effect already, so they must not be applied again; until they have been
+read, the columns of the tables they name may differ from the base. Where statements
+come from is left to `tsdb`.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.model.examined_statement import Examined
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import DdlRecord, SourceTraits
-    from canal_server.tablemeta.tables.schemas import Image
+    from canal_server.tablemeta.tables.schemas import FrozenTables
 
 TableName = tuple[str, str]
 
-# First words of statements whose result does not depend on what a table was.
+# First words of statements whose result does not depend on the previous table.
 _INDEPENDENT = ("CREATE", "DROP")
 
 
 class Replay:
-    """A live image that begins with a snapshot; for one thread."""
+    """Live table schemas that start with a snapshot; for one thread."""
 
     def __init__(self, traits: SourceTraits, schemas: Iterable[StoredSchema]) -> None:
         self.model = MemoryTableMeta(
@@ -45,15 +46,15 @@ class Replay:
         self._fold: Callable[[str], str] = (
             str.lower if traits.lower_case_table_names else str
         )
-        self._base: Image | None = None
-        # Contained statements that come yet, by the tables they name.
+        self._base: FrozenTables | None = None
+        # Contained statements that are still to come, by the tables they name.
         self._tables: Counter[TableName] = Counter()
         self._schemas: Counter[str] = Counter()
         self._everything = 0
         self._ahead = 0
 
     def copy(self) -> Replay:
-        """Return one that follows statements of its own from here on."""
+        """Return a copy that follows its own statements from here on."""
         found = copy.copy(self)
         found.model = self.model.copy()
         found._tables, found._schemas = Counter(self._tables), Counter(self._schemas)  # noqa: SLF001
@@ -61,20 +62,20 @@ class Replay:
 
     @property
     def at_rest(self) -> bool:
-        """Whether all statements that the base contains have passed."""
+        """Whether all statements that the base contains have been read."""
         return not self._ahead
 
     @property
     def has_temporary(self) -> bool:
-        """Whether temporary tables are known, which hide others of their names."""
+        """Whether there are temporary tables, which hide others with the same names."""
         return bool(self.model.freeze().temporary)
 
     def is_ahead(self, schema: str, table: str) -> bool:
-        """Tell whether contained statements on a table come yet."""
+        """Return whether contained statements on a table are still to come."""
         return self._is_ahead(self._key(schema, table))
 
     def expect(self, records: Iterable[DdlRecord]) -> None:
-        """Take note of contained statements that come yet, all at once, in order."""
+        """Add the contained statements that are still to come, in order, at once."""
         assert self._base is None
         expected = [(record, _examined(record)) for record in records]
         for record, examined in expected:
@@ -88,7 +89,7 @@ class Replay:
                 self.model.mark_uncertain(schema, table)
 
     def apply(self, record: DdlRecord) -> Applied:
-        """Follow one statement; for the contained ones, those that were expected."""
+        """Follow one statement, contained or not; contained ones must be expected."""
         if not record.contained or not self._ahead:
             return self._follow(record)
         assert self._base is not None
@@ -123,7 +124,7 @@ class Replay:
         )
 
     def find(self, schema: str, table: str) -> Table | None:
-        """Return a table's image, None when there is none."""
+        """Return the schema of a table, None if it does not exist."""
         return self.model.find(schema, table)
 
     def _follow(self, record: DdlRecord) -> Applied:
@@ -132,7 +133,7 @@ class Replay:
         )
         if not applied.everything:
             return applied
-        # Which tables it changed nobody can tell: each may be another one.
+        # The changed tables are unknown: each may have changed.
         names = frozenset(_names_of(self.model.freeze()))
         for schema, table in names:
             self.model.mark_uncertain(schema, table)
@@ -141,11 +142,11 @@ class Replay:
     def _can_follow(
         self, record: DdlRecord, examined: Examined, names: Iterable[TableName]
     ) -> bool:
-        """Tell whether a contained statement says enough to be applied."""
+        """Return whether a contained statement has enough details to be applied."""
         if examined.stale.everything:
             return False
         if all(each.event_type is EventType.RENAME for each in examined.statements):
-            return True  # what is uncertain stays so under its new name
+            return True  # an uncertain table stays uncertain under its new name
         first = record.ddl.lstrip()[:6].upper()
         return first.startswith(_INDEPENDENT) or not any(
             self.model.is_uncertain(*name) for name in names
@@ -154,7 +155,7 @@ class Replay:
     def _load_former_names(
         self, expected: Sequence[tuple[DdlRecord, Examined]]
     ) -> None:
-        """Give tables that are renamed by what comes yet the names they have now."""
+        """Give tables that pending statements rename the names they have now."""
         assert self._base is not None
         origins: dict[TableName, _Origin | None] = {}
         for record, examined in reversed(expected):
@@ -175,7 +176,7 @@ class Replay:
         examined: Examined,
         origins: dict[TableName, _Origin | None],
     ) -> None:
-        """Go back before a statement: under which name the base has each table."""
+        """Step back before a statement: find the name of each table in the base."""
         for statement in reversed(examined.statements):
             if statement.table is None:
                 continue
@@ -187,13 +188,13 @@ class Replay:
                 origins[old] = origins.get(name, _Origin(name))
                 origins[name] = None
             elif statement.event_type in (EventType.CREATE, EventType.ERASE):
-                origins[name] = None  # another table, of which nothing is known
+                origins[name] = None  # another table, which is unknown
             elif statement.event_type is not EventType.TRUNCATE:
                 origin = origins.get(name, _Origin(name))
                 origins[name] = origin and replace(origin, is_altered=True)
 
     def _restore(self, schema: str, table: str) -> None:
-        """Take a table as the base has it: no statement of it comes any more."""
+        """Load a table from the base: no contained statement on it is left."""
         assert self._base is not None
         text = self._base.text(schema, table)
         if text is None:
@@ -239,14 +240,16 @@ def _examined(record: DdlRecord) -> Examined:
     return examine(record.ddl, record.schema, record.context.dialect)
 
 
-def _names_of(image: Image) -> Iterable[TableName]:
+def _names_of(tables: FrozenTables) -> Iterable[TableName]:
     return (
-        (schema, table) for schema in image.schemas() for table in image.tables(schema)
+        (schema, table)
+        for schema in tables.schemas()
+        for table in tables.tables(schema)
     )
 
 
 def load_schemas(model: MemoryTableMeta, schemas: Iterable[StoredSchema]) -> None:
-    """Fill an image with stored texts, which are read when they are needed."""
+    """Load stored texts, which are parsed on demand."""
     for schema in schemas:
         model.load_database(schema.name, schema.collation or None)
         for table, text in schema.tables:
@@ -257,18 +260,18 @@ def load_schemas(model: MemoryTableMeta, schemas: Iterable[StoredSchema]) -> Non
             model.mark_uncertain(schema.name, table)
 
 
-def stored_schemas(image: Image) -> list[StoredSchema]:
-    """Return an image as text, for a snapshot."""
+def stored_schemas(tables: FrozenTables) -> list[StoredSchema]:
+    """Return table schemas as text, for a snapshot."""
     return [
         StoredSchema(
             schema,
-            image.collation(schema) or "",
+            tables.collation(schema) or "",
             tuple(
-                (table, image.text(schema, table) or "")
-                for table in image.tables(schema)
+                (table, tables.text(schema, table) or "")
+                for table in tables.tables(schema)
             ),
-            tuple(image.views(schema)),
-            tuple(image.uncertain(schema)),
+            tuple(tables.views(schema)),
+            tuple(tables.uncertain(schema)),
         )
-        for schema in image.schemas()
+        for schema in tables.schemas()
     ]

@@ -1,8 +1,8 @@
-"""Replayed images, kept for who reads near the same places again.
+"""Replayed table schemas, cached for readers near the same positions.
 
-To load a snapshot takes long where tables are many. A kept image stands for any place
-whose statements begin with those that were applied to it: it is copied, and follows
-the rest. Leaves out where statements and snapshots come from (`tsdb`).
+Loading a snapshot of many tables is slow. A cached replay is usable for any position
+whose statements start with those applied to it: it is copied, and follows the rest.
+Where statements and snapshots come from is left to `tsdb`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.history.replay import Replay
     from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
 
-KEPT_MAX: Final = 4  # images; those that came of each other share their tables
-FOLLOWED_MAX: Final = 400  # statements; with more a newer snapshot is worth loading
+KEPT_MAX: Final = 4  # replays; copies of each other share their tables
+FOLLOWED_MAX: Final = 400  # statements; for more, loading a newer snapshot is faster
 
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What an image was begun with, and the contained statements it expects."""
+    """The start of a replay, and the contained statements it expects."""
 
-    segment: BinlogSegment  # but for its end, which moves all the time
+    segment: BinlogSegment  # except its end, which moves all the time
     snapshot: EntryPosition
     contained: tuple[DdlRecord, ...]
 
@@ -35,31 +35,31 @@ class _Base:
 class _Kept:
     base: _Base
     applied: tuple[DdlRecord, ...]
-    replay: Replay  # never changed any more
+    replay: Replay  # never changed
 
 
 class KeptReplays:
-    """A few images of one destination, those used last; for many threads."""
+    """The most recently used replays of one destination; for many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: list[_Kept] = []  # used last: at the end
+        self._kept: list[_Kept] = []  # least recently used first
 
     def forget(self) -> None:
-        """Let go of all."""
+        """Drop all cached replays."""
         with self._lock:
             self._kept.clear()
 
     def snapshot_before(
-        self, segment: BinlogSegment, place: EntryPosition
+        self, segment: BinlogSegment, position: EntryPosition
     ) -> EntryPosition | None:
-        """Return the last snapshot at or before a place that an image is kept of."""
+        """Return the last snapshot at or before a position that has a cached replay."""
         with self._lock:
             found = [
                 each.base.snapshot
                 for each in self._kept
                 if each.base.segment.id == segment.id
-                and each.base.snapshot.order() <= place.order()
+                and each.base.snapshot.order() <= position.order()
             ]
         return max(found, key=lambda each: each.order(), default=None)
 
@@ -67,14 +67,14 @@ class KeptReplays:
         self,
         segment: BinlogSegment,
         snapshot: EntryPosition,
-        behind: Sequence[DdlRecord],
-        place: EntryPosition,
+        later: Sequence[DdlRecord],
+        position: EntryPosition,
     ) -> Replay | None:
-        """Return an image of its own at a place; None when no kept one leads there.
+        """Return a copy of a replay at a position; None if no cached one leads there.
 
-        `behind` are the statements behind the snapshot as they are known now.
+        `later` are the currently known statements after the snapshot.
         """
-        base, applied = _base(segment, snapshot, behind), _before(behind, place)
+        base, applied = _base(segment, snapshot, later), _before(later, position)
         with self._lock:
             nearest: _Kept | None = None
             for each in self._kept:
@@ -101,13 +101,13 @@ class KeptReplays:
         self,
         segment: BinlogSegment,
         snapshot: EntryPosition,
-        behind: Sequence[DdlRecord],
-        place: EntryPosition,
+        later: Sequence[DdlRecord],
+        position: EntryPosition,
         replay: Replay,
     ) -> None:
-        """Keep an image as it is at a place; it is copied."""
-        base = _base(segment, snapshot, behind)
-        self._put(_Kept(base, _before(behind, place), replay.copy()))
+        """Cache a copy of a replay in its state at a position."""
+        base = _base(segment, snapshot, later)
+        self._put(_Kept(base, _before(later, position), replay.copy()))
 
     def _put(self, kept: _Kept) -> None:
         with self._lock:
@@ -116,11 +116,13 @@ class KeptReplays:
 
 
 def _base(
-    segment: BinlogSegment, snapshot: EntryPosition, behind: Sequence[DdlRecord]
+    segment: BinlogSegment, snapshot: EntryPosition, later: Sequence[DdlRecord]
 ) -> _Base:
-    contained = tuple(record for record in behind if record.contained)
+    contained = tuple(record for record in later if record.contained)
     return _Base(replace(segment, last=segment.first), snapshot, contained)
 
 
-def _before(behind: Sequence[DdlRecord], place: EntryPosition) -> tuple[DdlRecord, ...]:
-    return tuple(each for each in behind if each.position.order() < place.order())
+def _before(
+    later: Sequence[DdlRecord], position: EntryPosition
+) -> tuple[DdlRecord, ...]:
+    return tuple(each for each in later if each.position.order() < position.order())

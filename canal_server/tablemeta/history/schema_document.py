@@ -1,4 +1,4 @@
-"""The tables at one place as a JSON document, to be carried to another machine.
+"""The tables at one position as a JSON document, to be moved to another machine.
 
 ::
 
@@ -8,8 +8,8 @@
                   "views": […], "uncertain": […]}],
      "checksum": "sha256:…"}
 
-The checksum is that of the document without it, as JSON with sorted keys and without
-blanks.
+The checksum covers the document without the checksum, as JSON with sorted keys and
+without blanks.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The tables of a server as of a place in its binlog.
+    """The tables of a server at a position in its binlog.
 
-    An event begins at the place, from which reading can go on; or else it lies right
-    behind the beginning of a statement, `behind`, whose effect the tables have.
+    Normally an event starts at the position, from which reading can resume. Otherwise
+    it is right after the start of the statement `behind`, which the tables contain.
     """
 
     source: str
@@ -54,12 +54,12 @@ class Exported:
 
     @property
     def count(self) -> int:
-        """How many tables there are."""
+        """The number of tables."""
         return sum(len(each.tables) for each in self.schemas)
 
 
 def to_document(exported: Exported) -> str:
-    """Return the document, for people as well."""
+    """Return the document, formatted for people."""
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -75,28 +75,28 @@ def to_document(exported: Exported) -> str:
 
 
 def from_document(text: str) -> Exported:
-    """Read what `to_document` made. Raises TableMetaError for anything else."""
+    """Parse a document of `to_document`. Raises TableMetaError for anything else."""
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise TableMetaError(f"it is not JSON: {error}") from error
+        raise TableMetaError(f"not valid JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise TableMetaError(f"it is no JSON object with the format {FORMAT!r}")
+        raise TableMetaError(f"not a JSON object with the format {FORMAT!r}")
     if content.get("version") != VERSION:
         raise TableMetaError(
-            f"it has version {content.get('version')}, this canal-server reads"
-            f" {VERSION}; take one that is as new as the one that wrote it"
+            f"unsupported version {content.get('version')}, this canal-server reads"
+            f" version {VERSION}; use one at least as new as the one that wrote it"
         )
     checksum = content.pop("checksum", None)
     if checksum != _checksum(content):
         raise TableMetaError(
-            "its checksum is not that of its content: it is damaged, or was edited"
+            "the checksum does not match the content: the file is damaged or was edited"
         )
     try:
         return _exported(content)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise TableMetaError(
-            f"a part is missing or of another kind: {error}"
+            f"a field is missing or has the wrong type: {error}"
         ) from error
 
 
@@ -110,13 +110,13 @@ def _exported(content: dict[str, Any]) -> Exported:
     return Exported(
         str(content["server"]),
         traits_from_json(content["traits"]),
-        _place(content["position"]),
+        _position(content["position"]),
         tuple(_schema_from_json(each) for each in content["schemas"]),
         None if behind is None else _record_from_json(behind),
     )
 
 
-def _place(value: dict[str, Any]) -> EntryPosition:
+def _position(value: dict[str, Any]) -> EntryPosition:
     position = entry_position_from_json(value)
     if not position.journal_name or position.position is None:
         raise ValueError("position without file and offset")
@@ -136,9 +136,9 @@ def _record_to_json(record: DdlRecord) -> dict[str, Any]:
 
 
 def _record_from_json(value: dict[str, Any]) -> DdlRecord:
-    """Return a statement whose effect the tables have already."""
+    """Return a statement that the tables contain already."""
     return DdlRecord(
-        _place(value["position"]),
+        _position(value["position"]),
         str(value["schema"]),
         str(value["sql"]),
         Context.from_json(json.dumps(value["context"])),

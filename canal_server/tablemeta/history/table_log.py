@@ -1,7 +1,7 @@
-"""What happened to one table: the statements of the history that changed it, and how.
+"""The changes of one table: the statements of the history that changed it, and how.
 
-A table is followed by its name, and where that came by a RENAME, by the former one
-before. Leaves out how it is shown (`canal_server.cli`).
+A table is followed by its name, and across a RENAME by its previous name. Formatting is
+left to `canal_server.cli`.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ _OF_SCHEMAS = re.compile(r"\b(?:database|schema)\b")
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What one statement, or the base of a stretch, made of a table.
+    """The effect of one statement, or of the base of a segment, on a table.
 
-    `record` is None for a base, whose `found` then are differences to what was known
-    before. `is_uncertain`: the columns may be others than told. `is_contained`: the
-    base was taken behind the statement, and what it changed cannot be told.
+    `record` is None for a base; `found` are then the differences to what was known
+    before. `is_uncertain`: the columns may differ from the reported ones.
+    `is_contained`: the base was read after the statement, so its effect is unknown.
     """
 
     segment: BinlogSegment
     position: EntryPosition
-    name: Name  # the table's, behind the statement
+    name: Name  # of the table, after the statement
     record: DdlRecord | None
     found: tuple[Difference, ...]
     is_uncertain: bool = False
 
     @property
     def is_contained(self) -> bool:
-        """Whether the statement's effect is in the base already."""
+        """Whether the base contains the effect of the statement already."""
         return self.record is not None and self.record.contained
 
 
 class _Statement:
-    """A statement with what is looked up more than once."""
+    """A statement with cached results."""
 
     def __init__(self, record: DdlRecord) -> None:
         self.record = record
@@ -78,7 +78,7 @@ class _Statement:
         return self._operations
 
     def renames(self) -> Iterator[tuple[Name, Name]]:
-        """Yield old and new names of the tables that it renames."""
+        """Yield old and new names of the tables it renames."""
         for operation in self.operations:
             if isinstance(operation, RenameTables):
                 yield from operation.pairs
@@ -88,7 +88,7 @@ class _Statement:
                         yield operation.name, item.name
 
     def sources(self) -> Iterator[tuple[Name, Name]]:
-        """Yield names of tables and of those that they are copies of."""
+        """Yield names of tables and of the tables they are copied from."""
         for operation in self.operations:
             if isinstance(operation, CreateLike):
                 yield operation.name, operation.like
@@ -98,7 +98,7 @@ class _Statement:
                         yield item.name, operation.name
 
     def alters(self, name: Name, fold: Callable[[Name], Name]) -> bool:
-        """Tell whether it is an ALTER of a table."""
+        """Return whether it is an ALTER of a table."""
         return any(
             isinstance(each, AlterTable) and fold(each.name) == name
             for each in self.operations
@@ -107,7 +107,7 @@ class _Statement:
     def renamed_columns(
         self, name: Name, fold: Callable[[Name], Name]
     ) -> dict[str, str]:
-        """Return new names of a table's columns by old ones, in lower case."""
+        """Return new column names of a table by old ones, in lower case."""
         return {
             item.old.lower(): new.lower()
             for operation in self.operations
@@ -123,7 +123,7 @@ class _Statement:
 
 @dataclass(slots=True)
 class _State:
-    """One table around a statement."""
+    """One table before or after a statement."""
 
     before: Table | None
     after: Table | None
@@ -141,7 +141,7 @@ class _Step:
 
 
 class Changelog:
-    """Finds out what happened to a table."""
+    """Finds the changes of a table."""
 
     def __init__(self, storage: HistoryStorage) -> None:
         self._storage = storage
@@ -149,7 +149,7 @@ class Changelog:
         self._folds = any(each.traits.lower_case_table_names for each in self._segments)
 
     def of_table(self, schema: str, table: str) -> list[TableChange]:
-        """Return all that happened to a table, oldest first; nothing if unknown."""
+        """Return all changes of a table, oldest first; empty if it is unknown."""
         statements = {
             segment.id: [
                 _Statement(record) for record in self._storage.records(segment.id)
@@ -167,7 +167,7 @@ class Changelog:
     def _fold(self, name: Name) -> Name:
         return (name[0].lower(), name[1].lower()) if self._folds else name
 
-    # --- which statements matter ----------------------------------------------------
+    # --- relevant statements --------------------------------------------------------
 
     def _related(self, name: Name, statements: list[_Statement]) -> set[Name]:
         """Return all names that the table had, and of tables it was copied from."""
@@ -195,7 +195,7 @@ class Changelog:
             if self._fold(copy) == name:
                 yield self._fold(source)
 
-    # --- forward: what each statement made of the tables ----------------------------
+    # --- forward: the effect of each statement on the tables -------------------------
 
     def _walk(
         self,
@@ -204,7 +204,7 @@ class Changelog:
         names: set[Name],
         known: dict[Name, Table | None],
     ) -> Iterator[_Step]:
-        """Replay a stretch; `known` is what the one before ended with, and this."""
+        """Replay a segment; `known` are the results so far, which are updated."""
         base = self._storage.snapshot(segment.id, segment.first)
         if base is None:
             return
@@ -273,12 +273,12 @@ class Changelog:
             )
 
     def _former_name(self, name: Name, step: _Step) -> Name | None:
-        """Return what a table was called that a statement gave this name."""
+        """Return the name that a table had before a statement gave it this name."""
         backward = [(new, old) for old, new in self._renames(step)]
         return self._other_name(name, reversed(backward), step)
 
     def _later_name(self, name: Name, step: _Step) -> Name | None:
-        """Return what a statement called a table that had this name."""
+        """Return the name that a statement gave to a table of this name."""
         return self._other_name(name, self._renames(step), step)
 
     def _renames(self, step: _Step) -> list[tuple[Name, Name]]:
@@ -298,11 +298,11 @@ class Changelog:
 
 
 def _word(name: Name) -> re.Pattern[str]:
-    """Return what finds a table's name in a text without quotes."""
+    """Return a pattern that finds a table name in a text without quotes."""
     text = re.escape(name[1].lower().translate(_QUOTES))
     return re.compile(rf"(?<![\w$]){text}(?![\w$])")
 
 
 def since(changes: Iterable[TableChange], timestamp_ms: int) -> list[TableChange]:
-    """Return those that happened at or behind a time."""
+    """Return the changes at or after a time."""
     return [each for each in changes if (each.position.timestamp or 0) >= timestamp_ms]

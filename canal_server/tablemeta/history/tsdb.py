@@ -1,8 +1,8 @@
-"""The table history of one destination: the columns of every table at every place.
+"""The table history of one destination: the columns of every table at every position.
 
-It is canal's table-meta TSDB: `init`, `find`, `apply`, `rollback`, `snapshot`, and
-`at` besides, on a storage (`tablemeta.storage.history_storage`) and an image in memory.
-Leaves out how gaps are closed and where base dumps come from (`source.schema`).
+This is canal's table-meta TSDB: `init`, `find`, `apply`, `rollback`, `snapshot`, and in
+addition `at`, on a storage (`tablemeta.storage.history_storage`) and schemas in memory.
+Closing gaps and reading base dumps from a server is the task of `source.schema`.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
         StoredSchema,
     )
     from canal_server.tablemeta.tables.memory_tables import Applied, MemoryTableMeta
-    from canal_server.tablemeta.tables.schemas import Image
+    from canal_server.tablemeta.tables.schemas import FrozenTables
 
 _log = logging.getLogger(__name__)
 
 DDLS_PER_SNAPSHOT: Final = 200
-# Events have 19 bytes at least. Behind the first one of a statement's there is room for
-# answers of the server that hold from there on.
-_BEHIND: Final = 18
-ANSWERS_MAX: Final = _BEHIND - 1
-# How many times longer a snapshot waits for temporary tables to go.
+# An event has at least 19 bytes. After the first byte of a statement there is therefore
+# room for answers of the server that are valid from there on.
+_ROOM: Final = 18
+ANSWERS_MAX: Final = _ROOM - 1
+# How many times longer a snapshot waits for temporary tables to be dropped.
 _PATIENCE: Final = 10
 _HOUR_S: Final = 3600
-# How often the end of what is known is written while no DDL comes.
+# How often the end of the known range is stored while there is no DDL.
 _PASSED_EVERY_S: Final = 10.0
-_states = itertools.count()  # of all histories of this process
+_states = itertools.count()  # of all histories in this process
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How often snapshots are taken and how long they are kept; 0: never, for ever."""
+    """The interval of snapshots and how long they are kept; 0: never, forever."""
 
     snapshot_interval_s: float = 24 * _HOUR_S
     expire_s: float = 360 * _HOUR_S
@@ -67,17 +67,17 @@ class Retention:
 
 
 class Steady(NamedTuple):
-    """From where on nothing has changed a table so far, and that state's number."""
+    """The position since which no table has changed, and the number of that state."""
 
     since: EntryPosition
     number: int
 
 
 class TableMetaTsdb:
-    """One destination's table history; for one thread at a time.
+    """The table history of one destination; for one thread at a time.
 
-    Its live image stands at a place in a stretch (`segment`) and follows the
-    statements that `apply` is told from there on, in the order of the binlog.
+    Its live schemas are at a position in a segment (`segment`) and follow the
+    statements that `apply` receives from there on, in binlog order.
     """
 
     def __init__(
@@ -92,11 +92,13 @@ class TableMetaTsdb:
         self._destination = ""
         self._segment: BinlogSegment | None = None
         self._live: Replay | None = None
-        # Where the live image stands: all that begins before is in it.
+        # The position of the live schemas: they contain everything that starts before.
         self._standing: EntryPosition | None = None
-        # Replaced as a whole, for other threads read it. None: the image is nowhere.
+        # Replaced as a whole, as other threads read it. None: no live schemas.
         self.steady: Steady | None = None
-        self._changed: tuple[str, EntryPosition] | None = None  # source and last place
+        self._changed: tuple[str, EntryPosition] | None = (
+            None  # source and last position
+        )
         self._contained: dict[tuple[int, int], DdlRecord] = {}
         self._since_snapshot = 0  # statements
         self._snapshot_at_s = 0.0
@@ -104,7 +106,7 @@ class TableMetaTsdb:
         self._passed_unwritten: EntryPosition | None = None
 
     def init(self, destination: str) -> bool:
-        """Open the storage; tells whether it holds a history already.
+        """Open the storage; returns whether it contains a history already.
 
         Raises TableMetaStoreError.
         """
@@ -113,26 +115,26 @@ class TableMetaTsdb:
         return bool(self._storage.segments())
 
     def close(self) -> None:
-        """Let go of the storage; the history can be opened again."""
+        """Close the storage; the history can be opened again."""
         try:
             if self._passed_unwritten is not None:
                 self.reached(self._passed_unwritten)
         except TableMetaStoreError as error:
-            # Nothing is lost: it is read again.
+            # Nothing is lost: it will be read again.
             history_messages.HISTORY_END_NOT_WRITTEN.log(_log, self._name, error)
         self._passed_unwritten = None
         self._segment = self._live = self.steady = None
         self._storage.close()
 
-    # --- stretches ------------------------------------------------------------------
+    # --- segments -------------------------------------------------------------------
 
     @property
     def segment(self) -> BinlogSegment | None:
-        """The stretch in which the live image stands."""
+        """The segment of the live schemas."""
         return self._segment
 
     def segments(self) -> list[BinlogSegment]:
-        """Return what the history covers, the newest at the end."""
+        """Return the segments that the history covers, the newest last."""
         return self._storage.segments()
 
     def begin(
@@ -142,7 +144,7 @@ class TableMetaTsdb:
         first: EntryPosition,
         base: Iterable[StoredSchema],
     ) -> BinlogSegment:
-        """Begin a stretch with the tables as they are at a place."""
+        """Start a segment with the tables at a position."""
         segment = BinlogSegment(
             0, source, traits, first, first, int(self._clock() * 1000)
         )
@@ -156,7 +158,7 @@ class TableMetaTsdb:
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> BinlogSegment:
-        """Close a gap in front of or behind a stretch; returns the longer one."""
+        """Close a gap before or after a segment; returns the extended segment."""
         last = last and _with_set(last, segment)
         self._storage.append_all(segment.id, records, first=first, last=last)
         return replace(segment, first=first or segment.first, last=last or segment.last)
@@ -164,43 +166,43 @@ class TableMetaTsdb:
     def identify(
         self, segment: BinlogSegment, source: str, traits: SourceTraits
     ) -> BinlogSegment:
-        """Note by what a stretch's server and binlog are known again."""
+        """Store how the server and the binlog of a segment are recognized."""
         if (source, traits) == (segment.source, segment.traits):
             return segment
         self._storage.identify(segment.id, source, traits)
         return replace(segment, source=source, traits=traits)
 
     def end_event(self, segment: BinlogSegment) -> EntryPosition:
-        """Return where an event begins at the end of a stretch, or right before it.
+        """Return where an event starts at the end of a segment, or right before it.
 
-        The end is behind the beginning of the last statement, where none begins.
+        The end is after the start of the last statement, where no event starts.
         """
         last = segment.last
-        begin = replace(last, position=(last.position or 0) - _BEHIND)
+        begin = replace(last, position=(last.position or 0) - _ROOM)
         for record in self._storage.records(segment.id, start=begin, stop=last):
             if position_after(record.position).order() == last.order():
                 return record.position
         return last
 
     def statements(self, segment: BinlogSegment) -> list[DdlRecord]:
-        """Return the statements of a stretch, without what the server answered."""
+        """Return the statements of a segment, without answers of the server."""
         records = self._storage.records(segment.id, stop=segment.last)
         return [record for record in records if not record.is_answer]
 
-    # --- the interface of the original ----------------------------------------------
+    # --- the interface of canal -----------------------------------------------------
 
     def rollback(
         self, position: EntryPosition, segment: BinlogSegment | None = None
     ) -> None:
-        """Put the live image to a place: every statement that begins before it is in.
+        """Move the live schemas to a position, after all statements that start before.
 
-        Without a stretch the newest that covers the place. Raises TableMetaError when
-        the history does not cover it.
+        Without a segment, the newest one that covers the position is used. Raises
+        TableMetaError if the history does not cover it.
         """
         segment = segment or self._covering(position)
-        replayed, behind, since = self._replay(segment, position)
+        replayed, later, since = self._replay(segment, position)
         order = position.order()
-        statements = sum(each.position.order() < order for each in behind)
+        statements = sum(each.position.order() < order for each in later)
         ahead = {
             record.position.order(): record
             for record in self._storage.records(segment.id, start=position)
@@ -211,18 +213,18 @@ class TableMetaTsdb:
         self._begin_state(position)
         self._passed_unwritten = None
         self._since_snapshot = statements
-        # By the binlog's time, so that restarts do not put it off.
+        # By binlog time, so that restarts do not delay it.
         self._snapshot_at_s = (since.timestamp or 0) / 1000
         if self._since_snapshot >= self._retention.ddls_per_snapshot:
-            # So many statements of a gap are not to be replayed each time.
+            # Avoid replaying this many statements of a gap each time.
             self.snapshot()
 
     def at(
         self, position: EntryPosition, segment: BinlogSegment | None = None
-    ) -> Image:
-        """Return the image as of a place, beside the live one and immutable.
+    ) -> FrozenTables:
+        """Return the schemas at a position, apart from the live ones and immutable.
 
-        Raises TableMetaError when the history does not cover the place.
+        Raises TableMetaError if the history does not cover the position.
         """
         segment = segment or self._covering(position)
         return self._replay(segment, position)[0].model.freeze()
@@ -230,34 +232,34 @@ class TableMetaTsdb:
     def replay_at(
         self, position: EntryPosition, segment: BinlogSegment, kept: KeptReplays
     ) -> tuple[Replay, list[DdlRecord]]:
-        """Return an image of its own at a place, and records before and behind it.
+        """Return a separate replay at a position, and records before and after it.
 
-        For who reads behind the place beside the live image: the records from there on
-        are told to it as reading passes them. `kept` are images of earlier calls.
+        For readers after the position in parallel to the live schemas: they pass the
+        records to the replay as they read them. `kept` are replays of earlier calls.
         """
         replayed: Replay | None = None
         snapshot = kept.snapshot_before(segment, position)
         if snapshot is not None:
-            behind = self._behind(segment, snapshot)
-            replayed = kept.copy(segment, snapshot, behind, position)
+            later = self._later_records(segment, snapshot)
+            replayed = kept.copy(segment, snapshot, later, position)
         if replayed is None:
-            replayed, behind, snapshot = self._replay(segment, position)
-            kept.keep(segment, snapshot, behind, position, replayed)
-        return replayed, behind
+            replayed, later, snapshot = self._replay(segment, position)
+            kept.keep(segment, snapshot, later, position, replayed)
+        return replayed, later
 
     def replay_before(
         self,
         segment: BinlogSegment,
         gap: Iterable[DdlRecord],
-        known: Image | None = None,
+        known: FrozenTables | None = None,
     ) -> tuple[Replay, list[DdlRecord]]:
-        """Do so at a place in front of a stretch; `gap` are the statements between.
+        """Do so at a position before a segment; `gap` are the statements between.
 
-        They are in the order of the binlog, and the base contains them: `known` are
-        the tables of the place, if they are known from elsewhere.
+        They are in binlog order, and the base contains them: `known` are the tables at
+        the position, if known from elsewhere.
         """
         snapshot = self._snapshot_at(segment, segment.first)
-        records = [*gap, *self._behind(segment, snapshot.position)]
+        records = [*gap, *self._later_records(segment, snapshot.position)]
         if known is not None:
             return Replay(segment.traits, stored_schemas(known)), records
         replayed = Replay(segment.traits, snapshot.schemas)
@@ -269,14 +271,14 @@ class TableMetaTsdb:
         segment: BinlogSegment,
         executed: Callable[[DdlRecord], bool],
         more: Iterable[DdlRecord] = (),
-    ) -> Image:
-        """Return the image with those statements that another server has executed.
+    ) -> FrozenTables:
+        """Return the schemas after the statements that another server has executed.
 
-        For places of another server, which are told by GTID or time. `more` are
-        statements that this one had not, and which come behind.
+        For positions on another server, which are found by GTID or time. `more` are
+        later statements, which this server did not have.
         """
         end = segment.last
-        # From the newest snapshot that has nothing which the other one lacks.
+        # Start with the newest snapshot that contains nothing the other server lacks.
         start = end
         for record in self._storage.records(segment.id, stop=end):
             if not (record.contained or record.is_answer or executed(record)):
@@ -286,14 +288,14 @@ class TableMetaTsdb:
         replayed = Replay(segment.traits, snapshot.schemas)
         records = [
             record
-            for record in self._behind(segment, snapshot.position)
+            for record in self._later_records(segment, snapshot.position)
             if record.position.order() < end.order()
         ]
         replayed.expect(record for record in records if record.contained)
-        all_ = True  # of the statements up to here
+        all_ = True  # whether all statements up to here are included
         for record in records:
             if record.is_answer:
-                # It tells what became of them, so it is as good as they are.
+                # It contains their result, so it is as good as they are.
                 known = all_
             else:
                 known = record.contained or executed(record)
@@ -305,15 +307,15 @@ class TableMetaTsdb:
         return replayed.model.freeze()
 
     def find(self, schema: str, table: str) -> Table | None:
-        """Return a table's image as of where the live image stands."""
+        """Return the schema of a table at the position of the live schemas."""
         return self._model.find(schema, table)
 
     def is_uncertain(self, schema: str, table: str) -> bool:
-        """Tell whether a table's columns may be others than `find` says."""
+        """Return whether the columns of a table may differ from those of `find`."""
         return self._model.is_uncertain(schema, table)
 
     def is_ahead(self, schema: str, table: str) -> bool:
-        """Tell whether statements on a table come yet that its base contains."""
+        """Return whether statements that the base contains are still to come."""
         return self._live is not None and self._live.is_ahead(schema, table)
 
     def apply(
@@ -322,11 +324,13 @@ class TableMetaTsdb:
         """Follow a statement of the binlog; durable when this returns.
 
         `extra` is its Context as JSON. A statement that is known already, as after a
-        restart, changes the image only. Raises TableMetaStoreError.
+        restart, changes only the live schemas. Raises TableMetaStoreError.
         """
         live, segment = self._live, self._segment
         if live is None or segment is None:
-            raise TableMetaError(f"{self._name}: the history stands nowhere yet")
+            raise TableMetaError(
+                f"{self._name}: the history has no current position yet"
+            )
         record = self._contained.pop(position.order(), None)
         is_new = record is None and self._keep(
             segment, record := made_record(position, schema, ddl, extra)
@@ -339,7 +343,7 @@ class TableMetaTsdb:
         )
         self._begin_state(self._standing)
         if not is_new:
-            # It comes again: what the server was asked about it then is known.
+            # It is repeated: answers of the server about it are known.
             for answer in self._storage.records(
                 segment.id, start=position, stop=self._standing
             ):
@@ -353,11 +357,11 @@ class TableMetaTsdb:
         return applied
 
     def load(self, position: EntryPosition, schema: str, text: str) -> None:
-        """Take a table's CREATE TABLE text as what it is from the last statement on.
+        """Use a CREATE TABLE text as the schema of a table from the last statement on.
 
-        Kept like a statement of the binlog: that is how an answer of the server that
-        settles a doubt stays known. The place is that of the rows it was needed for;
-        no statement on the table lies between it and the answer.
+        It is stored like a statement of the binlog, so that an answer of the server
+        that resolves an uncertainty is kept. The position is that of the rows it was
+        needed for; no statement on the table is between it and the answer.
         """
         assert self._live is not None
         assert self._segment is not None
@@ -369,16 +373,16 @@ class TableMetaTsdb:
             event_type=ANSWER,
             sql_schema=schema,
         )
-        # Nothing changed between the last statement, or where reading began, and here.
-        # Kept there, it is found by all who begin here, too.
+        # Nothing changed between the last statement, or the start of reading, and here.
+        # Stored there, it is also found by readers that start here.
         assert self._standing is not None
-        file, behind = self._standing.journal_name, self._standing.position or 0
-        places = [
-            replace(position, journal_name=file, position=place, gtid=None)
-            for place in range(max(behind - ANSWERS_MAX, 1), behind)
+        file, end = self._standing.journal_name, self._standing.position or 0
+        positions = [
+            replace(position, journal_name=file, position=offset, gtid=None)
+            for offset in range(max(end - ANSWERS_MAX, 1), end)
         ]
-        for place in (*places, position):
-            record = replace(record, position=place)
+        for each in (*positions, position):
+            record = replace(record, position=each)
             if self._storage.append(self._segment.id, record):
                 break
         self._live.apply(record)
@@ -386,11 +390,11 @@ class TableMetaTsdb:
         self._since_snapshot += 1
 
     def parsed(self, schema: str, table: str, text: str) -> Table | None:
-        """Return the table that a CREATE TABLE text describes, None if nobody can."""
+        """Return the table of a CREATE TABLE text, None if it cannot be parsed."""
         return read_table((schema, table), text, self._context_of_answers(schema))
 
     def passed(self, position: EntryPosition) -> None:
-        """Note that all before a place was read; written now and then."""
+        """Record that everything before a position was read; stored periodically."""
         now_s = self._clock()
         if now_s - self._passed_at_s < _PASSED_EVERY_S:
             self._passed_unwritten = position
@@ -400,7 +404,7 @@ class TableMetaTsdb:
         self._passed_at_s = now_s
 
     def reached(self, position: EntryPosition) -> None:
-        """Write down that all statements before a place are known."""
+        """Store that all statements before a position are known."""
         segment = self._segment
         if segment is None or position.order() <= segment.last.order():
             return
@@ -411,9 +415,9 @@ class TableMetaTsdb:
         self._snapshot_if_due()
 
     def snapshot(self) -> bool:
-        """Keep the live image as a snapshot; false when it cannot be one now.
+        """Store the live schemas as a snapshot; false if that is not possible now.
 
-        It can be none while statements come yet that its base contains.
+        It is not possible while statements that the base contains are still to come.
         """
         live, segment, standing = self._live, self._segment, self._standing
         if live is None or segment is None or standing is None or not live.at_rest:
@@ -427,10 +431,10 @@ class TableMetaTsdb:
 
     # --- by time --------------------------------------------------------------------
 
-    def place_at(self, timestamp_ms: int) -> tuple[BinlogSegment, EntryPosition]:
-        """Return the place behind the last statement that is older than a time.
+    def position_at(self, timestamp_ms: int) -> tuple[BinlogSegment, EntryPosition]:
+        """Return the position after the last statement that is older than a time.
 
-        Raises TableMetaError when the history does not cover the time.
+        Raises TableMetaError if the history does not cover the time.
         """
         for segment in reversed(self._storage.segments()):
             if timestamp_ms < (segment.first.timestamp or 0):
@@ -441,19 +445,19 @@ class TableMetaTsdb:
             return segment, segment.last
         raise TableMetaError(f"{self._name}: {self._reach()}")
 
-    # --- inside ---------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------
 
-    def _begin_state(self, place: EntryPosition) -> None:
-        """Take note that tables may be others from a place on.
+    def _begin_state(self, position: EntryPosition) -> None:
+        """Record that tables may have changed since a position.
 
-        Where what was read before comes again, it has changed them, too, further on.
+        Statements that were read before and are repeated may also change them later on.
         """
         assert self._segment is not None
         source = self._segment.source
         if self._changed is not None and self._changed[0] == source:
-            place = max(self._changed[1], place, key=EntryPosition.order)
-        self._changed = source, place
-        self.steady = Steady(place, next(_states))
+            position = max(self._changed[1], position, key=EntryPosition.order)
+        self._changed = source, position
+        self.steady = Steady(position, next(_states))
 
     @property
     def _name(self) -> str:
@@ -462,11 +466,11 @@ class TableMetaTsdb:
     @property
     def _model(self) -> MemoryTableMeta:
         if self._live is None:
-            raise TableMetaError(f"{self._name}: it stands nowhere yet")
+            raise TableMetaError(f"{self._name}: it has no current position yet")
         return self._live.model
 
     def _context_of_answers(self, schema: str) -> Context:
-        """Return how to read what the server answers to SHOW CREATE TABLE."""
+        """Return the context for answers of the server to SHOW CREATE TABLE."""
         assert self._segment is not None
         traits = self._segment.traits
         return Context(
@@ -481,7 +485,9 @@ class TableMetaTsdb:
         for segment in reversed(self._storage.segments()):
             if segment.first.order() <= position.order() <= segment.last.order():
                 return segment
-        raise TableMetaError(f"{self._name}: {position} is not in it; {self._reach()}")
+        raise TableMetaError(
+            f"{self._name}: it does not contain {position}; {self._reach()}"
+        )
 
     def _reach(self) -> str:
         covered = ", ".join(
@@ -495,14 +501,14 @@ class TableMetaTsdb:
         if snapshot is None:
             raise TableMetaError(
                 f"{self._name}: nothing is known before {segment.first}, and {position}"
-                " lies before it"
+                " is earlier"
             )
         return snapshot
 
-    def _behind(
+    def _later_records(
         self, segment: BinlogSegment, snapshot: EntryPosition
     ) -> list[DdlRecord]:
-        """Return the statements behind a snapshot, and answers given at its place."""
+        """Return the statements after a snapshot, and answers at its position."""
         offset = max((snapshot.position or 0) - ANSWERS_MAX, 0)
         start = replace(snapshot, position=offset)
         return list(self._storage.records(segment.id, start=start))
@@ -510,29 +516,29 @@ class TableMetaTsdb:
     def _replay(
         self, segment: BinlogSegment, position: EntryPosition
     ) -> tuple[Replay, list[DdlRecord], EntryPosition]:
-        """Return an image at a place of a stretch, from the snapshot before it.
+        """Return a replay at a position of a segment, from the snapshot before it.
 
-        With it the statements behind the snapshot, and where that is from.
+        Also returns the statements after the snapshot, and its position.
         """
         snapshot = self._snapshot_at(segment, position)
         replayed = Replay(segment.traits, snapshot.schemas)
-        # Only the base, at `first`, contains statements that come yet.
-        behind = self._behind(segment, snapshot.position)
-        replayed.expect(record for record in behind if record.contained)
-        for record in behind:
+        # Only the base, at `first`, contains statements that are still to come.
+        later = self._later_records(segment, snapshot.position)
+        replayed.expect(record for record in later if record.contained)
+        for record in later:
             if record.position.order() >= position.order():
                 break
             replayed.apply(record)
-        return replayed, behind, snapshot.position
+        return replayed, later, snapshot.position
 
     def _keep(self, segment: BinlogSegment, record: DdlRecord) -> bool:
-        """Write a statement down, and that all before it is known; false: it was."""
-        # The set executed by then is told by what passes next.
-        behind = _with_set(replace(position_after(record.position), gtid=None), segment)
-        grows = behind.order() > segment.last.order()
-        new = self._storage.append(segment.id, record, last=behind if grows else None)
+        """Store a statement, and that all before it is known; false if it was known."""
+        # The executed set at that point comes with the next `passed`.
+        end = _with_set(replace(position_after(record.position), gtid=None), segment)
+        grows = end.order() > segment.last.order()
+        new = self._storage.append(segment.id, record, last=end if grows else None)
         if grows:
-            self._segment = replace(segment, last=behind)
+            self._segment = replace(segment, last=end)
             self._passed_at_s = 0.0
         self._since_snapshot += new
         return new
@@ -547,9 +553,9 @@ class TableMetaTsdb:
             return
         live = self._live
         if live and live.has_temporary and self._since_snapshot < _PATIENCE * many:
-            return  # a snapshot forgets them, and what they hide
+            return  # a snapshot would lose them, and the tables they hide
         if self.snapshot() and self._retention.expire_s:
-            # By the time of what is read: whoever is far behind needs what lies there.
+            # By binlog time: a client that lags far behind needs that range.
             now_ms = now_s * 1000
             read_ms = min(
                 now_ms, (self._standing and self._standing.timestamp) or now_ms
@@ -558,14 +564,14 @@ class TableMetaTsdb:
 
 
 def position_after(position: EntryPosition) -> EntryPosition:
-    """Return a place at which a statement is no longer to come, nor the next begins."""
-    return replace(position, position=(position.position or 0) + _BEHIND)
+    """Return a position after the start of a statement and before the next event."""
+    return replace(position, position=(position.position or 0) + _ROOM)
 
 
 def _with_set(end: EntryPosition, segment: BinlogSegment) -> EntryPosition:
-    """Return a new end of a stretch with a set that was executed by then.
+    """Return a new end of a segment with a set that was executed at that point.
 
-    Where it has none, the one before it is true of what is known, too.
+    If it has none, the previous set is still true for what is known.
     """
     return end if end.gtid is not None else replace(end, gtid=segment.last.gtid)
 
@@ -573,7 +579,7 @@ def _with_set(end: EntryPosition, segment: BinlogSegment) -> EntryPosition:
 def _joined(
     before: EntryPosition | None, position: EntryPosition, *, mariadb: bool
 ) -> str | None:
-    """Return the set that was executed behind a statement, None if it is not known."""
+    """Return the set that was executed after a statement, None if unknown."""
     if before is None or before.gtid is None or not position.gtid:
         return None
     texts = before.gtid, position.gtid
@@ -584,7 +590,7 @@ def _joined(
         mysql, own = map(GtidSet.parse, texts)
         return str(mysql.union(own))
     except ValueError:
-        return None  # of a history that somebody else wrote
+        return None  # of a history that another program wrote
 
 
 def made_record(
@@ -595,7 +601,7 @@ def made_record(
     *,
     contained: bool = False,
 ) -> DdlRecord:
-    """Return what is stored of a statement; `extra` is its Context as JSON."""
+    """Return the stored form of a statement; `extra` is its Context as JSON."""
     context = Context.from_json(extra)
     statements = examine(ddl, schema, context.dialect).statements
     first = statements[0] if statements else None

@@ -1,4 +1,4 @@
-"""Character sets: how wide their characters are, and whose collations are which."""
+"""Character sets: the width of their characters, and the sets of collations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 BINARY: Final = "binary"
 UTF8: Final = "utf8mb3"
 
-# Most bytes of a character, of the sets where it is more than one.
+# Maximum bytes per character, for the sets with more than one.
 _BYTES_MAX: Final = {
     **dict.fromkeys(("big5", "cp932", "euckr", "gb2312", "gbk", "sjis", "ucs2"), 2),
     **dict.fromkeys(("eucjpms", "ujis", "utf8mb3"), 3),
@@ -16,7 +16,7 @@ _BYTES_MAX: Final = {
     "filename": 5,
 }
 
-# Names that mean another one.
+# Aliases.
 _ALIASES: Final = {
     "utf8": UTF8,
 }
@@ -60,40 +60,40 @@ _OF_UNICODE: Final = frozenset(
         "gb18030",
     )
 )
-# What swe7 has in the places of signs.
+# What swe7 has instead of these signs.
 _SIGNS, _SWEDISH = "@[\\]^`{|}~", "ÉÄÖÅÜéäöåü"
 _FROM_SWEDISH: Final = str.maketrans(_SIGNS, _SWEDISH)
 _TO_SWEDISH: Final = str.maketrans(_SWEDISH, _SIGNS)
 _UNIT_BYTES: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 
-# MariaDB's collations that take the character set of whatever they are said of.
+# Collations of MariaDB that adapt to the character set they are used with.
 _OF_EACH_SET: Final = "uca1400"
 
 
 @cache
 def bytes_max(charset: str | None) -> int:
-    """Return the most bytes of one character."""
+    """Return the maximum number of bytes per character."""
     return _BYTES_MAX.get(charset or BINARY, 1)
 
 
 @cache
 def charset_named(name: str) -> str:
-    """Return a character set's own name in lower case."""
+    """Return the canonical name of a character set, in lower case."""
     name = name.lower()
     return _ALIASES.get(name, name)
 
 
 @cache
 def charset_of(collation: str) -> str | None:
-    """Return the character set of a collation; None when it may be of several."""
+    """Return the character set of a collation; None if it may belong to several."""
     head = collation.lower().partition("_")[0]
     return None if head == _OF_EACH_SET else charset_named(head)
 
 
 def storable(text: str, charset: str) -> str:
-    """Return a text as a character set holds it: ? for what it has not.
+    """Return a text as a character set stores it, with ? for unknown characters.
 
-    Nor has information_schema what is beyond U+FFFF.
+    information_schema cannot store characters beyond U+FFFF either.
     """
     if charset == "swe7":
         return "".join(
@@ -107,14 +107,14 @@ def storable(text: str, charset: str) -> str:
 
 
 def written(text: str, charset: str) -> bytes:
-    """Return a text as bytes in a character set, ? for what it has not."""
+    """Encode a text in a character set, with ? for unknown characters."""
     if charset == "swe7":
         text = storable(text, charset).translate(_TO_SWEDISH)
     return text.encode(_CODECS.get(charset, "latin-1"), "replace")
 
 
 def decoded(data: bytes, charset: str) -> str | None:
-    """Return bytes as text in a character set; None when they are not of it."""
+    """Decode bytes in a character set; None if they are invalid."""
     if charset == "swe7":
         text = data.decode("ascii", "replace").translate(_FROM_SWEDISH)
         return None if "\ufffd" in text else text
@@ -123,20 +123,20 @@ def decoded(data: bytes, charset: str) -> str | None:
     try:
         return data.decode(_CODECS.get(charset, "latin-1"))
     except UnicodeDecodeError:
-        # MySQL has characters where cp1252 has holes.
+        # MySQL has characters where cp1252 has gaps.
         return data.decode("latin-1") if charset == "latin1" else None
 
 
 @cache
 def unit_bytes(charset: str) -> int:
-    """Return of how many bytes every character has a multiple."""
+    """Return the number of bytes that the size of each character is a multiple of."""
     return _UNIT_BYTES.get(charset, 1)
 
 
 def as_utf8(text: str, charset: str) -> str | None:
-    """Read a text as UTF-8 that was taken for one in another character set.
+    """Decode as UTF-8 a text that was decoded in another character set.
 
-    None when it cannot be that.
+    Returns None if that is impossible.
     """
     codec = _CODECS.get(charset)
     if text.isascii() or codec is None or charset in _OF_UNICODE:
@@ -160,8 +160,8 @@ def _has(codec: str | None, char: str) -> bool:
 
 
 def _bytes_of(codec: str, char: str) -> bytes:
-    """Return a character's bytes. Raises UnicodeEncodeError."""
-    # MySQL's latin1 has these, too, where cp1252 has holes.
+    """Return the bytes of a character. Raises UnicodeEncodeError."""
+    # MySQL's latin1 also has these characters, where cp1252 has gaps.
     if codec == "cp1252" and "\x80" <= char <= "\x9f":
         codec = "latin-1"
     return char.encode(codec)

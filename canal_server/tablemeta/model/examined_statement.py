@@ -1,4 +1,4 @@
-"""What was found out about the text of a QUERY event."""
+"""The result of examining the text of a QUERY event."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Statement:
     """One change that a text makes; a text with several tables makes several.
 
     `old_schema` and `old_table` are the names before a RENAME. A QUERY has no table,
-    and a schema only when it creates or drops that. `beside` is another table whose
-    rows the statement takes, or gives rows; filters of clients do not see it.
+    and a schema only if it creates or drops one. `beside` is another table whose rows
+    the statement moves from or to; filters of clients do not see it.
     """
 
     event_type: EventType
@@ -33,14 +33,14 @@ class Statement:
 
 @dataclass(slots=True)
 class Stale:
-    """Whose columns may no longer be what they were, and must be looked up again."""
+    """Tables whose columns may have changed and must be looked up again."""
 
     tables: set[TableName] = field(default_factory=set)
     schemas: set[str] = field(default_factory=set)  # with all their tables
-    everything: bool = False  # what was changed cannot be told
-    # No columns yet, but what later statements mean: schemas whose default character
-    # set may be another one, and names of views and of temporary tables, which hide
-    # others.
+    everything: bool = False  # the changed tables are unknown
+    # Not columns, but the meaning of later statements: schemas whose default character
+    # set may have changed, and names of views and temporary tables, which hide other
+    # tables.
     defaults: set[str] = field(default_factory=set)
     names: bool = False
 
@@ -56,10 +56,10 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """All that is known of a text.
+    """The complete result for a text.
 
-    `statements` is empty when there is nothing to tell clients. `problem` says why
-    a text could not be read; it is a QUERY then.
+    `statements` is empty if clients receive nothing. `problem` is the reason if a text
+    could not be parsed; it is then a QUERY.
     """
 
     statements: list[Statement]
@@ -68,9 +68,9 @@ class Examined:
 
 
 def names_of(statements: list[Statement]) -> Names:
-    """Return the table names by which filters judge an entry, old ones included.
+    """Return the table names that filters evaluate for an entry, including old names.
 
-    Without any, filters let the entry through.
+    Without any names, filters let the entry pass.
     """
     names: dict[TableName, None] = {}
     for each in statements:

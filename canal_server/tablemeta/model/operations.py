@@ -1,7 +1,7 @@
-"""What statements do to tables, as plain data: resolved from text, not yet applied.
+"""The effects of statements on tables as plain data: resolved from text, not applied.
 
-Names are complete, types are the server's where the text alone decides them. What
-depends on the table that the operation meets (its character set, its keys) is left to
+Names are complete, and types are those of the server if the text alone determines them.
+Whatever depends on the table (its character set, its keys) is left to
 `canal_server.tablemeta.tables.table_changes`.
 """
 
@@ -21,24 +21,24 @@ class TextType:
     """A type whose text depends on its character set.
 
     `kind` is char, varchar, text and its sizes, enum or set; `length` counts
-    characters, None when it was not said; `members` are the values of an ENUM or SET,
-    as bytes where they were written so; `exact`: they are those of the column.
+    characters, None if it was not given; `labels` are the values of an ENUM or SET, as
+    bytes if they were written as such; `exact`: they are those of the column.
     """
 
     kind: str
     length: int | None = None
-    members: tuple[str | bytes, ...] = ()
-    connection: str = ""  # in which character set the text was
+    labels: tuple[str | bytes, ...] = ()
+    connection: str = ""  # the character set of the text
     exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """A column as its definition says; what it does not say is None or false.
+    """A column definition; what it does not specify is None or false.
 
-    `type` is COLUMN_TYPE, or "" with `text_type`. `nullable` None: by the rules of
-    the table. `is_primary`, `is_unique` are keys of this column alone. `default` is
-    as it is written, and decides nothing of the structure.
+    `type` is COLUMN_TYPE, or "" with `text_type`. `nullable` None: by the rules of the
+    table. `is_primary`, `is_unique` are keys of this column alone. `default` is the
+    literal text, and does not affect the structure.
     """
 
     name: str
@@ -50,15 +50,15 @@ class ColumnSpec:
     is_primary: bool = False
     is_unique: bool = False
     has_versions: bool | None = None  # WITH or WITHOUT SYSTEM VERSIONING
-    suffix: str = ""  # what the server adds to COLUMN_TYPE
+    suffix: str = ""  # what the server appends to COLUMN_TYPE
     default: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Table options, None where nothing was said.
+    """Table options, None if not specified.
 
-    `charset` is "" for the database's own. `is_versioned` false: DROP SYSTEM
+    `charset` is "" for the default of the database. `is_versioned` false: DROP SYSTEM
     VERSIONING.
     """
 
@@ -68,12 +68,12 @@ class Options:
     is_versioned: bool | None = None
 
 
-# The items of an ALTER TABLE, in the order of the statement
+# The items of an ALTER TABLE, in statement order
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """ADD COLUMN; `after` is None for the end, "" for FIRST, else a column."""
+    """ADD COLUMN; `after` is None for the end, "" for FIRST, else a column name."""
 
     column: ColumnSpec
     after: str | None = None
@@ -82,7 +82,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn:
-    """CHANGE or MODIFY; `after` None leaves it in its place."""
+    """CHANGE or MODIFY; `after` None keeps the column where it is."""
 
     old: str
     column: ColumnSpec
@@ -116,7 +116,7 @@ class ShowColumn:
 
 @dataclass(frozen=True, slots=True)
 class AddKey:
-    """ADD KEY; the name is "" when the server chooses it."""
+    """ADD KEY; the name is "" if the server chooses it."""
 
     key: Key
     if_not_exists: bool = False
@@ -124,7 +124,7 @@ class AddKey:
 
 @dataclass(frozen=True, slots=True)
 class AddPeriod:
-    """ADD PERIOD FOR; of the times of rows when the name is SYSTEM_TIME."""
+    """ADD PERIOD FOR; for row versioning if the name is SYSTEM_TIME."""
 
     name: str
     start: str
@@ -133,7 +133,7 @@ class AddPeriod:
 
     @property
     def is_system(self) -> bool:
-        """Whether it is about the times of rows, not of what they are about."""
+        """Whether it is the period of row versioning, not an application period."""
         return self.name.upper() == "SYSTEM_TIME"
 
 
@@ -146,7 +146,7 @@ class DropPeriod:
 
 @dataclass(frozen=True, slots=True)
 class DropKey:
-    """DROP KEY or DROP CONSTRAINT; the name PRIMARY is that of the primary key."""
+    """DROP KEY or DROP CONSTRAINT; the name PRIMARY is the primary key."""
 
     name: str
 
@@ -161,7 +161,7 @@ class RenameKey:
 
 @dataclass(frozen=True, slots=True)
 class ConvertTo:
-    """CONVERT TO CHARACTER SET; "" is the database's own."""
+    """CONVERT TO CHARACTER SET; "" is the default of the database."""
 
     charset: str
 
@@ -175,14 +175,14 @@ class RenameTo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionToTable:
-    """CONVERT PARTITION … TO TABLE: a new table of the same structure."""
+    """CONVERT PARTITION … TO TABLE: a new table with the same structure."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
 class TableToPartition:
-    """CONVERT TABLE … TO PARTITION: the table is gone."""
+    """CONVERT TABLE … TO PARTITION: the table no longer exists."""
 
     name: Name
 
@@ -213,7 +213,7 @@ Item = (
 class CreateTable:
     """CREATE TABLE. `is_open`: not all of its columns are in its text.
 
-    `lacks_options`: the server wrote it in a mode in which it leaves options out.
+    `lacks_options`: the server wrote it in a mode that omits options.
     """
 
     name: Name
@@ -251,7 +251,7 @@ class CreateSequence:
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
-    """ALTER TABLE, or what does the same (CREATE INDEX)."""
+    """ALTER TABLE, or an equivalent statement (CREATE INDEX)."""
 
     name: Name
     items: tuple[Item, ...]
@@ -260,7 +260,7 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True)
 class RenameTables:
-    """RENAME TABLE: pairs of old and new names, done one after another."""
+    """RENAME TABLE: pairs of old and new names, executed in order."""
 
     pairs: tuple[tuple[Name, Name], ...]
     if_exists: bool = False
@@ -270,7 +270,7 @@ class RenameTables:
 class DropTables:
     """DROP TABLE or DROP SEQUENCE. `generated`: the server wrote the statement.
 
-    `only_sequences`: tables of the names stay.
+    `only_sequences`: tables with the names are kept.
     """
 
     names: tuple[Name, ...]
@@ -296,7 +296,7 @@ class DropViews:
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase:
-    """CREATE DATABASE; the character set is "" for the server's."""
+    """CREATE DATABASE; the character set is "" for the server default."""
 
     schema: str
     charset: str
@@ -306,7 +306,7 @@ class CreateDatabase:
 
 @dataclass(frozen=True, slots=True)
 class AlterDatabase:
-    """ALTER DATABASE; None when the character set stays."""
+    """ALTER DATABASE; None if the character set is unchanged."""
 
     schema: str
     charset: str | None
@@ -315,16 +315,16 @@ class AlterDatabase:
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase:
-    """DROP DATABASE, with all that is in it."""
+    """DROP DATABASE, with all its tables."""
 
     schema: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A statement that cannot be read, or whose effect the text does not tell.
+    """A statement that cannot be parsed, or whose effect its text does not determine.
 
-    `names` are the tables that it may have changed; none: it may be any.
+    `names` are the tables it may have changed; if empty, any table.
     """
 
     problem: str

@@ -1,6 +1,6 @@
-"""What a DDL statement's event says of its session, as far as it decides the result.
+"""The session of a DDL statement as its event describes it, if it affects the result.
 
-Leaves out the default schema and the text themselves when they are kept elsewhere.
+The default schema and the text are omitted if they are kept elsewhere.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ NO_BACKSLASH_ESCAPES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A session as the QUERY event of its statement tells it.
+    """A session as described by the QUERY event of its statement.
 
-    `server_version` is 80401 for 8.4.1, 101119 for MariaDB 10.11.19; with 0
-    executable comments of every version count. Collations are names, None where the
-    event is silent. `error` is the event's own: not 0 for a statement that was done
-    in part. `restarted`: the server was started since the statement before, and its
-    sessions are gone.
+    `server_version` is 80401 for 8.4.1, 101119 for MariaDB 10.11.19; with 0, executable
+    comments of every version count. Collations are names, None if the event has none.
+    `error` is the error code of the event: not 0 for a statement that was executed in
+    part. `restarted`: the server was restarted since the previous statement, and its
+    sessions have ended.
     """
 
     schema: str = ""
@@ -52,7 +52,7 @@ class Context:
 
     @property
     def dialect(self) -> Dialect:
-        """How the server read the text."""
+        """How the server parsed the text."""
         return Dialect(
             ansi_quotes=bool(self.sql_mode & ANSI_QUOTES),
             no_backslash_escapes=bool(self.sql_mode & NO_BACKSLASH_ESCAPES),
@@ -63,22 +63,22 @@ class Context:
 
     @property
     def strict(self) -> bool:
-        """Whether what does not fit was refused, not made to fit."""
+        """Whether invalid values were refused instead of adjusted."""
         return bool(self.sql_mode & (STRICT_TRANS_TABLES | STRICT_ALL_TABLES))
 
     @property
     def oracle(self) -> bool:
-        """Whether the text is in MariaDB's dialect of Oracle."""
+        """Whether the text is in MariaDB's Oracle dialect."""
         return self.mariadb and bool(self.sql_mode & ORACLE)
 
     @property
     def leaves_options_out(self) -> bool:
-        """Whether the server writes a CREATE TABLE without the options of the table."""
+        """Whether the server writes a CREATE TABLE without table options."""
         modes = ANSI | (NO_TABLE_OPTIONS | DIALECTS if self.mariadb else 0)
         return bool(self.sql_mode & modes)
 
     def to_json(self) -> str:
-        """Return a short text of what differs from the defaults."""
+        """Return a short text with the differences from the defaults."""
         return json.dumps(
             {
                 field.name: getattr(self, field.name)
@@ -91,7 +91,7 @@ class Context:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` made; what a later version added is ignored."""
+        """Parse the result of `to_json`; additions of later versions are ignored."""
         found: dict[str, Any] = json.loads(text) if text else {}
         names = {field.name for field in fields(cls)}
         return cls(**{name: each for name, each in found.items() if name in names})

@@ -1,6 +1,6 @@
-"""Tables as they were at one place in the binlog: immutable values that share parts.
+"""Tables at one position in the binlog: immutable values that share parts.
 
-Leaves out how statements change them (`canal_server.tablemeta.tables.memory_tables`).
+Applying statements is the task of `canal_server.tablemeta.tables.memory_tables`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from canal_server.model.columns_known import ColumnMeta, TableMeta
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# What a column is besides its type.
+# Properties of a column in addition to its type.
 GENERATED: Final = "G"
 INVISIBLE: Final = "I"
 AUTO_INCREMENT: Final = "A"
@@ -26,50 +26,50 @@ PRIMARY: Final = "PRIMARY"
 
 
 class Kind(Enum):
-    """What a table is."""
+    """The kind of a table."""
 
     BASE = "base"
     SEQUENCE = "sequence"
 
 
 class Versioning(Enum):
-    """Whether MariaDB keeps old rows, and where the times of a row are."""
+    """Whether MariaDB keeps old rows, and which columns hold the times of a row."""
 
     NONE = ""
-    HIDDEN = "hidden"  # in columns that only row events show
-    NAMED = "named"  # in columns that the table's definition names
+    HIDDEN = "hidden"  # in columns that only row events contain
+    NAMED = "named"  # in columns of the table definition
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `type` is the server's COLUMN_TYPE, `flags` some of those above."""
+    """A column; `type` is COLUMN_TYPE of the server, `flags` are some of the above."""
 
     name: str
     type: str
     nullable: bool = True
     charset: str | None = None
     flags: str = ""
-    # Of an ENUM or SET whose bytes its type does not tell.
-    members: tuple[bytes, ...] | None = None
+    # For an ENUM or SET whose type does not preserve the bytes.
+    labels: tuple[bytes, ...] | None = None
 
     @property
     def key(self) -> str:
-        """The name as columns are compared."""
+        """The name in the form used to compare columns."""
         return self.name.lower()
 
     def named(self, name: str) -> Column:
-        """Return the same column under another name."""
+        """Return the column with another name."""
         return (
             replace(self, name=name)
-            if self.members
+            if self.labels
             else column(name, self.type, self.nullable, self.charset, self.flags)
         )
 
     def with_nullable(self, nullable: bool) -> Column:
-        """Return the same column, nullable or not."""
+        """Return the column as nullable or not."""
         if nullable == self.nullable:
             return self
-        if self.members:
+        if self.labels:
             return replace(self, nullable=nullable)
         return column(self.name, self.type, nullable, self.charset, self.flags)
 
@@ -77,27 +77,27 @@ class Column:
         self,
         mysql_type: str,
         charset: str | None,
-        members: tuple[bytes, ...] | None = None,
+        labels: tuple[bytes, ...] | None = None,
     ) -> Column:
-        """Return the same column with another type."""
+        """Return the column with another type."""
         new = column(self.name, mysql_type, self.nullable, charset, self.flags)
-        return replace(new, members=members) if members else new
+        return replace(new, labels=labels) if labels else new
 
     def with_flag(self, flag: str, *, on: bool) -> Column:
-        """Return the same column with a flag set or not."""
+        """Return the column with a flag set or not."""
         flags = "".join(sorted(self.flags.replace(flag, "") + (flag if on else "")))
-        if self.members:
+        if self.labels:
             return replace(self, flags=flags)
         return column(self.name, self.type, self.nullable, self.charset, flags)
 
 
-# Tables of one kind have the same columns under many names: these are kept once. The
-# limit is for what they cost where they are all different.
+# Similar tables have the same columns under many names: these are stored once. The
+# limit bounds the cost if they are all different.
 @lru_cache(maxsize=1 << 16)
 def column(
     name: str, mysql_type: str, nullable: bool, charset: str | None, flags: str
 ) -> Column:
-    """Return a column, the same object for the same values."""
+    """Return a column; the same object for the same values."""
     return Column(name, mysql_type, nullable, charset, flags)
 
 
@@ -111,7 +111,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An index. `kind` is "", "UNIQUE", "FULLTEXT", …; `hashed` was said of it."""
+    """An index. `kind` is "", "UNIQUE", "FULLTEXT", …; `hashed` was specified."""
 
     name: str
     kind: str
@@ -121,7 +121,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; `primary` are the names of its key's columns in order."""
+    """A table; `primary` are the names of the primary key columns in order."""
 
     schema: str
     name: str
@@ -131,16 +131,16 @@ class Table:
     kind: Kind = Kind.BASE
     versioning: Versioning = Versioning.NONE
     keys: tuple[Key, ...] = ()
-    engine: str = ""  # in lower case, "" when it was not said
+    engine: str = ""  # in lower case, "" if not specified
     period: tuple[str, str, str] | None = None  # MariaDB: its name, start and end
 
     def renamed(self, schema: str, name: str) -> Self:
-        """Return the same table under another name."""
+        """Return the table with another name."""
         return replace(self, schema=schema, name=name)
 
     @property
     def meta(self) -> TableMeta:
-        """The columns that row events carry, in their order."""
+        """The columns that row events contain, in their order."""
         primary = {name.lower() for name in self.primary}
         return TableMeta(
             self.schema,
@@ -169,7 +169,7 @@ class Table:
             yield ColumnMeta(f"DB_ROW_HASH_{number}", "bigint(20) unsigned")
 
     def create_sql(self) -> str:
-        """Return a CREATE TABLE statement that gives this table again."""
+        """Return a CREATE TABLE statement that recreates this table."""
         lines = [_column_sql(each) for each in self.columns]
         if self.primary:
             lines.append(f"PRIMARY KEY ({_quoted_all(self.primary)})")
@@ -212,9 +212,9 @@ def _quoted_all(names: Iterable[str]) -> str:
 
 def _column_sql(each: Column) -> str:
     kind = each.type
-    if each.members:
-        members = ",".join(f"x'{member.hex()}'" for member in each.members)
-        kind = f"{kind.partition('(')[0]}({members})"
+    if each.labels:
+        labels = ",".join(f"x'{label.hex()}'" for label in each.labels)
+        kind = f"{kind.partition('(')[0]}({labels})"
     words = [quoted(each.name), kind]
     if each.charset:
         words.append(f"CHARACTER SET {each.charset}")

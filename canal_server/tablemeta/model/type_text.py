@@ -1,6 +1,6 @@
-"""The text of types that depend on a character set, and what CONVERT TO makes of it.
+"""The text of types that depend on a character set, and the effect of CONVERT TO.
 
-Leaves out how types are written in statements (`tablemeta.sql.column_types`).
+How types are written in statements: `tablemeta.sql.column_types`.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from canal_server.model.enum_labels import members_of
+from canal_server.model.enum_labels import labels_of
 from canal_server.tablemeta.model.charset_widths import BINARY, bytes_max, written
-from canal_server.tablemeta.model.enum_members import kept, member_sql, padded
+from canal_server.tablemeta.model.label_charsets import kept, label_sql, padded
 from canal_server.tablemeta.model.operations import TextType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from canal_server.model.enum_labels import Member
+    from canal_server.model.enum_labels import Label
     from canal_server.tablemeta.model.table_schema import Column
 
 CHAR_LENGTH_MAX: Final = 255
 VARCHAR_BYTES_MAX: Final = {True: 65532, False: 65535}  # by mariadb
 _MARIADB_CHAR_BYTES_MAX: Final = 1023
 
-# What MariaDB adds to the type of a column that it compresses.
+# Appended by MariaDB to the type of a compressed column.
 COMPRESSED: Final = " /*M!100301 COMPRESSED*/"
 
-# Bytes that the sizes of TEXT and BLOB hold.
+# Capacities of the sizes of TEXT and BLOB in bytes.
 SIZES: Final = {"tiny": 255, "": 65535, "medium": 16777215, "long": 4294967295}
 
 GEOMETRIES: Final = (
@@ -46,14 +46,14 @@ def finished_type(
     if kind in ("enum", "set"):
         if binary:
             shown = BINARY if mariadb else None
-        members = text.members
+        labels = text.labels
         if binary and text.connection:
-            # The bytes that the client's text was are kept.
-            members = tuple(
+            # The bytes of the client's text are kept.
+            labels = tuple(
                 written(each, text.connection) if isinstance(each, str) else each
-                for each in members
+                for each in labels
             )
-        return _members_type(kind, members, charset, mariadb=mariadb), shown
+        return _labels_type(kind, labels, charset, mariadb=mariadb), shown
     if kind in ("char", "varchar"):
         return _char_type(kind, length, charset, mariadb=mariadb), shown
     if length is not None and (length or not mariadb):
@@ -61,10 +61,10 @@ def finished_type(
     return (kind.replace("text", "blob") if binary else kind), shown
 
 
-def _members_type(
-    kind: str, members: Iterable[Member], charset: str, *, mariadb: bool
+def _labels_type(
+    kind: str, labels: Iterable[Label], charset: str, *, mariadb: bool
 ) -> str:
-    texts = (member_sql(each, charset, mariadb=mariadb) for each in members)
+    texts = (label_sql(each, charset, mariadb=mariadb) for each in labels)
     return f"{kind}({','.join(texts)})"
 
 
@@ -85,7 +85,7 @@ def _char_type(kind: str, length: int | None, charset: str, *, mariadb: bool) ->
 
 
 def _sized(size: int, *, binary: bool) -> str:
-    """Return the smallest text type that holds so many bytes."""
+    """Return the smallest text type that can hold this many bytes."""
     sizes = (prefix for prefix, held in SIZES.items() if size <= held)
     return next(sizes, "long") + ("blob" if binary else "text")
 
@@ -93,31 +93,32 @@ def _sized(size: int, *, binary: bool) -> str:
 def converted(
     column: Column, charset: str, *, mariadb: bool
 ) -> tuple[str, str | None, tuple[bytes, ...] | None]:
-    """Return what CONVERT TO CHARACTER SET makes of a column with a character set.
+    """Return the result of CONVERT TO CHARACTER SET for a column with a character set.
 
-    Type, character set to show, and the bytes of members that the type's text lost.
+    That is its type, its visible character set, and the label bytes that the text of
+    the type does not preserve.
     """
     old = column.charset or BINARY
     mysql_type, compressed, _ = column.type.partition(COMPRESSED)
     text = text_type_of(mysql_type)
     if text.kind.endswith("text"):
-        # So long that it holds as many characters as before.
+        # Long enough for as many characters as before.
         size = SIZES[text.kind.removesuffix("text")] // bytes_max(old)
         kind = _sized(size * bytes_max(charset), binary=charset == BINARY)
         return kind + compressed, None if charset == BINARY else charset, None
     if text.kind in ("enum", "set"):
-        # Their bytes stay.
-        members = column.members or _bytes_of(text.members, old)
-        text = TextType(text.kind, None, members)
+        # The bytes are kept.
+        labels = column.labels or _bytes_of(text.labels, old)
+        text = TextType(text.kind, None, labels)
     kind, shown = finished_type(text, charset, mariadb=mariadb)
-    return kind + compressed, shown, lost_members(kind, text.members, charset)
+    return kind + compressed, shown, lost_labels(kind, text.labels, charset)
 
 
 def held_text_type(old: Column, new: TextType, charset: str) -> TextType:
-    """Return the TEXT or BLOB that MySQL takes where CONVERT TO is said as well.
+    """Return the TEXT or BLOB type that MySQL uses if CONVERT TO is specified as well.
 
-    It holds as many characters as the column did before, whatever size was named;
-    but LONGTEXT stays what it is.
+    It holds as many characters as the column did before, whatever size was specified;
+    but LONGTEXT is unchanged.
     """
     if new.length is not None or new.kind not in ("tinytext", "text", "mediumtext"):
         return new
@@ -126,9 +127,9 @@ def held_text_type(old: Column, new: TextType, charset: str) -> TextType:
 
 
 def _characters(column: Column) -> int:
-    """Return how many characters a column shows at most."""
+    """Return the maximum number of characters of a column."""
     head = _HEAD.match(column.type)
-    assert head is not None  # it matches everything
+    assert head is not None  # the pattern matches everything
     kind, length = head["kind"], int(head["length"] or 0)
     size = SIZES.get(kind.removesuffix("text").removesuffix("blob"))
     if size is not None and kind.endswith(("text", "blob")):
@@ -146,41 +147,41 @@ _HEAD: Final = re.compile(
 )
 
 
-def with_whole_members(text: TextType, charset: str) -> TextType:
-    """Return a type whose members, written as numbers, are of whole characters."""
-    if text.exact or not any(isinstance(each, bytes) for each in text.members):
+def with_whole_labels(text: TextType, charset: str) -> TextType:
+    """Return a type with labels written as numbers padded to complete characters."""
+    if text.exact or not any(isinstance(each, bytes) for each in text.labels):
         return text
     return replace(
         text,
-        members=tuple(
+        labels=tuple(
             padded(each, charset) if isinstance(each, bytes) else each
-            for each in text.members
+            for each in text.labels
         ),
     )
 
 
-def lost_members(
-    mysql_type: str, members: Iterable[Member], charset: str
+def lost_labels(
+    mysql_type: str, labels: Iterable[Label], charset: str
 ) -> tuple[bytes, ...] | None:
-    """Return the bytes of members when the type's text does not give them again."""
-    if not any(isinstance(each, bytes) for each in members):
+    """Return the label bytes that the text of the type does not preserve."""
+    if not any(isinstance(each, bytes) for each in labels):
         return None
-    before = _bytes_of(members, charset)
-    again = _bytes_of(text_type_of(mysql_type).members, charset)
+    before = _bytes_of(labels, charset)
+    again = _bytes_of(text_type_of(mysql_type).labels, charset)
     return None if again == before else before
 
 
-def _bytes_of(members: Iterable[Member], charset: str) -> tuple[bytes, ...]:
+def _bytes_of(labels: Iterable[Label], charset: str) -> tuple[bytes, ...]:
     return tuple(
         each if isinstance(each, bytes) else written(kept(each, charset), charset)
-        for each in members
+        for each in labels
     )
 
 
 def text_type_of(mysql_type: str) -> TextType:
-    """Read a COLUMN_TYPE that has a character set."""
+    """Parse a COLUMN_TYPE that has a character set."""
     kind, _, rest = mysql_type.partition("(")
     if kind in ("enum", "set"):
-        return TextType(kind, None, members_of(rest))
+        return TextType(kind, None, labels_of(rest))
     length = rest.partition(")")[0]
     return TextType(kind, int(length) if length else None)

@@ -1,4 +1,5 @@
-"""From the text of a statement to operations on tables.
+"""Parses the text of a statement into operations on tables.
 
-sqlglot is behind `doors.sqltext`. Leaves out what operations do to a table.
+sqlglot is behind `doors.sqltext`; applying operations is the task of `tables`. Rooms
+that need the kind of a statement may import it.
 """

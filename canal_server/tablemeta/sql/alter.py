@@ -1,4 +1,4 @@
-"""The items of an ALTER TABLE, as canal classifies them."""
+"""The items of an ALTER TABLE, in the classes of canal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEYS: Final = frozenset(("INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "PRIM
 _CONSTRAINTS: Final = frozenset(("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"))
 _WAITS: Final = frozenset(("WAIT", "NOWAIT"))
 
-# First words of items that change a table in another way than by a key or a name.
+# First words of items that change a table other than by a key or a name.
 _CHANGES: Final = frozenset(
     (
         *("MODIFY", "CHANGE", "ALTER", "ORDER", "CONVERT", "FORCE", "ALGORITHM"),
@@ -24,15 +24,15 @@ _CHANGES: Final = frozenset(
         *("WITH", "WITHOUT"),
     )
 )
-# Items that are lists themselves: what follows their commas is no item.
+# Items that are lists themselves: the text after their commas is not an item.
 _LISTS: Final = frozenset(("ORDER", "REORGANIZE"))
 
 
 def alter_items(words: Words, table: TableName, stale: Stale) -> list[Statement]:
-    """Read what stands behind the name of the table, one statement an item.
+    """Parse the text after the table name into one statement per item.
 
-    Table options make one ALTER together, which comes first. Partitioning, foreign
-    keys and checks make none. Raises NoNameError.
+    All table options together are one ALTER, which comes first. Partitions, foreign
+    keys and checks produce none. Raises NoNameError.
     """
     found: list[Statement] = []
     options = False
@@ -52,7 +52,7 @@ def alter_items(words: Words, table: TableName, stale: Stale) -> list[Statement]
 
 def _add(words: Words, table: TableName, _stale: Stale) -> list[Statement]:
     if words.accept("CONSTRAINT"):
-        # The name may be left out, or be a word such as UNIQUE in quotes.
+        # The name may be omitted, or be a quoted word such as UNIQUE.
         if words.peek() not in _CONSTRAINTS:
             words.skip_if_exists()
             words.next()

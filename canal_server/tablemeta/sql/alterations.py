@@ -1,4 +1,4 @@
-"""Reading the items of an ALTER TABLE."""
+"""Parsing the items of an ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ _KEY_WORDS: Final = ("KEY", "INDEX")
 
 _NO_OPTIONS: Final = Options()
 
-# What is about partitions stands alone or at the end.
+# Partition clauses are alone or at the end.
 _ENDS: Final = frozenset(("PARTITION", "REMOVE"))
 
-# Items that are read whole, and what may stand behind them.
+# Items that are parsed completely, and what may follow them.
 _WHOLE: Final = frozenset(("ADD", "DROP", "MODIFY", "CHANGE", "RENAME"))
-_BEHIND: Final = frozenset((",", ";", "", *_ENDS))
+_FOLLOWING: Final = frozenset((",", ";", "", *_ENDS))
 
 
 class AlterationReader(DefinitionReader):
-    """Reads what stands behind the name of the table. Methods raise SqlTextError."""
+    """Parses the text after the table name. Methods raise SqlTextError."""
 
     def items(self) -> list[Item]:
-        """Return the items that may change something, in their order."""
+        """Return the items that may change something, in order."""
         found: list[Item] = []
         while not self.at_end():
             word = self.peek()
             if word in _ENDS:
-                # What follows is about partitions; their lists have commas, too.
+                # The rest is about partitions, whose lists also contain commas.
                 break
             if word in self._ITEMS:
                 self.next()
                 if not self._ITEMS[word](self, found):
                     break
-                if word in _WHOLE and self.peek() not in _BEHIND:
-                    self.raise_error(f"{word} with {self.peek()[:40]!r} behind it")
+                if word in _WHOLE and self.peek() not in _FOLLOWING:
+                    self.raise_error(f"{word} followed by {self.peek()[:40]!r}")
             else:
                 found += self._options()
             self.skip_to((",", *_ENDS))
@@ -65,7 +65,7 @@ class AlterationReader(DefinitionReader):
         return found
 
     def _options(self) -> list[Item]:
-        """Read table options up to the next comma."""
+        """Parse table options up to the next comma."""
         start = self._index
         self.skip_to((",", *_ENDS))
         size, self._tokens_size = self._tokens_size, self._index
@@ -74,7 +74,7 @@ class AlterationReader(DefinitionReader):
         self._tokens_size = size
         return [] if options == _NO_OPTIONS else [options]
 
-    # Items; they return whether others may follow
+    # Items; each returns whether others may follow
 
     def _add(self, found: list[Item]) -> bool:
         if self.peek() == "PARTITION":
@@ -93,7 +93,7 @@ class AlterationReader(DefinitionReader):
             found += self._of_body(self.body(), if_not_exists=if_not_exists)
             return True
         column = self.column()
-        found.append(AddColumn(column, self._place(), if_not_exists))
+        found.append(AddColumn(column, self._position(), if_not_exists))
         return True
 
     def _of_body(self, body: Body, *, if_not_exists: bool = False) -> list[Item]:
@@ -103,7 +103,7 @@ class AlterationReader(DefinitionReader):
             *body.periods,
         ]
 
-    def _place(self) -> str | None:
+    def _position(self) -> str | None:
         if self.accept("FIRST"):
             return ""
         return self.column_name() if self.accept("AFTER") else None
@@ -138,7 +138,7 @@ class AlterationReader(DefinitionReader):
         self.accept("COLUMN")
         if_exists = self.skip_if_exists()
         column = self.column()
-        found.append(ChangeColumn(column.name, column, self._place(), if_exists))
+        found.append(ChangeColumn(column.name, column, self._position(), if_exists))
         return True
 
     def _change(self, found: list[Item]) -> bool:
@@ -146,13 +146,13 @@ class AlterationReader(DefinitionReader):
         if_exists = self.skip_if_exists()
         old = self.column_name()
         column = self.column()
-        found.append(ChangeColumn(old, column, self._place(), if_exists))
+        found.append(ChangeColumn(old, column, self._position(), if_exists))
         return True
 
     def _alter(self, found: list[Item]) -> bool:
         if self.accept_any((*_KEY_WORDS, "CHECK", "CONSTRAINT")):
             self.skip_if_exists()
-            self.name()  # which may be REMOVE
+            self.name()  # it may be REMOVE
             return True
         self.accept("COLUMN")
         self.skip_if_exists()

@@ -1,7 +1,7 @@
-"""The types of columns, read as they are written in statements.
+"""The types of columns, parsed as they are written in statements.
 
-What depends on a character set comes as a TextType, which is finished where that is
-known (`canal_server.tablemeta.model.type_text`).
+A type that depends on a character set becomes a TextType, which is finished once that
+is known (`canal_server.tablemeta.model.type_text`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from canal_server.doors.sqltext import SqlReader
     from canal_server.tablemeta.model.session_context import Context
 
-_WIDTHS_GONE_SINCE = 80019  # MySQL
+_WIDTHS_HIDDEN_SINCE = 80019  # MySQL
 _GEOMCOLLECTION_SINCE = 80011
 
 _FLOAT_BITS_MAX: Final = 24
@@ -35,7 +35,7 @@ _FLOAT_BITS_MAX: Final = 24
 
 @dataclass(slots=True)
 class TypeFound:
-    """A type; `charset` when one was said, "" for the default that is not told."""
+    """A type; `charset` is set if specified, "" for an unspecified default."""
 
     type: str = ""
     text: TextType | None = None
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def read_type(words: SqlReader, context: Context) -> TypeFound:
-    """Read a type and the character set behind it. Raises SqlTextError."""
+    """Parse a type and the character set after it. Raises SqlTextError."""
     schema = _SCHEMAS.get(words.peek()) if words.peek(1) == "." else None
     if schema is None:
         schema = context.sql_mode & (ORACLE | MAXDB) if context.mariadb else 0
@@ -63,17 +63,17 @@ def read_type(words: SqlReader, context: Context) -> TypeFound:
     if word in _ORACLE and (context.oracle or word not in _TYPES):
         return _ORACLE[word](words, word, context)
     if word not in _TYPES:
-        words.raise_error(f"a type {word[:40]!r} that is not known")
+        words.raise_error(f"unknown type {word[:40]!r}")
     return _TYPES[word](words, word, context)
 
 
-# MariaDB: whose types are meant, by a word in front or by the mode.
+# MariaDB: the schema of the types, selected by a prefix or by the mode.
 _SCHEMAS: Final = {"MARIADB_SCHEMA": 0, "ORACLE_SCHEMA": ORACLE, "MAXDB_SCHEMA": MAXDB}
 _DATETIMES: Final = frozenset((("DATE", ORACLE), ("TIMESTAMP", MAXDB)))
 
 
 def _numbers(words: SqlReader) -> tuple[int | None, int | None]:
-    """Read (m) or (m, d), if it stands here."""
+    """Parse (m) or (m, d), if present."""
     if words.peek() != "(":
         return None, None
     words.next()
@@ -93,7 +93,7 @@ def _number(words: SqlReader) -> int:
     try:
         return int(word, 0) if word.startswith("0X") else int(word.split(".")[0])
     except ValueError:
-        words.raise_error(f"no number but {word[:40]!r}")
+        words.raise_error(f"expected a number, found {word[:40]!r}")
         raise
 
 
@@ -119,7 +119,7 @@ _INTEGERS: Final = {
 
 
 def _has_widths(context: Context) -> bool:
-    return context.mariadb or 0 < context.server_version < _WIDTHS_GONE_SINCE
+    return context.mariadb or 0 < context.server_version < _WIDTHS_HIDDEN_SINCE
 
 
 def _integer(name: str) -> _Reader:
@@ -257,23 +257,23 @@ def _long(words: SqlReader, _word: str, _context: Context) -> TypeFound:
     return _with_charset(words, text, None)
 
 
-def _members_of(words: SqlReader, word: str, context: Context) -> TypeFound:
+def _labels_of(words: SqlReader, word: str, context: Context) -> TypeFound:
     connection = charset_of(context.collation_connection or "") or ""
     words.expect("(")
-    members = [_member(words, connection)]
+    labels = [_label(words, connection)]
     while words.accept(","):
-        members.append(_member(words, connection))
+        labels.append(_label(words, connection))
     words.expect(")")
-    text = TextType(word.lower(), None, tuple(members), connection)
+    text = TextType(word.lower(), None, tuple(labels), connection)
     return _with_charset(words, text, None)
 
 
-def _member(words: SqlReader, connection: str) -> str | bytes:
-    """Read a string, or a number that stands for the bytes of one."""
+def _label(words: SqlReader, connection: str) -> str | bytes:
+    """Parse a string, or a number that denotes the bytes of one."""
     if words.peek().startswith("_"):
         words.next()  # an introducer
     elif words.peek() == STRING:
-        # The server has it in the connection's set first.
+        # The server first converts it to the connection's set.
         plain = not connection or words.text_of()[:1] in "nN"
         text = words.string()
         return text if plain else storable(text, connection)
@@ -289,7 +289,7 @@ def _member(words: SqlReader, connection: str) -> str | bytes:
             return int(digits, 2).to_bytes((len(digits) + 7) // 8, "big")
         return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
     except ValueError:
-        words.raise_error("a member that is no string")
+        words.raise_error("expected a string as a label")
         raise
 
 
@@ -314,7 +314,7 @@ def _with_charset(words: SqlReader, text: TextType, charset: str | None) -> Type
             found.is_compressed = True
             if words.accept("="):
                 words.next()
-        elif word != "BINARY":  # the collation _bin: no other set
+        elif word != "BINARY":  # the collation _bin: the same set
             if word != "CHARSET":
                 words.expect("SET")
             found.charset = charset_named(words.charset_name())
@@ -358,7 +358,7 @@ _TYPES: Final[dict[str, _Reader]] = {
     **dict.fromkeys(("TEXT", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT"), _text),
     **dict.fromkeys(("BLOB", "TINYBLOB", "MEDIUMBLOB", "LONGBLOB"), _text),
     "LONG": _long,
-    **dict.fromkeys(("ENUM", "SET"), _members_of),
+    **dict.fromkeys(("ENUM", "SET"), _labels_of),
     "JSON": _json,
     "VECTOR": _vector,
     **{

@@ -1,8 +1,8 @@
-"""What the statements of QUERY events are, and which tables they name.
+"""The classes of the statements in QUERY events, and the tables they name.
 
-The classes are canal's, as its clients know them. Leaves out transaction delimiters
-(BEGIN, COMMIT, XA, SAVEPOINT), which the core tells apart, and what a DDL does to
-the columns of its table.
+The classes are those of canal, as its clients know them. Transaction delimiters (BEGIN,
+COMMIT, XA, SAVEPOINT) are recognized in the core, and the effect of DDL on columns is
+resolved in `resolve`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What decides stands in front, but for statements that are lists throughout. Thus an
-# INSERT of megabytes costs no more than a short one.
+# The start of a statement determines its class, except for statements that are lists.
+# Therefore an INSERT of megabytes costs no more than a short one.
 HEAD_CHARS: Final = 4096
 _LISTS: Final = frozenset(("ALTER", "DROP", "RENAME", "TRUNCATE", "SET"))
 
@@ -41,23 +41,23 @@ def classify(
     no_backslash_escapes: bool = False,
     mariadb: bool = False,
 ) -> list[Statement]:
-    """Return what a text does, the first statement being the one that names its entry.
+    """Return the changes of a text; the first one names its entry.
 
-    `schema` is the default schema of the event, "" for none. The list is empty for
-    what clients are not told. Never raises: what cannot be read is a QUERY and
-    logged.
+    `schema` is the default schema of the event, "" for none. The list is empty if
+    clients receive nothing. Never raises: a text that cannot be parsed is a QUERY and
+    is logged.
     """
     dialect = Dialect(ansi_quotes, no_backslash_escapes, mariadb)
     return examine(sql, schema, dialect).statements
 
 
 def examine(sql: str, schema: str, dialect: Dialect) -> Examined:
-    """Return what a text does and whose columns it may change; else as `classify`."""
+    """Return the changes of a text and whose columns may change; else as `classify`."""
     stale = Stale()
     try:
         statements = _read(Words(_tokens(sql, dialect), schema or None), stale)
     except (SqlTextError, NoNameError) as error:
-        # No more of it, as it may hold a password.
+        # No more of it, because it may contain a password.
         beginning = " ".join(sql[:200].split()[:2])
         history_messages.DDL_NOT_PARSED.log(logger, beginning, schema, error)
         return Examined([_QUERY], Stale(everything=True), str(error))
@@ -77,7 +77,7 @@ def table_of_statement(
             Stale(),
         )
     except (SqlTextError, NoNameError):
-        return None  # nothing depends on it
+        return None  # the name is optional
     return found[0].table if found else None
 
 
@@ -111,7 +111,7 @@ def _create(words: Words, stale: Stale) -> list[Statement]:
     words.skip_if_exists()
     if kind == "TABLE":
         table = words.table()
-        # A temporary table hides one of the same name from its own session only.
+        # A temporary table hides another one only from its own session.
         if temporary:
             stale.names = True
         else:
@@ -153,7 +153,7 @@ def _alter(words: Words, stale: Stale) -> list[Statement]:
         kind = words.next()
         words.skip_if_exists()
         if kind in ("DATABASE", "SCHEMA"):
-            # The name may be left out; then an option stands in its place.
+            # The name may be omitted; then an option follows.
             stale.defaults.update(filter(None, (words.schema, words.name())))
             return []
         return [_QUERY] if kind == "VIEW" else _object(words, kind, stale)
@@ -207,14 +207,14 @@ def _delete(words: Words, _stale: Stale) -> list[Statement]:
     words.accept("FROM")
     table = words.table()
     words.skip_to((",", "FROM", "USING", "WHERE"))
-    # What is deleted from stands in front of these words.
+    # The tables to delete from are before these words.
     if words.peek() == ",":
         return [Statement(EventType.DELETE, is_dml=True)]
     return [Statement(EventType.DELETE, *table, is_dml=True)]
 
 
 def _with(words: Words, stale: Stale) -> list[Statement]:
-    # Common table expressions, in parentheses, come before the statement itself.
+    # Common table expressions, in parentheses, precede the statement itself.
     words.skip_to(("INSERT", "UPDATE", "DELETE", "REPLACE", "SELECT", "VALUES"))
     return _read(words, stale)
 
@@ -229,14 +229,14 @@ def _set(words: Words, stale: Stale) -> list[Statement]:
 
 def _schema(words: Words, stale: Stale) -> list[Statement]:
     schema = words.name()
-    # OR REPLACE and IF NOT EXISTS: a schema of this name may have been there.
+    # OR REPLACE and IF NOT EXISTS: a schema with this name may have existed.
     stale.schemas.add(schema)
     return [Statement(EventType.QUERY, schema)]
 
 
 def _index(words: Words, event_type: EventType, stale: Stale) -> list[Statement]:
     if not words.skip_to(("ON",)):
-        raise NoNameError("an index without ON and its table")
+        raise NoNameError("index without ON and its table")
     words.next()
     table = words.table()
     stale.tables.add(table)  # the index may be the primary key
@@ -246,12 +246,12 @@ def _index(words: Words, event_type: EventType, stale: Stale) -> list[Statement]
 def _object(words: Words, kind: str, stale: Stale) -> list[Statement]:
     if kind in _PREFIXES:
         kind = words.skip_to(_PREFIXED) or kind
-    if kind == "SEQUENCE":  # a table to those who read row events
+    if kind == "SEQUENCE":  # a table for readers of row events
         stale.tables.update(_tables(words))
     elif kind == "VIEW":
         stale.names = True
     elif kind not in _OBJECTS and kind not in _PREFIXES:
-        # Something of a future version, which may hold tables.
+        # An object of a future version, which may contain tables.
         stale.everything = True
         return [_QUERY]
     return []
@@ -265,7 +265,7 @@ def _tables(words: Words) -> list[TableName]:
 
 
 def _skip_wait(words: Words) -> None:
-    """Step over how long MariaDB may wait for the table."""
+    """Skip the clause that limits how long MariaDB waits for the table."""
     if words.accept("WAIT"):
         words.next()
     words.accept("NOWAIT")
@@ -275,7 +275,7 @@ _UPDATE_OF_SEVERAL: Final = Statement(EventType.UPDATE, is_dml=True)
 _JOINS: Final = (",", "JOIN", "STRAIGHT_JOIN")
 _INDEX_KINDS: Final = frozenset(("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"))
 
-# Kinds of things whose changes clients are not told.
+# Kinds of objects whose changes clients do not receive.
 _OBJECTS: Final = frozenset(
     (
         *("VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "AGGREGATE", "PACKAGE"),
@@ -286,7 +286,7 @@ _OBJECTS: Final = frozenset(
 _PREFIXES: Final = ("DEFINER", "ALGORITHM", "SQL")  # of views and routines
 _PREFIXED: Final = ("VIEW", "EVENT", "PROCEDURE", "FUNCTION", "TRIGGER", "AGGREGATE")
 
-# Statements that clients are not told of.
+# Statements that clients do not receive.
 _SILENT: Final = frozenset(
     (
         *("", ";", "GRANT", "REVOKE", "SET", "SAVEPOINT", "RELEASE", "ROLLBACK"),

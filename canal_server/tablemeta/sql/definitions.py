@@ -1,7 +1,7 @@
-"""Reading what stands in a CREATE TABLE: columns, keys and table options.
+"""Parsing the body of a CREATE TABLE: columns, keys and table options.
 
-Checks, expressions, comments and partitions decide nothing here and are stepped over;
-of defaults, the text is kept.
+Checks, expressions, comments and partitions have no effect here and are skipped; the
+text of defaults is kept.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _CONSTRAINTS: Final = frozenset(
         *("CHECK", "CONSTRAINT"),
     )
 )
-# What may stand behind a type and decides nothing.
+# What may follow a type without any effect.
 _PLAIN_ATTRIBUTES: Final = frozenset(
     ("VIRTUAL", "STORED", "PERSISTENT", "VISIBLE", "ENFORCED")
 )
-# Options of tables and databases with a value; `=` may be left out, as not of others.
+# Options of tables and databases with a value; only for these, `=` may be omitted.
 _OPTIONS: Final = frozenset(
     (
         *("AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM"),
@@ -74,7 +74,7 @@ _OPTIONS: Final = frozenset(
         *("TABLESPACE", "TRANSACTIONAL", "UNION"),
     )
 )
-# Options of two words, and what may stand alone.
+# Options of two words, and what may be the only word.
 _SECOND_WORDS: Final = {
     "DATA": "DIRECTORY",
     "INDEX": "DIRECTORY",
@@ -82,13 +82,13 @@ _SECOND_WORDS: Final = {
     "START": "TRANSACTION",
 }
 _ALONE: Final = frozenset((",", "DEFAULT", "IGNORE", "REPLACE", "AS"))
-_IS_LITERAL: Final = re.compile(r"'|0X|0B|[XBN]\Z")  # behind an introducer
+_IS_LITERAL: Final = re.compile(r"'|0X|0B|[XBN]\Z")  # after an introducer
 _BEFORE_STRINGS: Final = frozenset(("X", "B", "N", "DATE", "TIME", "TIMESTAMP"))
 
 
 @dataclass(slots=True)
 class Body:
-    """What stands in the parentheses of a CREATE TABLE."""
+    """The content of the parentheses of a CREATE TABLE."""
 
     columns: list[ColumnSpec] = field(default_factory=list)
     keys: list[AddKey] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Body:
 
 @dataclass(slots=True)
 class _Attributes:
-    """What was found behind the type of a column."""
+    """The attributes after the type of a column."""
 
     charset: str | None
     nullable: bool | None = None
@@ -111,7 +111,7 @@ class _Attributes:
 
 @dataclass(slots=True)
 class _Said:
-    """The table options that were read."""
+    """The table options that were parsed."""
 
     mariadb: bool
     charset: str | None = None
@@ -121,19 +121,19 @@ class _Said:
     is_versioned: bool | None = None
 
     def options(self) -> Options:
-        """Return them as a value."""
+        """Return the options as a value."""
         charset = self.charset
         if charset is None and self.collation is not None:
             charset = charset_of(self.collation)
             if charset == "default" and self.mariadb:
-                charset = None  # of the character set, which stays what it is
+                charset = None  # the character set is unchanged
         if charset == "default":
             charset = ""
         return Options(charset, self.engine, self.is_sequence, self.is_versioned)
 
 
 class DefinitionReader(SqlReader):
-    """Reads the parts of table definitions. All methods raise SqlTextError."""
+    """Parses the parts of table definitions. All methods raise SqlTextError."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class DefinitionReader(SqlReader):
         chars_max: int | None = None,
         shown: bool = False,
     ) -> None:
-        """Begin a text; `shown`: it is the answer of SHOW CREATE TABLE."""
+        """Start a text; `shown`: it is an answer to SHOW CREATE TABLE."""
         super().__init__(sql, context.dialect, chars_max=chars_max)
         self.context = context
         self._shown = shown
@@ -151,24 +151,24 @@ class DefinitionReader(SqlReader):
     # Names
 
     def table_name(self) -> Name:
-        """Read a table's name, completed by the default schema."""
+        """Parse a table name, completed by the default schema."""
         parts = self.names()
         if len(parts) > 2:  # noqa: PLR2004
-            self.raise_error("a name of three parts")
+            self.raise_error("name with three parts")
         if len(parts) == 1:
             parts.insert(0, self.context.schema)
         if not parts[0]:
-            self.raise_error("a table without a schema")
+            self.raise_error("table without a schema")
         return parts[0], parts[1]
 
     def column_name(self) -> str:
-        """Read a column's name, which may have the table's in front."""
+        """Parse a column name, which may be qualified by the table."""
         return self.names()[-1]
 
-    # What stands in parentheses
+    # The content of parentheses
 
     def body(self) -> Body:
-        """Read columns and keys, from behind one parenthesis to behind the other."""
+        """Parse columns and keys, including the closing parenthesis."""
         found = Body()
         while True:
             self._element(found)
@@ -182,11 +182,11 @@ class DefinitionReader(SqlReader):
             self.key_or_constraint(found)
         else:
             found.columns.append(self.column())
-        # What is left has no meaning here (and FIRST, AFTER none at all).
+        # The remaining elements have no effect here (FIRST and AFTER never have any).
         self.skip_to((",",))
 
     def key_stands_here(self) -> bool:
-        """Tell a key or constraint from a column."""
+        """Return whether a key or constraint follows instead of a column."""
         word = self.peek()
         if word in _CONSTRAINTS:
             return True
@@ -195,7 +195,7 @@ class DefinitionReader(SqlReader):
         return word == "VECTOR" and self.peek(1) in _KEY_WORDS
 
     def key_or_constraint(self, found: Body) -> None:
-        """Read what is no column, up to its end."""
+        """Parse an element that is not a column, up to its end."""
         name = ""
         if self.accept("CONSTRAINT"):
             self.skip_if_exists()
@@ -214,11 +214,11 @@ class DefinitionReader(SqlReader):
         elif word in ("FOREIGN", "CHECK", "LIKE"):
             pass
         else:
-            self.raise_error(f"a constraint {word[:40]!r}")
+            self.raise_error(f"unknown constraint {word[:40]!r}")
         self.skip_to((",",))
 
     def period(self) -> AddPeriod:
-        """Read FOR name (start, end)."""
+        """Parse FOR name (start, end)."""
         if_not_exists = self.skip_if_exists()
         self.expect("FOR")
         name = self.name()
@@ -230,7 +230,7 @@ class DefinitionReader(SqlReader):
         return AddPeriod(name, start, end, if_not_exists)
 
     def _key(self, kind: str, name: str) -> AddKey:
-        """Read a key from its name on."""
+        """Parse a key, starting at its name."""
         if_not_exists = self.skip_if_exists()
         hashed = False
         while self.peek() != "(":
@@ -245,7 +245,7 @@ class DefinitionReader(SqlReader):
         return AddKey(key, if_not_exists)
 
     def key_parts(self, kind: str, name: str, *, hashed: bool) -> Key:
-        """Read the parts of a key, and its options up to the next item."""
+        """Parse the parts of a key, and its options up to the next item."""
         self.expect("(")
         parts = [self._part()]
         while self.accept(","):
@@ -266,20 +266,20 @@ class DefinitionReader(SqlReader):
                 word = self.next()
                 length = int(word) if word.isdecimal() else 0
                 if not self.accept(")"):
-                    self.raise_error("no length of a part of a key")
+                    self.raise_error("expected the length of a key part")
         self.skip_to((",",))
         return Part(column, length)
 
     # Columns
 
     def column(self) -> ColumnSpec:
-        """Read the definition of a column, name and all."""
+        """Parse the definition of a column, including its name."""
         return self.column_of(self.column_name())
 
     def column_of(self, name: str) -> ColumnSpec:
-        """Read the definition of a column from its type on."""
+        """Parse the definition of a column, starting at its type."""
         found = read_type(self, self.context)
-        if self._shown and found.text is not None and found.text.members:
+        if self._shown and found.text is not None and found.text.labels:
             found.text = replace(found.text, exact=True)
         attributes = _Attributes(found.charset, is_compressed=found.is_compressed)
         if found.is_serial:
@@ -291,9 +291,9 @@ class DefinitionReader(SqlReader):
             if word in self._ATTRIBUTES:
                 self._ATTRIBUTES[word](self, attributes)
             elif self.accept("="):
-                self.next()  # an option of an engine
+                self.next()  # an engine option
             elif word not in _PLAIN_ATTRIBUTES:
-                self.raise_error(f"a column's {word[:40]!r} that is not known")
+                self.raise_error(f"unknown column attribute {word[:40]!r}")
         nullable = attributes.nullable
         if (
             nullable is None
@@ -320,7 +320,7 @@ class DefinitionReader(SqlReader):
         context = self.context
         if context.explicit_timestamp is not None:
             return context.explicit_timestamp
-        # The event is silent: the server's default.
+        # The event has no value: use the default of the server.
         since = _EXPLICIT_SINCE[context.mariadb]
         return not context.server_version or context.server_version >= since
 
@@ -334,9 +334,9 @@ class DefinitionReader(SqlReader):
         found.nullable = True
 
     def _attribute_default(self, found: _Attributes) -> None:
-        start = self.place
+        start = self.index
         self.skip_value()
-        found.default = self.text_between(start, self.place)
+        found.default = self.text_between(start, self.index)
 
     def _attribute_on(self, _found: _Attributes) -> None:
         self.next()  # UPDATE
@@ -344,7 +344,7 @@ class DefinitionReader(SqlReader):
 
     def _attribute_auto_increment(self, found: _Attributes) -> None:
         found.flags += AUTO_INCREMENT
-        if not self._shown:  # where NOT NULL stands whenever it is so
+        if not self._shown:  # which always contains NOT NULL
             found.nullable = False  # unless NULL follows
 
     def _attribute_serial(self, found: _Attributes) -> None:
@@ -367,7 +367,7 @@ class DefinitionReader(SqlReader):
     def _attribute_collate(self, found: _Attributes) -> None:
         self.accept("=")
         charset = charset_of(self.charset_name())
-        # MariaDB: one behind BLOB makes a text of it.
+        # MariaDB: after BLOB, it makes a text type of it.
         may = (None, BINARY) if self.context.mariadb else (None,)
         if found.charset in may and charset not in (None, "default"):
             found.charset = charset
@@ -429,7 +429,7 @@ class DefinitionReader(SqlReader):
         self.names()
 
     def skip_value(self) -> None:
-        """Step over a value or a simple expression, as a DEFAULT may be."""
+        """Skip a value or a simple expression, as in a DEFAULT."""
         self._skip_operand()
         while self.peek() in _OPERATORS:
             self.next()
@@ -459,7 +459,7 @@ class DefinitionReader(SqlReader):
             self._skip_name()
 
     def _skip_name(self) -> None:
-        """Step over a number, a name or a call."""
+        """Skip a number, a name or a call."""
         if self.peek() in ("NEXT", "PREVIOUS") and self.peek(1) == "VALUE":
             self._index += 3  # NEXT VALUE FOR sequence
         self.next()
@@ -478,7 +478,7 @@ class DefinitionReader(SqlReader):
     # Table options
 
     def options(self) -> tuple[Options, bool]:
-        """Read table options to their end, and whether a query follows them."""
+        """Parse table options to their end, and return whether a query follows them."""
         said = _Said(self.context.mariadb)
         while not self.at_end() and self.peek() != ")":
             if self._query_stands_here():
@@ -494,7 +494,7 @@ class DefinitionReader(SqlReader):
         return said.options(), False
 
     def _skip_partitions(self) -> bool:
-        """Step over partitions to the end, or to a query, and tell which."""
+        """Skip partitions to the end, or to a query; returns whether one follows."""
         while not self.at_end():
             if self._query_stands_here():
                 return True
@@ -528,7 +528,7 @@ class DefinitionReader(SqlReader):
         elif word in _OPTIONS or self.peek() == "=":
             self._skip_option_value()
         elif word not in _ALONE:
-            self.raise_error(f"an option {word[:40]!r} that is not known")
+            self.raise_error(f"unknown option {word[:40]!r}")
 
     def _skip_option_value(self) -> None:
         self.accept("=")
@@ -543,7 +543,7 @@ class DefinitionReader(SqlReader):
         return word in _QUERIES and self.peek(ahead + 1) != "SYSTEM"
 
     def charset_option(self, word: str) -> str | None:
-        """Read from behind CHARACTER, CHAR or CHARSET; None when it is no option."""
+        """Parse the text after CHARACTER, CHAR or CHARSET; None if it is no option."""
         if word != "CHARSET" and not self.accept("SET"):
             return None
         self.accept("=")

@@ -1,6 +1,7 @@
-"""Parts of an ALTER TABLE that take rows away, or bring some, without a word of it.
+"""Clauses of an ALTER TABLE that remove or add rows as a side effect.
 
-The binlog has no rows of them. Leaves out what follows from it for a copy.
+The binlog contains no row events for them. The consequences for a copy are left to the
+caller.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ _MOVES: Final = {
     ("DROP", "PARTITION"): "drops a partition with its rows",
     ("TRUNCATE", "PARTITION"): "empties a partition",
     ("EXCHANGE", "PARTITION"): "exchanges a partition with a table",
-    ("REORGANIZE", "PARTITION"): "makes other partitions",
-    ("CONVERT", "PARTITION"): "makes a table of a partition",
-    ("CONVERT", "TABLE"): "makes a partition of a table",
+    ("REORGANIZE", "PARTITION"): "reorganizes partitions",
+    ("CONVERT", "PARTITION"): "converts a partition to a table",
+    ("CONVERT", "TABLE"): "converts a table to a partition",
     ("DISCARD", "TABLESPACE"): "discards the rows",
     ("DISCARD", "PARTITION"): "discards the rows of a partition",
     ("IMPORT", "TABLESPACE"): "imports rows",
     ("IMPORT", "PARTITION"): "imports rows",
-    ("ALTER", "IGNORE"): "takes away rows that do not fit",
+    ("ALTER", "IGNORE"): "removes rows that are duplicates or invalid",
 }
 
 
 def move_of(sql: str) -> str:
-    """Return how a statement moves rows by the way, "" for no way. Never raises."""
+    """Return how a statement moves rows as a side effect, "" if not. Never raises."""
     try:
         return word_and_move(sql, Dialect())[1]
     except SqlTextError:
@@ -33,9 +34,9 @@ def move_of(sql: str) -> str:
 
 
 def word_and_move(sql: str, dialect: Dialect) -> tuple[str, str]:
-    """Return the first word of a statement, and how it moves rows by the way, if so.
+    """Return the first word of a statement, and how it moves rows as a side effect.
 
-    Raises SqlTextError for a text that cannot be read.
+    Raises SqlTextError if the text cannot be parsed.
     """
     reader = SqlReader(sql, dialect)
     while reader.accept("(") or reader.accept(";"):

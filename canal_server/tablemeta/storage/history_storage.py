@@ -1,9 +1,9 @@
-"""What the table history keeps, and the contract of the places where it is kept.
+"""The content of the table history, and the contract of its storages.
 
-A history is made of *stretches*: parts of one server's binlog that were read without
-a hole. Each stretch begins with a base, the tables as they were at its first place,
-and has the DDL statements behind it in the order of the binlog; snapshots spare
-replaying them all. Leaves out what the statements mean (`canal_server.tablemeta`).
+A history consists of binlog *segments*: parts of the binlog of one server that were
+read without a gap. Each segment starts with a base, the tables at its first position,
+and contains the later DDL statements in binlog order; snapshots avoid replaying them
+all. The meaning of the statements is left to `canal_server.tablemeta.history`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from canal_server.model.positions import EntryPosition
 
 
-ANSWER: Final = "ANSWER"  # type of what the server told
+ANSWER: Final = "ANSWER"  # type of an answer of the server
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """A schema as text: its default collation and what it holds.
+    """A schema as text: its default collation and its content.
 
-    `tables` are (name, CREATE TABLE text), `uncertain` names of those among them
-    whose columns may have been others.
+    `tables` are (name, CREATE TABLE text), `uncertain` the names of those tables whose
+    columns may have been different.
     """
 
     name: str
-    collation: str = ""  # "" when it is not known
+    collation: str = ""  # "" if unknown
     tables: tuple[tuple[str, str], ...] = ()
     views: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
@@ -41,17 +41,17 @@ class StoredSchema:
 class DdlRecord:
     """A statement of the binlog that may have changed tables.
 
-    `position` is where its event begins, with the time in ms, the server's id and,
-    when the server has them, the transaction's GTID. `contained`: the base of the
-    stretch was taken behind it and has its effect already; it must not be applied
-    again. One whose type is ANSWER was not in the binlog: it is what the server told
-    of a table, kept behind the statement after which it holds, at a place where no
-    event begins. `event_type`, `sql_schema` and `sql_table` are the first change's, as
-    clients see it ("ALTER", "db", "t"); "" when it is not known.
+    `position` is the start of its event, with the time in ms, the server id and, if the
+    server uses them, the GTID of the transaction. `contained`: the base of the segment
+    was read after it and contains its effect already; it must not be applied again. A
+    record with the type ANSWER was not in the binlog: it is an answer of the server
+    about a table, stored after the statement since which it is valid, at a position
+    where no event starts. `event_type`, `sql_schema` and `sql_table` are those of the
+    first change, as clients see it ("ALTER", "db", "t"); "" if unknown.
     """
 
     position: EntryPosition
-    schema: str  # the default one of the session
+    schema: str  # the default schema of the session
     ddl: str
     context: Context = field(default_factory=Context)
     contained: bool = False
@@ -61,37 +61,37 @@ class DdlRecord:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is the server's answer, and no statement."""
+        """Whether it is an answer of the server, not a statement."""
         return self.event_type == ANSWER
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTraits:
-    """What of a server decides how its statements are read.
+    """The properties of a server that affect how its statements are parsed.
 
-    `file` is one of its binlog's, and `file_began_ms` the time of its first event: by
-    them a binlog is known again.
+    `file` is one of its binlog files, and `file_began_ms` the time of its first event:
+    they identify the binlog.
     """
 
     mariadb: bool = False
-    version: int = 0  # 80401 is 8.4.1; 0: not known
+    version: int = 0  # 80401 is 8.4.1; 0: unknown
     lower_case_table_names: int = 0
-    collation: str = ""  # the server's default; "": not known
-    file: str = ""  # "": none was noted
+    collation: str = ""  # the default of the server; "": unknown
+    file: str = ""  # "": unknown
     file_began_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BinlogSegment:
-    """A part of a server's binlog whose DDL is known without a hole.
+    """A part of the binlog of a server whose DDL is known without a gap.
 
-    `source` tells the binlog: the server's uuid or, where it has none, its id as
-    text; `traits` how to read it. What the original wrote tells the id alone, and no
-    traits, until somebody says them (`HistoryStorage.identify`). All DDL that begins
-    at or behind `first` and before `last` is known.
+    `source` identifies the binlog: the uuid of the server or, if it has none, its id as
+    text; `traits` how to parse it. Segments of the Java server have only the id, and no
+    traits until they are set (`HistoryStorage.identify`). All DDL that starts at or
+    after `first` and before `last` is known.
     """
 
-    id: int  # given by the storage
+    id: int  # assigned by the storage
     source: str
     traits: SourceTraits
     first: EntryPosition
@@ -101,55 +101,55 @@ class BinlogSegment:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The tables of a stretch as of one place: what begins before it is contained."""
+    """The tables of a segment at a position: after all that starts before it."""
 
     position: EntryPosition
     schemas: tuple[StoredSchema, ...]
 
 
 class HistoryStorage(Protocol):
-    """Where one destination's table history is kept; for one thread at a time.
+    """The storage of the table history of one destination; for one thread at a time.
 
     Every method that writes is one transaction: durable when it returns, and without
-    any trace when it raises or the process dies in it. All raise TableMetaStoreError,
-    whose text names the file or server, what was wrong, and the remedy. Places of a
-    stretch are compared by `EntryPosition.order()`.
+    any effect if it raises or the process dies in it. All raise TableMetaStoreError,
+    whose text contains the file or server, the problem, and the remedy. Positions in a
+    segment are compared by `EntryPosition.order()`.
 
-    One server writes a destination's history at a time: a second one's `open` fails
-    and names the first. A storage to read needs no such right.
+    Only one server at a time writes the history of a destination: `open` of a second
+    one fails and names the first. A read-only storage needs no such right.
 
-    An open storage stays open when a call fails: the next call tries again, on a new
-    connection where that is needed. So there is nothing to reopen when the disk has
-    room again or the server is back. What failed was not written, except where a
-    connection broke while its end was awaited: then nobody knows, and doing the same
-    again is right.
+    An open storage stays open if a call fails: the next call retries, on a new
+    connection if necessary. Nothing has to be reopened when the disk has space again or
+    the server is back. A failed call has written nothing, unless a connection broke
+    while the commit was awaited: the outcome is then unknown, and repeating the call is
+    correct.
     """
 
     def open(self) -> None:
-        """Create what is missing, bring older forms up to date, check the rest.
+        """Create missing parts, upgrade older formats, check the rest.
 
-        Where it cannot be written that is told here. When it fails the storage is
-        closed; it may be called again. Does no harm when open.
+        Fails if the storage is not writable. If it fails, the storage is closed, and it
+        may be called again. Does nothing if the storage is open.
         """
 
     def close(self) -> None:
-        """Let go of files and connections; idempotent."""
+        """Close files and connections; idempotent."""
 
     def segments(self) -> list[BinlogSegment]:
-        """Return all stretches, the one that was written last at the end."""
+        """Return all segments, the one that was written last at the end."""
 
     def begin(
         self, segment: BinlogSegment, base: Iterable[StoredSchema]
     ) -> BinlogSegment:
-        """Add a stretch with its base; returns it with the id that it was given.
+        """Add a segment with its base; returns it with its new id.
 
-        `segment.id` is ignored. The base counts as the snapshot at `first`.
+        `segment.id` is ignored. The base is the snapshot at `first`.
         """
 
     def identify(self, segment_id: int, source: str, traits: SourceTraits) -> None:
-        """Say whose binlog a stretch is of, where more was learnt about it.
+        """Store whose binlog a segment belongs to, once more is known about it.
 
-        Its place among the others stays.
+        Its order among the others does not change.
         """
 
     def extend(
@@ -159,17 +159,17 @@ class HistoryStorage(Protocol):
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> None:
-        """Move the ends of what is known without a hole.
+        """Move the ends of the range that is known without a gap.
 
-        A new `first` makes the base the one of that place.
+        A new `first` moves the base to that position.
         """
 
     def append(
         self, segment_id: int, record: DdlRecord, *, last: EntryPosition | None = None
     ) -> bool:
-        """Add a statement; false when that of its place is known already.
+        """Add a statement; false if that of its position is known already.
 
-        With `last` the stretch's end moves in the same transaction.
+        With `last`, the end of the segment moves in the same transaction.
         """
 
     def append_all(
@@ -180,7 +180,7 @@ class HistoryStorage(Protocol):
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> None:
-        """Add statements and move the ends as `extend` does, all or nothing."""
+        """Add statements and move the ends like `extend`, all or nothing."""
 
     def records(
         self,
@@ -189,22 +189,22 @@ class HistoryStorage(Protocol):
         start: EntryPosition | None = None,
         stop: EntryPosition | None = None,
     ) -> Iterator[DdlRecord]:
-        """Yield statements in the order of the binlog, `start` <= place < `stop`."""
+        """Yield statements in binlog order, `start` <= position < `stop`."""
 
     def write_snapshot(
         self, segment_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
     ) -> None:
-        """Keep the tables as of a place; one that is there already is replaced."""
+        """Store the tables at a position; replaces an existing snapshot there."""
 
     def snapshot(
         self, segment_id: int, at: EntryPosition | None = None
     ) -> Snapshot | None:
-        """Return the newest snapshot at or before a place (None: of all)."""
+        """Return the newest snapshot at or before a position (None: of all)."""
 
     def expire(self, before_ms: int) -> int:
-        """Forget what is needed only for places older than a time; returns how much.
+        """Delete what is needed only for positions older than a time; returns how much.
 
-        Of each stretch the newest snapshot older than the time is kept as its base
-        (`first` moves there), older ones go with the statements before it, as do
-        whole stretches that end before the time, but never the last one.
+        For each segment, the newest snapshot older than the time becomes its base
+        (`first` moves there); older snapshots and the statements before it are deleted.
+        Complete segments that end before the time are deleted, except the last one.
         """

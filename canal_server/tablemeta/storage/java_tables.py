@@ -1,14 +1,14 @@
-r"""The table history as the original writes it into its two tables.
+r"""The table history in the two tables of the Java server, in its format.
 
-What we write there it can read, and what it wrote becomes a stretch. Bytes in, values
-out; leaves out the statements (`storage_mysql`).
+The Java server can read what we write there, and what it wrote becomes a segment. Bytes
+in, values out; the SQL statements are in `mysql_rows`.
 
-Its snapshot is a JSON object of schemas, each the CREATE TABLE texts of its tables
-with `"; \n"` behind each. Its first one, the base dump, has no place: its file is
-"0", its server -1, its time -2. A later one has the place of the last statement that
-is in it. Its statements have no session, and no text where its parser found nothing.
-They may begin long before the base dump was taken: that is behind those which are
-older than its row.
+Its snapshot is a JSON object of schemas, each with the CREATE TABLE texts of its
+tables, each followed by `"; \n"`. Its first snapshot, the base dump, has no position:
+its file is "0", its server -1, its time -2. A later snapshot has the position of the
+last statement that it contains. Its statements have no session, and no text if its
+parser found nothing. They may start long before the base dump was made, which comes
+after those that are older than its row.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from canal_server.tablemeta.storage.history_storage import DdlRecord, StoredSche
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BEHIND_EACH: Final = "; \n"
+AFTER_EACH: Final = "; \n"
 
-# What MySQL's three-byte UTF-8 cannot hold.
+# Characters that MySQL's three-byte UTF-8 cannot store.
 _BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
-# Where a text is quoted, and where a table ends outside of quotes.
+# Quoted text, and the end of a table outside quotes.
 _PIECE: Final = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|(?P<end>; ?\n)", re.DOTALL
 )
@@ -50,7 +50,7 @@ class JavaStatement:
     sql_table: str
 
     def record(self, *, contained: bool) -> DdlRecord:
-        """Return it as one of ours."""
+        """Return it as a record of this server."""
         return DdlRecord(
             self.position,
             self.schema,
@@ -64,39 +64,39 @@ class JavaStatement:
 
 @dataclass(frozen=True, slots=True)
 class JavaSnapshot:
-    """A row of meta_snapshot, without what is in it."""
+    """A row of meta_snapshot, without its content."""
 
     id: int
     position: EntryPosition
-    created_ms: int = 0  # when it was written, in whole seconds; 0: not known
+    created_ms: int = 0  # when it was written, in whole seconds; 0: unknown
 
     @property
     def is_base_dump(self) -> bool:
-        """Whether it is the first one, which has no place."""
+        """Whether it is the first snapshot, which has no position."""
         return self.position.journal_name == "0"
 
 
 @dataclass(frozen=True, slots=True)
 class Adoptable:
-    """A part of the original's history that can become a stretch.
+    """A part of the Java server's history that can become a segment.
 
-    `first` and `last` are places of statements, the ends that are known for certain.
+    `first` and `last` are positions of statements, the ends that are certain.
     """
 
     base: JavaSnapshot
     first: EntryPosition
     last: EntryPosition
-    records: tuple[tuple[int, DdlRecord], ...]  # with the ids of their rows
+    records: tuple[tuple[int, DdlRecord], ...]  # with their row ids
 
 
 def adoptable(
     statements: Sequence[JavaStatement], snapshots: Sequence[JavaSnapshot]
 ) -> Iterator[Adoptable]:
-    """Yield what can become a stretch, that which reaches back farthest first.
+    """Yield what can become a segment, starting with the longest range.
 
-    Only the newest statements of one server whose places ascend: what is before was
-    another server's, or the binlog was begun anew. The base dump serves when there is
-    nothing before; else a snapshot from among them does.
+    Only the newest statements of one server with ascending positions qualify: earlier
+    ones belong to another server, or to a binlog before a reset. The base dump is used
+    if there is nothing before; otherwise a snapshot among them.
     """
     run = _newest_run(statements)
     for base in snapshots:
@@ -115,7 +115,7 @@ def adoptable(
 
 
 def _is_among(base: EntryPosition, run: Sequence[JavaStatement]) -> bool:
-    """Tell whether a place is of the same binlog, and not before its statements."""
+    """Return whether a position is in the same binlog, not before its statements."""
     places = [one.position for one in run]
     time_ms = base.timestamp or 0
     return (
@@ -131,7 +131,7 @@ def _is_among(base: EntryPosition, run: Sequence[JavaStatement]) -> bool:
 
 
 def _newest_run(statements: Sequence[JavaStatement]) -> list[JavaStatement]:
-    # Those of one second may have come in any order.
+    # Statements of the same second may be in any order.
     in_time = sorted(
         statements, key=lambda one: (one.position.timestamp or 0, one.position.order())
     )
@@ -165,10 +165,10 @@ def _adoptable(
     return Adoptable(base, first, last, records)
 
 
-def place(
+def position_of(
     file: str | None, offset: int | None, server: str | None, time_ms: int | None
 ) -> EntryPosition:
-    """Return the place that is in a row's columns; negative numbers stand for none."""
+    """Return the position in the columns of a row; negative numbers mean none."""
     server_id = int(server) if server and server.isdecimal() else None
     time_ms = time_ms if time_ms and time_ms > 0 else None
     return EntryPosition(file or "", offset or 0, time_ms, server_id)
@@ -178,9 +178,9 @@ def place(
 
 
 def data_of(schemas: Sequence[StoredSchema]) -> str:
-    """Return the tables as the original reads them."""
+    """Return the tables in the format of the Java server."""
     found = {
-        schema.name: "".join(text + BEHIND_EACH for _, text in schema.tables)
+        schema.name: "".join(text + AFTER_EACH for _, text in schema.tables)
         for schema in schemas
         if schema.tables
     }
@@ -188,7 +188,7 @@ def data_of(schemas: Sequence[StoredSchema]) -> str:
 
 
 def note_of(schemas: Sequence[StoredSchema]) -> list[dict[str, Any]]:
-    """Return what `data_of` has no room for; tables with the lengths of their texts."""
+    """Return what `data_of` cannot hold; tables with the lengths of their texts."""
     return [
         {
             "name": schema.name,
@@ -202,7 +202,7 @@ def note_of(schemas: Sequence[StoredSchema]) -> list[dict[str, Any]]:
 
 
 def schemas_of(data: str, note: Sequence[dict[str, Any]]) -> tuple[StoredSchema, ...]:
-    """Put `data_of` and `note_of` together. Raises ValueError when they do not fit."""
+    """Combine `data_of` and `note_of`. Raises ValueError if they do not match."""
     texts = json.loads(data)
     found = []
     for each in note:
@@ -210,9 +210,9 @@ def schemas_of(data: str, note: Sequence[dict[str, Any]]) -> tuple[StoredSchema,
         tables = []
         for name, length in each["tables"]:
             tables.append((name, text[at : at + length]))
-            at += length + len(BEHIND_EACH)
+            at += length + len(AFTER_EACH)
         if at != len(text):
-            raise ValueError(f"schema {each['name']!r} has another length")
+            raise ValueError(f"schema {each['name']!r} has a different length")
         found.append(
             StoredSchema(
                 each["name"],
@@ -226,11 +226,11 @@ def schemas_of(data: str, note: Sequence[dict[str, Any]]) -> tuple[StoredSchema,
 
 
 def schemas_of_java(data: str) -> tuple[StoredSchema, ...]:
-    """Read a snapshot that the original wrote. Raises ValueError when it is none.
+    """Parse a snapshot of the Java server. Raises ValueError if it is invalid.
 
-    Collations are not known; views were never in it, nor were tables that its
-    filters left out. All are uncertain: the base dump may be newer than its place,
-    and what its parser did not understand went by unnoticed.
+    Collations are unknown; it never contains views, nor tables that its filters omit.
+    All tables are uncertain: the base dump may be newer than its position, and the Java
+    server ignores statements that its parser does not understand.
     """
     found = json.loads(data)
     if not isinstance(found, dict):
@@ -246,17 +246,17 @@ def schemas_of_java(data: str) -> tuple[StoredSchema, ...]:
 
 
 def short_characters(json_text: str) -> str:
-    """Write characters of four bytes as JSON's escapes: the tables cannot hold them."""
+    """Write four-byte characters as JSON escapes, as the tables cannot store them."""
     return _BEYOND.sub(lambda found: json.dumps(found[0])[1:-1], json_text)
 
 
 def has_long_characters(text: str) -> bool:
-    """Tell whether a text has characters of four bytes."""
+    """Return whether a text contains four-byte characters."""
     return _BEYOND.search(text) is not None
 
 
 def without_long_characters(text: str) -> str:
-    """Return the text with other characters in their place."""
+    """Return the text with four-byte characters replaced."""
     return _BEYOND.sub("\ufffd", text)
 
 
@@ -271,7 +271,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _table(schema: str, text: str) -> tuple[str, str]:
-    """Return a table's name and its text."""
+    """Return the name of a table and its text."""
     for statement in examine(text, schema, Dialect()).statements:
         if statement.event_type is EventType.CREATE and statement.table is not None:
             return statement.table, text

@@ -1,14 +1,15 @@
-"""Keeps a second server from writing a history in a MySQL: a lock that it holds there.
+"""Prevents a second server from writing a history in MySQL, by a lock on that server.
 
-The lock is the connection's, and is free when that ends in whatever way. A server that
-only has not noticed yet that a connection of ours broke would keep us out: such a one
-is ended.
+The lock belongs to a connection, and is released when that ends for whatever reason. If
+the MySQL server has not yet noticed that a connection of ours broke, it would lock us
+out: such a connection is killed.
 
-Servers that share a destination may lose it to each other while they are paused, or cut
-off. Then a lock says too little in both directions: who comes back from a pause could
-take it while nobody has it, and who is paused, or lost its power, would keep it for
-hours. So a connection of theirs is used only if its server has the destination once the
-lock is taken, and the MySQL ends it when it was silent for as long as that may be.
+Servers that share a destination may lose it to each other while they are paused or
+disconnected. A lock is then insufficient in both directions: a server that resumes
+could acquire it while it is free, and a server that is paused or has lost power would
+keep it for hours. Therefore their connection is used only if the server owns the
+destination once the lock is acquired, and MySQL closes it after it has been idle for
+that long.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# For a server that ended just now, and of whose end the MySQL does not know yet.
+# For a server that has just stopped, which MySQL may not have noticed.
 WAIT_S: Final = 5
-_DIGEST_BYTES: Final = 16  # names may have 64 characters, and case does not count
+_DIGEST_BYTES: Final = 16  # lock names have up to 64 characters, and ignore case
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who may run a destination that several servers share.
+    """The owner of a destination that several servers share.
 
-    `is_us` asks whether it is this server at this moment; it may take a while.
-    `silent_s` tells after which time a server has it no more that says nothing.
+    `is_us` checks whether it is this server now; it may be slow. `silent_s` is the time
+    after which a silent server loses the destination.
     """
 
     is_us: Callable[[], bool]
@@ -47,22 +48,22 @@ class Owner:
 
 
 class HistoryLock:
-    """The right to write one destination's history in one data base."""
+    """The right to write the history of one destination in one database."""
 
     def __init__(
         self, destination: str, wait_s: int, owner: Owner | None = None
     ) -> None:
-        """`owner`: of a destination that servers share."""
+        """`owner`: for a destination that servers share."""
         self._destination = destination
         self._wait_s = wait_s
         self._owner = owner
-        self._held: tuple[int, str] | None = None  # connection that had it last
+        self._held: tuple[int, str] | None = None  # connection that last held it
 
     def take(self, connection: ControlConnection) -> str | None:
-        """Take the lock, or tell who has it. Raises ConnectionLost.
+        """Acquire the lock, or return who holds it. Raises ConnectionLost.
 
-        Where the server has no locks (a Galera cluster in strict mode), that is
-        logged and nobody is kept away.
+        If the server has no locks (a Galera cluster in strict mode), that is logged and
+        no server is locked out.
         """
         name = self._name(connection)
         self._end_former(connection, name)
@@ -85,7 +86,7 @@ class HistoryLock:
         return None
 
     def is_ours(self) -> bool:
-        """Tell whether what it guards is for this server to write, once it is taken."""
+        """Return whether this server may write the history, once it holds the lock."""
         return self._owner is None or self._owner.is_us()
 
     def _name(self, connection: ControlConnection) -> str:
@@ -97,14 +98,14 @@ class HistoryLock:
         return f"canal_server.{digest.hexdigest()}"
 
     def _end_former(self, connection: ControlConnection, name: str) -> None:
-        """End the connection that we lost, where the server holds on to it."""
+        """Kill our lost connection if the server still keeps it."""
         if self._held is None:
             return
         identity, host = self._held
         rows = connection.query("SELECT IS_USED_LOCK(%s)", (name,))
-        # A server that was started anew gives the same number to others.
+        # A restarted server assigns the same number to other connections.
         if rows[0][0] == identity and _host(connection, identity) == host:
-            # It may be gone by now.
+            # It may have ended by now.
             with contextlib.suppress(SourceError):
                 connection.query(f"KILL {identity}")
 
@@ -118,7 +119,7 @@ class HistoryLock:
 
 
 def _host(connection: ControlConnection, identity: int) -> str:
-    """Return from where a connection comes; "" when it is not of our account."""
+    """Return the host of a connection; "" if it is not of our account."""
     for row in connection.query("SHOW PROCESSLIST"):
         if int(row[0]) == identity:
             return str(row[2])

@@ -1,4 +1,4 @@
-"""Rows of the original's two tables and of ours beside them: the statements."""
+"""The SQL statements for rows of the Java server's two tables and our own tables."""
 
 # ruff: noqa: S608  # names of tables and columns are ours, values are parameters
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.storage.mysql_server import HistoryServer
 
     Order = tuple[int, int]
-    # Place, note, and the columns that only this kind of row has.
+    # Position, note, and the columns of this kind of row.
     NewRow = tuple[EntryPosition, str, Sequence[str]]
 
 VERSION: Final = 1
@@ -24,11 +24,11 @@ VERSION: Final = 1
 HISTORY: Final = "meta_history"
 SNAPSHOT: Final = "meta_snapshot"
 
-ASIDE: Final = 0  # the stretch of rows that belong to none
+ASIDE: Final = 0  # the segment id of rows that belong to none
 _ROWS_AT_ONCE: Final = 200
-_BYTES_AT_ONCE: Final = 256 * 1024  # of rows that are inserted together
+_BYTES_AT_ONCE: Final = 256 * 1024  # per INSERT
 
-# Beyond all server ids: of rows whose place another stretch needs.
+# Beyond all server ids: for rows whose position another segment needs.
 _DISPLACED: Final = "CAST(-1000 - CAST(id AS SIGNED) AS CHAR)"
 
 _CREATED_MS: Final = (
@@ -40,7 +40,8 @@ _COLUMNS: Final = {
     SNAPSHOT: ("data",),
 }
 
-# Names, types and keys of the first two are the original's, the misspelt one too.
+# Names, types and keys of the first two are those of the Java server, including the
+# typo.
 _ORIGINAL: Final = """CREATE TABLE IF NOT EXISTS {name} (
     id bigint unsigned NOT NULL AUTO_INCREMENT,
     gmt_create datetime NOT NULL,
@@ -99,7 +100,7 @@ TABLES: Final = {
 
 
 class Rows:
-    """One destination's rows; what writes is called in a transaction."""
+    """The rows of one destination; methods that write need a transaction."""
 
     def __init__(self, server: HistoryServer, destination: str) -> None:
         self._server = server
@@ -112,7 +113,7 @@ class Rows:
     ) -> list[Row]:
         """Return order, row id, note and columns of the next statements.
 
-        The id is None where the row is gone.
+        The id is None if the row was deleted.
         """
         where, values = "", []
         if ends is not None:
@@ -129,7 +130,7 @@ class Rows:
         )
 
     def snapshot(self, segment: int, at: Order | None) -> tuple[str, str] | None:
-        """Return note and data of the newest snapshot at or before a place."""
+        """Return note and data of the newest snapshot at or before a position."""
         where, values = "", []
         if at is not None:
             where = " AND (p.file_number < %s OR p.file_number = %s AND p.start <= %s)"
@@ -144,7 +145,7 @@ class Rows:
         return (rows[0][0], rows[0][1] or "") if rows else None
 
     def notes(self, kind: str, segment: int) -> list[str]:
-        """Return the notes of all rows of a stretch that are there."""
+        """Return the notes of all existing rows of a segment."""
         rows = self._server.query(
             f"SELECT p.note FROM canal_server_place p JOIN {kind} m"
             " ON m.id = p.row_id WHERE p.stretch = %s AND p.kind = %s",
@@ -155,10 +156,10 @@ class Rows:
     # --- writing ----------------------------------------------------------------------
 
     def put(self, kind: str, segment: int, rows: Sequence[NewRow]) -> int:
-        """Add the rows of places that are new to the stretch; returns how many."""
+        """Add the rows of positions that are new to the segment; returns how many."""
         added = 0
         for part in _parts(rows):
-            # Of several for one place the first counts.
+            # Of several rows for one position, the first counts.
             new = {row[0].order(): row for row in reversed(part)}
             for known in self._known(kind, segment, list(new)):
                 del new[known]
@@ -175,7 +176,7 @@ class Rows:
         before: Order | None = None,
         at: Order | None = None,
     ) -> int:
-        """Delete rows, all or those before or at a place; returns how many."""
+        """Delete rows, all or those before or at a position; returns how many."""
         where, values = "p.stretch = %s AND p.kind = %s", [segment, kind]
         if before is not None:
             where += " AND (p.file_number < %s OR p.file_number = %s AND p.start < %s)"
@@ -195,10 +196,10 @@ class Rows:
             )
         return int(count)
 
-    def place(
+    def assign(
         self, kind: str, segment: int, places: Iterable[tuple[int, Order, str]]
     ) -> None:
-        """Say of rows, by their ids, where they belong."""
+        """Store where rows, given by their ids, belong."""
         rest = iter(places)
         while part := list(islice(rest, _ROWS_AT_ONCE)):
             self._server.query(
@@ -236,7 +237,7 @@ class Rows:
             f" IN ({marks})"
         )
         values = (self._destination, *(value for key in keys for value in key))
-        # The original's rows for these places say nothing that ours do not.
+        # Rows of the Java server for these positions contain no more than ours.
         self._server.query(
             f"DELETE m, p FROM {kind} m LEFT JOIN canal_server_place p"
             f" ON p.kind = '{kind}' AND p.row_id = m.id"
@@ -272,7 +273,7 @@ class Rows:
         ids = {
             (master, file, int(offset)): int(id_) for master, file, offset, id_ in found
         }
-        self.place(
+        self.assign(
             kind,
             segment,
             [
@@ -281,10 +282,11 @@ class Rows:
             ],
         )
 
-    # --- the original's rows ----------------------------------------------------------
+    # --- rows of the Java server
+    # -------------------------------------------------------
 
     def foreign_statements(self) -> list[Row]:
-        """Return id, place and columns of the original's statements without a place."""
+        """Return id, position and columns of Java's statements without a position."""
         return self._foreign(
             HISTORY,
             "COALESCE(m.use_schema, ''), m.sql_text, COALESCE(m.sql_type, ''),"
@@ -292,21 +294,21 @@ class Rows:
         )
 
     def foreign_snapshots(self) -> list[Row]:
-        """Return id, place and ms of writing of its snapshots without a place."""
-        # Its rows have the time of the zone of the server, ours is UTC.
+        """Return id, position and creation time of Java's snapshots without one."""
+        # Its rows have times in the server's zone, ours are in UTC.
         return self._foreign(SNAPSHOT, f"COALESCE({_CREATED_MS}, 0)")
 
     def data(self, snapshot_id: int) -> str:
-        """Return what is in a snapshot."""
+        """Return the content of a snapshot."""
         rows = self._server.query(
             "SELECT data FROM meta_snapshot WHERE id = %s", (snapshot_id,)
         )
         return str(rows[0][0] or "") if rows else ""
 
     def leave_aside(self) -> None:
-        """Look no more at the original's rows that have no place."""
+        """Ignore the rows of the Java server without a position from now on."""
         for kind in (HISTORY, SNAPSHOT):
-            self.place(
+            self.assign(
                 kind,
                 ASIDE,
                 (
@@ -316,7 +318,7 @@ class Rows:
             )
 
     def _foreign(self, kind: str, columns: str) -> list[Row]:
-        # Names of destinations differ in case, the original's columns compare without.
+        # Destination names are case-sensitive, the Java server's columns are not.
         return self._server.query(
             "SELECT m.id, m.binlog_file, m.binlog_offest, m.binlog_master_id,"
             f" m.binlog_timestamp, {columns} FROM {kind} m"
@@ -333,7 +335,7 @@ def _key(position: EntryPosition) -> tuple[str, str, int]:
 
 
 def _parts(rows: Sequence[NewRow]) -> Iterator[list[NewRow]]:
-    """Cut into parts of a bounded number of rows and bytes, but at least one row."""
+    """Split into parts of a bounded number of rows and bytes, at least one row each."""
     part: list[NewRow] = []
     size = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""Rows of the stretches of one destination's history in a MySQL."""
+"""The rows of the segments of one destination's history in MySQL."""
 
 # ruff: noqa: S608  # names of tables and columns are ours, values are parameters
 from __future__ import annotations
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.tablemeta.storage.history_storage import BinlogSegment
 from canal_server.tablemeta.storage.storage_text import (
-    place_from_text,
-    place_to_text,
+    position_from_text,
+    position_to_text,
     traits_from_text,
     traits_to_text,
 )
@@ -18,49 +18,49 @@ if TYPE_CHECKING:
     from canal_server.mysql.login_session import Row
     from canal_server.tablemeta.storage.mysql_server import HistoryServer
 
-_STRETCH: Final = "id, source, traits, first, last, created_ms"
+_COLUMNS: Final = "id, source, traits, first, last, created_ms"
 
 
 class MysqlSegments:
-    """One destination's stretches; what writes is called in a transaction."""
+    """The segments of one destination; methods that write need a transaction."""
 
     def __init__(self, server: HistoryServer, destination: str) -> None:
         self._server = server
         self._destination = destination
 
     def all(self) -> list[BinlogSegment]:
-        """Return all of them, the one that was written last at the end."""
+        """Return all segments, the one that was written last at the end."""
         return [
             self._segment(row)
             for row in self._server.query(
-                f"SELECT {_STRETCH} FROM canal_server_stretch"
+                f"SELECT {_COLUMNS} FROM canal_server_stretch"
                 " WHERE destination = %s ORDER BY written",
                 (self._destination,),
             )
         ]
 
     def locked(self, segment_id: int) -> BinlogSegment:
-        """Return one that no other connection changes until the transaction ends."""
+        """Return a segment, locked until the transaction ends."""
         rows = self._server.query(
-            f"SELECT {_STRETCH} FROM canal_server_stretch"
+            f"SELECT {_COLUMNS} FROM canal_server_stretch"
             " WHERE id = %s AND destination = %s FOR UPDATE",
             (segment_id, self._destination),
         )
         if not rows:
             raise self._server.error(
-                f"has no stretch {segment_id} of {self._destination}"
+                f"has no segment {segment_id} of {self._destination}"
             )
         return self._segment(rows[0])
 
     def id_of(self, token: str) -> int | None:
-        """Return the id of the stretch that was added with a token."""
+        """Return the id of the segment that was added with a token."""
         rows = self._server.query(
             "SELECT id FROM canal_server_stretch WHERE token = %s", (token,)
         )
         return int(rows[0][0]) if rows else None
 
     def add(self, segment: BinlogSegment, token: str) -> BinlogSegment:
-        """Add one, by whose token it is known again; returns it with its id."""
+        """Add a segment, identified by a token; returns it with its id."""
         self._server.query(
             "INSERT INTO canal_server_stretch (destination, token, source, traits,"
             " first, last, created_ms, written) VALUES (%s, %s, '', '', '', '', 0, 0)",
@@ -72,7 +72,7 @@ class MysqlSegments:
         return begun
 
     def update(self, segment: BinlogSegment, *, written: bool = True) -> None:
-        """Write one; `written` makes it the one that was written last."""
+        """Write a segment; `written` makes it the one that was written last."""
         order: Row = ()
         if written:
             order = self._server.query(
@@ -87,8 +87,8 @@ class MysqlSegments:
             (
                 segment.source,
                 traits_to_text(segment.traits),
-                place_to_text(segment.first),
-                place_to_text(segment.last),
+                position_to_text(segment.first),
+                position_to_text(segment.last),
                 segment.created_ms,
                 *order,
                 segment.id,
@@ -96,7 +96,7 @@ class MysqlSegments:
         )
 
     def delete(self, segment_id: int) -> None:
-        """Delete one, but not what is in it."""
+        """Delete a segment, but not its content."""
         self._server.query(
             "DELETE FROM canal_server_stretch WHERE id = %s", (segment_id,)
         )
@@ -108,13 +108,13 @@ class MysqlSegments:
                 int(identity),
                 source,
                 traits_from_text(traits),
-                place_from_text(first),
-                place_from_text(last),
+                position_from_text(first),
+                position_from_text(last),
                 int(created_ms),
             )
         except (ValueError, TypeError) as error:
             raise self._server.error(
-                f"has a stretch {identity} of {self._destination} that cannot be read"
-                f" ({error}); somebody changed it in canal_server_stretch: delete that"
-                " row, and the history begins anew"
+                f"has an invalid segment {identity} of {self._destination} ({error});"
+                " its row in canal_server_stretch was changed: delete that row to start"
+                " a new history"
             ) from error

@@ -1,7 +1,7 @@
-"""The MySQL or MariaDB on which a table history is kept: asked, and told apart.
+"""The MySQL or MariaDB server of a table history: queries, transactions and errors.
 
-A connection that broke is made anew once, and what was under way is done again. Leaves
-out what is in the tables.
+A broken connection is reopened once, and the current operation is repeated. The content
+of the tables is left to `mysql_storage`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_OVERHEAD_BYTES: Final = 4096  # of a statement beside its values
+_OVERHEAD_BYTES: Final = 4096  # of a statement in addition to its values
 _ESCAPED: Final = "\\'\"\n\r\0\x1a"
 
 _LOCK_WAIT, _DEADLOCK = 1205, 1213
@@ -34,35 +34,36 @@ _RIGHTS: Final = (
     "let an administrator run: GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON"
     " {database}.* TO {account}"
 )
-_ROOM: Final = "make room on the disk of that server"
-_PRIMARY: Final = "name a server that may be written in canal.instance.tsdb.url"
+_ROOM: Final = "free disk space on that server"
+_PRIMARY: Final = "set a writable server in canal.instance.tsdb.url"
 _REMEDIES: Final = {
     **dict.fromkeys((1045, 1130, 1251, 1698, 1820, 1862, 3118, 3955), _ACCOUNT),
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), _RIGHTS),
     **dict.fromkeys((1021, 1114, 1041), _ROOM),
     **dict.fromkeys((1290, 1792, 1836), _PRIMARY),
-    1040: "raise max_connections there",
+    1040: "raise max_connections on that server",
     1049: "let an administrator run: CREATE DATABASE {database}",
-    1054: "a table of that name has another form: name another data base",
-    1146: "somebody dropped it: the next attempt of a running server makes it anew,"
-    " and the history begins anew with it",
-    _PACKET_TOO_LARGE: "raise max_allowed_packet there",
-    _LOCK_WAIT: "see who holds locks on the tables of the history there",
+    1054: "a table with that name has a different structure: use another database",
+    1146: "the table was dropped: a running server creates it again and starts a new"
+    " history",
+    _PACKET_TOO_LARGE: "raise max_allowed_packet on that server",
+    _LOCK_WAIT: "check which sessions lock the history tables on that server",
     3159: "add sslMode=REQUIRED to canal.instance.tsdb.url",
-    2026: "add sslMode=DISABLED to canal.instance.tsdb.url or switch TLS on there",
+    2026: "add sslMode=DISABLED to canal.instance.tsdb.url or enable TLS on that "
+    "server",
 }
 
 
 class HistoryServer:
-    """One connection to the data base; for one thread at a time.
+    """One connection to the database; for one thread at a time.
 
-    All raise TableMetaStoreError, which names server, data base and remedy.
+    All methods raise TableMetaStoreError with server, database and remedy.
     """
 
     def __init__(
         self, access: Access, database: str, lock: HistoryLock | None = None
     ) -> None:
-        """Remember where; without `lock` only to read."""
+        """Store the access; without `lock`, it is read-only."""
         self._access = access
         self._database = database
         self._lock = lock
@@ -71,28 +72,28 @@ class HistoryServer:
         self._in_transaction = False
 
     def open(self) -> None:
-        """Connect and choose the data base; does nothing when open."""
+        """Connect and select the database; does nothing if open."""
         try:
             self._connect()
         except SourceError as error:
-            raise self._told(error) from error
+            raise self._with_remedy(error) from error
 
     def close(self) -> None:
-        """Let go of the connection; idempotent."""
+        """Close the connection; idempotent."""
         self._connection.close()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run a statement and return its rows; `%s` stands for a parameter."""
+        """Execute a statement and return its rows; `%s` marks a parameter."""
         self._check_size(parameters)
         if self._in_transaction:
             return self._connection.query(sql, parameters)
         return self._twice(lambda: self._connection.query(sql, parameters))
 
     def transaction(self, work: Callable[[], Result]) -> Result:
-        """Make what `work` writes durable, or nothing of it.
+        """Make the writes of `work` durable, or none of them.
 
-        It may be called twice: when the connection breaks, and as nobody can tell
-        then whether the first time was committed, it must find out by itself.
+        `work` may be called twice: if the connection breaks, it is unknown whether the
+        first call was committed, so `work` must check that itself.
         """
         return self._twice(lambda: self._in_one(work))
 
@@ -110,7 +111,7 @@ class HistoryServer:
             result = work()
             self._connection.query("COMMIT")
         except BaseException:
-            # Where this fails the connection is gone, and with it the transaction.
+            # If this fails, the connection is lost, and with it the transaction.
             with contextlib.suppress(SourceError):
                 self._connection.query("ROLLBACK")
             raise
@@ -119,7 +120,7 @@ class HistoryServer:
         return result
 
     def _twice(self, call: Callable[[], Result]) -> Result:
-        """Call, and once more after what the next time may mend."""
+        """Call, and repeat once after an error that a repetition may resolve."""
         try:
             try:
                 self._connect()
@@ -133,7 +134,7 @@ class HistoryServer:
                     raise
                 return call()
         except SourceError as error:
-            raise self._told(error) from error
+            raise self._with_remedy(error) from error
 
     def _connect(self) -> None:
         if self._connection.is_open:
@@ -149,7 +150,7 @@ class HistoryServer:
     def _prepare(self) -> None:
         name = self._database.replace("`", "``")
         self._connection.query(f"USE `{name}`")
-        # Strict, as nothing may be cut off; times are UTC, whatever the server's are.
+        # Strict, as nothing may be truncated; times are UTC on any server.
         self._connection.query(
             "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
             " time_zone = '+00:00'"
@@ -159,12 +160,12 @@ class HistoryServer:
         holder = self._lock and self._lock.take(self._connection)
         if holder:
             raise self.error(
-                f"is in use by another server ({holder}); stop that one, or name"
-                " another data base"
+                f"is in use by another server ({holder}); stop that server, or use"
+                " another database"
             )
         if self._lock and not self._lock.is_ours():
             raise self.error(
-                "is not for this server to write now: another one may run the"
+                "is not for this server to write now: another server may run the"
                 " destination"
             )
 
@@ -174,13 +175,13 @@ class HistoryServer:
         )
         if size > self._packet_bytes_max > 0:
             raise self.error(
-                f"does not take {size} bytes at once, its max_allowed_packet is"
+                f"cannot store {size} bytes at once, its max_allowed_packet is"
                 f" {self._packet_bytes_max}; raise that on the server, or keep the"
                 " history in a file (leave canal.instance.tsdb.url empty)"
             )
 
-    def _told(self, error: SourceError) -> TableMetaStoreError:
-        """Return the error with the remedy for this connection, not for a source's."""
+    def _with_remedy(self, error: SourceError) -> TableMetaStoreError:
+        """Return the error with a remedy for the history, not for a source."""
         text = str(error)
         remedy = _REMEDIES.get(error.errno or 0)
         if remedy is not None:
@@ -191,12 +192,12 @@ class HistoryServer:
                 account=f"'{self._access.credentials.user}'@'%'",
             )
         elif isinstance(error, ConnectionLost):
-            remedy = "see whether the server of canal.instance.tsdb.url runs"
+            remedy = "check that the server of canal.instance.tsdb.url is running"
         return self.error(
             f"cannot be read or written: {text}{'; ' if remedy else ''}{remedy or ''}"
         )
 
 
 def escaped_bytes(text: str) -> int:
-    """Return how long a text is in a statement."""
+    """Return the length of a text in a statement."""
     return len(text.encode()) + sum(text.count(each) for each in _ESCAPED)

@@ -1,15 +1,15 @@
-"""The table history of a destination in a MySQL or MariaDB, beside others'.
+"""The table history of a destination in MySQL or MariaDB, together with others.
 
-Its rows are in the original's two tables, which the original can go on with. Two
-tables of ours say what it does not know::
+Its rows are in the two tables of the Java server, which can continue with them. Two
+tables of our own hold the rest::
 
     canal_server_stretch ◄─ canal_server_place ─► meta_history, meta_snapshot
 
-A place belongs to one row: the stretch it is part of, its order, and as JSON what has
-no column. Rows without a place are the original's own; `open` makes a stretch of them
-(`storage_java`). The original has one row for each place of each server: where a newer
-stretch needs that of an older one, because the binlog was begun anew, the older row
-gets another, negative server id in its column, and keeps its own in the JSON.
+A row of canal_server_place belongs to one row: its segment, its order, and as JSON the
+values without a column. Rows without one were written by the Java server; `open` makes
+a segment of them (`java_tables`). The Java server has one row per position per server:
+if a newer segment needs the row of an older one, because the binlog was reset, the
+older row gets another, negative server id in its column, and keeps its own in the JSON.
 """
 
 # ruff: noqa: S608  # names of tables and columns are ours, values are parameters
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PAGE_ROWS: Final = 500  # statements that are read at once
+PAGE_ROWS: Final = 500  # statements per query
 
 
 class MysqlHistoryStorage:
-    """A `HistoryStorage` in a MySQL; one server writes a destination's at a time.
+    """A `HistoryStorage` in MySQL; one server at a time writes that of a destination.
 
-    A lock keeps a second one away. On several servers that replicate to each other
-    it is held on the one that is connected to, so name one of them.
+    A lock keeps a second server out. On several servers that replicate to each other,
+    the lock exists only on the one that is connected to, so configure only one of them.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class MysqlHistoryStorage:
         lock_wait_s: int = WAIT_S,
         owner: Owner | None = None,
     ) -> None:
-        """`owner`: of a destination that servers share, where it is to be written."""
+        """`owner`: for a destination that servers share, if it is to be written."""
         lock = None if read_only else HistoryLock(destination, lock_wait_s, owner)
         self._server = HistoryServer(access, database, lock)
         self._rows = Rows(self._server, destination)
@@ -85,33 +85,33 @@ class MysqlHistoryStorage:
         self._read_only = read_only
 
     def open(self) -> None:
-        """Create missing tables, check the others, take the original's rows over."""
+        """Create missing tables, check the others, adopt rows of the Java server."""
         try:
             self._server.open()
             self._check_tables()
             if not self._read_only:
-                self._server.transaction(self._mend)
+                self._server.transaction(self._repair)
                 self._server.transaction(self._adopt)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of the connection; idempotent."""
+        """Close the connection; idempotent."""
         self._server.close()
 
     def segments(self) -> list[BinlogSegment]:
-        """Return all stretches, the one that was written last at the end."""
+        """Return all segments, the one that was written last at the end."""
         return self._segments.all()
 
     def begin(
         self, segment: BinlogSegment, base: Iterable[StoredSchema]
     ) -> BinlogSegment:
-        """Add a stretch with its base; returns it with the id that it was given."""
+        """Add a segment with its base; returns it with its new id."""
         schemas, token = tuple(base), secrets.token_hex(16)
 
         def work() -> BinlogSegment:
-            # A first try may have been committed.
+            # A first attempt may have been committed.
             known = self._segments.id_of(token)
             if known is not None:
                 return replace(segment, id=known)
@@ -122,7 +122,7 @@ class MysqlHistoryStorage:
         return self._server.transaction(work)
 
     def identify(self, segment_id: int, source: str, traits: SourceTraits) -> None:
-        """Say whose binlog a stretch is of, where more was learnt about it."""
+        """Store whose binlog a segment belongs to, once more is known about it."""
 
         def work() -> None:
             segment = self._segments.locked(segment_id)
@@ -139,19 +139,19 @@ class MysqlHistoryStorage:
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> None:
-        """Move the ends of what is known without a hole."""
+        """Move the ends of the range that is known without a gap."""
         self._server.transaction(lambda: self._move_ends(segment_id, first, last))
 
     def append(
         self, segment_id: int, record: DdlRecord, *, last: EntryPosition | None = None
     ) -> bool:
-        """Add a statement; false when that of its place is known already."""
+        """Add a statement; false if that of its position is known already."""
         added = 0
 
         def work() -> None:
             nonlocal added
             self._move_ends(segment_id, None, last)
-            # Added by the first try, it is known to the second one.
+            # If the first attempt added it, it is known to the second.
             added += self._put_records(segment_id, (record,))
 
         self._server.transaction(work)
@@ -165,7 +165,7 @@ class MysqlHistoryStorage:
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> None:
-        """Add statements and move the ends as `extend` does, all or nothing."""
+        """Add statements and move the ends like `extend`, all or nothing."""
         given = tuple(records)
 
         def work() -> None:
@@ -181,7 +181,7 @@ class MysqlHistoryStorage:
         start: EntryPosition | None = None,
         stop: EntryPosition | None = None,
     ) -> Iterator[DdlRecord]:
-        """Yield statements in the order of the binlog, `start` <= place < `stop`."""
+        """Yield statements in binlog order, `start` <= position < `stop`."""
         begins = start.order() if start else (0, 0)
         ends = stop.order() if stop else None
         while True:
@@ -196,7 +196,7 @@ class MysqlHistoryStorage:
     def write_snapshot(
         self, segment_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
     ) -> None:
-        """Keep the tables as of a place; one that is there already is replaced."""
+        """Store the tables at a position; replaces an existing snapshot there."""
         given = tuple(schemas)
 
         def work() -> None:
@@ -208,7 +208,7 @@ class MysqlHistoryStorage:
     def snapshot(
         self, segment_id: int, at: EntryPosition | None = None
     ) -> Snapshot | None:
-        """Return the newest snapshot at or before a place (None: of all)."""
+        """Return the newest snapshot at or before a position (None: of all)."""
         row = self._rows.snapshot(segment_id, at.order() if at else None)
         if row is None:
             return None
@@ -220,15 +220,15 @@ class MysqlHistoryStorage:
                 if "schemas" in note
                 else java.schemas_of_java(data)
             )
-            return Snapshot(_place(note), schemas)
+            return Snapshot(_position(note), schemas)
         except (ValueError, LookupError, TypeError) as error:
             raise self._server.error(
-                f"has a snapshot of {self._destination} that cannot be read ({error});"
-                " somebody changed it in meta_snapshot: delete that row"
+                f"has an invalid snapshot of {self._destination} ({error}); its row in"
+                " meta_snapshot was changed: delete that row"
             ) from error
 
     def expire(self, before_ms: int) -> int:
-        """Forget what is needed only for places older than a time."""
+        """Delete what is needed only for positions older than a time."""
         return self._server.transaction(lambda: self._expire(before_ms))
 
     def _expire(self, before_ms: int) -> int:
@@ -250,18 +250,18 @@ class MysqlHistoryStorage:
         return deleted + 1
 
     def _shorten(self, segment: BinlogSegment, before_ms: int) -> int:
-        """Make the newest snapshot that is old enough the base of a stretch."""
+        """Make the newest snapshot that is old enough the base of a segment."""
         base = segment.first
         for note in self._rows.notes(SNAPSHOT, segment.id):
-            place = _place(json.loads(note))
-            if 0 < (place.timestamp or 0) < before_ms:
-                base = max(base, place, key=EntryPosition.order)
+            position = _position(json.loads(note))
+            if 0 < (position.timestamp or 0) < before_ms:
+                base = max(base, position, key=EntryPosition.order)
         if base.order() == segment.first.order():
             return 0
         return self._begin_later(segment, base)
 
     def _begin_later(self, segment: BinlogSegment, base: EntryPosition) -> int:
-        """Make a snapshot the base of a stretch; returns how much that deletes."""
+        """Make a snapshot the base of a segment; returns how much that deletes."""
         self._segments.update(replace(segment, first=base), written=False)
         return sum(
             self._rows.delete(kind, segment.id, before=base.order())
@@ -271,7 +271,7 @@ class MysqlHistoryStorage:
     # --- tables -----------------------------------------------------------------------
 
     def _check_tables(self) -> None:
-        """Create what is missing, if we may write."""
+        """Create missing tables, if writing is allowed."""
         found: dict[str, str] = dict(
             self._server.query(
                 "SELECT TABLE_NAME, TABLE_COMMENT FROM information_schema.TABLES"
@@ -281,8 +281,8 @@ class MysqlHistoryStorage:
         missing = [name for name in TABLES if name not in found]
         if missing and self._read_only:
             raise self._server.error(
-                f"is not there: table {missing[0]} is missing; a running server makes"
-                " it, see whether canal.instance.tsdb.url names the right data base"
+                f"is missing: there is no table {missing[0]}; a running server creates"
+                " it, so check that canal.instance.tsdb.url has the right database"
             )
         for name in missing:
             self._server.query(TABLES[name])
@@ -290,11 +290,11 @@ class MysqlHistoryStorage:
         _, _, version = comment.rpartition("version ")
         if version.isdecimal() and int(version) > VERSION:
             raise self._server.error(
-                f"was made by a newer canal-server (version {version}, this one knows"
-                f" up to {VERSION}); start that one again, or name another data base"
+                f"was written by a newer canal-server (version {version}, this one"
+                f" supports up to {VERSION}); use that one, or another database"
             )
 
-    # --- stretches --------------------------------------------------------------------
+    # --- segments ---------------------------------------------------------------------
 
     def _move_ends(
         self,
@@ -302,7 +302,7 @@ class MysqlHistoryStorage:
         first: EntryPosition | None,
         last: EntryPosition | None,
     ) -> None:
-        """Take note of new ends, where they are farther, and that it was written."""
+        """Store the ends that moved further, and that the segment was written."""
         segment = self._segments.locked(segment_id)
         if first is not None and first.order() <= segment.first.order():
             self._move_snapshot(segment_id, segment.first, first)
@@ -314,7 +314,7 @@ class MysqlHistoryStorage:
     # --- statements and snapshots -----------------------------------------------------
 
     def _put_records(self, segment_id: int, records: Sequence[DdlRecord]) -> int:
-        """Add those of places without one; returns how many."""
+        """Add the records of new positions; returns how many."""
         return self._rows.put(
             HISTORY,
             segment_id,
@@ -326,12 +326,12 @@ class MysqlHistoryStorage:
         note = json.loads(text)
         if identity is None:
             raise self._server.error(
-                f"lacks the statement at {_place(note)} of {self._destination}, which"
-                " somebody deleted from meta_history; put it back, or begin the history"
-                f" anew: DELETE FROM canal_server_stretch WHERE id = {segment_id}"
+                f"lacks the statement at {_position(note)} of {self._destination},"
+                " whose row in meta_history was deleted; restore it, or start a new"
+                f" history: DELETE FROM canal_server_stretch WHERE id = {segment_id}"
             )
         return DdlRecord(
-            _place(note),
+            _position(note),
             schema or "",
             note.get("ddl", ddl) or "",
             Context.from_json(json.dumps(note.get("context", {}))),
@@ -355,30 +355,31 @@ class MysqlHistoryStorage:
     def _move_snapshot(
         self, segment_id: int, old: EntryPosition, new: EntryPosition
     ) -> None:
-        """Give the base, which is the snapshot at `old`, another place."""
+        """Move the base, which is the snapshot at `old`, to another position."""
         row = self._rows.snapshot(segment_id, old.order())
         if row is None:
             return
         text, data = row
         note = json.loads(text)
-        if _place(note).order() != old.order():
+        if _position(note).order() != old.order():
             return
-        for place in (old, new):
-            self._rows.delete(SNAPSHOT, segment_id, at=place.order())
+        for position in (old, new):
+            self._rows.delete(SNAPSHOT, segment_id, at=position.order())
         note["at"] = entry_position_to_json(new)
         self._rows.put(SNAPSHOT, segment_id, [(new, compact(note), (data,))])
 
-    # --- the original's rows ----------------------------------------------------------
+    # --- rows of the Java server
+    # -------------------------------------------------------
 
-    def _mend(self) -> None:
-        """Let stretches begin where the original, which expires by time, left them.
+    def _repair(self) -> None:
+        """Shorten segments whose start the Java server has deleted as expired.
 
-        It deletes snapshots that are a base of ours; without one nothing of what lies
-        before the next snapshot can be told.
+        It deletes snapshots that are a base of ours; without a base, nothing before the
+        next snapshot can be restored.
         """
         for segment in self._segments.all():
             places = [
-                _place(json.loads(note))
+                _position(json.loads(note))
                 for note in self._rows.notes(SNAPSHOT, segment.id)
             ]
             if any(each.order() == segment.first.order() for each in places):
@@ -397,17 +398,17 @@ class MysqlHistoryStorage:
                 self._forget(segment)
 
     def _adopt(self) -> None:
-        """Make a stretch of what the original wrote since we looked, if that can be.
+        """Make a segment of new rows of the Java server, if possible.
 
-        Its base is the base dump, placed at the first statement, or a snapshot. Of the
-        source the id is known alone.
+        Its base is the base dump, placed at the first statement, or a snapshot. Only
+        the id of the source is known.
         """
         statements = [
-            java.JavaStatement(int(row[0]), java.place(*row[1:5]), *row[5:])
+            java.JavaStatement(int(row[0]), java.position_of(*row[1:5]), *row[5:])
             for row in self._rows.foreign_statements()
         ]
         snapshots = [
-            java.JavaSnapshot(int(row[0]), java.place(*row[1:5]), int(row[5]))
+            java.JavaSnapshot(int(row[0]), java.position_of(*row[1:5]), int(row[5]))
             for row in self._rows.foreign_snapshots()
         ]
         if not snapshots:
@@ -438,10 +439,10 @@ class MysqlHistoryStorage:
             secrets.token_hex(16),
         )
         note = compact({"at": entry_position_to_json(found.first)})
-        self._rows.place(
+        self._rows.assign(
             SNAPSHOT, begun.id, [(found.base.id, found.first.order(), note)]
         )
-        self._rows.place(
+        self._rows.assign(
             HISTORY,
             begun.id,
             [
@@ -461,12 +462,12 @@ class MysqlHistoryStorage:
         )
 
 
-def _place(note: dict[str, Any]) -> EntryPosition:
+def _position(note: dict[str, Any]) -> EntryPosition:
     return entry_position_from_json(note["at"])
 
 
 def _note(record: DdlRecord) -> str:
-    """Return what a row of the original has no room for."""
+    """Return the values that have no column in the row."""
     note: dict[str, Any] = {"at": entry_position_to_json(record.position)}
     context = json.loads(record.context.to_json())
     if context:

@@ -1,4 +1,4 @@
-"""Chooses the storage of a destination's table history by its settings."""
+"""Selects the storage of a destination's table history by its settings."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ JAVA_FILE_NAME: Final = "h2.mv.db"
 def open_storage(
     config: InstanceConfig, *, read_only: bool = False, owner: Owner | None = None
 ) -> HistoryStorage:
-    """Return the storage that the settings ask for; its `open` is still to be called.
+    """Return the configured storage; the caller must `open` it.
 
-    With `read_only` it may be read while a server writes it, and is not made when
-    there is none. `owner`: of a destination that servers share.
+    A `read_only` storage may be read while a server writes it, and is not created if it
+    does not exist. `owner`: for a destination that servers share.
     """
     settings = config.table_meta
     database = settings.database
@@ -59,9 +59,9 @@ def open_storage(
 
 
 def warn_of_java_history(config: InstanceConfig) -> bool:
-    """Log that a history of the Java server in H2 is not read; tells whether it did.
+    """Log that an H2 history of the Java server is ignored; returns whether it did.
 
-    To be called when a history begins.
+    Call it when a history starts.
     """
     found = config.table_meta.dir / JAVA_FILE_NAME
     if config.table_meta.database is not None or not found.exists():

@@ -1,13 +1,13 @@
 """The table history of a destination in an SQLite file.
 
-Definitions of tables are kept once, whatever the number of snapshots that hold them,
-and so are schemas in which nothing changed::
+Table definitions are stored once, however many snapshots contain them, and so are
+unchanged schemas::
 
-    stretch ◄─ record          the statements
+    stretch ◄─ record          statements
        ▲
     snapshot ─► schema_image ─► definition
 
-What is read is compared with the sum or digest that was written with it.
+Everything that is read is verified by the checksum or digest written with it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from canal_server.tablemeta.storage.sqlite_tables import (
     put_schemas,
 )
 from canal_server.tablemeta.storage.storage_text import (
-    place_from_text,
-    place_to_text,
+    position_from_text,
+    position_to_text,
     sum_of,
     traits_from_text,
     traits_to_text,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "tablemeta.sqlite"
 
-PAGE_ROWS: Final = 500  # statements that are read at once
+PAGE_ROWS: Final = 500  # statements per query
 
 _FIRST_VERSION: Final = (
     """CREATE TABLE stretch (
@@ -63,7 +63,7 @@ _FIRST_VERSION: Final = (
         written INTEGER NOT NULL,
         sum INTEGER NOT NULL
     )""",
-    # file_number and start are the place's order.
+    # file_number and start are the order of the position.
     """CREATE TABLE record (
         stretch INTEGER NOT NULL,
         file_number INTEGER NOT NULL,
@@ -97,14 +97,14 @@ FORM: Final = FileForm(
     application_id=0x43414E4C,  # "CANL"
     steps=(_FIRST_VERSION,),
     without=(
-        "the history begins anew, and older places of the binlog are read with the"
-        " columns of today"
+        "a new history starts, and older positions of the binlog are read with the"
+        " current columns"
     ),
     error=TableMetaStoreError,
 )
 
-_BEHIND_ALL: Final = (2**63 - 1, 2**63 - 1)  # an order of places
-_STRETCH: Final = "id, source, traits, first, last, created_ms, written, sum"
+_AFTER_ALL: Final = (2**63 - 1, 2**63 - 1)  # an order of positions
+_SEGMENT: Final = "id, source, traits, first, last, created_ms, written, sum"
 _RECORD: Final = (
     "place, use_schema, ddl, context, contained, event_type, sql_schema, sql_table, sum"
 )
@@ -117,28 +117,28 @@ class SqliteHistoryStorage:
         self._database = Database(path, FORM, read_only=read_only)
 
     def open(self) -> None:
-        """Create the file or bring it up to date, and check it."""
+        """Create or upgrade the file, and check it."""
         self._database.open()
 
     def close(self) -> None:
-        """Let go of the file; idempotent."""
+        """Close the file; idempotent."""
         self._database.close()
 
     def segments(self) -> list[BinlogSegment]:
-        """Return all stretches, the one that was written last at the end."""
+        """Return all segments, the one that was written last at the end."""
         return [
             self._segment(row)
             for row in self._database.query(
-                f"SELECT {_STRETCH} FROM stretch ORDER BY written"  # noqa: S608  # ours
+                f"SELECT {_SEGMENT} FROM stretch ORDER BY written"  # noqa: S608  # ours
             )
         ]
 
     def begin(
         self, segment: BinlogSegment, base: Iterable[StoredSchema]
     ) -> BinlogSegment:
-        """Add a stretch with its base; returns it with the id that it was given."""
+        """Add a segment with its base; returns it with its new id."""
         with self._database.transaction():
-            # The sum covers the id, which is not known before.
+            # The checksum covers the id, which is not known before.
             begun = replace(
                 segment,
                 id=self._database.insert(
@@ -151,7 +151,7 @@ class SqliteHistoryStorage:
         return begun
 
     def identify(self, segment_id: int, source: str, traits: SourceTraits) -> None:
-        """Say whose binlog a stretch is of, where more was learnt about it."""
+        """Store whose binlog a segment belongs to, once more is known about it."""
         with self._database.transaction():
             segment = self._segment_of(segment_id)
             self._update_segment(
@@ -165,14 +165,14 @@ class SqliteHistoryStorage:
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> None:
-        """Move the ends of what is known without a hole."""
+        """Move the ends of the range that is known without a gap."""
         with self._database.transaction():
             self._move_ends(segment_id, first, last)
 
     def append(
         self, segment_id: int, record: DdlRecord, *, last: EntryPosition | None = None
     ) -> bool:
-        """Add a statement; false when that of its place is known already."""
+        """Add a statement; false if that of its position is known already."""
         with self._database.transaction():
             added = self._put_records(segment_id, (record,))
             self._move_ends(segment_id, None, last)
@@ -186,7 +186,7 @@ class SqliteHistoryStorage:
         first: EntryPosition | None = None,
         last: EntryPosition | None = None,
     ) -> None:
-        """Add statements and move the ends as `extend` does, all or nothing."""
+        """Add statements and move the ends like `extend`, all or nothing."""
         with self._database.transaction():
             self._put_records(segment_id, records)
             self._move_ends(segment_id, first, last)
@@ -198,7 +198,7 @@ class SqliteHistoryStorage:
         start: EntryPosition | None = None,
         stop: EntryPosition | None = None,
     ) -> Iterator[DdlRecord]:
-        """Yield statements in the order of the binlog, `start` <= place < `stop`."""
+        """Yield statements in binlog order, `start` <= position < `stop`."""
         sql = (
             f"SELECT {_RECORD} FROM record WHERE stretch = ?"  # noqa: S608  # ours
             " AND (file_number, start) {} (?, ?)"
@@ -221,7 +221,7 @@ class SqliteHistoryStorage:
     def write_snapshot(
         self, segment_id: int, position: EntryPosition, schemas: Iterable[StoredSchema]
     ) -> None:
-        """Keep the tables as of a place; one that is there already is replaced."""
+        """Store the tables at a position; replaces an existing snapshot there."""
         with self._database.transaction():
             self._put_snapshot(segment_id, position, schemas)
             self._move_ends(segment_id, None, None)
@@ -229,21 +229,21 @@ class SqliteHistoryStorage:
     def snapshot(
         self, segment_id: int, at: EntryPosition | None = None
     ) -> Snapshot | None:
-        """Return the newest snapshot at or before a place (None: of all)."""
+        """Return the newest snapshot at or before a position (None: of all)."""
         with self._database.reading():
             rows = self._database.query(
                 "SELECT place, images, sum FROM snapshot WHERE stretch = ?"
                 " AND (file_number, start) <= (?, ?)"
                 " ORDER BY file_number DESC, start DESC LIMIT 1",
-                (segment_id, *(at.order() if at else _BEHIND_ALL)),
+                (segment_id, *(at.order() if at else _AFTER_ALL)),
             )
             if not rows:
                 return None
-            place, images = self._place_and_images(segment_id, rows[0])
-            return Snapshot(place, get_schemas(self._database, images))
+            position, images = self._position_and_images(segment_id, rows[0])
+            return Snapshot(position, get_schemas(self._database, images))
 
     def expire(self, before_ms: int) -> int:
-        """Forget what is needed only for places older than a time."""
+        """Delete what is needed only for positions older than a time."""
         with self._database.transaction():
             segments = self.segments()
             forgotten = 0
@@ -256,34 +256,34 @@ class SqliteHistoryStorage:
             collect_unused(self._database)
         return forgotten
 
-    # --- stretches --------------------------------------------------------------------
+    # --- segments ---------------------------------------------------------------------
 
     def _segment(self, row: Row) -> BinlogSegment:
         identity, source, traits, first, last, created_ms, _, found = row
         if found != sum_of(row[:-1]):
-            raise self._database.damaged(f"stretch {identity} is not what was written")
+            raise self._database.damaged(f"segment {identity} has a wrong checksum")
         return BinlogSegment(
             identity,
             source,
             traits_from_text(traits),
-            place_from_text(first),
-            place_from_text(last),
+            position_from_text(first),
+            position_from_text(last),
             created_ms,
         )
 
     def _segment_of(self, segment_id: int) -> BinlogSegment:
         rows = self._database.query(
-            f"SELECT {_STRETCH} FROM stretch WHERE id = ?",  # noqa: S608  # ours
+            f"SELECT {_SEGMENT} FROM stretch WHERE id = ?",  # noqa: S608  # ours
             (segment_id,),
         )
         if not rows:
             raise TableMetaStoreError(
-                f"the table history {self._database.path} has no stretch {segment_id}"
+                f"the table history {self._database.path} has no segment {segment_id}"
             )
         return self._segment(rows[0])
 
     def _update_segment(self, segment: BinlogSegment, *, written: bool = True) -> None:
-        """Write a stretch; `written` makes it the one that was written last."""
+        """Write a segment; `written` makes it the one that was written last."""
         ((order,),) = self._database.query(
             "SELECT MAX(written) + 1 FROM stretch"
             if written
@@ -293,8 +293,8 @@ class SqliteHistoryStorage:
         values = (
             segment.source,
             traits_to_text(segment.traits),
-            place_to_text(segment.first),
-            place_to_text(segment.last),
+            position_to_text(segment.first),
+            position_to_text(segment.last),
             segment.created_ms,
             order,
         )
@@ -310,7 +310,7 @@ class SqliteHistoryStorage:
         first: EntryPosition | None,
         last: EntryPosition | None,
     ) -> None:
-        """Take note of new ends, where they are farther, and that it was written."""
+        """Store the ends that moved further, and that the segment was written."""
         segment = self._segment_of(segment_id)
         if first is not None and first.order() <= segment.first.order():
             self._move_snapshot(segment_id, segment.first, first)
@@ -328,14 +328,14 @@ class SqliteHistoryStorage:
         )
 
     def _shorten(self, segment: BinlogSegment, before_ms: int) -> int:
-        """Make the newest snapshot that is old enough the base of a stretch."""
+        """Make the newest snapshot that is old enough the base of a segment."""
         base = segment.first
         for row in self._database.query(
             "SELECT place, images, sum FROM snapshot WHERE stretch = ?", (segment.id,)
         ):
-            place, _ = self._place_and_images(segment.id, row)
-            if 0 < (place.timestamp or 0) < before_ms:
-                base = max(base, place, key=EntryPosition.order)
+            position, _ = self._position_and_images(segment.id, row)
+            if 0 < (position.timestamp or 0) < before_ms:
+                base = max(base, position, key=EntryPosition.order)
         if base.order() == segment.first.order():
             return 0
         self._update_segment(replace(segment, first=base), written=False)
@@ -351,7 +351,7 @@ class SqliteHistoryStorage:
     # --- statements -------------------------------------------------------------------
 
     def _put_records(self, segment_id: int, records: Iterable[DdlRecord]) -> int:
-        """Add those of places without one; returns how many."""
+        """Add the records of new positions; returns how many."""
         return self._database.execute_many(
             f"INSERT OR IGNORE INTO record (stretch, file_number, start, {_RECORD})"  # noqa: S608  # ours
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -362,11 +362,10 @@ class SqliteHistoryStorage:
         place, schema, ddl, context, contained, *change, found = row
         if found != sum_of((segment_id, *row[:-1])):
             raise self._database.damaged(
-                f"the statement at {place} of stretch {segment_id} is not what was"
-                " written"
+                f"the statement at {place} of segment {segment_id} has a wrong checksum"
             )
         return DdlRecord(
-            place_from_text(place),
+            position_from_text(place),
             schema,
             ddl,
             Context.from_json(context),
@@ -385,7 +384,7 @@ class SqliteHistoryStorage:
     def _put_images(
         self, segment_id: int, position: EntryPosition, images: bytes
     ) -> None:
-        place = place_to_text(position)
+        place = position_to_text(position)
         self._database.execute(
             "INSERT OR REPLACE INTO snapshot (stretch, file_number, start, place,"
             " images, sum) VALUES (?, ?, ?, ?, ?, ?)",
@@ -401,13 +400,13 @@ class SqliteHistoryStorage:
     def _move_snapshot(
         self, segment_id: int, old: EntryPosition, new: EntryPosition
     ) -> None:
-        """Give the base, which is the snapshot at `old`, another place."""
+        """Move the base, which is the snapshot at `old`, to another position."""
         for row in self._database.query(
             "SELECT place, images, sum FROM snapshot WHERE stretch = ?"
             " AND (file_number, start) = (?, ?)",
             (segment_id, *old.order()),
         ):
-            _, images = self._place_and_images(segment_id, row)
+            _, images = self._position_and_images(segment_id, row)
             self._database.execute(
                 "DELETE FROM snapshot WHERE stretch = ?"
                 " AND (file_number, start) = (?, ?)",
@@ -415,21 +414,20 @@ class SqliteHistoryStorage:
             )
             self._put_images(segment_id, new, images)
 
-    def _place_and_images(
+    def _position_and_images(
         self, segment_id: int, row: Row
     ) -> tuple[EntryPosition, bytes]:
         place, images, found = row
         if found != sum_of((segment_id, place, images)):
             raise self._database.damaged(
-                f"the snapshot at {place} of stretch {segment_id} is not what was"
-                " written"
+                f"the snapshot at {place} of segment {segment_id} has a wrong checksum"
             )
-        return place_from_text(place), images
+        return position_from_text(place), images
 
 
 def _record_row(segment_id: int, record: DdlRecord) -> tuple[object, ...]:
     values = (
-        place_to_text(record.position),
+        position_to_text(record.position),
         record.schema,
         record.ddl,
         record.context.to_json(),

@@ -1,8 +1,8 @@
-"""Tables of snapshots in an SQLite file, each definition of a table once.
+"""The tables of snapshots in an SQLite file, each table definition once.
 
-A snapshot holds ids of schemas' images, an image those of definitions; what has the
-same content has the same id. So the snapshot of 10,000 tables of which one changed
-costs that table and the list of its schema.
+A snapshot contains ids of schemas, a schema contains ids of definitions; equal content
+has the same id. A snapshot of 10,000 tables in which one table changed therefore costs
+only that table and the list of its schema.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from canal_server.doors.sqlite import Database, Row
 
-PARAMETERS_MAX: Final = 500  # of a query; old builds of SQLite take 999
+PARAMETERS_MAX: Final = 500  # per query; old builds of SQLite allow 999
 
 # tables: ids of definitions, 32 bits each.
 TABLES: Final = (
@@ -43,15 +43,15 @@ TABLES: Final = (
 
 
 def put_schemas(database: Database, schemas: Iterable[StoredSchema]) -> bytes:
-    """Keep what is not there yet; returns what names all of them.
+    """Store new schemas; returns the ids of all schemas.
 
-    To be called in a transaction.
+    Call it in a transaction.
     """
     return _packed([_put_schema(database, schema) for schema in schemas])
 
 
 def get_schemas(database: Database, names: bytes) -> tuple[StoredSchema, ...]:
-    """Return what `put_schemas` gave these names to."""
+    """Return the schemas with ids of `put_schemas`."""
     images = _rows_by_id(
         database,
         "SELECT id, digest, name, collation, tables, views, uncertain"
@@ -79,7 +79,7 @@ def get_schemas(database: Database, names: bytes) -> tuple[StoredSchema, ...]:
 
 
 def collect_unused(database: Database) -> None:
-    """Drop images and definitions that no snapshot holds; in a transaction."""
+    """Delete schemas and definitions that no snapshot uses; in a transaction."""
     images: set[int] = set()
     for (names,) in database.query("SELECT DISTINCT images FROM snapshot"):
         images.update(unpacked(database, names))
@@ -91,7 +91,7 @@ def collect_unused(database: Database) -> None:
 
 
 def unpacked(database: Database, names: bytes) -> tuple[int, ...]:
-    """Return the ids in a list of them. Raises the database's error."""
+    """Return the ids in a packed list. Raises the error of the database."""
     try:
         return struct.unpack(f"<{len(names) // 4}I", names)
     except struct.error as error:
@@ -140,14 +140,14 @@ def _find(database: Database, select: str, digests: Sequence[bytes]) -> Iterator
 def _rows_by_id(
     database: Database, select: str, ids: Iterable[int]
 ) -> dict[int, tuple[Any, ...]]:
-    """Return the rows behind their ids and digests, all of them and unchanged."""
+    """Return the rows with these ids and digests, complete and verified."""
     wanted = dict.fromkeys(ids)
     found: dict[int, tuple[Any, ...]] = {}
     for part in _parts(list(wanted)):
         marks = ", ".join("?" * len(part))
         for identity, digest, *values in database.query(f"{select} ({marks})", part):
             if digest_of(*values) != digest:
-                raise database.damaged(f"{values[0]!r} is not what was written")
+                raise database.damaged(f"{values[0]!r} has a wrong digest")
             found[identity] = tuple(values)
     if len(found) < len(wanted):
         raise database.damaged(

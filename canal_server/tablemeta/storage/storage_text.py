@@ -1,4 +1,4 @@
-"""What the storages of the table history write as text, and sums over it."""
+"""The text formats of the table history storages, and checksums over them."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def place_to_text(position: EntryPosition) -> str:
-    """Return a place as canal's JSON."""
+def position_to_text(position: EntryPosition) -> str:
+    """Return a position in canal's JSON format."""
     return compact(entry_position_to_json(position))
 
 
-def place_from_text(text: str) -> EntryPosition:
-    """Read what `place_to_text` made; raises ValueError for anything else."""
+def position_from_text(text: str) -> EntryPosition:
+    """Parse the result of `position_to_text`; raises ValueError for anything else."""
     return entry_position_from_json(_object(text))
 
 
 def traits_to_json(traits: SourceTraits) -> dict[str, Any]:
-    """Return what differs from the defaults."""
+    """Return the differences from the defaults."""
     return {
         field.name: getattr(traits, field.name)
         for field in fields(traits)
@@ -46,7 +46,7 @@ def traits_to_json(traits: SourceTraits) -> dict[str, Any]:
 
 
 def traits_from_json(found: dict[str, Any]) -> SourceTraits:
-    """Read what `traits_to_json` made; what a later version added is ignored."""
+    """Parse the result of `traits_to_json`; additions of later versions are ignored."""
     names = {field.name for field in fields(SourceTraits)}
     return SourceTraits(**{name: each for name, each in found.items() if name in names})
 
@@ -57,20 +57,20 @@ def traits_to_text(traits: SourceTraits) -> str:
 
 
 def traits_from_text(text: str) -> SourceTraits:
-    """Read what `traits_to_text` made; raises ValueError for anything else."""
+    """Parse the result of `traits_to_text`; raises ValueError for anything else."""
     return traits_from_json(_object(text))
 
 
 def sum_of(values: Sequence[object]) -> int:
-    """Return a sum by which changed values are noticed."""
+    """Return a checksum that detects changed values."""
     return zlib.crc32("\0".join(map(str, values)).encode())
 
 
 def digest_of(*parts: str | bytes) -> bytes:
-    """Return what tells this content from any other."""
+    """Return a digest that identifies this content."""
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for part in parts:
-        # Text and bytes differ, too: one flipped bit makes one of the other.
+        # Text and bytes differ as well: one flipped bit turns one into the other.
         content, kind = (part.encode(), b":") if isinstance(part, str) else (part, b";")
         digest.update(b"%d%c" % (len(content), kind))
         digest.update(content)

@@ -1,7 +1,7 @@
-"""The tables of a server as the DDL of its binlog makes them, usable alone.
+"""The tables of a server as the DDL of its binlog defines them, usable alone.
 
-Leaves out where DDL is kept (`canal_server.tablemeta.history`) and who asks the server
-for what its text cannot tell.
+Storing DDL is left to `canal_server.tablemeta.history`, and asking the server for what
+the text does not determine to `source.schema`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from canal_server.tablemeta.model.table_schema import Kind
 from canal_server.tablemeta.sql.resolve import resolve
 from canal_server.tablemeta.tables.schemas import (
     DEFAULT_CHARSETS,
-    Image,
+    FrozenTables,
     LazyTable,
     Schema,
     table_of,
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.model.table_schema import Table
 
 
-__all__ = ["Applied", "Image", "MemoryTableMeta"]
+__all__ = ["Applied", "FrozenTables", "MemoryTableMeta"]
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a statement did.
+    """The effect of a statement.
 
-    `changed` are tables whose structure may be another one now, or that came or went;
-    `uncertain` those whose structure the text cannot tell; `everything`: not even
-    which tables can be told. `problem` says why.
+    `changed` are tables whose structure may have changed, or that were created or
+    dropped; `uncertain` those whose structure the text does not determine;
+    `everything`: not even the changed tables are known. `problem` is the reason.
     """
 
     changed: frozenset[Name] = frozenset()
@@ -74,10 +74,10 @@ class Applied:
 
 
 class MemoryTableMeta:
-    """The tables of one server, as of the last statement that was applied.
+    """The tables of one server, after the last applied statement.
 
-    For one thread; what `freeze` returns is for all. `lower_case_table_names` is the
-    server's: 0 names have case, 1 they are kept in lower case, 2 compared so.
+    For one thread; the result of `freeze` is for all. `lower_case_table_names` is that
+    of the server: 0 case-sensitive, 1 stored in lower case, 2 compared in lower case.
     """
 
     def __init__(
@@ -99,21 +99,23 @@ class MemoryTableMeta:
         )
         self._fold: Callable[[str], str] = str.lower if self._folding else str
         self._schemas: dict[str, Schema] = {}
-        self._shared: set[str] = set()  # keys of schemas that an image has, too
-        # Temporary tables whose creation was in the binlog, by their session.
+        self._shared: set[str] = (
+            set()
+        )  # keys of schemas that are shared with frozen ones
+        # Temporary tables whose creation was in the binlog, by session.
         self._temporary: frozenset[tuple[int, Name]] = frozenset()
 
-    # Asking
+    # Queries
 
     def find(self, schema: str, table: str) -> Table | None:
-        """Return a table; None when it is not known, and for views."""
+        """Return a table; None if it is unknown, and for views."""
         found = self._schemas.get(self._fold(schema))
         return None if found is None else table_of(found.tables.get(self._fold(table)))
 
     def is_uncertain(self, schema: str, table: str) -> bool:
-        """Tell whether a table's structure may be another one than `find` says.
+        """Return whether the structure of a table may differ from `find`.
 
-        So it is until `load`, CREATE or DROP replaces it.
+        It stays so until `load`, CREATE or DROP replaces the table.
         """
         return self._view().is_uncertain(schema, table)
 
@@ -122,26 +124,26 @@ class MemoryTableMeta:
         return self._view().schemas()
 
     def tables(self, schema: str) -> list[str]:
-        """Return the names of a schema's tables, views left out."""
+        """Return the names of the tables of a schema, without views."""
         return self._view().tables(schema)
 
     def views(self, schema: str) -> list[str]:
-        """Return the names of a schema's views."""
+        """Return the names of the views of a schema."""
         return self._view().views(schema)
 
-    def _view(self) -> Image:
-        return Image(self._schemas, self._temporary, self._fold)
+    def _view(self) -> FrozenTables:
+        return FrozenTables(self._schemas, self._temporary, self._fold)
 
-    # Replacing
+    # Replacements
 
     def load(
         self, schema: str, create_table_text: str, table: str | None = None
     ) -> None:
-        """Put a table in place as SHOW CREATE TABLE tells it.
+        """Load a table from an answer to SHOW CREATE TABLE.
 
-        With its name in `table` the text is only kept, and read when it is needed;
-        one that nobody can read makes an uncertain table without columns. Without,
-        it is read at once. Raises ValueError when it is no CREATE TABLE.
+        With its name in `table`, the text is only stored, and parsed on demand; a text
+        that cannot be parsed makes an uncertain table without columns. Without a name,
+        it is parsed at once. Raises ValueError if it is not a CREATE TABLE.
         """
         context = replace(self._context, schema=schema)
         if table is None:
@@ -149,7 +151,7 @@ class MemoryTableMeta:
             if not operations or not isinstance(
                 operations[0], CreateTable | CreateSequence
             ):
-                raise ValueError("a text that is no CREATE TABLE")
+                raise ValueError("the text is not a CREATE TABLE")
             table = operations[0].name[1]
         table = self._stored(table)
         entry = LazyTable((self._stored(schema), table), create_table_text, context)
@@ -160,62 +162,62 @@ class MemoryTableMeta:
         into.views.pop(key, None)
 
     def load_view(self, schema: str, view: str) -> None:
-        """Note that a name is a view's."""
+        """Record that a name is that of a view."""
         into = self._schema(schema)
         into.views[self._fold(view)] = self._stored(view)
         into.tables.pop(self._fold(view), None)
 
     def load_database(self, schema: str, collation: str | None = None) -> None:
-        """Put a schema in place, with the default collation or charset of its tables.
+        """Load a schema with the default collation or charset of its tables.
 
-        None: it is not known, and the server's counts.
+        None: unknown, the default of the server applies.
         """
         self._schema(schema).collation = collation
 
     def mark_uncertain(self, schema: str, table: str) -> None:
-        """Note that a table's structure may be another one."""
+        """Record that the structure of a table may have changed."""
         self._schema(schema).uncertain[self._fold(table)] = self._stored(table)
 
     def drop_schema(self, schema: str) -> None:
-        """Forget a schema and all that is in it."""
+        """Remove a schema and its content."""
         key = self._fold(schema)
         self._schemas.pop(key, None)
         self._shared.discard(key)
 
     def forget(self, schema: str, table: str) -> None:
-        """Forget a table or view."""
+        """Remove a table or view."""
         self._forget((schema, table))
 
-    def freeze(self) -> Image:
-        """Return the tables as they are now, for any thread and for ever."""
+    def freeze(self) -> FrozenTables:
+        """Return the current tables as an immutable value for any thread."""
         self._shared = set(self._schemas)
-        return Image(dict(self._schemas), self._temporary, self._fold)
+        return FrozenTables(dict(self._schemas), self._temporary, self._fold)
 
     def copy(self) -> MemoryTableMeta:
-        """Return a model of its own with the same tables."""
+        """Return a separate model with the same tables."""
         found = copy.copy(self)
         found.restore(self.freeze())
         return found
 
-    def restore(self, image: Image) -> None:
-        """Go back to an image that a model with the same settings made."""
-        self._schemas = dict(image.schemas_by_key)
+    def restore(self, frozen: FrozenTables) -> None:
+        """Restore the tables that a model with the same settings has frozen."""
+        self._schemas = dict(frozen.schemas_by_key)
         self._shared = set(self._schemas)
-        self._temporary = image.temporary
+        self._temporary = frozen.temporary
 
     # Statements
 
     def apply(
         self,
-        position: EntryPosition | None,  # noqa: ARG002  # for models that keep it
+        position: EntryPosition | None,  # noqa: ARG002  # for models that store it
         schema: str,
         ddl: str,
         extra: Context | None = None,
     ) -> Applied:
-        """Do what a statement does; `schema` is the session's default one.
+        """Apply a statement; `schema` is the default schema of the session.
 
-        Never raises for what it cannot read or apply, and says so. An uncertain
-        table keeps its last structure.
+        Never raises for statements that cannot be parsed or applied, but reports them.
+        An uncertain table keeps its last structure.
         """
         context = extra or Context(
             mariadb=self._mariadb,
@@ -237,7 +239,7 @@ class MemoryTableMeta:
         context: Context,
         changing: _Changing,
     ) -> bool:
-        """Tell whether a CREATE makes a table that stays."""
+        """Return whether a CREATE creates a permanent table."""
         name = operation.name
         if operation.temporary:
             self._temporary |= {(context.thread_id, self._key(name))}
@@ -245,7 +247,7 @@ class MemoryTableMeta:
         if operation.if_not_exists and self._exists(name):
             return False
         if context.error:
-            # The old table may be gone all the same.
+            # The old table may be dropped nevertheless.
             if operation.or_replace and self._forget(name):
                 changing.changed.add(name)
             return False
@@ -258,12 +260,12 @@ class MemoryTableMeta:
             return
         name = operation.name
         if operation.is_open:
-            changing.doubt(self, name, "not all columns are in the text")
+            changing.doubt(self, name, "the text does not contain all columns")
             return
         charset = self._charset_for(name[0], context)
         self._put(created(operation, charset, mariadb=self._mariadb), changing)
         if operation.lacks_options:
-            changing.doubt(self, name, "the server left the character set out")
+            changing.doubt(self, name, "the server omitted the character set")
 
     def _create_like(
         self, operation: CreateLike, context: Context, changing: _Changing
@@ -276,7 +278,7 @@ class MemoryTableMeta:
             self._forget(name)
             if model is not None:
                 self._put(model.renamed(*name), changing)
-            changing.doubt(self, name, "it is like a table that is not known")
+            changing.doubt(self, name, "it is like an unknown table")
             return
         self._put(alike(model, name, mariadb=self._mariadb), changing)
 
@@ -299,13 +301,15 @@ class MemoryTableMeta:
         if not operation.items or (operation.if_exists and not self._exists(name)):
             return
         if context.error:
-            changing.doubt(self, name, f"it ended with error {context.error}")
+            changing.doubt(
+                self, name, f"the statement ended with error {context.error}"
+            )
             return
         if len(new_names) < len(operation.items) and not self._is_view(name):
             self._alter_structure(operation, context, changing)
         self._partitions(operation, changing)
         if new_names:
-            # Of several the last one counts.
+            # Of several, the last one counts.
             self._move(name, new_names[-1], changing)
 
     def _alter_structure(
@@ -314,7 +318,7 @@ class MemoryTableMeta:
         name = operation.name
         table = self.find(*name)
         if table is None:
-            changing.doubt(self, name, "a table that is not known")
+            changing.doubt(self, name, "the table is unknown")
             return
         try:
             new = altered(table, operation.items, self._defaults(name[0], context))
@@ -328,7 +332,7 @@ class MemoryTableMeta:
             if isinstance(item, PartitionToTable):
                 table = self.find(*operation.name)
                 if table is None:
-                    changing.doubt(self, item.name, "a table that is not known")
+                    changing.doubt(self, item.name, "the table is unknown")
                 else:
                     self._put(table.renamed(*item.name), changing)
             elif isinstance(item, TableToPartition) and self._forget(item.name):
@@ -340,11 +344,13 @@ class MemoryTableMeta:
         if context.error:
             for pair in operation.pairs:
                 for name in pair:
-                    changing.doubt(self, name, f"it ended with error {context.error}")
+                    changing.doubt(
+                        self, name, f"the statement ended with error {context.error}"
+                    )
             return
         for number, (old, new) in enumerate(operation.pairs):
             if _is_renamed_again(operation.pairs[number:]):
-                # The first one was a temporary table, which row format does not tell.
+                # The first one was a temporary table, which row format does not log.
                 continue
             if self._is_temporary(old, context):
                 self._temporary -= {(context.thread_id, self._key(old))}
@@ -427,7 +433,7 @@ class MemoryTableMeta:
             if not self._is_temporary(name, context):
                 changing.doubt(self, name, operation.problem)
 
-    # Parts
+    # Helpers
 
     def _stored(self, name: str) -> str:
         return name.lower() if self._folding == 1 else name
@@ -436,7 +442,7 @@ class MemoryTableMeta:
         return self._fold(name[0]), self._fold(name[1])
 
     def _schema(self, name: str) -> Schema:
-        """Return a schema to change, made when it is not known."""
+        """Return a schema to modify, created if it is unknown."""
         key = self._fold(name)
         found = self._schemas.get(key)
         if found is None:
@@ -447,7 +453,7 @@ class MemoryTableMeta:
         return found
 
     def _put(self, table: Table, changing: _Changing) -> None:
-        """Put a new table in place."""
+        """Add a new table."""
         schema = self._schema(table.schema)
         if self._folding == 1:
             table = table.renamed(table.schema.lower(), table.name.lower())
@@ -457,12 +463,12 @@ class MemoryTableMeta:
         changing.changed.add((table.schema, table.name))
 
     def _replace(self, table: Table, changing: _Changing) -> None:
-        """Put another structure in the place of a table's."""
+        """Replace the structure of a table."""
         self._schema(table.schema).tables[self._fold(table.name)] = table
         changing.changed.add((table.schema, table.name))
 
     def _forget(self, name: Name) -> bool:
-        """Forget a table or view; tell whether it was known."""
+        """Remove a table or view; returns whether it was known."""
         key = self._fold(name[1])
         known = self._schemas.get(self._fold(name[0]))
         if known is None or not (
@@ -476,7 +482,7 @@ class MemoryTableMeta:
         return True
 
     def _move(self, old: Name, new: Name, changing: _Changing) -> None:
-        """Give a table or view another name."""
+        """Rename a table or view."""
         if self._is_view(old):
             self._schema(old[0]).views.pop(self._fold(old[1]))
             self._schema(new[0]).views[self._fold(new[1])] = self._stored(new[1])
@@ -491,7 +497,7 @@ class MemoryTableMeta:
             if uncertain:
                 self.mark_uncertain(*new)
         else:
-            changing.doubt(self, new, "its former name is not known")
+            changing.doubt(self, new, "its previous name is unknown")
 
     def _exists(self, name: Name) -> bool:
         known = self._schemas.get(self._fold(name[0]))
@@ -517,7 +523,7 @@ class MemoryTableMeta:
         return self._server_charset(context)
 
     def _defaults(self, schema: str, context: Context) -> Defaults:
-        """Return the character sets that a statement does not say."""
+        """Return the character sets that a statement does not specify."""
         session = charset_of(context.collation_database or "")
         return Defaults(
             self._charset_for(schema, context),
@@ -546,7 +552,7 @@ class MemoryTableMeta:
 
 
 def _is_renamed_again(pairs: tuple[tuple[Name, Name], ...]) -> bool:
-    """Tell whether the first table of these is renamed twice, and none became it."""
+    """Return whether the first table is renamed twice, and no other becomes it."""
     old = pairs[0][0]
     for other, new in pairs[1:]:
         if other == old:
@@ -557,7 +563,7 @@ def _is_renamed_again(pairs: tuple[tuple[Name, Name], ...]) -> bool:
 
 
 class _Changing:
-    """Collects what a statement does."""
+    """Collects the effects of a statement."""
 
     def __init__(self) -> None:
         self.changed: set[Name] = set()
@@ -566,13 +572,13 @@ class _Changing:
         self.problem = ""
 
     def doubt(self, model: MemoryTableMeta, name: Name, problem: str) -> None:
-        """Note that a table's structure cannot be told."""
+        """Record that the structure of a table is unknown."""
         model.mark_uncertain(*name)
         self.uncertain.add(name)
         self.problem = self.problem or f"{problem} ({name[0]}.{name[1]})"
 
     def applied(self) -> Applied:
-        """Return the sum."""
+        """Return the result."""
         return Applied(
             frozenset(self.changed),
             frozenset(self.uncertain),

@@ -1,4 +1,4 @@
-"""Schemas full of tables: kept as text until they are needed, and shared by images."""
+"""Schemas with their tables: stored as text until needed, and shared by copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_CHARSETS: Final = {True: "latin1", False: "utf8mb4"}  # by mariadb
 
 
 class LazyTable:
-    """A table as text, read when it is first needed; shared by images."""
+    """A table as text, parsed on first use; shared by copies."""
 
     __slots__ = ("_context", "_table", "_text", "name", "schema")
 
@@ -33,7 +33,7 @@ class LazyTable:
 
     @property
     def table(self) -> Table | None:
-        """The table; None when nobody can read its text."""
+        """The table; None if its text cannot be parsed."""
         text = self._text
         if text is None or self._table is not None:
             return self._table
@@ -45,16 +45,16 @@ class LazyTable:
 
     @property
     def text(self) -> str:
-        """The text, or one that says the same."""
+        """The text, or an equivalent one."""
         text = self._text
         if text is not None:
             return text
-        assert self._table is not None  # set before the text goes
+        assert self._table is not None  # set before the text is dropped
         return self._table.create_sql()
 
 
 def read_table(name: Name, text: str, context: Context) -> Table | None:
-    """Read the answer of SHOW CREATE TABLE; None when nobody can."""
+    """Parse an answer to SHOW CREATE TABLE; None if that is impossible."""
     operations = resolve(text, context, shown=True)
     if len(operations) != 1:
         return None
@@ -69,21 +69,21 @@ def read_table(name: Name, text: str, context: Context) -> Table | None:
 
 @dataclass(slots=True)
 class Schema:
-    """A schema; keys are names as they are compared."""
+    """A schema; keys are names in the form used to compare them."""
 
     name: str
-    collation: str | None = None  # or only its character set
+    collation: str | None = None  # or only the character set
     tables: dict[str, Table | LazyTable] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
     uncertain: dict[str, str] = field(default_factory=dict)
 
     @property
     def charset(self) -> str | None:
-        """The default character set of its tables; None when it is not known."""
+        """The default character set of its tables; None if unknown."""
         return charset_of(self.collation) if self.collation else None
 
     def copy(self) -> Schema:
-        """Return one that may be changed."""
+        """Return a copy that may be modified."""
         return Schema(
             self.name,
             self.collation,
@@ -93,8 +93,8 @@ class Schema:
         )
 
 
-class Image:
-    """All tables as they were at one moment; immutable, for any thread."""
+class FrozenTables:
+    """All tables at one moment; immutable, for any thread."""
 
     __slots__ = ("_fold", "schemas_by_key", "temporary")
 
@@ -109,7 +109,7 @@ class Image:
         self._fold = fold
 
     def find(self, schema: str, table: str) -> Table | None:
-        """Return a table; None when it is not known, and for views."""
+        """Return a table; None if it is unknown, and for views."""
         found = self.schemas_by_key.get(self._fold(schema))
         return None if found is None else table_of(found.tables.get(self._fold(table)))
 
@@ -118,32 +118,32 @@ class Image:
         return [each.name for each in self.schemas_by_key.values()]
 
     def tables(self, schema: str) -> list[str]:
-        """Return the names of a schema's tables."""
+        """Return the names of the tables of a schema."""
         return [entry.name for entry in self._entries(schema)]
 
     def views(self, schema: str) -> list[str]:
-        """Return the names of a schema's views."""
+        """Return the names of the views of a schema."""
         found = self.schemas_by_key.get(self._fold(schema))
         return list(found.views.values()) if found else []
 
     def collation(self, schema: str) -> str | None:
-        """Return a schema's default collation or, if no more is known, its charset."""
+        """Return the default collation of a schema or, if unknown, its charset."""
         found = self.schemas_by_key.get(self._fold(schema))
         return found.collation if found else None
 
     def text(self, schema: str, table: str) -> str | None:
-        """Return a table's CREATE TABLE text; None when it is not known."""
+        """Return the CREATE TABLE text of a table; None if it is unknown."""
         found = self.schemas_by_key.get(self._fold(schema))
         entry = found.tables.get(self._fold(table)) if found else None
         return None if entry is None else text_of(entry)
 
     def uncertain(self, schema: str) -> list[str]:
-        """Return the names of those tables whose structure is not certain."""
+        """Return the names of the tables whose structure is uncertain."""
         found = self.schemas_by_key.get(self._fold(schema))
         return list(found.uncertain.values()) if found else []
 
     def is_uncertain(self, schema: str, table: str) -> bool:
-        """Tell whether a table's structure may be another one."""
+        """Return whether the structure of a table may differ."""
         found = self.schemas_by_key.get(self._fold(schema))
         return found is not None and self._fold(table) in found.uncertain
 
@@ -164,5 +164,5 @@ def text_of(entry: Table | LazyTable) -> str:
 
 
 def table_of(entry: Table | LazyTable | None) -> Table | None:
-    """Return a table, read now if it was not yet."""
+    """Return a table, parsed now if it was not yet."""
     return entry.table if isinstance(entry, LazyTable) else entry

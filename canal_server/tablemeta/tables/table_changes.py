@@ -1,7 +1,7 @@
-"""What operations make of a table: values in, a new value out.
+"""The effects of operations on a table: values in, a new value out.
 
-In the server's own way: all items of an ALTER count together; columns that it names
-are those before it, the places it gives are in the table as it is becoming.
+As in the server, all items of an ALTER count together: the columns they name are those
+before the ALTER, the positions they set are those in the resulting table.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from canal_server.tablemeta.model.type_text import (
     converted,
     finished_type,
     held_text_type,
-    lost_members,
-    with_whole_members,
+    lost_labels,
+    with_whole_labels,
 )
 from canal_server.tablemeta.tables.table_keys import (
     GENERATED_KEY,
@@ -69,11 +69,11 @@ if TYPE_CHECKING:
 
 
 class CannotApplyError(Exception):
-    """The operation does not fit the table as it is known."""
+    """The operation does not match the known table."""
 
 
 def created(operation: CreateTable, charset: str, *, mariadb: bool) -> Table:
-    """Return a new table; `charset` is its database's."""
+    """Return a new table; `charset` is the default of its database."""
     options = operation.options
     table_charset = options.charset or charset
     columns = [
@@ -104,7 +104,7 @@ def alike(table: Table, name: Name, *, mariadb: bool) -> Table:
 
 
 def sequence(operation: CreateSequence, engine: str = "") -> Table:
-    """Return the table that a sequence is to those who read row events."""
+    """Return the table that a sequence is for readers of row events."""
     columns = [
         *((name, "bigint(21)") for name in _SEQUENCE_VALUES),
         ("cache_size", "bigint(21) unsigned"),
@@ -127,7 +127,7 @@ _SEQUENCE_VALUES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Character sets that are not said: of the table's database, of the session's."""
+    """Character sets that are not specified: of the database, of the session."""
 
     charset: str
     session_charset: str
@@ -135,12 +135,12 @@ class Defaults:
 
     @property
     def convert_to(self) -> str:
-        """What CONVERT TO CHARACTER SET DEFAULT means."""
+        """The meaning of CONVERT TO CHARACTER SET DEFAULT."""
         return self.charset if self.mariadb else self.session_charset
 
 
 def altered(table: Table, items: Sequence[Item], defaults: Defaults) -> Table:
-    """Return the table as an ALTER TABLE leaves it, but for its name.
+    """Return the result of an ALTER TABLE, except its new name.
 
     Raises CannotApplyError.
     """
@@ -159,19 +159,20 @@ class _Alteration:
         self._versioned: bool | None = None
         self._before = {each.key for each in table.columns}
         self._columns: list[Column] = []
-        self._keys: list[str] = []  # of these columns, to find them by
-        self._defined: set[Column] = set()  # those that the statement defines
-        # What the columns that keys may name are called now, by the old name's key.
+        self._keys: list[str] = []  # keys of these columns, for lookups
+        self._defined: set[Column] = set()  # columns that the statement defines
+        # The current names of the columns that keys may use, by the key of the old
+        # name.
         self._now: dict[str, str] = {}
         for item in items:
             if isinstance(item, ConvertTo):
                 self._convert_to = item.charset or defaults.convert_to
                 self._table = replace(self._table, charset=self._convert_to)
             elif isinstance(item, Options):
-                self._take_options(item, charset)
+                self._apply_options(item, charset)
         self._charset = self._table.charset or charset
 
-    def _take_options(self, options: Options, charset: str) -> None:
+    def _apply_options(self, options: Options, charset: str) -> None:
         if options.charset is not None:
             table_charset = options.charset or charset
             self._table = replace(self._table, charset=table_charset)
@@ -186,7 +187,7 @@ class _Alteration:
     def result(self) -> Table:
         """Return the new table. Raises CannotApplyError."""
         self._change_in_place()
-        added = self._place()
+        added = self._arrange()
         self._show()
         if self._convert_to is not None:
             self._convert(self._convert_to)
@@ -200,7 +201,7 @@ class _Alteration:
         return _with_versions(table, versioned=versioned)
 
     def _change_in_place(self) -> None:
-        """Drop, change and rename the columns that the table has."""
+        """Drop, change and rename the existing columns."""
         dropped = {i.name.lower() for i in self._items if isinstance(i, DropColumn)}
         changes = {
             item.old.lower(): item
@@ -224,12 +225,12 @@ class _Alteration:
                 self._missing(change)
 
     def _missing(self, change: ChangeColumn | RenameColumn) -> None:
-        """Pass over what was done already, as when a statement is read again."""
+        """Ignore a change that was made already, as if a statement is read again."""
         new = change.new if isinstance(change, RenameColumn) else change.column.name
         if self._is_added(change.old):
-            return  # by the same statement, as MariaDB allows
+            return  # renamed by the same statement, as MariaDB allows
         if new.lower() == change.old.lower() or self._index(new) is None:
-            raise CannotApplyError(f"no column {change.old!r}")
+            raise CannotApplyError(f"unknown column {change.old!r}")
 
     def _is_added(self, name: str) -> bool:
         return any(
@@ -237,8 +238,8 @@ class _Alteration:
             for item in self._items
         )
 
-    def _place(self) -> list[AddColumn | ChangeColumn]:
-        """Add columns, and move those that a place was given.
+    def _arrange(self) -> list[AddColumn | ChangeColumn]:
+        """Add columns, and move those with a position.
 
         Returns the items that took effect.
         """
@@ -247,24 +248,24 @@ class _Alteration:
             if isinstance(item, AddColumn):
                 name = item.column.name
                 if item.if_not_exists and name.lower() in self._before:
-                    added.append(item)  # its keys count all the same
+                    added.append(item)  # its keys count nevertheless
                     continue
                 if self._index(name) is not None:
-                    continue  # it was added already
+                    continue  # added already
                 self._insert(self._finished(item.column), item.after)
-                # One that was dropped and is added again stays in its keys.
+                # A column that is dropped and added again stays in its keys.
                 self._now.setdefault(name.lower(), name)
                 added.append(item)
-            elif isinstance(item, ChangeColumn) and self._change_place(item):
+            elif isinstance(item, ChangeColumn) and self._move(item):
                 added.append(item)
         return added
 
-    def _change_place(self, item: ChangeColumn) -> bool:
-        """Move a changed column where it was told to; false when there is none."""
+    def _move(self, item: ChangeColumn) -> bool:
+        """Move a changed column to its new position; false if it does not exist."""
         if item.old.lower() in self._before:
             at = self._index(item.column.name)
         else:
-            # MariaDB: one that the same statement added
+            # MariaDB: added by the same statement
             at = self._index(item.old)
             if at is not None:
                 self._columns[at] = self._finished(item.column)
@@ -281,13 +282,13 @@ class _Alteration:
         if after is not None:
             found = self._index(after) if after else self._before_first()
             if found is None:
-                raise CannotApplyError(f"no column {after!r} to put another one after")
+                raise CannotApplyError(f"unknown column {after!r} after AFTER")
             at = found + 1
         self._columns.insert(at, new)
         self._keys.insert(at, new.key)
 
     def _before_first(self) -> int:
-        """Return the place that FIRST is behind: MySQL's own key stays in front."""
+        """Return the index for FIRST: MySQL's generated key stays in front."""
         keeps = (
             not self._mariadb
             and has_generated_key(self._table)
@@ -302,7 +303,7 @@ class _Alteration:
             return None
 
     def _finished(self, spec: ColumnSpec, old: Column | None = None) -> Column:
-        """Return a column that the statement defines, in the place of an old one."""
+        """Return a column that the statement defines, replacing an old one if given."""
         text = spec.text_type
         charset = self._convert_to
         if charset is not None and text is not None:
@@ -334,7 +335,7 @@ class _Alteration:
     def _with_periods(self, table: Table) -> Table:
         for item in self._items:
             if isinstance(item, DropPeriod) and not item.is_system:
-                table = replace(table, period=None)  # there is but one
+                table = replace(table, period=None)  # there is only one
         if table.period:
             name, *columns = table.period
             start, end = (self._name_now(each) or each for each in columns)
@@ -348,7 +349,7 @@ class _Alteration:
     def _with_keys(
         self, table: Table, added: Iterable[AddColumn | ChangeColumn]
     ) -> Table:
-        """Return the table with the keys that follow from its columns and the items."""
+        """Return the table with the keys that result from its columns and the items."""
         dropped = {i.name.lower() for i in self._items if isinstance(i, DropKey)}
         renamed = {
             i.old.lower(): i.new for i in self._items if isinstance(i, RenameKey)
@@ -379,20 +380,20 @@ class _Alteration:
         return with_keys(table, self._new_keys(added), mariadb=self._mariadb)
 
     def _is_only_period(self, names: Iterable[str]) -> bool:
-        """Tell whether a key WITHOUT OVERLAPS has lost all its columns but a period."""
+        """Return whether a key WITHOUT OVERLAPS has lost all columns but a period."""
         period = self._table.period
         if period is None:
             return False
         return list(names) == [self._name_now(each) for each in period[:0:-1]]
 
     def _new_keys(self, added: Iterable[AddColumn | ChangeColumn]) -> Iterator[Key]:
-        """Yield the keys that the items add, those in definitions of columns first."""
-        # Whether one exists is asked before anything is dropped.
+        """Yield the keys that the items add, those in column definitions first."""
+        # Existing keys are checked before anything is dropped.
         known = {key.name.lower() for key in self._table.keys}
         if self._table.primary:
             known.add(PRIMARY.lower())
         for item in added:
-            # MariaDB: what is said of the column counts for its keys, too.
+            # MariaDB: IF NOT EXISTS of the column also applies to its keys.
             if isinstance(item, AddColumn):
                 if_new = item.if_not_exists
             else:
@@ -408,24 +409,24 @@ class _Alteration:
                 yield each.key
 
     def _name_now(self, name: str) -> str | None:
-        """Return what a column of a key is called now; None when it is gone."""
+        """Return the current name of a column of a key; None if it was dropped."""
         return self._now.get(name.lower())
 
 
 def _column(spec: ColumnSpec, charset: str, *, mariadb: bool) -> Column:
-    members = None
+    labels = None
     if spec.text_type is None:
         kind, shown = spec.type, None
     else:
         charset = spec.charset or charset
-        text = with_whole_members(spec.text_type, charset)
+        text = with_whole_labels(spec.text_type, charset)
         kind, shown = finished_type(text, charset, mariadb=mariadb)
-        members = lost_members(kind, text.members, charset)
-    # Names and types recur even where whole columns do not.
+        labels = lost_labels(kind, text.labels, charset)
+    # Names and types repeat even if complete columns do not.
     name, kind = intern(spec.name), intern(kind + spec.suffix)
     nullable = spec.nullable is not False and not spec.is_primary
     new = column(name, kind, nullable, shown, spec.flags)
-    return replace(new, members=members) if members else new
+    return replace(new, labels=labels) if labels else new
 
 
 def _with_versions(table: Table, *, versioned: bool) -> Table:

@@ -1,6 +1,6 @@
-"""What differs between two tables, in lines for people and in values for programs.
+"""The differences between two tables, as lines for people and values for programs.
 
-Leaves out defaults, comments and other things that no row depends on.
+Defaults, comments and other properties that no row depends on are ignored.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.model.table_schema import Column, Key, Table
 
 ADDED: Final = "+"
-GONE: Final = "-"
+REMOVED: Final = "-"
 CHANGED: Final = "~"
 
-_GONE_KEY: Final = "\0"  # before the key of a column whose name another one took
+_REMOVED_KEY: Final = "\0"  # prefix for the key of a column whose name was reused
 
 _FLAGS: Final = (
     (ROW_START, "row start"),
@@ -43,12 +43,12 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that differs.
+    """One difference.
 
     `what` is "table", "column", "unique key", "default charset" or the like. `before`
-    and `after` are its definitions; "" where there is none, both when it is the same.
-    `new_name` is set when the name changed, `place` ("first", "after id") when a
-    column came into the middle or moved.
+    and `after` are its definitions; "" if it does not exist, both "" if it is
+    unchanged. `new_name` is set if the name changed, `position` ("first", "after id")
+    if a column was inserted or moved.
     """
 
     sign: str
@@ -57,25 +57,25 @@ class Difference:
     before: str = ""
     after: str = ""
     new_name: str = ""
-    place: str = ""
+    position: str = ""
 
     def __str__(self) -> str:
         title = self.name if self.what == "column" else f"{self.what} {self.name}"
         text = f"{self.sign} {title.strip()}"
         if self.new_name:
             text += f" renamed to {self.new_name}"
-        if self.place and self.sign == CHANGED:
-            text += f" moved {self.place}"
+        if self.position and self.sign == CHANGED:
+            text += f" moved {self.position}"
         if self.sign == CHANGED and (self.before or self.after):
             text += f": {self.before or '(none)'} → {self.after or '(none)'}"
         elif self.before or self.after:
             text += f" {self.before or self.after}"
-        if self.place and self.sign == ADDED:
-            text += f" {self.place}"
+        if self.position and self.sign == ADDED:
+            text += f" {self.position}"
         return text
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is set, under the names of the fields in JSON."""
+        """Return the values that are set, under their field names in JSON."""
         found = {
             "sign": self.sign,
             "what": self.what,
@@ -83,7 +83,7 @@ class Difference:
             "before": self.before,
             "after": self.after,
             "newName": self.new_name,
-            "place": self.place,
+            "place": self.position,
         }
         return {name: value for name, value in found.items() if value}
 
@@ -93,10 +93,10 @@ def differences(
     after: Table | None,
     renamed: Mapping[str, str] = _NOTHING,
 ) -> list[Difference]:
-    """Return what makes the second table of the first; nothing when they are equal.
+    """Return the changes from the first table to the second; none if they are equal.
 
-    `renamed` tells the new names of columns by their old ones, both in lower case; a
-    column that is not in it is another one when its name is.
+    `renamed` maps old column names to new ones, both in lower case; a column that is
+    not in it is a different one if its name differs.
     """
     if before is None:
         return [] if after is None else list(_created(after))
@@ -104,7 +104,7 @@ def differences(
         columns = (
             "1 column" if len(before.columns) == 1 else f"{len(before.columns)} columns"
         )
-        return [Difference(GONE, "table", _full_name(before), f"({columns})")]
+        return [Difference(REMOVED, "table", _full_name(before), f"({columns})")]
     if before == after:
         return []
     found = []
@@ -119,9 +119,9 @@ def differences(
 
 
 def definition(column: Column, table: Table | None = None) -> str:
-    """Return a column as words: type, character set, what is not usual about it.
+    """Return a column as text: type, character set, unusual properties.
 
-    The character set is left out where it is the table's.
+    The character set is omitted if it is that of the table.
     """
     words = [column.type]
     if column.charset and (table is None or column.charset != table.charset):
@@ -133,12 +133,12 @@ def definition(column: Column, table: Table | None = None) -> str:
 
 
 def _kind(key: Key) -> str:
-    """Return what a key is, as `unique key`."""
+    """Return the kind of a key, such as `unique key`."""
     return f"{key.kind.lower()} key".strip()
 
 
 def _parts(key: Key) -> str:
-    """Return the columns of a key, as `(a, b(10))`."""
+    """Return the columns of a key, such as `(a, b(10))`."""
     parts = (
         (part.column or "…") + (f"({part.length})" if part.length else "")
         for part in key.parts
@@ -182,7 +182,7 @@ def _options(before: Table, after: Table) -> Iterator[Difference]:
             before=before.charset or "",
             after=after.charset or "",
         )
-    # Where it was not said, it is the server's default and nobody knows it.
+    # If not specified, it is the unknown default of the server.
     if before.engine and after.engine and before.engine != after.engine:
         yield Difference(CHANGED, "engine", before=before.engine, after=after.engine)
     if before.versioning is not after.versioning:
@@ -201,11 +201,11 @@ def _versioning(versioning: Versioning) -> str:
 def _columns(
     before: Table, after: Table, renamed: Mapping[str, str]
 ) -> Iterator[Difference]:
-    # A name that another column has taken is no longer that of the one before.
+    # A name that another column has reused no longer belongs to the previous one.
     taken = {renamed[each.key] for each in before.columns if each.key in renamed}
     old = {
         renamed.get(
-            each.key, f"{_GONE_KEY}{each.key}" if each.key in taken else each.key
+            each.key, f"{_REMOVED_KEY}{each.key}" if each.key in taken else each.key
         ): each
         for each in before.columns
     }
@@ -213,32 +213,32 @@ def _columns(
     for key, column in old.items():
         if key not in new:
             yield Difference(
-                GONE, "column", column.name, before=definition(column, before)
+                REMOVED, "column", column.name, before=definition(column, before)
             )
     kept = [key for key in old if key in new]
     moved = _moved(kept, [key for key in new if key in old])
-    places = _places(after, old)
+    positions = _positions(after, old)
     for key, column in new.items():
         if key in old:
-            place = places[key] if key in moved else ""
-            yield from _column(old[key], column, before, after, place)
+            position = positions[key] if key in moved else ""
+            yield from _column(old[key], column, before, after, position)
         else:
             yield Difference(
                 ADDED,
                 "column",
                 column.name,
                 after=definition(column, after),
-                place=places[key],
+                position=positions[key],
             )
 
 
 def _column(
-    old: Column, new: Column, before: Table, after: Table, place: str
+    old: Column, new: Column, before: Table, after: Table, position: str
 ) -> Iterator[Difference]:
     is_same = definition(old) == definition(new)
-    if is_same and old.name == new.name and not place:
+    if is_same and old.name == new.name and not position:
         return
-    # Both with their character set where it makes the difference.
+    # Both with their character set if that differs.
     with_charset = old.charset != new.charset
     yield Difference(
         CHANGED,
@@ -247,26 +247,26 @@ def _column(
         "" if is_same else definition(old, None if with_charset else before),
         "" if is_same else definition(new, None if with_charset else after),
         new.name if new.name != old.name else "",
-        place,
+        position,
     )
 
 
-def _places(table: Table, old: Mapping[str, Column]) -> dict[str, str]:
-    """Return where each column stands; "" for new ones behind all that were there."""
-    places = {}
+def _positions(table: Table, old: Mapping[str, Column]) -> dict[str, str]:
+    """Return the position of each column; "" for new ones after all existing ones."""
+    positions = {}
     last_kept = max(
         (at for at, each in enumerate(table.columns) if each.key in old), default=-1
     )
     for at, each in enumerate(table.columns):
-        place = f"after {table.columns[at - 1].name}" if at else "first"
-        places[each.key] = place if at <= last_kept else ""
-    return places
+        position = f"after {table.columns[at - 1].name}" if at else "first"
+        positions[each.key] = position if at <= last_kept else ""
+    return positions
 
 
 def _moved(before: Sequence[str], after: Sequence[str]) -> set[str]:
-    """Return the fewest keys whose moving makes the second order of the first."""
+    """Return the fewest keys to move to turn the first order into the second."""
     index = {key: at for at, key in enumerate(before)}
-    # The longest run of keys that stand in the same order in both stays.
+    # The longest run of keys in the same relative order stays.
     ends: list[int] = []  # smallest last index of a run of each length
     runs: list[list[str]] = []
     for key in after:
@@ -296,13 +296,13 @@ def _keys(
     new = {key.name.lower(): key for key in after.keys}
     for name, key in old.items():
         if name not in new:
-            yield Difference(GONE, _kind(key), key.name, before=_parts(key))
+            yield Difference(REMOVED, _kind(key), key.name, before=_parts(key))
     for name, key in new.items():
         known = old.get(name)
         if known is None:
             yield Difference(ADDED, _kind(key), key.name, after=_parts(key))
         elif known.kind != key.kind:
-            yield Difference(GONE, _kind(known), known.name, before=_parts(known))
+            yield Difference(REMOVED, _kind(known), known.name, before=_parts(known))
             yield Difference(ADDED, _kind(key), key.name, after=_parts(key))
         elif [(now(part.column), part.length) for part in known.parts] != [
             (part.column.lower(), part.length) for part in key.parts
@@ -311,5 +311,5 @@ def _keys(
 
 
 def _key_difference(what: str, name: str, before: str, after: str) -> Difference:
-    sign = CHANGED if before and after else ADDED if after else GONE
+    sign = CHANGED if before and after else ADDED if after else REMOVED
     return Difference(sign, what, name, before, after)

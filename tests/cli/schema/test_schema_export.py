@@ -46,7 +46,7 @@ def test_there_and_back(written_history, other_history, schema, tmp_path):
     schema("show", status=1)
     schema("import", str(file))
     assert schema.out == (
-        "the table history of destination example continues with 1 table as of"
+        "the table history of destination example now continues with 1 table at"
         f" binlog.000003:600 of server {UUID}\n"
     )
     assert names(schema) == ["id", "title", "price", "pages"]
@@ -132,10 +132,10 @@ def test_an_existing_file_is_replaced(written_history, schema, tmp_path):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"{}", "no JSON object with the format"),
-        (b'{"format": ', "it is not JSON"),
+        (b"{}", "not a JSON object with the format"),
+        (b'{"format": ', "not valid JSON"),
         (b"\xff\xfe", "is not valid UTF-8"),
-        (b" \n", "it is empty"),
+        (b" \n", "the file is empty"),
         (b"CREATE TABLE t (a int);", "the dump does not contain its binlog position"),
     ],
 )
@@ -160,7 +160,7 @@ def test_an_edited_file(written_history, schema, tmp_path):
     schema("export", str(file))
     file.write_text(file.read_text().replace("varchar(100)", "varchar(101)"))
     schema("import", str(file), status=1)
-    assert f"cannot import {file}: its checksum is not" in schema.err
+    assert f"cannot import {file}: the checksum does not" in schema.err
     written_history._storage.open()
     assert len(written_history._storage.segments()) == 1
     written_history._storage.close()
@@ -190,7 +190,7 @@ def test_a_running_server_is_not_disturbed(
     server = start_server(conf)
     server.read_until("canal-server 0")
     schema("import", str(file), status=1)
-    assert f"a server (process {server.process.pid}) runs" in schema.err
+    assert f"a server (process {server.process.pid}) uses" in schema.err
     assert "canal-server stop" in schema.err
 
 

@@ -136,6 +136,6 @@ def test_unknown_tables(written_history, schema):
     """A table that never was is an error with similar names; so is half a name."""
     written_history.write(RENAME)
     schema("history", "--table", "shop.tom", status=1)
-    assert "no table shop.tom is known; similar names: shop.tome" in schema.err
+    assert "unknown table shop.tom; similar names: shop.tome" in schema.err
     schema("history", "--table", "tome", status=2)
     assert "--table tome: expected schema.table" in schema.err

@@ -131,7 +131,7 @@ def test_an_unknown_table(written_history, schema):
     written_history.write()
     schema("show", "--table", "shop.bok", status=1)
     assert schema.err == (
-        "canal-server schema show: no table shop.bok is known;"
+        "canal-server schema show: unknown table shop.bok;"
         " similar names: shop.book\n"
     )
     schema("show", "--table", "zzz", status=1)
@@ -144,7 +144,7 @@ def test_uncertain_tables_are_marked(written_history, schema):
     """A table whose columns are a guess is said to be one, in both formats."""
     written_history.write((300, "CREATE TABLE guess SELECT * FROM book"))
     assert "-- `guess`: its columns are unknown" in schema("show")
-    assert "-- uncertain: `guess` may have had other columns" in schema("show")
+    assert "-- uncertain: `guess` may have had different columns" in schema("show")
     guess = [each for each in schema.objects("show") if each["table"] == "guess"]
     assert [(each["uncertain"], each["columns"]) for each in guess] == [(True, None)]
 

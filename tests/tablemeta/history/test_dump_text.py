@@ -7,7 +7,7 @@ from fix_table_history import TRAITS
 
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.history.dump_text import (
-    place_in_dump,
+    position_in_dump,
     read_dump,
     statements,
 )
@@ -108,12 +108,12 @@ def test_what_nobody_can_read_is_told():
 )
 def test_the_place_of_a_dump(text):
     """The place is found as an option of the dumping program has it written."""
-    assert place_in_dump(text) == EntryPosition("binlog.000007", 1234)
+    assert position_in_dump(text) == EntryPosition("binlog.000007", 1234)
 
 
 def test_a_dump_that_tells_no_place():
     """Without it there is none."""
-    assert place_in_dump("CREATE TABLE t (a int); -- SOURCE_LOG_POS=4") is None
+    assert position_in_dump("CREATE TABLE t (a int); -- SOURCE_LOG_POS=4") is None
 
 
 @pytest.mark.parametrize(

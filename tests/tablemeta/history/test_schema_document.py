@@ -58,15 +58,18 @@ def changed(**values):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "not JSON"),
-        ("[]", "no JSON object with the format"),
-        ("{}", "no JSON object with the format"),
-        (changed(format="x"), "no JSON object with the format"),
-        (changed(version=2), "it has version 2, this canal-server reads 1"),
-        (changed(server="x"), "its checksum is not that of its content"),
-        (changed(schemas=[]), "its checksum is not that of its content"),
-        (changed(checksum=None), "its checksum is not that of its content"),
-        (to_document(EXPORTED)[:-200], "not JSON"),
+        ("", "not valid JSON"),
+        ("[]", "not a JSON object with the format"),
+        ("{}", "not a JSON object with the format"),
+        (changed(format="x"), "not a JSON object with the format"),
+        (
+            changed(version=2),
+            "unsupported version 2, this canal-server reads version 1",
+        ),
+        (changed(server="x"), "the checksum does not match the content"),
+        (changed(schemas=[]), "the checksum does not match the content"),
+        (changed(checksum=None), "the checksum does not match the content"),
+        (to_document(EXPORTED)[:-200], "not valid JSON"),
     ],
 )
 def test_other_documents(text, problem):
@@ -83,5 +86,5 @@ def test_a_missing_part(part, monkeypatch):
     )
     content = json.loads(to_document(EXPORTED))
     del content[part]
-    with pytest.raises(TableMetaError, match=f"a part is missing .*{part}"):
+    with pytest.raises(TableMetaError, match=f"a field is missing .*{part}"):
         from_document(json.dumps(content))

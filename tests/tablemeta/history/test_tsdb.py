@@ -319,10 +319,10 @@ def test_places_by_time(tsdb: TableMetaTsdb) -> None:
         at(1, 200, timestamp=T0_MS + 10_000_000), "db", "ALTER TABLE t ADD b INT"
     )
     tsdb.reached(at(1, 900, timestamp=T0_MS + 20_000_000))
-    assert tsdb.place_at(T0_MS + 10_000_000)[1].order() == at(1, 200).order()
-    assert tsdb.place_at(T0_MS + 10_000_001)[1].order() == at(1, 900).order()
+    assert tsdb.position_at(T0_MS + 10_000_000)[1].order() == at(1, 200).order()
+    assert tsdb.position_at(T0_MS + 10_000_001)[1].order() == at(1, 900).order()
     with pytest.raises(TableMetaError):
-        tsdb.place_at(T0_MS - 10_000_000)
+        tsdb.position_at(T0_MS - 10_000_000)
 
 
 def test_an_answer_of_the_server_is_kept(tsdb: TableMetaTsdb) -> None:

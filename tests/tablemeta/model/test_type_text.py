@@ -38,8 +38,8 @@ def test_converted(mysql_type: str, old: str, new: str, expected: object) -> Non
 def test_members_come_back() -> None:
     """The members that a type shows are read as what they were."""
     shown = r"enum('a','b''c','d\\e','f\ng','h,i','\0','\r')"
-    members = ("a", "b'c", "d\\e", "f\ng", "h,i", "\0", "\r")
-    assert text_type_of(shown).members == members
+    labels = ("a", "b'c", "d\\e", "f\ng", "h,i", "\0", "\r")
+    assert text_type_of(shown).labels == labels
 
 
 @pytest.mark.parametrize(

@@ -364,7 +364,7 @@ def test_no_such_stretch(history: HistoryStorage) -> None:
         lambda: history.write_snapshot(of.id + 1, at(1, 50), BASE),
         lambda: history.identify(of.id + 1, "x", SourceTraits()),
     ):
-        with pytest.raises(TableMetaStoreError, match=f"no stretch {of.id + 1}"):
+        with pytest.raises(TableMetaStoreError, match=f"no segment {of.id + 1}"):
             refused()
     assert list(history.records(of.id + 1)) == []
     assert history.snapshot(of.id + 1) is None

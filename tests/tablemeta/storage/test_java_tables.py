@@ -16,13 +16,13 @@ from canal_server.tablemeta.storage.java_tables import (
     data_of,
     has_long_characters,
     note_of,
-    place,
+    position_of,
     schemas_of,
     schemas_of_java,
     without_long_characters,
 )
 
-BASE_DUMP = JavaSnapshot(1, place("0", 0, "-1", -2))
+BASE_DUMP = JavaSnapshot(1, position_of("0", 0, "-1", -2))
 
 
 def statement(position: EntryPosition, number: int = 0) -> JavaStatement:
@@ -95,7 +95,7 @@ def test_ours_comes_back() -> None:
 def test_changed_data() -> None:
     """Data of another length than its note says is refused."""
     schemas = (StoredSchema("a", tables=(("t", "x"),)),)
-    with pytest.raises(ValueError, match="another length"):
+    with pytest.raises(ValueError, match="different length"):
         schemas_of(data_of(schemas).replace("x", "yy"), note_of(schemas))
 
 
@@ -108,10 +108,10 @@ def test_long_characters() -> None:
 
 def test_places() -> None:
     """Negative numbers, which stand for none, are none."""
-    assert place("f.1", 4, "17", 5) == EntryPosition("f.1", 4, 5, 17)
-    assert place("0", 0, "-1", -2) == EntryPosition("0", 0)
-    assert place(None, None, None, None) == EntryPosition("", 0)
-    assert place("f.1", 4, "x", 5) == EntryPosition("f.1", 4, 5)
+    assert position_of("f.1", 4, "17", 5) == EntryPosition("f.1", 4, 5, 17)
+    assert position_of("0", 0, "-1", -2) == EntryPosition("0", 0)
+    assert position_of(None, None, None, None) == EntryPosition("", 0)
+    assert position_of("f.1", 4, "x", 5) == EntryPosition("f.1", 4, 5)
 
 
 def test_base_dump() -> None:

@@ -68,7 +68,7 @@ def test_locked_out(place: Place, history: MysqlHistoryStorage) -> None:
         second.open()
     told = f"is in use by another server (connection {number} from 127.0.0.1:"
     assert told in str(caught.value)
-    assert "stop that one" in str(caught.value)
+    assert "stop that server" in str(caught.value)
     assert place.name in str(caught.value)
 
 
@@ -203,7 +203,7 @@ def test_server_killed(
             try:
                 write(history, number)
             except TableMetaStoreError as error:
-                assert "canal.instance.tsdb.url runs" in str(error)  # noqa: PT017
+                assert "canal.instance.tsdb.url is running" in str(error)  # noqa: PT017
                 server.restart()
                 found = content(history)
                 assert found in (before, after)

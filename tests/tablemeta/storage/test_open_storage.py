@@ -66,7 +66,9 @@ def test_mysql(mysql_server: Server) -> None:
                 database=database, user=name, password=access.credentials.password
             ),
         )
-        with pytest.raises(TableMetaStoreError, match="is not there: table meta_hist"):
+        with pytest.raises(
+            TableMetaStoreError, match="is missing: there is no table meta_hist"
+        ):
             open_storage(config, read_only=True).open()
         storage = open_storage(config)
         storage.open()
@@ -91,4 +93,4 @@ def test_java_history(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         (config.table_meta.dir / "h2.mv.db").touch()
         assert warn_of_java_history(config)
     assert "h2.mv.db" in caplog.text
-    assert "the history begins now" in caplog.text
+    assert "the history starts now" in caplog.text

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 KILLS = 15
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}:{PYTHONPATH}"}
-LEFT_ALONE = "without it the history begins anew"
+LEFT_ALONE = "without it a new history starts"
 
 
 @pytest.fixture
@@ -249,11 +249,11 @@ def test_torn_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
     [
         ("UPDATE record SET ddl = 'DROP TABLE t'", "the statement at"),
         ("UPDATE record SET contained = 1", "the statement at"),
-        ("UPDATE stretch SET last = first", "stretch 1 is not what was written"),
-        ("UPDATE stretch SET written = 9", "stretch 1 is not what was written"),
+        ("UPDATE stretch SET last = first", "segment 1 has a wrong checksum"),
+        ("UPDATE stretch SET written = 9", "segment 1 has a wrong checksum"),
         ("UPDATE snapshot SET images = x''", "the snapshot at"),
-        ("UPDATE definition SET text = 'CREATE'", "'t' is not what was written"),
-        ("UPDATE schema_image SET views = '[1]'", "'db' is not what was written"),
+        ("UPDATE definition SET text = 'CREATE'", "'t' has a wrong digest"),
+        ("UPDATE schema_image SET views = '[1]'", "'db' has a wrong digest"),
         ("DELETE FROM definition", "1 of 1 definitions are missing"),
     ],
 )
@@ -297,7 +297,7 @@ def test_newer_version(path: Path, read_only: bool) -> None:
     filled(path, 3)
     change(path, "PRAGMA user_version = 2")
     text = refused(path, read_only=read_only)
-    assert "newer canal-server (version 2, this one knows up to 1)" in text
+    assert "newer canal-server (version 2, this one supports up to 1)" in text
     assert "start that one again" in text
 
 
@@ -308,7 +308,7 @@ def test_older_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = (*form.steps, ("CREATE TABLE more (a)",), ("INSERT INTO more VALUES (7)",))
     newer = type(form)(form.what, form.application_id, steps, form.without, form.error)
     monkeypatch.setattr(sqlite_storage, "FORM", newer)
-    assert "version 1, and 3 is read; start the server" in refused(path, read_only=True)
+    assert "version 1, required is 3; start the server" in refused(path, read_only=True)
     assert read(path) == before
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT a FROM more").fetchall() == [(7,)]
@@ -427,7 +427,7 @@ def test_a_file_in_the_way(path: Path) -> None:
     """A folder that cannot be made is told."""
     path.parent.parent.mkdir(parents=True)
     path.parent.write_text("a file")
-    assert "a file is in the way" in refused(path)
+    assert "a file has the name of a folder" in refused(path)
 
 
 def run_faults(*arguments: object) -> str:
@@ -467,7 +467,7 @@ def test_no_right_to_write(path: Path, name: str) -> None:
     finally:
         protected.chmod(mode)
     assert f"cannot open the table history {path}: " in told
-    assert "give the user that runs the server the rights to read and write" in told
+    assert "give the user that runs the server permission to read and write" in told
     assert run_faults(*UNPRIVILEGED, "open", path, "") == f"{OPENED}\n"
     assert read(path) == before
 
@@ -481,7 +481,7 @@ def test_read_only_file_system(path: Path, is_there: bool) -> None:
     mount = 'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$@"'
     told = run_faults(*OWN_MOUNTS, mount, folder, "open", path, "")
     assert f"cannot open the table history {path}: " in told
-    assert "see that its file system is not mounted read-only" in told
+    assert "check that its file system is not mounted read-only" in told
     assert (read(path) if is_there else None) == before
 
 

@@ -286,7 +286,7 @@ def test_load_at_once() -> None:
     model.load("d", "CREATE TABLE `t` (`a` int)")
     assert columns(model) == "a"
     assert model.views("d") == []
-    with pytest.raises(ValueError, match="no CREATE TABLE"):
+    with pytest.raises(ValueError, match="not a CREATE TABLE"):
         model.load("d", "DROP TABLE t")
 
 

@@ -198,7 +198,7 @@ def test_any_order_is_told_by_the_fewest_moves(rng):
         after = replace(before, columns=tuple(columns))
         found = differences(before, after)
         assert len(found) <= moves
-        assert all(each.sign == "~" and each.place for each in found)
+        assert all(each.sign == "~" and each.position for each in found)
         moved = {each.name for each in found}
         assert [each.name for each in columns if each.name not in moved] == [
             name for name in names if name not in moved

@@ -1,7 +1,7 @@
-"""The members of ENUM and SET: bytes in a character set, shown as text.
+"""The labels of ENUM and SET: bytes in a character set, shown as text.
 
-A server keeps bytes, and CONVERT TO CHARACTER SET leaves them as they are: what they
-mean in the new set is what it shows from then on, whether or not it makes sense.
+A server keeps the bytes, and CONVERT TO CHARACTER SET does not change them: from then
+on it shows their meaning in the new set, whether or not it makes sense.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from canal_server.tablemeta.model.charset_widths import (
 )
 
 if TYPE_CHECKING:
-    from canal_server.model.enum_labels import Member
+    from canal_server.model.enum_labels import Label
 
 
-def member_sql(member: Member, charset: str, *, mariadb: bool) -> str:
-    """Return a member as COLUMN_TYPE has it, in a column's character set."""
-    if isinstance(member, bytes):
-        text = shown(member, charset, mariadb=mariadb)
+def label_sql(label: Label, charset: str, *, mariadb: bool) -> str:
+    """Return a label as in COLUMN_TYPE, in the character set of a column."""
+    if isinstance(label, bytes):
+        text = shown(label, charset, mariadb=mariadb)
         if text is None:
-            # MySQL leaves out the zeros.
-            return f"x'{''.join(f'{byte:x}' for byte in member)}'"
-        member = text
-    return f"'{kept(member, charset).translate(_ESCAPED)}'"
+            # MySQL omits the zeros.
+            return f"x'{''.join(f'{byte:x}' for byte in label)}'"
+        label = text
+    return f"'{kept(label, charset).translate(_ESCAPED)}'"
 
 
-def kept(member: str, charset: str) -> str:
-    """Return what a column keeps of a member: no spaces behind it, unless binary."""
-    member = storable(member, charset)
-    return member if charset == BINARY else member.rstrip(" ")
+def kept(label: str, charset: str) -> str:
+    """Return the stored form of a label: without trailing spaces, unless binary."""
+    label = storable(label, charset)
+    return label if charset == BINARY else label.rstrip(" ")
 
 
 _ESCAPED: Final = str.maketrans(
@@ -43,14 +43,14 @@ _ESCAPED: Final = str.maketrans(
 
 
 def padded(data: bytes, charset: str) -> bytes:
-    """Return bytes that were written as a number, filled up to whole characters."""
+    """Return bytes that were written as a number, padded to complete characters."""
     return b"\0" * (-len(data) % unit_bytes(charset)) + data
 
 
 def shown(data: bytes, charset: str, *, mariadb: bool) -> str | None:
-    """Return the text that a server shows for bytes; None: MySQL shows them as hex.
+    """Return the text that a server shows for bytes; None if MySQL shows them as hex.
 
-    A byte that fits nowhere is a question mark. MySQL ends where a character is cut.
+    An invalid byte is shown as a question mark. MySQL stops at a truncated character.
     """
     text = decoded(data, charset)
     if text is not None:
@@ -74,7 +74,7 @@ def shown(data: bytes, charset: str, *, mariadb: bool) -> str | None:
 
 
 def _size(data: bytes, at: int, charset: str, *, mariadb: bool) -> int:
-    """Return how many bytes the character seems to have that begins here."""
+    """Return the apparent number of bytes of the character that starts here."""
     first = data[at]
     unit = unit_bytes(charset)
     if unit > 1:
@@ -91,7 +91,7 @@ def _size(data: bytes, at: int, charset: str, *, mariadb: bool) -> int:
 
 
 def _bad_bytes(data: bytes, at: int, size: int, charset: str, *, mariadb: bool) -> int:
-    """Return how many bytes one question mark stands for."""
+    """Return the number of bytes that one question mark replaces."""
     if unit_bytes(charset) > 1:
         return 1 if mariadb else size
     if charset not in _OF_TWO or size == 1:
@@ -108,7 +108,7 @@ _UTF8: Final = frozenset(("utf8mb3", "utf8mb4", BINARY))
 _UTF8_OF_TWO, _UTF8_OF_THREE, _UTF8_OF_FOUR = 0xC2, 0xE0, 0xF0
 _OF_THREE: Final = frozenset(("eucjpms", "ujis"))
 _THREE_FOLLOW: Final = 0x8F
-# MySQL does not look at the second byte of these.
+# For these, MySQL ignores the second byte.
 _BLIND: Final = frozenset(("big5", "gbk", "euckr"))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.model.enum_labels import members_of
-from canal_server.tablemeta.model.enum_members import member_sql, padded, shown
+from canal_server.model.enum_labels import labels_of
+from canal_server.tablemeta.model.label_charsets import label_sql, padded, shown
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.tables.memory_tables import MemoryTableMeta
 
@@ -39,9 +39,9 @@ def test_shown(data: bytes, charset: str, mysql: str | None, mariadb: str) -> No
 
 def test_hex() -> None:
     """MySQL shows bytes that are no UTF-8 in hex, and drops the zeros of it."""
-    text = member_sql(b"\0\xfc", "utf8mb3", mariadb=False)
+    text = label_sql(b"\0\xfc", "utf8mb3", mariadb=False)
     assert text == "x'0fc'"
-    assert members_of(text) == (b"\0\xfc",)
+    assert labels_of(text) == (b"\0\xfc",)
 
 
 def test_padded() -> None:

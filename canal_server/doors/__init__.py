@@ -1,4 +1,5 @@
 """Doors to foreign systems: SQLite, ZooKeeper and sqlglot, one module or package each.
 
-Who needs the foreign system imports its door; nobody else imports the library.
+Code that needs a foreign system imports its door; only the door imports the library.
+Leaves out what is stored there.
 """

@@ -105,7 +105,7 @@ class Database:
             return
         self.is_damaged = False
         try:
-            with self._told("open"):
+            with self._translated("open"):
                 if not self._read_only:
                     make_private_folder(self.path.parent)
                     self._lock_fd = self._locked()
@@ -125,22 +125,22 @@ class Database:
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Return the rows of a statement."""
-        with self._told("read"):
+        with self._translated("read"):
             return self._open_connection().execute(sql, parameters).fetchall()
 
     def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         """Run a statement that writes; return how many rows it changed."""
-        with self._told("write"):
+        with self._translated("write"):
             return self._open_connection().execute(sql, parameters).rowcount
 
     def execute_many(self, sql: str, rows: Iterable[Sequence[object]]) -> int:
         """Run a statement for each row; return how many rows were changed."""
-        with self._told("write"):
+        with self._translated("write"):
             return self._open_connection().executemany(sql, rows).rowcount
 
     def insert(self, sql: str, parameters: Sequence[object] = ()) -> int:
         """Insert one row; return its id."""
-        with self._told("write"):
+        with self._translated("write"):
             found = self._open_connection().execute(sql, parameters).lastrowid
         assert found is not None, "an INSERT has a row id"
         return found
@@ -148,12 +148,12 @@ class Database:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Make the writes inside durable at the end, or none of them."""
-        with self._told("write"):
-            self._check_place()
+        with self._translated("write"):
+            self._check_identity()
             self._open_connection().execute("BEGIN IMMEDIATE")
         try:
             yield
-            with self._told("write"):
+            with self._translated("write"):
                 self._open_connection().execute("COMMIT")
         except BaseException:
             self._roll_back()
@@ -162,7 +162,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         """Run all queries inside on the same state of the file."""
-        with self._told("read"):
+        with self._translated("read"):
             self._open_connection().execute("BEGIN")
         try:
             yield
@@ -365,7 +365,7 @@ class Database:
         assert self._connection is not None
         return self._connection
 
-    def _check_place(self) -> None:
+    def _check_identity(self) -> None:
         """Raise when the open file no longer has its name.
 
         Whatever is written into it would be lost silently.
@@ -407,7 +407,7 @@ class Database:
         )
 
     @contextlib.contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
+    def _translated(self, doing: str) -> Iterator[None]:
         """Translate errors of SQLite and the system into the form's."""
         try:
             yield

@@ -1,7 +1,7 @@
 """The one door to ZooKeeper: a session with it, and its nodes.
 
-No type of kazoo leaves this module, and none of its errors. Leaves out what is in the
-nodes (`canal_server.position`).
+No type of kazoo leaves this module, and none of its errors. Leaves out the content of
+the nodes (`canal_server.position`).
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# kazoo warns of each attempt to connect; what matters of them is told here.
+# kazoo warns about each attempt to connect; what matters is logged here.
 _kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_logger.setLevel(logging.ERROR)
 
-SESSION_TIMEOUT_S: Final = 90.0  # what the original asks for
+SESSION_TIMEOUT_S: Final = 90.0  # the Java server's value
 REQUEST_TIMEOUT_S: Final = 5.0
-CONNECT_TIMEOUT_S: Final = 5.0  # to connect, and again for the first answer
+CONNECT_TIMEOUT_S: Final = 5.0  # to connect, and again for the first reply
 RETRY_DELAY_S: Final = 0.1
 RETRY_DELAY_MAX_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
-PATIENCE_S: Final = 1.0  # after which waiting is worth a line in the log
+PATIENCE_S: Final = 1.0  # after which waiting is logged
 
-_EPHEMERAL: Final = 1  # flag of a node to be created
+_EPHEMERAL: Final = 1  # flag for a new node
 _ANY: Final = -1  # instead of a version
 
 _OUT_OF_REACH: Final = (
     exceptions.ConnectionLoss,
-    exceptions.SessionExpiredError,  # also that of a session that was closed
+    exceptions.SessionExpiredError,  # also for a session that was closed
     exceptions.OperationTimeoutError,
     exceptions.SessionMovedError,
     exceptions.CancelledError,
@@ -72,32 +72,32 @@ _OUT_OF_REACH: Final = (
 
 
 class _Unasked(exceptions.ConnectionLoss):  # type: ignore[misc]  # kazoo is untyped
-    """A request that was not made, as there is no connection."""
+    """A request that was not sent, because there is no connection."""
 
 
 class SessionState(StrEnum):
-    """Whether there is a session, as far as this side can tell."""
+    """Whether there is a session, as far as this side knows."""
 
     CONNECTED = "connected"
-    SUSPENDED = "suspended"  # no connection; the session may live on
-    LOST = "lost"  # no session: its ephemeral nodes are gone
+    SUSPENDED = "suspended"  # no connection; the session may still exist
+    LOST = "lost"  # no session: its ephemeral nodes are deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a node held when it was read."""
+    """The content of a node when it was read."""
 
     data: bytes | None
-    version: int  # grows by 1 with each write
-    owner: int = 0  # the session that it goes away with; 0: it stays
+    version: int  # incremented by each write
+    owner: int = 0  # the session that deletes it at its end; 0: persistent
 
 
 class ZooKeeper:
-    """A session that is opened anew whenever it is lost, for several users.
+    """A session that is reopened whenever it is lost, for several users.
 
-    Thread-safe. `start` and `close` are called once by each user: the last one that
-    closes ends the session. Every request ends within `request_timeout_s`; without a
-    connection it fails at once. Paths begin below the chroot of `servers`.
+    Thread-safe. Each user calls `start` and `close` once: the last `close` ends the
+    session. Every request ends within `request_timeout_s`; without a connection it
+    fails at once. Paths are relative to the chroot of `servers`.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ZooKeeper:
         self._lock = threading.Lock()  # guards the users
         self._users = 0
         self._was_started = False
-        # Replaced, not changed: kazoo's thread reads it without a lock, as `close`
+        # Replaced, not changed: kazoo's thread reads it without a lock, because `close`
         # waits for that thread.
         self._listeners: tuple[Callable[[SessionState], None], ...] = ()
         self._live = threading.Event()  # set while there is a connection
@@ -123,28 +123,28 @@ class ZooKeeper:
     def _make_client(self) -> None:
         self._client = client = _client_for(self.servers, self._asked_s)
         self._granted = _Granted(client, self._asked_s)
-        client.add_listener(lambda told: self._state_changed(client, told))
+        client.add_listener(lambda state: self._state_changed(client, state))
 
     def start(self) -> None:
-        """Begin to connect; returns at once."""
+        """Start to connect; returns at once."""
         with self._lock:
             self._users += 1
             if self._users > 1:
                 return
             if self._was_started:
-                # The one before may still be about to end, and would not begin anew.
+                # The previous one may still be closing, and could not be restarted.
                 self._session = None
                 self._make_client()
             self._was_started = True
             self._live = self._client.start_async()
 
     def close(self) -> None:
-        """End the session when nobody else uses it; does not wait for a dead link."""
+        """End the session when it has no other user; does not wait for a dead link."""
         with self._lock:
             self._users -= 1
             if self._users:
                 return
-            # It may hang in an attempt to connect.
+            # It may be stuck in an attempt to connect.
             closer = threading.Thread(
                 target=_end, args=(self._client,), name="zookeeper close", daemon=True
             )
@@ -153,54 +153,54 @@ class ZooKeeper:
 
     @property
     def state(self) -> SessionState:
-        """Return what is known of the session."""
+        """Return the known state of the session."""
         return SessionState(str(self._client.state).lower())
 
     @property
     def session(self) -> int | None:
-        """Return the session that lives, as far as known; None: there is none."""
+        """Return the live session, as far as known, None without one."""
         return self._session
 
     @property
     def key(self) -> tuple[int, bytes] | None:
-        """Return the session with the secret by which it can be taken over."""
+        """Return the session with the secret that lets another process use it."""
         number, secret = self._client.client_id or (0, b"")
         return (int(number), bytes(secret)) if number == self._session else None
 
     @property
     def session_timeout_s(self) -> float:
-        """Return for how long a silent session lives; servers grant what they like."""
+        """Return how long a silent session lives; the servers decide."""
         return self._granted.timeout_s
 
     def listen(self, listener: Callable[[SessionState], None]) -> None:
-        """Have each change of the state told, by a thread that must not wait."""
+        """Call a listener for each state change, on a thread that must not wait."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
     def unlisten(self, listener: Callable[[SessionState], None]) -> None:
-        """Tell a listener nothing more."""
+        """Remove a listener."""
         with self._lock:
             self._listeners = tuple(
                 each for each in self._listeners if each != listener
             )
 
     def wait_until_connected(self, stop: Stop) -> None:
-        """Wait for the first connection, and say so.
+        """Wait for the first connection, and log it.
 
-        Raises ZooKeeperUnavailable when a stop is asked for meanwhile, ZooKeeperError
+        Raises ZooKeeperUnavailable when a stop is requested meanwhile, ZooKeeperError
         when the chroot does not exist.
         """
         deadline = Deadline(PATIENCE_S)
-        told = False
-        # Asked often, as a stop cannot wake who waits for a connection.
+        is_logged = False
+        # Polled, because a stop cannot wake a wait for a connection.
         while not self._live.wait(RETRY_DELAY_S):
             if stop.requested():
                 raise ZooKeeperUnavailable(
                     f"stopped while waiting for ZooKeeper at {self.servers}"
                 )
-            if not told and deadline.passed():
+            if not is_logged and deadline.passed():
                 cluster_messages.ZOOKEEPER_UNREACHABLE.log(logger, self.servers)
-                told = True
+                is_logged = True
         if self._client.chroot and self.read("/") is None:
             raise ZooKeeperError(
                 f"{self._client.chroot} does not exist in ZooKeeper at"
@@ -210,7 +210,7 @@ class ZooKeeper:
     # --- nodes ----------------------------------------------------------------------
 
     def read(self, path: str) -> Node | None:
-        """Return a node's content, None when there is no such node."""
+        """Return a node's content, None when it does not exist."""
         with self._translated("read", path):
             try:
                 data, stat = self._ask(self._client.get_async, path)
@@ -219,26 +219,25 @@ class ZooKeeper:
             return Node(data, int(stat.version), int(stat.ephemeralOwner))
 
     def watch(self, path: str, changed: Callable[[object], None]) -> Node | None:
-        """Read a node, and have it told once when it is no longer so.
+        """Read a node, and be called once when it changes.
 
-        `changed` is called, maybe without reason, when the node comes, goes or
-        changes, or when the connection does; by a thread that must not wait. It may be
-        given for several nodes, and again.
+        `changed` is called, maybe without reason, when the node is created, deleted or
+        changed, or when the connection is; on a thread that must not wait. It may be
+        passed for several nodes, and repeatedly.
         """
         with self._translated("watch", path):
-            # Only this watches also a node that is not there.
+            # Only this also watches a node that does not exist.
             self._ask(self._client.exists_async, path, changed)
         return self.read(path)
 
     def touch(self, timeout_s: float) -> int:
-        """Have the leader answer, and return the session in which it did.
+        """Query the leader, and return the session in which it answered.
 
-        It knows then that the session lived when this was called. Raises
-        ZooKeeperUnavailable.
+        The session was alive when this was called. Raises ZooKeeperUnavailable.
         """
         session = self._session
         with self._translated("sync", "/"):
-            # A read would be answered by a server that the others have given up.
+            # A read would be answered by a server that the others have already dropped.
             self._ask(self._client.sync_async, "/", timeout_s=timeout_s)
         if session is None or session != self._session:
             raise ZooKeeperUnavailable(
@@ -247,7 +246,7 @@ class ZooKeeper:
         return session
 
     def children(self, path: str) -> list[str]:
-        """Return the names of a node's children, none when there is no such node."""
+        """Return the names of a node's children, none when it does not exist."""
         with self._translated("list", path):
             try:
                 return sorted(self._ask(self._client.get_children_async, path))
@@ -262,10 +261,10 @@ class ZooKeeper:
         ephemeral: bool = False,
         fence: str | None = None,
     ) -> None:
-        """Make a node, and those above it where they do not exist.
+        """Create a node, and its missing parents.
 
-        An ephemeral one goes away with the session. Raises NodeExists. For `fence`
-        see `write`.
+        An ephemeral one is deleted with the session. Raises NodeExists. For `fence` see
+        `write`.
         """
         request = Create(
             self._full(path), data, OPEN_ACL_UNSAFE, _EPHEMERAL if ephemeral else 0
@@ -280,7 +279,7 @@ class ZooKeeper:
             self._request("create", path, request, fence)
 
     def ensure(self, path: str) -> None:
-        """Make a node without content, unless it is there."""
+        """Create a node without content, unless it exists."""
         try:
             self.create(path)
         except NodeExists:
@@ -289,7 +288,7 @@ class ZooKeeper:
     def write(
         self, path: str, data: bytes | None, version: int, *, fence: str | None = None
     ) -> int:
-        """Replace the content of a node of this version; returns the next version.
+        """Replace the content of a node of this version; return the next version.
 
         Raises VersionConflict and NodeMissing. Nothing is written unless the node
         `fence` exists at that moment; LeaseLost when it does not.
@@ -298,7 +297,7 @@ class ZooKeeper:
         return int(self._request("write", path, request, fence).version)
 
     def delete(self, path: str, *, fence: str | None = None) -> None:
-        """Remove a node and all below it; nothing happens when it is not there.
+        """Delete a node and everything below it; does nothing when it does not exist.
 
         For `fence` see `write`.
         """
@@ -309,15 +308,15 @@ class ZooKeeper:
         except NodeMissing:
             return
         except NodeNotEmpty:
-            # Somebody created one below it meanwhile.
+            # Another client created a child meanwhile.
             self.delete(path, fence=fence)
 
     def delete_version(self, path: str, version: int) -> None:
-        """Remove a node of this version. Raises VersionConflict and NodeMissing."""
+        """Delete a node of this version. Raises VersionConflict and NodeMissing."""
         self._request("delete", path, Delete(self._full(path), version), None)
 
     def _request(self, verb: str, path: str, request: Any, fence: str | None) -> Any:
-        """Have a node changed, if another one exists at that moment."""
+        """Change a node, if another one exists at that moment."""
         requests = [request]
         if fence is not None:
             requests.insert(0, CheckVersion(self._full(fence), _ANY))
@@ -348,7 +347,7 @@ class ZooKeeper:
         timeout_s: float | None = None,
     ) -> Any:
         if not self._client.connected:
-            # kazoo would keep the request until there is a connection again.
+            # kazoo would queue the request until the next connection.
             raise _Unasked
         if timeout_s is None:
             timeout_s = self._request_timeout_s
@@ -365,11 +364,11 @@ class ZooKeeper:
             reason = str(error) or type(error).__name__
             raise ZooKeeperUnavailable(f"{what}: {self.state}, {reason}") from error
         except exceptions.NodeExistsError as error:
-            raise NodeExists(f"{what}: it is there") from error
+            raise NodeExists(f"{what}: it exists") from error
         except exceptions.NoNodeError as error:
             raise NodeMissing(f"{what}: it, or what it is in, is not there") from error
         except exceptions.BadVersionError as error:
-            raise VersionConflict(f"{what}: somebody else wrote it") from error
+            raise VersionConflict(f"{what}: another client wrote it") from error
         except exceptions.NotEmptyError as error:
             raise NodeNotEmpty(f"{what}: there are nodes below it") from error
         except exceptions.NoAuthError as error:
@@ -379,10 +378,10 @@ class ZooKeeper:
 
     # --- what kazoo's thread calls --------------------------------------------------
 
-    def _state_changed(self, client: KazooClient, told: str) -> None:
+    def _state_changed(self, client: KazooClient, kazoo_state: str) -> None:
         if client is not self._client:
             return  # of a session that was closed
-        state = SessionState(told.lower())
+        state = SessionState(kazoo_state.lower())
         if state is SessionState.CONNECTED:
             # Before any request is sent in it.
             self._session = int(self._client.client_id[0])
@@ -418,7 +417,7 @@ class ZooKeepers:
 
 @contextmanager
 def session_for(servers: str, timeout_s: float) -> Iterator[ZooKeeper]:
-    """Give a session of its own, for a person who waits.
+    """Yield a separate session, for an operator who waits.
 
     Raises ZooKeeperUnavailable without an answer in time, ZooKeeperError when the
     chroot does not exist.
@@ -435,7 +434,7 @@ def session_for(servers: str, timeout_s: float) -> Iterator[ZooKeeper]:
         except ZooKeeperUnavailable:
             raise ZooKeeperUnavailable(
                 f"ZooKeeper at {servers} did not answer in {timeout_s:g} s"
-            ) from None  # it tells of the stop
+            ) from None  # the cause mentions the stop
         finally:
             timer.cancel()
         yield zookeeper
@@ -444,37 +443,37 @@ def session_for(servers: str, timeout_s: float) -> Iterator[ZooKeeper]:
 
 
 def end_session(servers: str, session: int, secret: bytes, timeout_s: float) -> bool:
-    """End a session whose process is dead; false when it had ended.
+    """End a session whose process is dead; false when it had ended already.
 
     Raises ZooKeeperUnavailable without an answer in time.
     """
     client = _client_for(servers, timeout_s, key=(session, secret))
     try:
-        # kazoo's `start` would also ask for the chroot, in whatever state that is.
+        # kazoo's `start` would also look up the chroot, in any state.
         if not client.start_async().wait(timeout_s):
             raise ZooKeeperUnavailable(
                 f"ZooKeeper at {servers} did not answer in {timeout_s:g} s"
             )
-        # Another one is made where that one is not known any more.
-        found = client.client_id  # None when the link broke just now
+        # A new session is created where the old one is no longer known.
+        found = client.client_id  # None when the link broke meanwhile
         return found is not None and found[0] == session
     finally:
         _end(client)
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
-    """Threads of kazoo, and connections that are given up in time."""
+    """Threads of kazoo, and connections with a shorter timeout."""
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """Connect, within our time instead of a session's."""
+        """Connect, within our time limit instead of the session's."""
         kwargs["timeout"] = min(CONNECT_TIMEOUT_S, kwargs["timeout"])
         return super().create_connection(*args, **kwargs)
 
 
 class _Granted:
-    """What a server grants of the time that a session may be silent.
+    """The session timeout that a server grants.
 
-    kazoo does not tell it, so its answer to the first request is looked at.
+    kazoo does not expose it, so the reply to the first request is inspected.
     """
 
     def __init__(self, client: KazooClient, asked_s: float) -> None:
@@ -490,11 +489,11 @@ class _Granted:
 
 
 def _end(client: KazooClient) -> None:
-    """End a session; waits as long as that takes."""
+    """End a session; waits as long as that needs."""
     try:
         client.stop()
     except exceptions.KazooException as error:
-        # Clean-up: without us, the session ends by its time.
+        # Clean-up: otherwise the session ends by its timeout.
         cluster_messages.ZOOKEEPER_SESSION_LEFT.log(logger, error)
     client.close()
 
@@ -509,9 +508,9 @@ def _client_for(
         max_delay=min(RETRY_DELAY_MAX_S, session_timeout_s / 20),
     )
     hosts, slash, chroot = servers.partition("/")
-    # kazoo gives each server its part of the session's time to answer, but all of it
-    # to one alone. A server that comes up may accept a connection and never answer,
-    # so each is named as often as there are times to try.
+    # kazoo divides the session timeout among the servers, but gives all of it to a
+    # single one. A starting server may accept a connection and never answer, so each
+    # server is listed as often as there is time for attempts.
     times = session_timeout_s / CONNECT_TIMEOUT_S / len(hosts.split(","))
     return KazooClient(
         hosts=",".join([hosts] * math.ceil(times)) + slash + chroot,

@@ -1,9 +1,9 @@
-"""How a password goes to a server: what each plugin may be given, and over which way.
+"""How a password is sent to a server: what each plugin may receive, and how.
 
-MySQL's SHA-256 plugins want the password itself when the server has not cached it.
-Over TLS it is sent as it is, over a plain connection encrypted with RSA: to the key
-that is pinned, and to one that the other side sends only where that is allowed, as
-whoever is in between can send a key of his own. Leaves out the log-in around it.
+MySQL's SHA-256 plugins need the password itself when the server has not cached it. Over
+TLS it is sent in clear text, over a plain connection encrypted with RSA: with the
+pinned key, and with a key that the server sends only where that is allowed, because
+anyone in between can send a key of their own. Leaves out the rest of the login.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _MORE_DATA: Final = 0x01
 _CACHED, _NOT_CACHED = b"\x03", b"\x04"
 _ASK_KEY: Final = {CACHING_SHA2: b"\x02", SHA256: b"\x01"}
 
-STEPS_MAX: Final = 8  # of one log-in; a server needs three
+STEPS_MAX: Final = 8  # of one login; a server needs three
 PEM_BYTES_MAX: Final = 64 * 1024
 _SHOWN_MAX: Final = 40
 
-_warned: set[str] = set()  # addresses; each is warned of once in a process
+_warned: set[str] = set()  # addresses; each is warned about once per process
 
 
 def plugins(access: Access) -> dict[str, Callable[[Any], object]]:
-    """Return what answers in PyMySQL's place, by the name of the plugin."""
+    """Return the replacements of PyMySQL's plugins, by plugin name."""
     found: dict[str, Callable[[Any], object]] = {
         name: partial(_Sha2, access, name) for name in (CACHING_SHA2, SHA256)
     }
     found[_OUTDATED] = partial(
         _Refused,
-        f"{access.address}: the server asks for the password's hash in the form of "
-        "MySQL 4.0, which anybody can undo; give the account the plugin "
+        f"{access.address}: the server asks for the password in the MySQL 4.0 hash, "
+        "which anyone can reverse; give the account the plugin "
         "caching_sha2_password",
     )
     if not access.tls.required:
@@ -66,7 +66,7 @@ def plugins(access: Access) -> dict[str, Callable[[Any], object]]:
 
 
 class _Refused:
-    """Answers nothing to a plugin that would give the password away."""
+    """Refuses a plugin that would reveal the password."""
 
     def __init__(self, reason: str, _connection: object) -> None:
         self._reason = reason
@@ -76,9 +76,9 @@ class _Refused:
 
 
 class _Sha2:
-    """One log-in by caching_sha2_password or sha256_password.
+    """One login by caching_sha2_password or sha256_password.
 
-    PyMySQL hands over the server's packets, one after another, and takes back the
+    PyMySQL passes in the server's packets, one after another, and expects the next one:
     next one: https://dev.mysql.com/doc/dev/mysql-server/latest/page_caching_sha2_authentication_exchanges.html
     """
 
@@ -89,28 +89,28 @@ class _Sha2:
         self._steps = 0
 
     def authenticate(self, packet: Any) -> Any:
-        """Answer a packet and return the one that comes next."""
+        """Answer a packet and return the next one."""
         self._steps += 1
         if self._steps > STEPS_MAX:
-            raise self._not_understood(f"{self._steps} questions in one log-in")
+            raise self._not_understood(f"{self._steps} requests in one login")
         connection = self._connection
         kind = packet.get_all_data()[:1]
         if kind == bytes([_AUTH_SWITCH]):
             connection.salt = packet.read_all().removesuffix(b"\0")
             return self._answer(self._first())
         assert kind == bytes([_MORE_DATA]), "PyMySQL passes on no other packets"
-        told = packet.get_all_data()[1:]
+        reply = packet.get_all_data()[1:]
         if self._plugin == CACHING_SHA2:
-            if told == _CACHED:
+            if reply == _CACHED:
                 return self._next()
-            if told != _NOT_CACHED:
-                raise self._not_understood(f"{told[:_SHOWN_MAX]!r}")
+            if reply != _NOT_CACHED:
+                raise self._not_understood(f"{reply[:_SHOWN_MAX]!r}")
             return self._answer(self._whole())
-        # What comes unasked, as PyMySQL begins with the question for a key.
-        return self._answer(self._whole(told))
+        # Sent without a request, because PyMySQL asks for the key first.
+        return self._answer(self._whole(reply))
 
     def _first(self) -> bytes:
-        """Return what is sent right after the server has named the plugin."""
+        """Return the first reply after the server has named the plugin."""
         if not self._password:
             return b"" if self._plugin == CACHING_SHA2 else b"\0"
         if self._plugin == CACHING_SHA2:
@@ -119,7 +119,7 @@ class _Sha2:
         return self._whole()
 
     def _whole(self, offered: bytes = b"") -> bytes:
-        """Return the whole password; encrypted, where the connection is not.
+        """Return the whole password; encrypted, unless the connection is.
 
         `offered` is a key that the server has sent, empty for none so far.
         """
@@ -131,14 +131,14 @@ class _Sha2:
             return self._encrypted(_pem(pinned), f"in {pinned}")
         self._check_retrieval()
         if not offered:
-            told = self._answer(_ASK_KEY[self._plugin]).get_all_data()
-            if told[:1] != bytes([_MORE_DATA]):
-                raise self._not_understood(f"{told[:_SHOWN_MAX]!r} instead of a key")
-            offered = told[1:]
-        return self._encrypted(offered, f"that {self._access.address} has sent")
+            reply = self._answer(_ASK_KEY[self._plugin]).get_all_data()
+            if reply[:1] != bytes([_MORE_DATA]):
+                raise self._not_understood(f"{reply[:_SHOWN_MAX]!r} instead of a key")
+            offered = reply[1:]
+        return self._encrypted(offered, f"sent by {self._access.address}")
 
     def _check_retrieval(self) -> None:
-        """See that a key of the other side's may be used. Raises SourceRefused."""
+        """Check that a key sent by the server may be used. Raises SourceRefused."""
         retrieval = self._access.server_key.retrieval
         address = str(self._access.address)
         if retrieval is KeyRetrieval.ALLOWED:
@@ -153,14 +153,14 @@ class _Sha2:
                 )
             return
         raise SourceRefused(
-            f"{address}: the server wants the password encrypted with a key that it "
-            "sends, which anybody in between could replace; set sslMode=REQUIRED, "
-            "name the server's key (its public_key.pem) in serverPublicKey, or say "
+            f"{address}: the server requests the password encrypted with a key that it "
+            "sends, which anyone in between could replace; set sslMode=REQUIRED, set "
+            "serverPublicKey to the server's key (its public_key.pem), or set "
             "allowPublicKeyRetrieval=true"
         )
 
     def _is_loopback(self) -> bool:
-        """Tell whether the other end of the socket is on this machine."""
+        """Return whether the other end of the socket is on this machine."""
         host = str(self._connection._sock.getpeername()[0])  # noqa: SLF001
         address = ipaddress.ip_address(host.partition("%")[0])
         mapped = getattr(address, "ipv4_mapped", None)
@@ -199,12 +199,12 @@ class _Sha2:
 
 
 def _pem(path: str) -> bytes:
-    """Read a pinned key. Raises SourceRefused when there is none."""
+    """Read a pinned key. Raises SourceRefused when it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(PEM_BYTES_MAX)
     except OSError as error:
         raise SourceRefused(
-            f"the server's public key {path} cannot be read: {error.strerror}; name "
-            "a PEM file"
+            f"the server's public key {path} cannot be read: {error.strerror}; set "
+            "serverPublicKey to a PEM file"
         ) from error

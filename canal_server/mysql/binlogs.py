@@ -1,6 +1,6 @@
 """Which binary logs a server has, where they end, and which GTIDs they hold.
 
-GTID sets are text here, without line breaks; they are read by `canal_server.core`.
+GTID sets are text here, without line breaks; `canal_server.core` parses them.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class BinaryLog:
 def current_end(connection: ControlConnection, info: ServerInfo) -> BinlogEnd:
     """Return the end of the newest binary log.
 
-    Raises SourceRefused when the server writes none, or does not tell this account.
+    Raises SourceRefused when the server writes none, or hides it from this account.
     """
     old = info.is_mariadb or info.version < BINARY_LOG_STATUS_SINCE
-    # In front of the place: a set with what only comes behind it would have that left
-    # out for good. MySQL reads the two in this order as well.
+    # Before the position: a set that contains later transactions would have them
+    # skipped for ever. MySQL reads the two in this order as well.
     logged = executed_gtids(connection, info) if info.is_mariadb else ""
     rows = connection.query("SHOW MASTER STATUS" if old else "SHOW BINARY LOG STATUS")
     if not rows:
@@ -83,7 +83,7 @@ def server_time_s(connection: ControlConnection) -> int:
 def purged_gtids(connection: ControlConnection, info: ServerInfo) -> str:
     """Return the GTID set that is no longer in the binary logs.
 
-    Always empty for MariaDB, which does not tell.
+    Always empty for MariaDB, which does not report it.
     """
     if info.is_mariadb:
         return ""
@@ -99,7 +99,7 @@ def _asked(connection: ControlConnection, info: ServerInfo, name: str) -> str:
 def _gtid_set(gtids: object, info: ServerInfo) -> str:
     """Return a GTID set as one line: the server breaks it after each UUID.
 
-    Raises ValueError when it is none.
+    Raises ValueError when the value is not text.
     """
     text = "".join(str(gtids or "").split())
     (MariaGtidSet if info.is_mariadb else GtidSet).parse(text)

@@ -1,4 +1,4 @@
-"""Table images that are the server's present columns, kept until a DDL touches them."""
+"""Table columns as the server has them now, cached until the next DDL statement."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TABLES_MAX = 10_000
 class CachedColumns:
     """The port `TableSchemas` on a control connection; for one thread, the pump's.
 
-    Remembers also that a table is unknown. The table used longest ago is forgotten
-    beyond `tables_max`.
+    Also caches that a table does not exist. Beyond `tables_max`, the least recently
+    used table is evicted.
     """
 
     def __init__(
         self, connection: ControlConnection, tables_max: int = TABLES_MAX
     ) -> None:
-        """Take a connection, open or not; it is opened when it is needed."""
+        """Use a connection, open or not; it is opened when needed."""
         assert tables_max > 0
         self._connection = connection
         self._columns = TableColumns(connection)
@@ -39,7 +39,7 @@ class CachedColumns:
     ) -> TableMeta | None:
         """Return the columns, None when the server does not know the table.
 
-        Raises SourceError when the server cannot be asked.
+        Raises SourceError when the server cannot be queried.
         """
         del position
         name = (schema, table)
@@ -51,10 +51,10 @@ class CachedColumns:
     def refresh(
         self, schema: str, table: str, position: EntryPosition | None = None
     ) -> TableMeta | None:
-        """Ask the server, whatever is remembered; else as `find`."""
+        """Query the server, bypassing the cache; else as `find`."""
         del position
         name = (schema, table)
-        # Not to be believed any more, even if asking fails.
+        # Not valid any longer, even if the query fails.
         self._known.pop(name, None)
         self._known[name] = found = self._fetch(schema, table)
         if len(self._known) > self._tables_max:
@@ -62,7 +62,7 @@ class CachedColumns:
         return found
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        """Forget all tables: a statement may name those of other schemas, too."""
+        """Clear the cache: a statement may also name tables of other schemas."""
         del position, schema, ddl, extra
         self._known.clear()
 
@@ -70,7 +70,7 @@ class CachedColumns:
         """Keep no history."""
 
     def close(self) -> None:
-        """Close the connection and forget everything."""
+        """Close the connection and clear the cache."""
         self._known.clear()
         self._connection.close()
 
@@ -78,7 +78,7 @@ class CachedColumns:
         return len(self._known)
 
     def _fetch(self, schema: str, table: str) -> TableMeta | None:
-        """Ask the server; once more over a new connection when the first is lost."""
+        """Query the server; retry once over a new connection when the first is lost."""
         if self._connection.is_open:
             try:
                 return self._columns.fetch(schema, table)

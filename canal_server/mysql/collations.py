@@ -1,4 +1,4 @@
-"""Names of collations by their numbers, which is how the binlog tells them."""
+"""Names of collations by id, which is how the binlog records them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
 
 _IDS = "SELECT ID, COLLATION_NAME FROM information_schema.COLLATIONS"
-# MariaDB since 10.10: collations for several character sets have no number of their
-# own, only together with one.
+# MariaDB since 10.10: collations for several character sets have an id only together
+# with a character set.
 _FULL_IDS = """SELECT ID, FULL_COLLATION_NAME
   FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"""
 
@@ -27,6 +27,6 @@ def collation_names(connection: ControlConnection) -> dict[int, str]:
         except SourceError as error:
             if not connection.is_open:
                 raise
-            del error  # an older one has no such column
+            del error  # an older server has no such column
     rows = rows or connection.query(_IDS)
     return {int(number): str(name) for number, name in rows if number is not None}

@@ -1,4 +1,4 @@
-"""The control connection: questions to the source beside the binlog stream."""
+"""The control connection: queries to the source next to the binlog stream."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _COM_PING = 0x0E
 class ControlConnection:
     """A connection for statements, in autocommit mode and utf8mb4.
 
-    For one thread at a time; only `abort` is for others. Used as a context manager
-    it is open inside.
+    For one thread at a time; only `abort` is for other threads. As a context manager it
+    is open inside.
     """
 
     def __init__(self, access: Access, stop: Stop | None = None) -> None:
-        """Remember how to connect; `stop` ends the waiting for a connection."""
+        """Store how to connect; `stop` ends the wait for a connection."""
         self.access = access
         self._stop = stop
         self._breaker = Breaker()
@@ -39,30 +39,30 @@ class ControlConnection:
     def open(self) -> None:
         """Connect and log in; does nothing when open.
 
-        Raises ConnectionLost when the server cannot be reached, SourceRefused when
-        it lets us not in, SourceError for the rest (as "too many connections").
+        Raises ConnectionLost when the server cannot be reached, SourceRefused when it
+        refuses the login, SourceError otherwise (such as "too many connections").
         """
         if self._session is None:
             self._session = Session(self.access, self._breaker, self._stop)
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run one statement and return its rows; `%s` stands for a parameter.
+        """Run one statement and return its rows; `%s` is a placeholder.
 
-        Without parameters a `%` in the statement is just that. Raises SourceError in
-        its kinds; after ConnectionLost the connection has to be opened again.
+        Without parameters a `%` in the statement is an ordinary character. Raises the
+        subclasses of SourceError; after ConnectionLost the connection must be reopened.
         """
         return self._asking(lambda session: session.query(sql, parameters))
 
     def query_named(self, sql: str) -> list[dict[str, object]]:
-        """Run one statement and return its rows by the names of columns; as `query`."""
+        """Run one statement and return its rows by column name; as `query`."""
         return self._asking(lambda session: session.query_named(sql))
 
     def account(self) -> tuple[str, str]:
-        """Return name and host of the account that the server took us for."""
+        """Return name and host of the account that the server matched."""
         return self._asking(lambda session: session.account())
 
     def ping(self) -> None:
-        """See that the server answers; errors as those of `query`."""
+        """Check that the server answers; errors as those of `query`."""
         self._asking(lambda session: session.command(_COM_PING, b""))
 
     def _asking(self, ask: Callable[[Session], _Answer]) -> _Answer:
@@ -76,7 +76,7 @@ class ControlConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection was opened and not found broken since."""
+        """Whether the connection is open and not known to be broken."""
         return self._session is not None
 
     @property
@@ -91,11 +91,11 @@ class ControlConnection:
 
     @property
     def connection_id(self) -> int:
-        """The server's number of this connection, 0 when not open."""
+        """The server's id of this connection, 0 when not open."""
         return self._session.connection_id if self._session else 0
 
     def abort(self) -> None:
-        """Cut the connection for good, from any thread: a waiting call ends at once.
+        """Cut the connection permanently, from any thread: a waiting call ends at once.
 
         The call raises ConnectionLost, and so does every later `open`.
         """

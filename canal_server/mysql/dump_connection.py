@@ -1,7 +1,7 @@
 """The dump connection: the binlog as a stream of raw bytes.
 
-Leaves out packets and events: whoever reads the stream frames it. It begins with the
-first byte that the server sends after the dump command, a packet header.
+Leaves out packets and events: the reader of the stream frames it. The stream starts
+with the first byte that the server sends after the dump command, a packet header.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """How a dump behaves, whatever its place and server."""
+    """How a dump behaves, for any position and server."""
 
-    heartbeat_s: float = 15.0  # the server breaks its silence this often
+    heartbeat_s: float = 15.0  # interval of the server's heartbeats
     allowance: float = 2.0  # heartbeats that may be missing before it counts as dead
-    # Longest silence until it was heard for longer than that; 0: as later.
+    # Longest silence before the first event; 0: the same limit as later.
     silence_first_s: float = 0.0
     follow: bool = True  # wait at the end of the binlog; else the stream ends there
 
     @property
     def silence_max_s(self) -> float:
-        """Longest silence of a living server."""
+        """Longest silence of a live server."""
         return self.heartbeat_s * self.allowance
 
 
 class DumpStream:
-    """One dump, from its connection to its last byte; not to be opened again.
+    """One dump, from its connection to its last byte; cannot be reopened.
 
-    For one thread, but for `close`, which any thread may call at any time: it ends
-    an `open` or a receive that waits.
+    For one thread, except `close`, which any thread may call at any time: it ends an
+    `open` or a receive that waits.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DumpStream:
         stop: Stop,
         options: DumpOptions | None = None,
     ) -> None:
-        """Remember what to ask for; `open` connects."""
+        """Store the request; `open` connects."""
         self.access = access
         self.replica = replica
         self.start = start
@@ -75,23 +75,23 @@ class DumpStream:
         assert self.options.allowance >= 1
         self.received_bytes = 0
         self.server_version = ""
-        self.connection_id = 0  # at the server; what KILL takes
-        self.checksum = ""  # CRC32 or NONE: what the server was asked to send
+        self.connection_id = 0  # the server's id for KILL
+        self.checksum = ""  # CRC32 or NONE, as requested from the server
         self._stop = stop
         self._breaker = Breaker()
         self._sock: socket.socket | None = None
         self._poll = select.poll()
-        self._opened_at = self._heard_at = 0.0  # when bytes came last
+        self._opened_at = self._heard_at = 0.0  # when bytes last arrived
         # Held while a thread is inside: `close` cuts the connection first, and closes
-        # the descriptor only when nobody polls it any more.
+        # the descriptor only after the last poll on it.
         self._inside = threading.Lock()
 
     def open(self) -> None:
-        """Connect, log in, register as a replica and ask for the binlog.
+        """Connect, log in, register as a replica and request the binlog.
 
-        Blocks for at most the connect time-out and one I/O time-out per round trip.
-        Raises SourceError in its kinds. That the server no longer has the place is
-        told in the stream, by an error packet (see `failures.error_of_packet`).
+        Blocks for at most the connect timeout and one I/O timeout per round trip.
+        Raises the subclasses of SourceError. A purged position is reported in the
+        stream, by an error packet (see `server_errors.error_of_packet`).
         """
         with self._inside:
             assert self._sock is None
@@ -123,8 +123,8 @@ class DumpStream:
     def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int | None:
         """Receive at least one byte and return how many; waits for them.
 
-        0 at the end of the stream (the server or `close` ended it). None when nothing
-        came within `timeout_s` (None: no limit) or a stop is asked for.
+        Returns 0 at the end of the stream (the server or `close` ended it), None when
+        nothing arrives within `timeout_s` (None: no limit) or a stop is requested.
 
         Raises ConnectionLost when the connection breaks, and when the server has been
         silent for longer than its heartbeats allow.
@@ -143,9 +143,9 @@ class DumpStream:
                 self._wait(now, until)
 
     def try_receive_into(self, buffer: memoryview) -> int | None:
-        """Receive what is at hand and return how many bytes; never waits.
+        """Receive the available bytes and return how many; never waits.
 
-        None when nothing is at hand; else as `receive_into`.
+        None when nothing is available; else as `receive_into`.
         """
         with self._inside:
             return self._receive(buffer)
@@ -155,8 +155,8 @@ class DumpStream:
         if self._sock is None:
             return 0
         try:
-            # TLS as well: what the layer holds already decrypted comes first, and a
-            # wait happens only when it has nothing.
+            # TLS as well: bytes that the layer has already decrypted are read first,
+            # and a wait happens only when it has none.
             count = self._sock.recv_into(buffer)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
@@ -172,14 +172,14 @@ class DumpStream:
         return count
 
     def _wait(self, now: float, until: float | None) -> None:
-        """Wait until the socket or the stop is ready, or some limit has come."""
+        """Wait until the socket or the stop is ready, or a limit is reached."""
         limit_s = self._silence_max_s()
         left_s = self._heard_at + limit_s - now
         if left_s <= 0:
             raise ConnectionLost(
                 f"{self.access.address} has sent nothing for more than "
                 f"{limit_s:.1f} s, though a heartbeat is due every "
-                f"{self.options.heartbeat_s:g} s: it hangs, or the way to it is down",
+                f"{self.options.heartbeat_s:g} s: it hangs, or the network is down",
                 heard_s=self._heard_at - self._opened_at,
             )
         if until is not None:
@@ -197,12 +197,12 @@ class DumpStream:
     def fileno(self) -> int:
         """Return the socket's descriptor, -1 when not open.
 
-        Over TLS bytes may be at hand although it is not readable.
+        With TLS, bytes may be available although it is not readable.
         """
         return -1 if self._sock is None else self._sock.fileno()
 
     def silence_s(self) -> float:
-        """Return how long ago bytes came last."""
+        """Return the time since bytes last arrived."""
         return time.monotonic() - self._heard_at
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ _VARIABLES = (
 
 
 class Flavour(Enum):
-    """Whose server it is; Percona's differs from MySQL's in name only."""
+    """The vendor of a server; Percona's differs from MySQL's in name only."""
 
     MYSQL = "mysql"
     PERCONA = "percona"
@@ -48,8 +48,8 @@ class Flavour(Enum):
 class ServerInfo:
     """A server's global settings, as far as capture depends on them.
 
-    Texts are upper case where the server means an enumeration, and empty where it
-    has no such variable.
+    Enumeration values are upper case. A text is empty where the server has no such
+    variable.
     """
 
     flavour: Flavour
@@ -65,11 +65,11 @@ class ServerInfo:
     checksum: str  # CRC32, NONE
     gtid_mode: str  # ON, OFF, ON_PERMISSIVE, OFF_PERMISSIVE; MariaDB: always ON
     lower_case_table_names: int
-    time_zone: str  # as of a session that sets none; a name or an offset
+    time_zone: str  # of a session that sets none; a name or an offset
 
     @property
     def is_mariadb(self) -> bool:
-        """Whether GTIDs, statements and events are those of MariaDB."""
+        """Whether GTIDs, statements and events have MariaDB's format."""
         return self.flavour is Flavour.MARIADB
 
     @property
@@ -84,7 +84,7 @@ class ServerInfo:
 def parse_version(text: str) -> Version:
     """Return the three numbers of a version such as `8.0.36-28` or `9.1`.
 
-    Raises ValueError when there are none.
+    Raises ValueError when it has none.
     """
     found = _VERSION.search(text.removeprefix("5.5.5-"))  # MariaDB's disguise
     if found is None:
@@ -93,7 +93,7 @@ def parse_version(text: str) -> Version:
 
 
 def version_number(text: str) -> int:
-    """Return a version as executable comments have it: 80401 for 8.4.1; 0: unknown."""
+    """Return a version as in executable comments: 80401 for 8.4.1; 0: unknown."""
     try:
         major, minor, patch = parse_version(text)
     except ValueError:
@@ -103,7 +103,7 @@ def version_number(text: str) -> int:
 
 @reads_answers("its variables")
 def read_server_info(connection: ControlConnection) -> ServerInfo:
-    """Ask an open connection's server for its settings, in one statement."""
+    """Query the settings of an open connection's server, in one statement."""
     marks = ", ".join(["%s"] * len(_VARIABLES))
     rows = connection.query(
         f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _VARIABLES
@@ -112,7 +112,7 @@ def read_server_info(connection: ControlConnection) -> ServerInfo:
 
 
 def server_info(variables: dict[str, str]) -> ServerInfo:
-    """Return what the global variables say; those that are missing count as empty."""
+    """Build the info from global variables; missing ones count as empty."""
     version_text = variables.get("version", "")
     flavour = _flavour(version_text, variables.get("version_comment", ""))
     time_zone = variables.get("time_zone", "")
@@ -130,7 +130,7 @@ def server_info(variables: dict[str, str]) -> ServerInfo:
         server_id=int(variables.get("server_id") or 0),
         server_uuid=variables.get("server_uuid", ""),
         log_bin=upper("log_bin") in ("ON", "1"),
-        # Who has no such variable knows no other format or image.
+        # A server without these variables knows no other format or image.
         binlog_format=upper("binlog_format", "ROW"),
         row_image=upper("binlog_row_image", "FULL"),
         row_metadata=upper("binlog_row_metadata"),
@@ -157,14 +157,14 @@ def check_capture(
     """Raise SourceRefused when the server's settings make capture impossible.
 
     `formats` and `images` are the allowed values of binlog_format and
-    binlog_row_image, in upper case; empty for no check. All problems are told at
+    binlog_row_image, in upper case; empty for no check. All problems are reported at
     once, each with its remedy.
     """
     problems = []
     if not info.log_bin:
         problems.append("binary logging is off: set log_bin and restart it")
     if info.server_id == 0:
-        problems.append("server_id is 0: set another one, it serves no replicas so")
+        problems.append("server_id is 0, which allows no replicas: set another one")
     if formats and info.binlog_format not in formats:
         problems.append(
             f"binlog_format is {info.binlog_format}, allowed by "
@@ -182,21 +182,21 @@ def check_capture(
 
 
 def _remedy(name: str, value: str, best: str, allowed: Collection[str]) -> str:
-    """Return what to do about a variable whose value is not allowed."""
+    """Return the remedy for a variable whose value is not allowed."""
     if value == best:
-        # Nothing is better than what the server has.
+        # The server already has the best value.
         return f"allow {value} there"
     wanted = best if best in allowed else min(allowed)
     return f"run SET GLOBAL {name}={wanted} or allow {value} there"
 
 
 def capture_warnings(info: ServerInfo) -> list[str]:
-    """Return what an operator should know of settings that allow capture."""
+    """Return what an operator should know about settings that allow capture."""
     if info.binlog_format == "ROW":
         return []
     return [
         (
             f"binlog_format of the source is {info.binlog_format}: changes that it "
-            "logs as statements come without rows; run SET GLOBAL binlog_format=ROW"
+            "logs as statements arrive without rows; run SET GLOBAL binlog_format=ROW"
         )
     ]

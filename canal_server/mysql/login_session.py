@@ -1,8 +1,8 @@
-"""A session of PyMySQL: log in, ask, send commands, give the socket away.
+"""A PyMySQL session: log in, query, send commands, hand over the socket.
 
-Reaches into PyMySQL's private parts, because it has no public way to send a command of
-the replication protocol or to part with its socket; `authentication` does so, too, and
-no other module.
+Uses PyMySQL's private parts, because it has no public way to send a command of the
+replication protocol or to hand over its socket. `authentication` does so as well; no
+other module does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from canal_server.errors import (
 )
 from canal_server.model.quoted import printable
 from canal_server.mysql import authentication
-from canal_server.mysql.server_errors import is_for_want_of_a_right, source_error
+from canal_server.mysql.server_errors import is_missing_privilege, source_error
 from canal_server.mysql.sockets import Breaker, connect_tcp
 from canal_server.mysql.source_settings import TlsMode
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from canal_server.runtime.lifecycle import Stop
 
 Row = tuple[Any, ...]
-_Connection: Any = Connection  # the stubs leave out what we override
+_Connection: Any = Connection  # the stubs omit what is overridden here
 
-LOGIN_BYTES_MAX = 1 << 20  # of each answer until we are logged in
-ANSWER_BYTES_MAX = 1 << 30  # of one with all its rows; MySQL's own limit of a packet
-# What a packet and each value of a row take in memory beside their bytes, at least.
-# They count as well: the smallest row is sent in six bytes.
+LOGIN_BYTES_MAX = 1 << 20  # of each reply before the login is complete
+ANSWER_BYTES_MAX = 1 << 30  # of a reply with all its rows; MySQL's packet limit
+# Minimum memory of a packet and of each value of a row, on top of their bytes. It
+# counts as well: the smallest row is sent in six bytes.
 PACKET_BYTES = 64
 VALUE_BYTES = 8
-COLUMNS_MAX = 4_096  # of an answer, as MySQL and MariaDB allow
+COLUMNS_MAX = 4_096  # of a reply, as MySQL and MariaDB allow
 
 
 class _BoundedConnection(_Connection):  # type: ignore[misc]
-    """A connection whose answers have a limit: packets may be chained without end."""
+    """A connection with a limit on replies: packets may be chained without end."""
 
     answer_bytes_max = LOGIN_BYTES_MAX
     _answer_bytes = 0
@@ -61,7 +61,7 @@ class _BoundedConnection(_Connection):  # type: ignore[misc]
         if packet_type is FieldDescriptorPacket:
             self._answer_columns += 1
             if self._answer_columns > COLUMNS_MAX:
-                self._refuse(f"an answer of more than {COLUMNS_MAX} columns")
+                self._refuse(f"a reply of more than {COLUMNS_MAX} columns")
         return found
 
     def _read_bytes(self, num_bytes: int) -> bytes:
@@ -72,7 +72,7 @@ class _BoundedConnection(_Connection):  # type: ignore[misc]
     def _count(self, size: int) -> None:
         self._answer_bytes += size
         if self._answer_bytes > self.answer_bytes_max:
-            self._refuse(f"an answer of more than {self.answer_bytes_max} bytes")
+            self._refuse(f"a reply of more than {self.answer_bytes_max} bytes")
 
     def _refuse(self, what: str) -> NoReturn:
         self._force_close()
@@ -80,10 +80,10 @@ class _BoundedConnection(_Connection):  # type: ignore[misc]
 
 
 class Session:
-    """One logged-in connection. For one thread, but for its breaker."""
+    """One logged-in connection. For one thread, except its breaker."""
 
     def __init__(self, access: Access, breaker: Breaker, stop: Stop | None) -> None:
-        """Connect and log in; raises SourceError in its kinds."""
+        """Connect and log in; raises the subclasses of SourceError."""
         self._access = access
         self._breaker = breaker
         self._logged_in = self._asks_account = False
@@ -103,11 +103,11 @@ class Session:
 
     @property
     def is_mariadb(self) -> bool:
-        """Whether the server's greeting says that it is a MariaDB."""
+        """Whether the server's greeting identifies a MariaDB."""
         return "mariadb" in self.server_version.lower()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Run a statement and return its rows; `%s` stands for a parameter."""
+        """Run a statement and return its rows; `%s` is a placeholder."""
         rows: list[Row] = self._guarded(self._query, sql, parameters)
         return rows
 
@@ -117,7 +117,7 @@ class Session:
             return list(cursor.fetchall())
 
     def query_named(self, sql: str) -> list[dict[str, object]]:
-        """Run a statement and return its rows by the names of their columns."""
+        """Run a statement and return its rows by column name."""
         rows: list[dict[str, object]] = self._guarded(self._query_named, sql)
         return rows
 
@@ -128,31 +128,31 @@ class Session:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def command(self, number: int, payload: bytes) -> None:
-        """Send a command whose answer is OK."""
+        """Send a command that is answered with OK."""
         self._guarded(self._pymysql._execute_command, number, payload)  # noqa: SLF001
         self._guarded(self._pymysql._read_ok_packet)  # noqa: SLF001
 
     def command_and_part(self, number: int, payload: bytes) -> socket.socket:
-        """Send a command and hand over the socket, from which its answer comes.
+        """Send a command and hand over the socket that receives the reply.
 
-        The socket (TLS or plain) is the caller's, in non-blocking mode, and so is
-        the breaker; this session is over.
+        The socket (TLS or plain, in non-blocking mode) and the breaker then belong to
+        the caller; this session is closed.
         """
         inner = self._pymysql
         sock: socket.socket = inner._sock  # noqa: SLF001
         reader = inner._rfile  # noqa: SLF001
         sock.settimeout(0)
         try:
-            # Bytes that PyMySQL read ahead would be missing from the stream.
+            # Bytes that PyMySQL has read ahead would be missing from the stream.
             unread = reader.peek(1)
         except ssl.SSLWantReadError:
             unread = b""
         if unread:
             inner._force_close()  # noqa: SLF001
             raise ConnectionLost(
-                f"{self._access.address}: {len(unread)} bytes that nobody asked for"
+                f"{self._access.address}: received {len(unread)} unexpected bytes"
             )
-        # PyMySQL believes that the time-out is still the one it set.
+        # PyMySQL assumes that its own timeout is still set.
         sock.settimeout(self._access.io_timeout_s)
         self._guarded(inner._execute_command, number, payload)  # noqa: SLF001
         inner._sock = inner._rfile = None  # noqa: SLF001
@@ -161,29 +161,29 @@ class Session:
         return sock
 
     def account(self) -> tuple[str, str]:
-        """Return name and host of the account that the server took us for.
+        """Return name and host of the account that the server matched.
 
-        A name may be that of several accounts, each for a host of its own; a GRANT that
-        names another one fails.
+        Several accounts may share a name, each with its own host; a GRANT with another
+        host fails.
         """
         self._asks_account = True
         try:
             rows = self.query("SELECT CURRENT_USER()")
         except SourceError:
-            rows = []  # what it was asked for is told all the same
+            rows = []  # the message is shown without it
         finally:
             self._asks_account = False
         user, _, host = str(rows[0][0]).rpartition("@") if rows else ("", "", "")
         return (user, host) if user else (self._access.credentials.user, "%")
 
     def close(self) -> None:
-        """Take leave of the server and close; idempotent."""
+        """Send the quit command and close; idempotent."""
         if self._pymysql.open:
             self._pymysql.close()
         self._breaker.release()
 
     def _guarded(self, call: Any, *arguments: Any) -> Any:
-        """Call PyMySQL and turn its errors into ours."""
+        """Call PyMySQL and translate its errors."""
         try:
             return call(*arguments)
         except pymysql.err.Error as error:
@@ -196,8 +196,8 @@ class Session:
                 f"the connection to {self._access.address} broke: {error}"
             ) from error
         except Exception as error:
-            # Of any kind, when the other side's bytes are not MySQL's: PyMySQL takes
-            # them apart without looking, and 0xfb for the wish to read a file of ours.
+            # Of any kind, when the bytes are not MySQL's protocol: PyMySQL parses them
+            # unchecked, and treats 0xfb as a request to read a local file.
             self._pymysql._force_close()  # noqa: SLF001
             raise SourceError(
                 f"{self._access.address} does not speak as MySQL does: {error!r:.200}"
@@ -208,12 +208,12 @@ class Session:
         cause = getattr(error, "original_exception", None)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return SourceRefused(
-                f"{address}: the server's certificate is not accepted: "
+                f"{address}: the server's certificate was rejected: "
                 f"{cause.verify_message}; check the CA file and sslMode"
             )
         errno = error.args[0] if error.args else 0
         if not isinstance(errno, int):
-            # PyMySQL's own words about packets that it did not expect.
+            # PyMySQL's errors about unexpected packets.
             if not self._logged_in:
                 return ConnectionLost(
                     f"{address} does not speak as MySQL does: {printable(str(error))}"
@@ -225,7 +225,7 @@ class Session:
         user = self._access.credentials.user
         host = "%"
         can_ask = self._logged_in and not self._asks_account
-        if can_ask and is_for_want_of_a_right(errno):
+        if can_ask and is_missing_privilege(errno):
             user, host = self.account()
         found = source_error(
             errno, text, address=address, user=user, host=host,
@@ -233,14 +233,14 @@ class Session:
         )  # fmt: skip
         if isinstance(found, ConnectionLost):
             found.unreachable = not self._logged_in
-            # PyMySQL raises its own error while it handles that of the socket.
+            # PyMySQL raises its own error while it handles the socket's.
             if isinstance(error.__context__, TimeoutError):
                 found.heard_s = 0.0
         return found
 
 
 def login_options(access: Access) -> dict[str, Any]:
-    """Return what PyMySQL is to be told about the account and the way to the server."""
+    """Return PyMySQL's options for the account and the connection."""
     options: dict[str, Any] = {
         "host": access.address.host,
         "port": access.address.port,
@@ -252,12 +252,12 @@ def login_options(access: Access) -> dict[str, Any]:
     if access.tls.required:
         options["ssl"] = access.tls.context()
     else:
-        # PyMySQL takes TLS whenever the server offers it, unless told otherwise.
+        # PyMySQL uses TLS whenever the server offers it, unless it is disabled.
         options["ssl_disabled"] = access.tls.mode is TlsMode.DISABLED
     return options
 
 
-def _unconnected(access: Access) -> Any:  # the stubs leave out what we need
+def _unconnected(access: Access) -> Any:  # the stubs omit what is used here
     return _BoundedConnection(
         charset="utf8mb4",
         autocommit=True,

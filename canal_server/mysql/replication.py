@@ -1,6 +1,6 @@
-"""The replication protocol's requests: who we are, where to start, as bytes.
+"""The replication protocol's requests as bytes: replica id, start position.
 
-Leaves out sockets (`canal_server.mysql.dump_connection`) and the events that come back.
+Leaves out sockets (`canal_server.mysql.dump_connection`) and the events of the reply.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ FIRST_EVENT = 4  # offset of the first event in every binlog file
 
 _DUMP_NON_BLOCK = 0x01  # at the end of the binlog: EOF instead of waiting
 # MariaDB: send annotate events. MySQL >= 8.0.26: heartbeats of version 2, which can
-# tell offsets above 4 GiB. Unknown to older MySQL, which ignores it.
+# carry offsets above 4 GiB. Older MySQL ignores it.
 _DUMP_ANNOTATE_OR_HEARTBEAT_V2 = 0x02
 _DUMP_THROUGH_GTID = 0x04
 
 _OFFSET_LIMIT = 1 << 32  # COM_BINLOG_DUMP carries 32 bits
 
-_HOST_NAME_MAX = 60  # bytes that MySQL shows of a replica's name
+_HOST_NAME_MAX = 60  # bytes of a replica's name that MySQL shows
 
-# Part of every replica id that this process makes up.
+# Random part of every replica id of this process.
 _CHANCE = secrets.token_bytes(16)
-_IDS = 4  # that a pump takes in turn; after so many silences the first dump has ended
+_IDS = 4  # ids that a pump rotates; after that many silences the first dump has ended
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaId:
-    """As whom a reader registers: unique among all replicas of the source."""
+    """The identity of a reader: unique among all replicas of the source."""
 
     server_id: int
     uuid: str
 
 
 def replica_id(destination: str, slave_id: int = 0, *, reader: int = 0) -> ReplicaId:
-    """Return the id of one reader of a destination, the same while the process lives.
+    """Return the id of one reader of a destination, constant within the process.
 
-    So a server that still serves the connection before the last sees that it is the
-    same replica, and ends that one. `slave_id` > 0 is the operator's choice, for
-    reader 0, the pump; all else is derived from the destination and from chance, as
+    So a server that still serves the previous connection recognizes the same replica,
+    and ends that connection. `slave_id` > 0 is the operator's choice, for reader 0, the
+    pump; all other ids are derived from the destination and a random value, because
     addresses repeat behind NAT and in containers.
     """
-    # The process id is in it as a forked child shares the chance of its parent.
+    # Includes the process id, because a forked child shares its parent's random part.
     seed = f"{os.getpid()}/{reader}/{destination}".encode()
     digest = hashlib.sha256(_CHANCE + seed).digest()
     server_id = slave_id
@@ -63,28 +63,27 @@ def replica_id(destination: str, slave_id: int = 0, *, reader: int = 0) -> Repli
 
 
 class PumpReplica:
-    """Under which id the pump of a destination registers; for its thread.
+    """The ids under which the pump of a destination registers; for its thread.
 
-    A server ends the dump that has the same id as a new one. A MariaDB lets the new one
-    wait until that is done, which lasts as long as TCP waits before it sends again on
-    a link that went silent: up to a minute. Under another id it waits for nobody, and
-    the old dump ends by itself.
+    A server ends the dump that has the same id as a new one. A MariaDB makes the new
+    one wait until that is done, which on a silent link takes until TCP retransmits: up
+    to a minute. Under another id there is no wait, and the old dump ends by itself.
     """
 
     def __init__(self, destination: str, slave_id: int = 0) -> None:
-        """Take the id of the operator's choice, which is kept; 0: there is none."""
+        """Use the id that the operator chose, which never changes; 0: no choice."""
         self._destination, self._slave_id = destination, slave_id
         self._silences = 0
 
     def lost(self, error: Exception) -> None:
-        """Note why a session ended."""
+        """Record why a session ended."""
         if isinstance(error, ConnectionLost) and error.errno is None:
             self._silences += error.heard_s is not None
 
     def id_at(self, *, is_mariadb: bool) -> ReplicaId:
         """Return the id for the next dump."""
-        turn = self._silences % _IDS if is_mariadb and self._slave_id <= 0 else 0
-        return replica_id(self._destination, self._slave_id, reader=-turn)
+        rotation = self._silences % _IDS if is_mariadb and self._slave_id <= 0 else 0
+        return replica_id(self._destination, self._slave_id, reader=-rotation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class FileStart:
 
 @dataclass(frozen=True, slots=True)
 class GtidStart:
-    """MySQL: all transactions but those in a set, encoded as the protocol has it."""
+    """MySQL: all transactions except those in a set, in the protocol's encoding."""
 
     executed: bytes
 
@@ -116,10 +115,10 @@ DumpStart = FileStart | GtidStart | MariaGtidStart
 
 Statement = tuple[str, tuple[object, ...]]  # with its parameters
 
-# MySQL (both vocabularies) and MariaDB in one: user variables that a server does not
-# know do no harm. The checksum has to be named, else a server that computes checksums
-# refuses us or leaves them out. Capability 4 is to know MariaDB's GTID events; with
-# less they are replaced by others.
+# MySQL (both vocabularies) and MariaDB in one: a server ignores user variables that it
+# does not know. The checksum must be set, else a server that computes checksums refuses
+# the dump or omits them. Capability 4 means knowing MariaDB's GTID events; with less
+# they are replaced by other events.
 _SETTINGS = """SET SESSION wait_timeout = 9999999,
     net_write_timeout = 7200, net_read_timeout = 7200,
     @source_binlog_checksum = @@global.binlog_checksum,
@@ -152,7 +151,7 @@ def register_payload(replica: ReplicaId) -> bytes:
         server id u32 | host name, user, password: each length u8 and bytes |
         port u16 | rank u32 | source's id u32
 
-    The name is what SHOW REPLICAS prints. User and password are there for nothing.
+    The name is what SHOW REPLICAS prints. User and password are unused.
     """
     name = socket.gethostname().encode()[:_HOST_NAME_MAX]
     return (
@@ -167,7 +166,7 @@ def register_payload(replica: ReplicaId) -> bytes:
 def dump_command(
     replica: ReplicaId, start: DumpStart, *, follow: bool = True
 ) -> tuple[int, bytes]:
-    """Return number and payload of the command that begins the stream.
+    """Return number and payload of the command that starts the stream.
 
     Without `follow` the stream ends with an EOF packet at the end of the binlog.
 
@@ -180,7 +179,7 @@ def dump_command(
         flags u16 | server id u32 | name's length u32 | file name | position u64 |
         set's length u32 | set
 
-    Raises SourceRefused for an offset above 4 GiB, which cannot be asked for.
+    Raises SourceRefused for an offset above 4 GiB, which the protocol cannot carry.
     """
     flags = _DUMP_ANNOTATE_OR_HEARTBEAT_V2
     if not follow:

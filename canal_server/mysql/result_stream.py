@@ -1,7 +1,7 @@
-"""The answer to one SELECT as a stream of raw bytes.
+"""The reply to one SELECT as a stream of raw bytes.
 
-Leaves out packets and rows: whoever reads the stream frames it. It begins with the
-first byte that the server sends after COM_QUERY, a packet header.
+Leaves out packets and rows: the reader of the stream frames it. The stream starts with
+the first byte that the server sends after COM_QUERY, a packet header.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SILENCE_MAX_S = 300.0  # until the first row of a statement, or between two
 
 
 class ResultStream:
-    """A connection for questions and then one large answer; not to be opened again.
+    """A connection for queries and then one large reply; cannot be reopened.
 
-    For one thread, but for `close`, which any thread may call at any time: it ends an
+    For one thread, except `close`, which any thread may call at any time: it ends an
     `open`, a query or a receive that waits.
     """
 
@@ -44,7 +44,7 @@ class ResultStream:
         *,
         silence_max_s: float = SILENCE_MAX_S,
     ) -> None:
-        """Remember how to connect; a requested `stop` ends all waiting."""
+        """Store how to connect; a requested `stop` ends all waiting."""
         self.access = access
         self._stop = stop
         self._silence_max_s = silence_max_s
@@ -53,11 +53,11 @@ class ResultStream:
         self._sock: socket.socket | None = None
         self._poll = select.poll()
         # Held while a thread is inside: `close` cuts the connection first, and closes
-        # the descriptor only when nobody polls it any more.
+        # the descriptor only after the last poll on it.
         self._inside = threading.Lock()
 
     def open(self, settings: Iterable[str] = ()) -> None:
-        """Connect, log in and run the statements; raises SourceError in its kinds."""
+        """Connect, log in and run the statements; raises SourceError."""
         with self._inside:
             assert self._session is None
             self._session = Session(self.access, self._breaker, self._stop)
@@ -76,7 +76,7 @@ class ResultStream:
             return self._session.query(sql, parameters)
 
     def ask(self, sql: str) -> None:
-        """Send the SELECT whose answer is to come; raises SourceError."""
+        """Send the SELECT whose reply is received next; raises SourceError."""
         with self._inside:
             assert self._session is not None
             self._sock = self._session.command_and_part(_COM_QUERY, sql.encode())
@@ -85,10 +85,10 @@ class ResultStream:
                 self._poll.register(self._stop, select.POLLIN)
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Receive at least one byte of the answer and return how many.
+        """Receive at least one byte of the reply and return how many.
 
         Raises ConnectionLost when the connection breaks or is closed, when a stop is
-        asked for, and when nothing comes for too long.
+        requested, and when nothing arrives for too long.
         """
         with self._inside:
             deadline = Deadline(self._silence_max_s)
@@ -98,7 +98,7 @@ class ResultStream:
                     return count
                 if count == 0 or self._sock is None:
                     raise ConnectionLost(
-                        f"{self.access.address} ended the connection amid an answer"
+                        f"{self.access.address} closed the connection during a reply"
                     )
                 self._wait(deadline)
 
@@ -112,25 +112,25 @@ class ResultStream:
             return None
         except OSError as error:
             raise ConnectionLost(
-                f"the answer from {self.access.address} broke off: {error}"
+                f"the reply from {self.access.address} was cut off: {error}"
             ) from error
 
     def _wait(self, deadline: Deadline) -> None:
         if self._stop is not None and self._stop.requested():
-            raise ConnectionLost("reading was given up: a stop was asked for")
+            raise ConnectionLost("reading was cancelled: a stop was requested")
         left_s = deadline.remaining_s()
         assert left_s is not None
         if deadline.passed():
             raise ConnectionLost(
                 f"{self.access.address} has sent nothing for {self._silence_max_s:g} s "
-                "amid an answer: it hangs, or the way to it is down"
+                "during a reply: it hangs, or the network is down"
             )
         self._poll.poll(int(left_s * 1000) + 1)
 
     def pause(self, seconds: float) -> None:
-        """Let the server wait; raises ConnectionLost when a stop is asked for."""
+        """Make the server wait; raises ConnectionLost when a stop is requested."""
         if self._stop is not None and self._stop.wait(max(seconds, 0.0)):
-            raise ConnectionLost("reading was given up: a stop was asked for")
+            raise ConnectionLost("reading was cancelled: a stop was requested")
         if self._stop is None and seconds > 0:
             select.poll().poll(int(seconds * 1000) + 1)
 

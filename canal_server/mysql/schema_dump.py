@@ -1,7 +1,7 @@
-"""The tables of a server as SHOW CREATE TABLE tells them, all or one.
+"""The tables of a server as SHOW CREATE TABLE prints them, all or one.
 
-Each table is read by itself and without locks; whoever reads all of them has to find
-out what was altered meanwhile (`canal_server.source.schema.base_dump`).
+Each table is read by itself and without locks; a caller that reads all of them must
+find out what was altered meanwhile (`canal_server.source.schema.base_dump`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 TableName = tuple[str, str]  # schema, table
 
-# Nothing in them is written to the binary log as rows.
+# The binary log never contains rows of these.
 _VIRTUAL_SCHEMAS: Final = ("information_schema", "performance_schema", "sys")
 _GENERATED_KEYS_SINCE: Final = (8, 0, 30)  # MySQL
-_GONE: Final = frozenset((1049, 1146))  # unknown database, no such table
+_MISSING: Final = frozenset((1049, 1146))  # unknown database, no such table
 
-# How SHOW CREATE TABLE writes: nothing left out, names in backquotes.
+# The format of SHOW CREATE TABLE: complete, names in backquotes.
 _SETTINGS: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
 _SHOW_GENERATED_KEYS: Final = (
     "SET SESSION show_gipk_in_create_table_and_information_schema = ON"
@@ -53,7 +53,7 @@ class DumpedTables:
 
     @property
     def count(self) -> int:
-        """How many tables there are."""
+        """The number of tables."""
         return sum(len(schema.tables) for schema in self.schemas.values())
 
 
@@ -61,14 +61,14 @@ class SchemaReader:
     """Reads definitions over a control connection; for one thread."""
 
     def __init__(self, connection: ControlConnection) -> None:
-        """Take a connection, which its owner opens and reopens."""
+        """Use a connection that its owner opens and reopens."""
         self._connection = connection
         self._prepared_for = 0  # connection id
 
     def show_create(self, schema: str, table: str) -> str | None:
-        """Return a table's CREATE TABLE text; None when it is gone or a view.
+        """Return a table's CREATE TABLE text; None when it is dropped or a view.
 
-        Raises SourceError, also when the account may not see it.
+        Raises SourceError, also when the account must not see it.
         """
         self._prepare()
         try:
@@ -76,20 +76,20 @@ class SchemaReader:
                 f"SHOW CREATE TABLE {_quoted(schema)}.{_quoted(table)}"
             )
         except SourceError as error:
-            if error.errno in _GONE:
+            if error.errno in _MISSING:
                 return None
             raise
         with answer_about(f"table {schema}.{table}", self._connection.access.address):
-            # Of a view: four columns, the second being CREATE VIEW.
+            # A view returns four columns, the second being CREATE VIEW.
             text = str(rows[0][1])
             return None if len(rows[0]) > 2 else text  # noqa: PLR2004
 
     def read_all(self, progress: Callable[[int, int], None]) -> DumpedTables:
-        """Return all tables but those of virtual schemas.
+        """Return all tables except those of virtual schemas.
 
-        `progress` is told how many of how many tables were read. Tables without
-        rights, or broken ones, are problems. Raises SourceError when the server
-        cannot be asked.
+        `progress` receives how many of how many tables were read. Tables without
+        privileges, or broken ones, are problems. Raises SourceError when the server
+        cannot be queried.
         """
         self._prepare()
         found = DumpedTables()
@@ -108,7 +108,7 @@ class SchemaReader:
         return found
 
     def read_into(self, found: DumpedTables, names: Iterable[TableName]) -> None:
-        """Read tables, again or for the first time; those that are gone leave."""
+        """Read tables, again or for the first time; dropped ones are removed."""
         for schema, table in names:
             known = found.schemas.setdefault(schema, DumpedSchema())
             known.tables.pop(table, None)
@@ -125,7 +125,7 @@ class SchemaReader:
                 known.tables[table] = text
 
     def refresh_schemas(self, found: DumpedTables, schemas: Iterable[str]) -> None:
-        """Read schemas again with all that they hold; those that are gone leave."""
+        """Read schemas again with their tables; dropped ones are removed."""
         for schema in schemas:
             found.schemas.pop(schema, None)
             rows = self._connection.query(
@@ -138,7 +138,7 @@ class SchemaReader:
                 self.read_into(found, self._list(found, schema))
 
     def _list(self, found: DumpedTables, schema: str | None = None) -> list[TableName]:
-        """Return the names of tables, and note those of views."""
+        """Return the names of tables, and record those of views."""
         sql = (
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES"
         )
@@ -159,7 +159,7 @@ class SchemaReader:
         return names
 
     def _prepare(self) -> None:
-        """Adapt the session, once per connection."""
+        """Prepare the session, once per connection."""
         connection = self._connection
         if connection.is_open and self._prepared_for == connection.connection_id:
             return

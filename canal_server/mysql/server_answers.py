@@ -1,4 +1,4 @@
-"""Answers of a server that cannot be read: one error that says what was asked."""
+"""Unreadable answers of a server: one error that names the query."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
 
-# What reading an answer raises that has other rows, columns or values than asked for.
+# What parsing raises for an answer with unexpected rows, columns or values.
 _NO_ANSWER = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
 
 
 @contextlib.contextmanager
 def answer_about(what: str, address: object) -> Iterator[None]:
-    """Read an answer of the server inside; SourceError when it cannot be one."""
+    """Parse a server's answer inside; SourceError when it is invalid."""
     try:
         yield
     except _NO_ANSWER as error:
@@ -38,7 +38,7 @@ def reads_answers(
     [Callable[Concatenate[ControlConnection, _Given], _Found]],
     Callable[Concatenate[ControlConnection, _Given], _Found],
 ]:
-    """Have a function that asks over a connection raise as `answer_about` does."""
+    """Make a function that queries a connection raise as `answer_about` does."""
 
     def decorated(
         function: Callable[Concatenate[ControlConnection, _Given], _Found],

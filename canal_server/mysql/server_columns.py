@@ -1,6 +1,6 @@
 """The columns that tables have on the server now, from information_schema.
 
-Leaves out what they were at an earlier place in the binlog (`canal_server.tablemeta`).
+Leaves out the columns at an earlier binlog position (`canal_server.tablemeta`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TABLES_PER_QUERY = 200
 _GENERATED_KEYS_SINCE = (8, 0, 30)  # MySQL
 _VERSIONED_TABLES_SINCE = (10, 3, 0)  # MariaDB
 
-# No joins: MariaDB opens just the tables that are named by constants, but for a join
-# those of the whole server. In each, the first two columns are the table's names.
+# No joins: MariaDB opens only the tables that are named by constants, but for a join
+# those of the whole server. In each query, the first two columns are the table's names.
 _COLUMNS = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE,
     CHARACTER_SET_NAME, IS_NULLABLE
   FROM information_schema.COLUMNS WHERE {which}
@@ -36,8 +36,8 @@ _COLUMNS_OF_MARIADB = _COLUMNS.replace(
     "IS_NULLABLE", "IS_NULLABLE, GENERATION_EXPRESSION"
 )
 
-# COLUMNS.COLUMN_KEY would not do for the primary key: it says PRI of a unique key,
-# too, in a table without a primary one.
+# COLUMNS.COLUMN_KEY cannot be used for the primary key: it is also PRI for a unique key
+# in a table without a primary one.
 _INDEXES = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, INDEX_NAME, INDEX_TYPE,
     NON_UNIQUE
   FROM information_schema.STATISTICS WHERE {which}"""
@@ -48,7 +48,7 @@ _TABLES_OF_MARIADB = """SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE
 
 @dataclass(slots=True)
 class _Facts:
-    """What the queries say of one table, as rows without the table's names."""
+    """The result of the queries for one table, as rows without the table's names."""
 
     columns: list[Sequence[str | None]] = field(default_factory=list)
     indexes: list[Sequence[str | int]] = field(default_factory=list)
@@ -59,30 +59,30 @@ class TableColumns:
     """Reads tables' columns over a control connection; for one thread.
 
     All columns that row events carry, in their order: generated and invisible ones,
-    MySQL's generated primary keys, and behind the others what MariaDB hides even from
+    MySQL's generated primary keys, and last what MariaDB hides even from
     information_schema (`row_start`, `row_end`, `DB_ROW_HASH_n`).
     """
 
     def __init__(
         self, connection: ControlConnection, tables_per_query: int = TABLES_PER_QUERY
     ) -> None:
-        """Take a connection, which its owner opens and reopens."""
+        """Use a connection that its owner opens and reopens."""
         self._connection = connection
         self._tables_per_query = tables_per_query
         self._prepared_for = 0  # connection id
-        self._folds_case = False  # the server, in names of schemas and tables
+        self._folds_case = False  # whether the server folds names of schemas and tables
         self._is_mariadb = False
 
     def fetch(self, schema: str, table: str) -> TableMeta | None:
-        """Return a table's columns; None when there is no such table.
+        """Return a table's columns; None when the table does not exist.
 
-        A table for which the account has no right at all counts as missing, too:
-        information_schema leaves it out. Raises SourceError.
+        A table for which the account has no privilege counts as missing, too:
+        information_schema omits it. Raises SourceError.
         """
         return self.fetch_many([(schema, table)]).get((schema, table))
 
     def fetch_many(self, names: Iterable[TableName]) -> dict[TableName, TableMeta]:
-        """Return the columns of those tables that exist, by the names asked for."""
+        """Return the columns of the tables that exist, by the requested names."""
         with answer_about("columns of tables", self._connection.access.address):
             return self._fetch_many(names)
 
@@ -99,7 +99,7 @@ class TableColumns:
         return found
 
     def _prepare(self) -> None:
-        """Adapt to the server behind the connection, once per connection."""
+        """Adapt to the server of the connection, once per connection."""
         connection = self._connection
         if connection.is_open and self._prepared_for == connection.connection_id:
             return
@@ -116,7 +116,7 @@ class TableColumns:
     def _fetch_part(
         self, schema: str, tables: Sequence[str]
     ) -> Iterator[tuple[TableName, TableMeta]]:
-        """Yield those of a schema's tables that exist; few enough for a statement."""
+        """Yield those of a schema's tables that exist; few enough for one statement."""
         facts: dict[TableName, _Facts] = defaultdict(_Facts)
         which = f"TABLE_SCHEMA = %s AND TABLE_NAME {_one_of(len(tables))}"
         names = (schema, *tables)
@@ -134,8 +134,8 @@ class TableColumns:
         by_folded = {_folded(name): name for name in facts} if self._folds_case else {}
         for table in tables:
             name = (schema, table)
-            # Exactly so named, as a comparison of the server may ignore case and
-            # accents; unless its names have no case.
+            # The exact name, because a comparison on the server may ignore case and
+            # accents; unless the server folds names.
             known = name if name in facts else by_folded.get(_folded(name))
             if known is not None and facts[known].columns:
                 yield name, TableMeta(schema, table, tuple(_columns(facts[known])))
@@ -156,18 +156,18 @@ def _columns(facts: _Facts) -> Iterator[ColumnMeta]:
     for name, mysql_type, charset, nullable, *generation in facts.columns:
         row_time = generation[:1] in (["ROW START"], ["ROW END"])
         shows_row_time = shows_row_time or row_time
-        # MariaDB adds a row end that has been named to the primary key; one that has
-        # not, and SHOW CREATE TABLE, say nothing of it.
+        # MariaDB adds an explicit row end column to the primary key; for an implicit
+        # one, information_schema and SHOW CREATE TABLE do not mention it.
         is_key = name in keys and not row_time
-        # MariaDB adds a comment to the temporal types that have its old format.
+        # MariaDB appends a comment to the temporal types in its old format.
         kind = str(mysql_type).removesuffix(" /* mariadb-5.3 */")
         yield ColumnMeta(str(name), kind, charset, is_key, nullable == "YES")
     table_kind, engine = facts.table
     if table_kind == "SYSTEM VERSIONED" and not shows_row_time:
         yield ColumnMeta("row_start", "timestamp(6)", nullable=False)
         yield ColumnMeta("row_end", "timestamp(6)", nullable=False)
-    # A unique key that is too long for a tree is one over a hidden column with a hash.
-    # MEMORY has hash indexes without that.
+    # A unique key too long for a B-tree covers a hidden hash column. MEMORY has hash
+    # indexes without one.
     hashed = {
         index
         for _, index, index_type, non_unique in facts.indexes

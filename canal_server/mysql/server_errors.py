@@ -1,6 +1,6 @@
-"""What a server's error means for us: lost, purged, refused, or merely failed.
+"""What a server's error means: lost, purged, refused, or merely failed.
 
-Leaves out what is done about it: that is for whoever holds the connection.
+Leaves out the reaction to it, which is up to the owner of the connection.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from canal_server.errors import (
 from canal_server.model.quoted import printable
 
 ERROR_MARK = 0xFF  # first byte of an error packet
-TEXT_MAX = 1_024  # characters of a server's words in an error; MySQL sends up to 512
+TEXT_MAX = 1_024  # characters of a server's text in an error; MySQL sends up to 512
 
-READING_BINLOG_FAILED = 1236  # the one number for all that ends a dump
-_DENIED = 1045  # at login: by name or password; later: for want of a right
+READING_BINLOG_FAILED = 1236  # the one code for everything that ends a dump
+_DENIED = 1045  # at login: name or password; later: a missing privilege
 
-# The connection is gone or about to go; the next one may work.
+# The connection is lost or about to be; the next one may work.
 _LOST = frozenset(
     {
         1053,  # server shutdown in progress
         1077,  # normal shutdown
         1152,  # aborting connection
-        1158, 1159, 1160, 1161,  # network read or write failed or took too long
+        1158, 1159, 1160, 1161,  # network read or write failed or timed out
         1184,  # aborting new connection
         1317,  # query execution was interrupted
         1927,  # connection was killed
-        2002, 2003, 2005, 2006, 2013, 2014, 2055,  # the client library's
+        2002, 2003, 2005, 2006, 2013, 2014, 2055,  # of the client library
         3032,  # the server is currently in offline mode
         3169,  # session was killed
         4031,  # disconnected because of inactivity
@@ -49,7 +49,7 @@ _PLUGIN = (
     " mysql_native_password)"
 )
 
-# The server refuses: number to remedy.
+# The server refuses: error code to remedy.
 _REFUSED = {
     1044: f"let an administrator run: {_GRANT}",
     _DENIED: _ACCOUNT,
@@ -68,42 +68,39 @@ _REFUSED = {
     2026: "switch TLS on at the server or set sslMode=DISABLED",
     2059: _PLUGIN,
     3118: "unlock account {account}",
-    3159: "set sslMode=REQUIRED: the server wants TLS",
+    3159: "set sslMode=REQUIRED: the server requires TLS",
     3955: _ACCOUNT,
 }
 
-# Texts behind 1236, in lower case: MySQL's and MariaDB's, also their words from before
-# "source" and "replica".
+# Texts of error 1236, in lower case: MySQL's and MariaDB's, including the wording from
+# before "source" and "replica".
 
-# The file, the offset or the GTIDs that we ask for are not on the server. A damaged
-# file or an offset amid an event must not be here: who has asked to go on at the end
-# when the place is gone would lose what is still there.
-_GONE_TEXTS = (
+# The requested file, offset or GTIDs are not on the server. A damaged file or an offset
+# inside an event must not be listed here: an operator who chose to resume at the end
+# when the position is lost would lose data that still exists.
+_PURGED_TEXTS = (
     "purged",
     "could not find first log file",
     "position > file size",
-    "impossible position",  # the same of MariaDB
-    "which is not in the",  # MariaDB's, of a GTID, as the next two
+    "impossible position",  # the same from MariaDB
+    "which is not in the",  # from MariaDB, about a GTID, like the next two
     "could not find gtid state",
     "gtid state not found",
-    "is missing the gtid",  # MariaDB's: a hole in its binlog
-    "more gtids than the",  # MySQL's: its binlog was lost or begun anew
+    "is missing the gtid",  # from MariaDB: a gap in its binlog
+    "more gtids than the",  # from MySQL: its binlog was lost or reset
 )
-# What a server reads from the middle of an event looks damaged; or too long, see below.
+# What a server reads from the middle of an event looks damaged or too long (see below).
 _AMID_TEXTS = (
     "truncated in the middle of event",
     "bogus data in log event",
     "does not correspond to the location of any binlog event",
 )
-_AMID = (
-    "the position to begin at may not be the beginning of an event: take one between "
-    "transactions"
-)
-# Settings of the server, not a place in the binlog.
+_AMID = "the start position may be inside an event: choose one between transactions"
+# Causes in the server's settings, not in the position.
 _REFUSING_TEXTS = (
     ("binary log is not open", "set log_bin on the server and restart it"),
     ("gtid_mode", "set gtid_mode=ON on the server, or do not start by GTID"),
-    ("events with the checksum", "upgrade: the server's checksums are unknown here"),
+    ("events with the checksum", "upgrade canal-server: the checksum is unknown"),
     ("max_allowed_packet", f"{_AMID}; else raise max_allowed_packet on the server"),
     ("server id was not set", "set server_id on the server"),
     ("misconfigured", "see the error log of the server"),
@@ -122,68 +119,67 @@ def source_error(
 ) -> SourceError:
     """Return the error to raise for an error that a server reports.
 
-    `errno` is the server's number or PyMySQL's, `address`, `user` and `place` (where a
-    dump was to begin) are for the message. The text is the server's own.
+    `errno` is the server's or PyMySQL's code; `address`, `user` and `place` (the start
+    of a dump) are for the message. The text is the server's.
     """
     shown = printable(text.strip().rstrip("."), TEXT_MAX)
-    told = f"{address}: {shown} (error {errno})"
+    message = f"{address}: {shown} (error {errno})"
     if errno == READING_BINLOG_FAILED:
-        told += f", asked to begin at {place}" if place else ""
-        return _dump_error(text, told)
+        message += f", requested start {place}" if place else ""
+        return _dump_error(text, message)
     if errno in _LOST:
-        return ConnectionLost(told, errno=errno)
+        return ConnectionLost(message, errno=errno)
     if errno in _REFUSED:
-        # Registering as a replica without the right to is answered as a wrong
-        # password is.
+        # A missing privilege to register as a replica is reported like a wrong
+        # password.
         remedy = _REFUSED[1227 if errno == _DENIED and logged_in else errno].format(
             account=account_text(user or "canal", host)
         )
-        return SourceRefused(f"{told}; {remedy}", errno=errno)
-    return SourceError(told, errno=errno)
+        return SourceRefused(f"{message}; {remedy}", errno=errno)
+    return SourceError(message, errno=errno)
 
 
 def account_text(user: str, host: str = "%") -> str:
-    """Return an account as statements name it, with the host that it belongs to."""
+    """Return an account as statements name it, with its host."""
     name, where = (
         each.replace("\\", "\\\\").replace("'", "''") for each in (user, host)
     )
     return f"'{name}'@'{where}'"
 
 
-def is_for_want_of_a_right(errno: int) -> bool:
-    """Tell whether a server that logged us in refuses what a GRANT would allow."""
+def is_missing_privilege(errno: int) -> bool:
+    """Return whether a server refuses a logged-in account what a GRANT would allow."""
     return errno == _DENIED or _GRANT in _REFUSED.get(errno, "")
 
 
-def _dump_error(text: str, told: str) -> SourceError:
+def _dump_error(text: str, message: str) -> SourceError:
     low = text.lower()
     if "same server_uuid" in low or "same server_id" in low:
-        # Another replica came with our id: the place in the binlog is as good as
-        # before.
+        # Another replica connected with the same id: the position is still valid.
         return ConnectionLost(
-            f"{told}; two replicas use one id: give each instance its own "
+            f"{message}; two replicas use one id: give each instance its own "
             "canal.instance.mysql.slaveId",
             errno=READING_BINLOG_FAILED,
         )
-    if any(part in low for part in _GONE_TEXTS):
+    if any(part in low for part in _PURGED_TEXTS):
         return BinlogPurged(
-            f"{told}; the binlog of this server does not hold that position: it was"
-            " purged, or is another server's",
+            f"{message}; the binlog of this server does not contain that position: it"
+            " was purged, or belongs to another server",
             errno=READING_BINLOG_FAILED,
         )
     for part, remedy in _REFUSING_TEXTS:
         if part in low:
-            return SourceRefused(f"{told}; {remedy}", errno=READING_BINLOG_FAILED)
+            return SourceRefused(f"{message}; {remedy}", errno=READING_BINLOG_FAILED)
     if any(part in low for part in _AMID_TEXTS):
-        told = f"{told}; {_AMID}, or the file is damaged"
-    return SourceError(told, errno=READING_BINLOG_FAILED)
+        message = f"{message}; {_AMID}, or the file is damaged"
+    return SourceError(message, errno=READING_BINLOG_FAILED)
 
 
 def is_refusal(error: Exception) -> bool:
-    """Tell whether a server says that it has nothing to read at a place.
+    """Return whether a server reports that it has nothing to read at a position.
 
-    A connection that was refused or broke, or a server that is too busy, says nothing
-    about the place: asked again it may well be there.
+    A refused or broken connection, or a server that is too busy, proves nothing about
+    the position: a retry may find it.
     """
     return (
         isinstance(error, SourceError)
@@ -193,14 +189,14 @@ def is_refusal(error: Exception) -> bool:
 
 
 def parse_error_packet(payload: bytes | memoryview) -> tuple[int, str]:
-    """Return number and text of an error packet, given without its header.
+    """Return code and text of an error packet, given without its header.
 
-    Raises ValueError when it is none::
+    Raises ValueError when it is not an error packet::
 
         ff | errno u16 | ['#' sqlstate[5]] | text up to the end
     """
     data = bytes(payload)
-    if len(data) < 3 or data[0] != ERROR_MARK:  # noqa: PLR2004  # mark and number
+    if len(data) < 3 or data[0] != ERROR_MARK:  # noqa: PLR2004  # marker and code
         raise ValueError(f"not an error packet: {data[:16].hex()}")
     (errno,) = struct.unpack_from("<H", data, 1)
     text = data[9:] if data[3:4] == b"#" else data[3:]
@@ -210,10 +206,10 @@ def parse_error_packet(payload: bytes | memoryview) -> tuple[int, str]:
 def error_of_packet(
     payload: bytes | memoryview, *, address: str, user: str = "", place: str = ""
 ) -> SourceError:
-    """Return the error that an error packet of the dump stream stands for.
+    """Return the error for an error packet of the dump stream.
 
-    `place` is where the dump was to begin, for the text; empty when that is not known.
-    Bytes that are no error packet become a ConnectionLost that shows them.
+    `place` is the start of the dump, for the text; empty when unknown. Bytes that are
+    not an error packet become a ConnectionLost that shows them.
     """
     try:
         errno, text = parse_error_packet(payload)

@@ -1,9 +1,9 @@
-"""Foreign keys that change rows which no event of the binlog tells of.
+"""Foreign keys whose changes to rows are not in the binlog.
 
-What ON DELETE and ON UPDATE do to the rows of a child (CASCADE, SET NULL, SET DEFAULT)
-is done by InnoDB, which writes no binlog: each replica's own InnoDB does it again. That
-is so on MariaDB and on MySQL before 9.6. Since then the SQL layer of MySQL does it, and
-logs these rows as any others, unless innodb_native_foreign_keys = ON.
+InnoDB applies ON DELETE and ON UPDATE to the rows of a child (CASCADE, SET NULL, SET
+DEFAULT) and writes no binlog: each replica's own InnoDB repeats it. This holds for
+MariaDB and for MySQL before 9.6. Since then the SQL layer of MySQL does it and logs
+these rows like any others, unless innodb_native_foreign_keys = ON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHANGING: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
 _SETTING: Final = ("SET NULL", "SET DEFAULT")
 NOTHING: Final = "RESTRICT"
 _NATIVE: Final = "SHOW VARIABLES LIKE 'innodb_native_foreign_keys'"
-# For each schema, and without joins: else MariaDB opens all tables of the server.
+# Per schema, and without joins: otherwise MariaDB opens all tables of the server.
 _COLUMNS: Final = """SELECT CONSTRAINT_NAME, TABLE_NAME, COLUMN_NAME,
     REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME
   FROM information_schema.KEY_COLUMN_USAGE
@@ -61,7 +61,7 @@ class ForeignKey:
         return self.on_delete in CHANGING or self.on_update in CHANGING
 
     def follows(self, upper: ForeignKey) -> bool:
-        """Tell whether what another key does to rows of the parent may set it off."""
+        """Return whether `upper` changing the parent's rows may trigger this key."""
         if upper.child != self.parent:
             return False
         if upper.on_delete == "CASCADE" and self.on_delete in CHANGING:
@@ -89,10 +89,13 @@ class ForeignKey:
 
 @reads_answers("its foreign keys")
 def are_logged(connection: ControlConnection) -> bool:
-    """Tell whether the binlog has rows that foreign keys change. Raises SourceError."""
+    """Return whether the binlog has rows that foreign keys change.
+
+    Raises SourceError.
+    """
     if connection.is_mariadb:
         return False
-    # Nothing of such a name: a MySQL in which InnoDB does it.
+    # No such variable: a MySQL in which InnoDB does it.
     found = connection.query(_NATIVE)
     return bool(found) and str(found[0][1]).upper() in ("OFF", "0")
 
@@ -101,9 +104,10 @@ def are_logged(connection: ControlConnection) -> bool:
 def hidden_foreign_keys(
     connection: ControlConnection, schemas: Iterable[str]
 ) -> list[ForeignKey]:
-    """Return keys of the schemas' tables that change rows which no event tells of.
+    """Return keys of the schemas' tables whose changes are not in the binlog.
 
-    Those that the account sees: any right on a table is enough. Raises SourceError.
+    Only those that the account sees: any privilege on a table is enough. Raises
+    SourceError.
     """
     if are_logged(connection):
         return []
@@ -125,7 +129,7 @@ def _of_schema(connection: ControlConnection, schema: str) -> Iterator[ForeignKe
         (str(table), str(name)): (str(on_delete), str(on_update))
         for name, table, on_delete, on_update in connection.query(_RULES, (schema,))
     }
-    # MariaDB shows them to those who may write to the table; its text, to all.
+    # MariaDB shows them to accounts that may write to the table; its DDL, to all.
     for table in sorted({table for table, name in columns.keys() - rules.keys()}):
         rules |= _rules_of(connection, schema, table)
     for (table, name), parts in columns.items():
@@ -144,20 +148,20 @@ def _of_schema(connection: ControlConnection, schema: str) -> Iterator[ForeignKe
 def _rules_of(
     connection: ControlConnection, schema: str, table: str
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the rules of a table's keys by what SHOW CREATE TABLE says."""
+    """Return the rules of a table's keys from SHOW CREATE TABLE."""
     name = ".".join(f"`{each.replace('`', '``')}`" for each in (schema, table))
     try:
         text = str(connection.query(f"SHOW CREATE TABLE {name}")[0][1])
     except SourceRefused:
-        return {}  # it is gone, or only columns of it may be seen
+        return {}  # dropped, or only some of its columns are visible
     return {(table, key): actions for key, actions in rules_in(text).items()}
 
 
 def rules_in(text: str) -> dict[str, tuple[str, str]]:
-    """Return ON DELETE and ON UPDATE of each foreign key in a table's text."""
+    """Return ON DELETE and ON UPDATE of each foreign key in a table's DDL."""
     found = {}
     for clause in _CLAUSE.finditer(text):
-        # A column may be called "ON DELETE CASCADE".
+        # A column may be named "ON DELETE CASCADE".
         actions = dict(_ACTION.findall(_QUOTED.sub("``", clause[2])))
         found[clause[1].replace("``", "`")] = (
             actions.get("DELETE", NOTHING),

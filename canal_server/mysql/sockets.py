@@ -1,4 +1,4 @@
-"""TCP sockets to a source: made without hanging, and cut from another thread."""
+"""TCP sockets to a source: connected without hanging, and cut from another thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.errors import ConnectionLost
 from canal_server.runtime.lifecycle import Deadline
-from canal_server.runtime.private_files import reason_of, want_of_descriptors
+from canal_server.runtime.private_files import descriptor_shortage, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,37 +20,37 @@ if TYPE_CHECKING:
     from canal_server.mysql.source_settings import Access, Address
     from canal_server.runtime.lifecycle import Stop
 
-    # As getaddrinfo gives it: family, kind, protocol, name, address.
+    # The result of getaddrinfo: family, kind, protocol, name, address.
     _Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 AGAIN_S = 1.0  # between two attempts to connect
 ATTEMPTS_MAX = 8  # at a time
-PROBES = 3  # in the time after which a link is given up
+PROBES = 3  # within the time after which a link counts as dead
 
-# A receive buffer of this size or less is not set: setting one switches off the
-# system's own sizing, which does better.
+# A receive buffer of this size or less is not set: setting one disables the system's
+# automatic sizing, which works better.
 RECEIVE_BUFFER_MIN = 64 * 1024
 
 
 def connect_tcp(access: Access, stop: Stop | None = None) -> socket.socket:
     """Return a connected socket, in blocking mode; tries all addresses of the host.
 
-    While none answers, another attempt is begun every second: the system itself would
-    ask again after pauses that double. Raises ConnectionLost when none answers within
-    the connect time-out, or when `stop` is requested meanwhile.
+    While none answers, another attempt starts every second: the system itself retries
+    after pauses that double. Raises ConnectionLost when none answers within the connect
+    timeout, or when `stop` is requested meanwhile.
     """
     address = access.address
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise ConnectionLost(
-            f"host {address.host} has no valid name{_correct(access)}"
+            f"host {address.host} has an invalid name{_correct(access)}"
         ) from error
     except OSError as error:
-        why = want_of_descriptors()
-        told = f"cannot look up host {address.host}: {why}"
+        why = descriptor_shortage()
+        message = f"cannot look up host {address.host}: {why}"
         raise ConnectionLost(
-            told if why else _unknown(access, error),
+            message if why else _unknown(access, error),
             unreachable=True,
         ) from error
     with _Attempts(access, found) as attempts:
@@ -74,12 +74,12 @@ def _correct(access: Access) -> str:
 
 
 class _Attempts:
-    """Sockets that are about to connect; all but the first that does are closed."""
+    """Pending connections; all are closed except the first that succeeds."""
 
     def __init__(self, access: Access, found: Sequence[_Found]) -> None:
         self._access = access
         self._found = found
-        self._begun = 0
+        self._started = 0
         self._pending: dict[int, socket.socket] = {}  # by descriptor, oldest first
         self._failure: OSError = TimeoutError("no answer in time")
 
@@ -88,19 +88,21 @@ class _Attempts:
         again = Deadline(0.0)
         while True:
             if again.passed() or not self._pending:
-                if self._begun >= len(self._found) and not self._pending:
-                    raise self._failure  # none of them hopes for an answer
+                if self._started >= len(self._found) and not self._pending:
+                    raise self._failure  # none can get an answer any longer
                 self._begin()
                 again = Deadline(AGAIN_S)
             if deadline.passed():
                 raise self._failure
-            done = self._wait(min(_left_s(again), _left_s(deadline)), stop)
+            done = self._wait(min(_remaining_s(again), _remaining_s(deadline)), stop)
             if done is not None:
                 return done
 
     def _begin(self) -> None:
-        family, kind, protocol, _, target = self._found[self._begun % len(self._found)]
-        self._begun += 1
+        family, kind, protocol, _, target = self._found[
+            self._started % len(self._found)
+        ]
+        self._started += 1
         if len(self._pending) >= ATTEMPTS_MAX:
             self._pending.pop(next(iter(self._pending))).close()
         sock = socket.socket(family, kind, protocol)
@@ -122,7 +124,7 @@ class _Attempts:
             poll.register(stop, select.POLLIN)
         ready = poll.poll(int(seconds * 1000) + 1 if self._pending else 0)
         if stop is not None and stop.requested():
-            raise ConnectionLost("connecting was given up: a stop was asked for")
+            raise ConnectionLost("connecting was cancelled: a stop was requested")
         for fd, _ in ready:
             failed = self._pending[fd].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if not failed:
@@ -142,9 +144,9 @@ class _Attempts:
             sock.close()
 
 
-def _left_s(deadline: Deadline) -> float:
+def _remaining_s(deadline: Deadline) -> float:
     left_s = deadline.remaining_s()
-    assert left_s is not None, "it has an end"
+    assert left_s is not None, "the deadline has a limit"
     return max(0.0, left_s)
 
 
@@ -152,13 +154,13 @@ def _prepare(sock: socket.socket, access: Access) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _watch(sock, access.link_timeout_s)
     if access.receive_buffer > RECEIVE_BUFFER_MIN:
-        # Before the connection is made: the window's scale is agreed upon then.
+        # Before connecting: the handshake negotiates the window scale.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, access.receive_buffer)
     sock.setblocking(False)
 
 
 def _watch(sock: socket.socket, timeout_s: float) -> None:
-    """Have the system ask a quiet peer, and give up one that confirms nothing."""
+    """Make the system probe an idle peer, and drop one that confirms nothing."""
     every_s = max(1, int(timeout_s / PROBES))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every_s)
@@ -170,10 +172,11 @@ def _watch(sock: socket.socket, timeout_s: float) -> None:
 
 
 class Breaker:
-    """A second hold on a connection, with which any thread may cut it.
+    """A second handle on a connection, with which any thread may cut it.
 
-    Cutting wakes whoever reads or writes there, also within TLS, and is safe at any
-    time: the descriptor is the breaker's own, so it cannot be another's by then.
+    Cutting wakes every thread that reads or writes there, also within TLS, and is safe
+    at any time: the descriptor belongs to the breaker, so it cannot be reused
+    meanwhile.
     """
 
     def __init__(self) -> None:
@@ -182,9 +185,10 @@ class Breaker:
         self._cut = False
 
     def hold(self, sock: socket.socket, address: Address) -> None:
-        """Watch over this connection instead of the one before.
+        """Hold this connection instead of the previous one.
 
-        Raises ConnectionLost when `cut` was called before: then nobody wants it.
+        Raises ConnectionLost when `cut` was called before: the connection is then
+        unwanted.
         """
         with self._lock:
             if self._cut:
@@ -202,17 +206,17 @@ class Breaker:
         with self._lock:
             self._cut = True
             if self._held is not None:
-                with contextlib.suppress(OSError):  # the other side was first
+                with contextlib.suppress(OSError):  # the peer was first
                     self._held.shutdown(socket.SHUT_RDWR)
                 self._let_go()
 
     def release(self) -> None:
-        """Let go of the connection without ending it for others who hold it."""
+        """Release the connection without ending it for its other owners."""
         with self._lock:
             self._let_go()
 
     def was_cut(self) -> bool:
-        """Tell whether `cut` was called."""
+        """Return whether `cut` was called."""
         return self._cut
 
     def _let_go(self) -> None:

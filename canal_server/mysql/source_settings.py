@@ -1,6 +1,6 @@
-"""How a source is reached: address, account, TLS and time-outs.
+"""How a source is reached: address, account, TLS and timeouts.
 
-Leaves out where these come from (`canal_server.config`).
+Leaves out where these values come from (`canal_server.config`).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The account; its password never shows in a text form."""
+    """The account; its password never appears in a text form."""
 
     user: str
     password: str = field(repr=False)
 
 
 class TlsMode(Enum):
-    """What `sslMode` may say, as in MySQL's own clients."""
+    """The values of `sslMode`, as in MySQL's own clients."""
 
     DISABLED = "DISABLED"  # never TLS
     PREFERRED = "PREFERRED"  # TLS when the server offers it
-    REQUIRED = "REQUIRED"  # TLS, whoever the server is
-    VERIFY_CA = "VERIFY_CA"  # and its certificate is signed by the CA
-    VERIFY_IDENTITY = "VERIFY_IDENTITY"  # and made out to the host's name
+    REQUIRED = "REQUIRED"  # TLS, without a check of the server
+    VERIFY_CA = "VERIFY_CA"  # the same, and the CA signed its certificate
+    VERIFY_IDENTITY = "VERIFY_IDENTITY"  # the same, and it is issued for the host name
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TlsOptions:
     """TLS of a connection: paths of PEM files, empty for none.
 
     An empty `ca` means the CAs of the operating system. PREFERRED sends no client
-    certificate: what needs one needs TLS, thus REQUIRED or more.
+    certificate: a server that needs one needs TLS, so REQUIRED or stricter.
     """
 
     mode: TlsMode = TlsMode.DISABLED
@@ -62,21 +62,21 @@ class TlsOptions:
         return self.mode not in (TlsMode.DISABLED, TlsMode.PREFERRED)
 
     def context(self) -> ssl.SSLContext:
-        """Return what REQUIRED and the modes above it need.
+        """Return the context for REQUIRED and the stricter modes.
 
         Raises SourceRefused when a file cannot be used.
         """
         try:
             context = ssl.create_default_context(cafile=self.ca or None)
-            # The certificates that MySQL makes for itself break the strict rules
-            # which newer versions of Python apply by default.
+            # The certificates that MySQL generates break the strict rules that newer
+            # versions of Python apply by default.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             context.check_hostname = self.mode is TlsMode.VERIFY_IDENTITY
             if self.mode is TlsMode.REQUIRED:
                 context.verify_mode = ssl.CERT_NONE
             if self.cert:
-                # A password is always given: without one OpenSSL would ask for it
-                # on the terminal.
+                # A password is always passed: without one OpenSSL would ask for it on
+                # the terminal.
                 context.load_cert_chain(
                     self.cert, self.key or None, password=self.key_password
                 )
@@ -90,20 +90,20 @@ class TlsOptions:
 
 
 class KeyRetrieval(Enum):
-    """Whether a password may be encrypted with a key that the other side has sent."""
+    """Whether a password may be encrypted with a key that the server sends."""
 
     REFUSED = "REFUSED"
-    LOOPBACK = "LOOPBACK"  # only where it does not leave this machine
-    WARNED = "WARNED"  # anywhere, with a warning when it leaves this machine
+    LOOPBACK = "LOOPBACK"  # only to a server on this machine
+    WARNED = "WARNED"  # to any server, with a warning when it is remote
     ALLOWED = "ALLOWED"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerKey:
-    """The RSA key for a password that goes over a connection without TLS.
+    """The RSA key for a password sent over a connection without TLS.
 
-    `pinned` is the path of the server's own one, a PEM file; with it `retrieval`, the
-    question for a key, does not come up.
+    `pinned` is the path of the server's own key, a PEM file; with it, `retrieval` has
+    no effect, because no key is requested.
     """
 
     pinned: str = ""
@@ -111,10 +111,10 @@ class ServerKey:
 
 
 def server_key(pinned: object, allowed: bool | None) -> ServerKey:
-    """Return what the settings of a conf folder mean; `pinned` is a path or None.
+    """Return the meaning of a conf folder's settings; `pinned` is a path or None.
 
-    A folder that does not say whether a key may be asked for is one of the Java server,
-    which asks: there it goes on, with a warning.
+    A folder that does not say whether a key may be requested comes from the Java
+    server, which requests it: it keeps working, with a warning.
     """
     retrieval = {
         None: KeyRetrieval.WARNED,
@@ -126,7 +126,7 @@ def server_key(pinned: object, allowed: bool | None) -> ServerKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """All that is needed to open a connection to a source."""
+    """Everything needed to open a connection to a source."""
 
     address: Address
     credentials: Credentials
@@ -134,10 +134,10 @@ class Access:
     server_key: ServerKey = ServerKey()
     connect_timeout_s: float = 10.0
     io_timeout_s: float = 30.0  # of one read or write of a query or a login
-    # A link that takes or confirms no packet for so long is given up; a server that is
-    # slow confirms them.
+    # A link that accepts or confirms no packet for this long counts as dead; a slow
+    # server still confirms packets.
     link_timeout_s: float = 30.0
-    # SO_RCVBUF in bytes. Up to 64 KiB it is left to the system, which sizes the
-    # buffer by itself up to several MiB as long as nobody sets it.
+    # SO_RCVBUF in bytes. Up to 64 KiB it is left to the system, which grows the buffer
+    # to several MiB unless a size is set.
     receive_buffer: int = 0
     named_by: str = field(default="", compare=False)  # the setting with the address

@@ -1,8 +1,8 @@
 """Whether another server may be read instead of the one that fails.
 
-One that takes over must log what it replicates, and must have, or be about to have,
-what clients were given already. Each reason against it names its remedy. Leaves out
-when to ask and what follows from the answer (`canal_server.source.pump.detecting`).
+A new source must log what it replicates, and must have, or be about to receive, what
+clients were already given. Each reason against it names its remedy. Leaves out when to
+check and how to react (`canal_server.source.pump.detecting`).
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class Channel:
     applied_all: bool  # of what it has received
 
 
-# Of a replica that replicates, which is all that the account may know.
+# A replica that replicates, when the account may not know more.
 UNSEEN = Channel(name="?", receives="Yes", applies=True, lag_s=None, applied_all=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked of a server that is to take over.
+    """The requirements for a server that is to become the source.
 
     `gtids` is the set that clients were given, empty outside GTID mode; there
-    `executed` may tell it, for who takes over by it if it can. `is_mariadb` is what
-    the other server is, None as long as that is not known.
+    `executed` may hold it, for a switch by set where possible. `is_mariadb` is the kind
+    of the other server, None as long as that is unknown.
     """
 
     gtid_on: bool
@@ -66,9 +66,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`refusal` says why a server may not take over, empty when it may.
+    """`refusal` says why a server may not become the source, empty when it may.
 
-    `warnings` are what somebody should know of a server that may.
+    `warnings` are what an operator should know about a server that may.
     """
 
     server: str
@@ -77,7 +77,7 @@ class Verdict:
 
 
 def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
-    """Ask an open connection's server. Raises SourceError when it does not answer."""
+    """Query an open connection's server. Raises SourceError when it does not answer."""
     info = read_server_info(control)
     refusals, warnings = [], []
     try:
@@ -94,7 +94,7 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
     if channels == (UNSEEN,):
         user = control.access.credentials.user
         warnings.append(
-            "how far it lags cannot be seen: let an administrator run there: GRANT"
+            "its lag is not visible: let an administrator run there: GRANT"
             f" REPLICA MONITOR ON *.* TO {account_text(user)}"
         )
     if channels and not _logs_what_it_replicates(control):
@@ -105,9 +105,9 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
     missing = ""
     executed = None if wanted.gtid_on else wanted.executed
     if channels and gtids_of(info, executed) is not None:
-        assert executed is not None, "it has a set"
+        assert executed is not None, "gtids_of found a set"
         if not missing_gtids(control, info, executed.gtids):
-            # As by GTID: all that was delivered is there.
+            # As by GTID: it has everything that was delivered.
             refusals.append(_lag_refusal(channels, wanted))
             channels = ()
     if wanted.gtid_on and wanted.gtids and not refusals:
@@ -116,8 +116,8 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
         refusals.append(_channel_refusal(channels, wanted, missing=missing))
     elif missing:
         warnings.append(
-            "it replicates from nobody and never had transactions that were delivered:"
-            f" {missing[:_SHOWN_MAX]}; they died with the other server"
+            "it is not a replica and lacks transactions that were delivered:"
+            f" {missing[:_SHOWN_MAX]}; they were lost with the other server"
         )
     return Verdict(str(info), "; ".join(filter(None, refusals)), tuple(warnings))
 
@@ -144,28 +144,28 @@ def _logs_what_it_replicates(control: ControlConnection) -> bool:
 def _channel_refusal(
     channels: Collection[Channel], wanted: Wanted, *, missing: str
 ) -> str:
-    """Return what speaks against a replica, of whatever it replicates from."""
+    """Return the objection to a replica, from any of its channels."""
     if not missing and wanted.gtid_on and wanted.gtids:
-        # All that was delivered is there; how it gets more is not our business.
+        # It has everything that was delivered; how it receives more does not matter.
         return _lag_refusal(channels, wanted)
-    lacks = missing[:_SHOWN_MAX]
+    lacking = missing[:_SHOWN_MAX]
     for channel in channels:
         if channel.receives == "No" or not channel.applies:
-            why = f" and it lacks {lacks}" if missing else ""
+            why = f" and it lacks {lacking}" if missing else ""
             return (
                 f"its replication is stopped{_named(channel)}{why}: run START REPLICA,"
                 " or RESET REPLICA ALL if it is the source now"
             )
     severed = [channel for channel in channels if channel.receives != "Yes"]
     if not all(channel.applied_all for channel in severed):
-        return "it still applies what it has received from its source"
+        return "it is still applying what it received from its source"
     if missing and len(severed) == len(channels):
         return (
-            f"it lacks {lacks}, which was delivered, and its source does not answer:"
+            f"it lacks {lacking}, which was delivered, and its source does not answer:"
             " run RESET REPLICA ALL if it is the source now"
         )
     if missing:
-        return f"it is yet to receive {lacks}, which was delivered"
+        return f"it has not yet received {lacking}, which was delivered"
     return _lag_refusal(channels, wanted)
 
 
@@ -185,29 +185,30 @@ def _named(channel: Channel) -> str:
 
 @reads_answers("GTIDs")
 def without_lost(control: ControlConnection, gtids: str) -> str:
-    """Return a set of MariaDB without what died with the server that had it.
+    """Return a set of MariaDB without what was lost with the server that had it.
 
-    A dump cannot begin behind a transaction that this server never had. Where it stood
-    when it took over, of the same domain and server id, it still knows. Of a server
-    that replicates nothing; MySQL needs none of it.
+    A dump cannot start after a transaction that this server never had. The server still
+    knows the last sequence number it had for the same domain and server id when it was
+    promoted. Only for a server that replicates nothing; MySQL does not need it.
 
-    What the server lacks of its own died with no other one: its binlog was begun anew,
-    or it was restored. That stays in the set, for the server to refuse.
+    What the server lacks of its own transactions was not lost with another server: its
+    binlog was reset, or it was restored. That stays in the set, for the server to
+    refuse.
     """
     (row,) = control.query(
         "SELECT @@global.gtid_binlog_state, CAST(@@global.server_id AS CHAR)"
     )
     own = str(row[1])
-    had = {}
+    last_logged = {}
     for item in "".join(str(row[0] or "").split()).split(","):
         domain, _, rest = item.partition("-")
         server, _, sequence = rest.partition("-")
         if sequence.isdecimal():
-            had[domain, server] = int(sequence)
+            last_logged[domain, server] = int(sequence)
     found = []
     for item in str(MariaGtidSet.parse(gtids)).split(","):
         domain, server, sequence = item.split("-") if item else ("", "", "0")
-        last = had.get((domain, server), int(sequence))
+        last = last_logged.get((domain, server), int(sequence))
         if server == own:
             last = int(sequence)
         found.append(f"{domain}-{server}-{min(last, int(sequence))}" if item else "")
@@ -217,20 +218,20 @@ def without_lost(control: ControlConnection, gtids: str) -> str:
 def gtids_of(
     info: ServerInfo, executed: Executed | None
 ) -> GtidSet | MariaGtidSet | None:
-    """Return a set as the server means it, None when it has no such GTIDs."""
+    """Parse a set as the server's kind, None when it has no such GTIDs."""
     if executed is None or not info.has_gtids:
         return None
     try:
         kind = MariaGtidSet if info.is_mariadb else GtidSet
         return kind.parse(executed.gtids)
     except ValueError:
-        return None  # of a server of the other kind
+        return None  # from a server of the other kind
 
 
 def missing_gtids(control: ControlConnection, info: ServerInfo, gtids: str) -> str:
     """Return what the server has not executed of a set, empty when it has all.
 
-    Of a set that cannot be read nothing is missing: who begins with it says so.
+    Empty also for a set that cannot be parsed: the start by it reports the error.
     """
     try:
         if info.is_mariadb:
@@ -246,10 +247,10 @@ def missing_gtids(control: ControlConnection, info: ServerInfo, gtids: str) -> s
 def replica_channels(
     control: ControlConnection, info: ServerInfo
 ) -> tuple[Channel, ...]:
-    """Return the channels of a replica; none of a server that replicates nothing.
+    """Return the channels of a replica; empty for a server that replicates nothing.
 
-    A MariaDB tells any account at least whether it is one. Raises SourceRefused when
-    the account of a MySQL may not ask.
+    A MariaDB tells any account at least whether it is a replica. Raises SourceRefused
+    when the account of a MySQL lacks the privilege.
     """
     word = "REPLICA" if info.version >= _REPLICA_SINCE[info.is_mariadb] else "SLAVE"
     every = "ALL " if info.is_mariadb else ""
@@ -265,7 +266,7 @@ def replica_channels(
 
 
 def _channel(row: dict[str, object]) -> Channel:
-    """Read a row in the vocabulary of any version."""
+    """Parse a row in the vocabulary of any version."""
 
     def text(*names: str) -> str:
         found = next((row[name] for name in names if name in row), None)

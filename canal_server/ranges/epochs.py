@@ -1,8 +1,8 @@
-"""Epochs: which server's binlog the places of ranged reads belong to.
+"""Epochs: which server's binlog the positions of ranged reads belong to.
 
-An epoch is a server and one life of its binlog. Another begins when the source is
-another server, or when its binlog was begun anew: then the same file name and offset
-mean something else.
+An epoch is one server and one lifetime of its binlog. A new epoch starts when the
+source is another server, or when its binlog was reset: the same file name and offset
+then mean something else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def epoch_of(
     files: SourceFiles,
     scanner: Scanner,
 ) -> Epoch:
-    """Return the epoch of a server as it is now; a new one is durable then.
+    """Return the current epoch of a server; a new one is durable on return.
 
     Raises SourceError, MetaStoreError. One thread at a time.
     """
@@ -44,7 +44,7 @@ def epoch_of(
     began_s = scanner.first_event_ms(file) // 1000
     epoch = subscriptions.begin_epoch(source, file, began_s)
     _log.info(
-        "epoch %d of ranged reads: the binlog of server %s with %s, begun at %d",
+        "epoch %d of ranged reads: the binlog of server %s with %s, created at %d",
         epoch.number,
         source,
         file,
@@ -54,15 +54,15 @@ def epoch_of(
 
 
 def is_same(epoch: Epoch, files: SourceFiles, scanner: Scanner) -> bool:
-    """Tell whether a server's files are those of an epoch of it, younger or older.
+    """Return whether a server's files belong to one of its epochs, at any later time.
 
-    Raises SourceError when the server does not say.
+    Raises SourceError when the server does not answer.
     """
     names = [each.name for each in files.files]
     if epoch.file in names or not names:
         try:
             return scanner.first_event_ms(epoch.file) // 1000 == epoch.began_s
         except BinlogPurged:
-            return False  # there is no such file
-    # It was purged, if all that are there are younger.
+            return False  # the file does not exist
+    # The file is purged if all existing files are younger.
     return binlog_file_number(names[0]) > binlog_file_number(epoch.file)

@@ -1,6 +1,6 @@
-"""Subscriptions where they are stored, of a destination that no instance runs here.
+"""Stored subscriptions of a destination that no instance runs in this process.
 
-They are read and removed for an operator, like cursors of clients (`stored`).
+They are read and removed for an operator, like the cursors of clients (`offline`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredSubscriptions:
-    """What is stored, the last epoch, and who says that it runs them ("": nobody)."""
+    """What is stored, the last epoch, and who claims to run them ("": nobody)."""
 
     found: Sequence[Subscription]
     epoch: int | None
@@ -36,7 +36,7 @@ class StoredSubscriptions:
 
 
 def read_subscriptions(config: InstanceConfig) -> StoredSubscriptions:
-    """Return what is stored of a destination. Raises MetaStoreError."""
+    """Return what is stored for a destination. Raises MetaStoreError."""
     destination, owner = config.destination, ""
     if config.position.wiring is Wiring.ZOOKEEPER:
         with connected(config.position.zookeeper_servers) as zookeeper:
@@ -55,10 +55,10 @@ def read_subscriptions(config: InstanceConfig) -> StoredSubscriptions:
 
 
 def remove_subscription(config: InstanceConfig, name: str) -> None:
-    """Forget a subscription of a destination that does not run.
+    """Remove a subscription of a destination that is not running.
 
-    Raises ClientError when there is none of this name, MetaStoreError when a server
-    runs the destination.
+    Raises ClientError when the name is unknown, MetaStoreError when a server runs the
+    destination.
     """
     if config.position.wiring is Wiring.ZOOKEEPER:
         with (
@@ -71,11 +71,11 @@ def remove_subscription(config: InstanceConfig, name: str) -> None:
 
 
 def check_known(destination: str, name: str, known: Sequence[str]) -> None:
-    """Raise ClientError when a subscription is none of those that are known."""
+    """Raise ClientError when a subscription is not one of the known ones."""
     if name not in known:
-        told = ", ".join(sorted(known))[:500] or "none"
+        existing = ", ".join(sorted(known))[:500] or "none"
         raise ClientError(
-            f"destination {destination} has no subscription {name}; known are {told}"
+            f"destination {destination} has no subscription {name}; it has: {existing}"
         )
 
 

@@ -1,6 +1,6 @@
 """What was changed before the first binlog file that a source has, if anything.
 
-For a cursor that is to begin at a time in front of all that is left.
+For a cursor that is to start at a time before everything that remains.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _YEAR_9999_MS: Final = 253_402_300_799_000
 
 def check_nothing_before(
     file: str,
-    wanted_ms: int,
+    requested_ms: int,
     control: ControlConnection,
     info: ServerInfo,
     scanner: Scanner,
 ) -> None:
     """Raise ClientError unless nothing was changed before a binlog's first file.
 
-    So it is where the file is the first one that the server ever wrote, and no GTID set
-    stands in front of it, as that of a server that was made of a backup does.
+    Nothing was when the file is the first one that the server ever wrote, and no GTID
+    set precedes it, as it does on a server restored from a backup.
     """
     if binlog_file_number(file) == FIRST_NUMBER:
         before = str(scanner.head_of(file, mariadb=info.is_mariadb))
         if not before and not purged_gtids(control, info):
             return
-    begun_ms = scanner.first_event_ms(file)
-    next_ms = begun_ms + 1000  # times in binlogs are whole seconds
+    created_ms = scanner.first_event_ms(file)
+    next_ms = created_ms + 1000  # times in binlogs are whole seconds
     raise ClientError(
-        f"the source's binlog begins with {file}, at {_told(begun_ms)}: what was"
-        f" changed since {_told(wanted_ms)} and before is not in it; begin at"
+        f"the source's binlog starts with {file}, at {_time_text(created_ms)}: changes"
+        f" between {_time_text(requested_ms)} and then are not in it; start at"
         f" `earliest`, or at time:{next_ms} or later, and load what is missing from"
         " the tables",
         code=PURGED,
     )
 
 
-def _told(time_ms: int) -> str:
+def _time_text(time_ms: int) -> str:
     moment = datetime.fromtimestamp(min(time_ms, _YEAR_9999_MS) / 1000, UTC)
     return moment.isoformat(timespec="seconds")

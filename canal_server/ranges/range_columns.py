@@ -31,9 +31,8 @@ class TablesAt:
         self._lock = threading.Lock()  # guards what follows, and reading the schemas
         self._epoch: int | None = None  # the epoch of the schemas' positions
         self._images: list[SchemaSnapshot] = []  # most recently used last
-        self._steady: tuple[int, SchemaSnapshot] | None = (
-            None  # after the last statement
-        )
+        # The snapshot after the last statement.
+        self._steady: tuple[int, SchemaSnapshot] | None = None
 
     def find(self, schema: str, table: str, at: EpochPosition) -> TableMeta | None:
         """Return a table's columns at a position; None when it does not exist.

@@ -1,8 +1,8 @@
-"""Table images for who reads a range again, beside the pump and its live image.
+"""Table schemas for readers of a range, next to the pump and its live schemas.
 
-With a table history they are those of the range's place, and follow its statements as
-reading passes them; nothing is written. Without one they are the server's own of today,
-as the pump has them.
+With a table history they are those at the start of the range, and follow its statements
+as reading passes them; nothing is written. Without a history they are the server's
+current ones, as the pump has them.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.history.replay import Replay
     from canal_server.tablemeta.history.replay_cache import KeptReplays
     from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
-    from canal_server.tablemeta.tables.schemas import Image
+    from canal_server.tablemeta.tables.schemas import FrozenTables
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RangeTables:
-    """What one destination knows of its tables; for many threads."""
+    """What one destination knows about its tables; for many threads."""
 
     kept: KeptReplays
     unread: UnreadStatements
-    # Behind which boundary the pump has not read; None: not known.
+    # The boundary up to which the pump has read; None: unknown.
     reached: Callable[[], EntryPosition | None]
 
 
 class RangeSchemas:
-    """The port `TableSchemas` on an image of a place; for one reader.
+    """The port `TableSchemas` on the schemas at a position; for one reader.
 
-    `records` are the statements, and what the server answered, from there on as far
-    as they are known. The server is asked only where the binlog contradicts the image.
+    `records` are the statements, and the server's answers, from there on as far as they
+    are known. The server is queried only where the binlog contradicts the schema.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class RangeSchemas:
         replayed: Replay,
         records: Iterable[DdlRecord],
         control: ControlConnection,
-        known_to: EntryPosition,
+        complete_to: EntryPosition,
         doubt: str = "",
     ) -> None:
-        """Take an image; in front of `known_to` the statements are all there.
+        """Store the schemas; before `complete_to` the statements are complete.
 
-        `doubt`: why tables may have had other columns there, and what to do.
+        `doubt`: why tables may have had other columns there, and the remedy.
         """
-        self.known_to = known_to
+        self.complete_to = complete_to
         self.doubt = doubt
         self._image = replayed
         self._records = deque(records)
@@ -88,7 +88,7 @@ class RangeSchemas:
     def find(
         self, schema: str, table: str, position: EntryPosition
     ) -> TableMeta | None:
-        """Return the columns as of where the range is read."""
+        """Return the columns where the range is being read."""
         while self._records and self._records[0].is_answer:
             if self._records[0].position.order() > position.order():
                 break
@@ -96,18 +96,18 @@ class RangeSchemas:
         found = self._image.find(schema, table)
         return None if found is None else found.meta
 
-    def kept_at(self, place: EntryPosition) -> KeptSchema:
-        """Return the image of the place where these begin, to be asked later on."""
-        return KeptSchema(place, self.known_to, self._image, self._records)
+    def snapshot_at(self, place: EntryPosition) -> SchemaSnapshot:
+        """Return the schemas at the start position, for later look-ups."""
+        return SchemaSnapshot(place, self.complete_to, self._image, self._records)
 
     def refresh(
         self, schema: str, table: str, position: EntryPosition
     ) -> TableMeta | None:
-        """Return what the server has now: it is taken as long as it fits."""
+        """Return what the server has now: it is used as long as it fits."""
         return self._today.refresh(schema, table, position)
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        """Follow a statement, as it was kept when the pump passed it, if it did."""
+        """Apply a statement, as it was stored when the pump passed it, if it did."""
         behind = position_after(position).order()
         is_known = False
         while self._records and self._records[0].position.order() < behind:
@@ -125,43 +125,43 @@ class RangeSchemas:
         """Keep no history."""
 
 
-class KeptSchema:
-    """All tables as of one place, without a server; for one thread at a time."""
+class SchemaSnapshot:
+    """All tables at one position, without a server; for one thread at a time."""
 
     def __init__(
         self,
         place: EntryPosition,
-        known_to: EntryPosition,
+        complete_to: EntryPosition,
         replayed: Replay,
         records: Iterable[DdlRecord],
     ) -> None:
-        """Take the image of a place, and the statements from there on.
+        """Store the schemas at a position, and the statements from there on.
 
-        In front of `known_to` they are all there.
+        Before `complete_to` they are complete.
         """
         self.place = place
-        self._known_to = known_to
+        self._complete_to = complete_to
         self._image = replayed.copy()
         self._records = deque(records)
-        # What the server answered there is what rows from there on are.
+        # What the server answered there applies to the rows from there on.
         while self._records and self._records[0].is_answer:
             if self._records[0].position.order() > place.order():
                 break
             self._image.apply(self._records.popleft())
 
     def covers(self, place: EntryPosition) -> bool:
-        """Tell whether `at` leads to a place."""
-        return self.place.order() <= place.order() <= self._known_to.order()
+        """Return whether `at` can reach a position."""
+        return self.place.order() <= place.order() <= self._complete_to.order()
 
-    def at(self, place: EntryPosition) -> KeptSchema:
-        """Return the image of a place that this one covers."""
+    def at(self, place: EntryPosition) -> SchemaSnapshot:
+        """Return the schemas at a position that this one covers."""
         image, records = self._image.copy(), deque(self._records)
         while records and records[0].position.order() < place.order():
             image.apply(records.popleft())
-        return KeptSchema(place, self._known_to, image, records)
+        return SchemaSnapshot(place, self._complete_to, image, records)
 
     def find(self, schema: str, table: str) -> TableMeta | None:
-        """Return a table; None when there is none."""
+        """Return a table; None when it does not exist."""
         found = self._image.find(schema, table)
         return None if found is None else found.meta
 
@@ -176,30 +176,31 @@ def schemas_at(
     tables: RangeTables,
     executed: Callable[[EntryPosition], Gtids | None],
 ) -> TableSchemas:
-    """Return the images for reading from a boundary on; `tables`: what is known.
+    """Return the schemas for reading from a boundary on; `tables`: what is known.
 
-    `executed` tells the GTID set of a boundary, if there is one. Raises ClientError
-    when the history cannot tell what the tables were there, or knows nothing of the
-    server yet, and SourceError or TableMetaStoreError when it cannot be asked now.
+    `executed` returns the GTID set of a boundary, if it has one. Raises ClientError
+    when the history does not cover the position, or has no data of the server yet, and
+    SourceError or TableMetaStoreError when the server or the history cannot be queried
+    now.
     """
     if not config.table_meta.enable:
         return CachedColumns(control)
     history = TableMetaTsdb(open_storage(config, read_only=True))
     try:
         history.init(config.destination)
-        reached = tables.reached()  # first: what is read then is in the history
+        reached = tables.reached()  # first: what was read by then is in the history
         segments = history.segments()
         segment = _segment_for(segments, info, place)
-        known_to = segment.last
-        known: Image | NotCarried | None = None
+        complete_to = segment.last
+        known: FrozenTables | NotCarried | None = None
         if segment is segments[-1] and reached is not None:
-            known_to = max(reached, known_to, key=EntryPosition.order)
+            complete_to = max(reached, complete_to, key=EntryPosition.order)
         if place.order() >= segment.first.order():
             found = _replay_at(history, segment, place, tables, (control, scanner))
         else:
             _log.info(
-                "destination %s: a range begins at %s, before the table history:"
-                " looking for statements from there to %s",
+                "destination %s: a range starts at %s, before the table history:"
+                " scanning the statements from there to %s",
                 config.destination,
                 place,
                 segment.first,
@@ -209,7 +210,7 @@ def schemas_at(
             gap = records_of(
                 scanner.between(place, segment.first), names, contained=True
             )
-            known = _known_of_others(
+            known = _schemas_of_others(
                 SchemaTransfer(history, info, scanner, names),
                 [each for each in others if _is_of_other(each, info)],
                 lambda: executed(place),
@@ -222,17 +223,17 @@ def schemas_at(
                 segment, gap, None if isinstance(known, NotCarried) else known
             )
     except TableMetaStoreError:
-        raise  # what it would tell is not lost: it is there when the history is
+        raise  # nothing is lost: the answer is there when the history is
     except TableMetaError as error:
         raise ClientError(
-            f"what columns tables had at {place} is not known: {error}", code=PURGED
+            f"the columns of tables at {place} are not known: {error}", code=PURGED
         ) from error
     finally:
         history.close()
     doubt = ""
     if known is None or isinstance(known, NotCarried):
         doubt = _doubt(place, segment, found[1], known)
-    return RangeSchemas(*found, control, known_to, doubt)
+    return RangeSchemas(*found, control, complete_to, doubt)
 
 
 def _replay_at(
@@ -242,8 +243,8 @@ def _replay_at(
     tables: RangeTables,
     server: tuple[ControlConnection, DdlScanner],
 ) -> tuple[Replay, list[DdlRecord]]:
-    """Return the image of a place that the history covers, or the pump has not read."""
-    reached = tables.reached()  # first: what is read then is in the history
+    """Return the schemas at a position that the history covers, or the pump not yet."""
+    reached = tables.reached()  # first: what was read by then is in the history
     replayed, records = history.replay_at(place, segment, tables.kept)
     order = place.order()
     rest = [each for each in records if each.position.order() >= order]
@@ -253,9 +254,9 @@ def _replay_at(
         return replayed, rest
     if reached is segment.last:
         reached = history.end_event(segment)
-    told = {each.position.order() for each in records}
+    reason = {each.position.order() for each in records}
     events = tables.unread.between(segment.id, reached, place, server[1].between)
-    new = [each for each in events if each.position.order() not in told]
+    new = [each for each in events if each.position.order() not in reason]
     if new:
         for record in records_of(new, collation_names(server[0])):
             replayed.apply(record)
@@ -267,20 +268,20 @@ def _is_of_other(segment: BinlogSegment, info: ServerInfo) -> bool:
     return segment.source not in names and segment.traits.mariadb == info.is_mariadb
 
 
-def _known_of_others(
+def _schemas_of_others(
     known: SchemaTransfer,
     segments: list[BinlogSegment],
-    executed_there: Callable[[], Gtids | None],
-) -> Image | NotCarried | None:
-    """Return the tables behind a GTID set as they were on the servers of before.
+    executed_at_position: Callable[[], Gtids | None],
+) -> FrozenTables | NotCarried | None:
+    """Return the tables after a GTID set as they were on the previous servers.
 
-    Or why the newest of these does not tell; None where there were none.
+    Or why the newest of these cannot provide them; None where there were none.
     """
     if not segments:
         return None
-    executed = executed_there()
+    executed = executed_at_position()
     if executed is None:
-        return NotCarried("no GTID set is known of the place")
+        return NotCarried("the GTID set at the position is unknown")
     place = Place("", 0, executed, by_gtid=True)
     refused: NotCarried | None = None
     for segment in reversed(segments):
@@ -288,7 +289,7 @@ def _known_of_others(
         if not isinstance(image, NotCarried):
             return image
         refused = refused or NotCarried(
-            f"that of server {segment.source} cannot be carried over: {image}"
+            f"the history of server {segment.source} cannot be carried over: {image}"
         )
     return refused
 
@@ -299,15 +300,15 @@ def _doubt(
     records: Iterable[DdlRecord],
     why: NotCarried | None,
 ) -> str:
-    """Return what to tell where rows contradict those of later on, "" if none are."""
+    """Return the doubt to report where rows contradict later schemas, "" if none."""
     contained = [each.position for each in records if each.contained]
     if not contained or contained[-1].order() < place.order():
         return ""
-    told = f" ({why})" if why else ""
+    reason = f" ({why})" if why else ""
     return (
         f"What tables were at {place} is not known: the table history of server"
-        f" {segment.source} begins after the statement at {contained[-1]}{told}."
-        f" Begin a subscription anew there, with file:{contained[-1]}, and load what"
+        f" {segment.source} starts after the statement at {contained[-1]}{reason}."
+        f" Start a new subscription there, with file:{contained[-1]}, and load what"
         f" was changed before from the tables; or {LEAVE_OUT}; {FROM_NOW_ON}"
     )
 
@@ -315,19 +316,19 @@ def _doubt(
 def _segment_for(
     segments: list[BinlogSegment], info: ServerInfo, place: EntryPosition
 ) -> BinlogSegment:
-    """Return the stretch of this server that covers a place, or the first behind it.
+    """Return this server's segment that covers a position, or the first after it.
 
-    The newest one knows what came since it was written last. Raises ClientError.
+    The newest one knows what was added since its last write. Raises ClientError.
     """
     known = (source_of(info), str(info.server_id))
     found = [each for each in segments if each.source in known]
     if not found:
         raise ClientError(
-            f"the table history knows nothing of server {known[0]} yet; try again",
+            f"the table history has no data of server {known[0]} yet; try again",
             code=NOT_HERE,
         )
     newest = found[-1]
-    # Those of a binlog that was begun anew since have places that mean nothing now.
+    # Segments of a binlog that was reset since have positions without meaning now.
     found = [
         each
         for each in found

@@ -1,7 +1,7 @@
-"""Statements that the pump has not read yet, in front of places that ranges begin at.
+"""Statements that the pump has not read yet, before positions at which ranges start.
 
-While the pump is held up the table history ends where it stands. What lies between that
-and a place is looked through once, and remembered until the pump has passed it.
+While the pump is held up, the table history ends at its position. What lies between
+that and a range is scanned once, and cached until the pump has passed it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     Scan = Callable[[EntryPosition, EntryPosition], list[DdlEvent]]
 
-EVENTS_MAX: Final = 10_000  # that are remembered
+EVENTS_MAX: Final = 10_000  # in the cache
 
 
 class UnreadStatements:
-    """What was found in one stretch of a binlog, without a hole; thread-safe."""
+    """What was found in one gapless part of a binlog; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # held while one thread reads for all
@@ -33,14 +33,14 @@ class UnreadStatements:
     def between(
         self, segment: object, start: EntryPosition, stop: EntryPosition, scan: Scan
     ) -> list[DdlEvent]:
-        """Return the statements from one event on up to a place; raises as `scan`.
+        """Return the statements from one event on up to a position; raises as `scan`.
 
-        `segment` tells what binlog places are of.
+        `segment` identifies the binlog of the positions.
         """
         with self._lock:
-            if not self._goes_on_from(segment, start):
+            if not self._extends(segment, start):
                 self._begin(segment, start)
-            assert self._stop is not None  # set with the begin
+            assert self._stop is not None  # set together with the start
             if stop.order() > self._stop.order():
                 self._events += scan(self._stop, stop)
                 self._stop = stop
@@ -55,7 +55,7 @@ class UnreadStatements:
                 self._begin(segment, start)
         return found
 
-    def _goes_on_from(self, segment: object, start: EntryPosition) -> bool:
+    def _extends(self, segment: object, start: EntryPosition) -> bool:
         if segment != self._segment or self._start is None or self._stop is None:
             return False
         return self._start.order() <= start.order() <= self._stop.order()

@@ -1,7 +1,7 @@
-"""The newest part of a stream, kept for who reads ranges of it.
+"""The newest part of a stream, kept in memory for range readers.
 
-The pump's spans are held as they are, up to a limit in bytes, the oldest go first;
-nothing waits for anybody. A *place* is a binlog file's number and an offset.
+The pump's spans are held unchanged, up to a limit in bytes; the oldest are dropped
+first, and nothing ever waits. A `Place` is a binlog file's number and an offset.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     Place = tuple[int, int]
 
 ORDINAL_MAX: Final = 2**32 - 1
-SPAN_BYTES: Final = 200  # what a span takes beside its records, about
+SPAN_BYTES: Final = 200  # approximate memory of a span without its records
 
 
 class Tail:
     """Spans of one binlog in order; `note`, `idle` and `reset` are the pump's.
 
-    It holds all records behind a boundary `_begin` (exclusive: the place where the
+    It holds all records after a boundary `_begin` (exclusive: the offset where the
     event of that boundary begins), None as long as none is known.
     """
 
@@ -39,18 +39,18 @@ class Tail:
         self._places: list[Place] = []  # where each span's first event begins
         self._bytes = 0
         self._begin: Place | None = None
-        self._end: Place | None = None  # behind the last boundary
+        self._end: Place | None = None  # after the last boundary
         self._end_file = ""
         self._end_s = 0  # its time
-        self._is_idle = False  # the source had nothing more at hand
-        self._told_end: EntryPosition | None = None  # with that
+        self._is_idle = False  # the source had nothing to read
+        self._idle_end: EntryPosition | None = None  # end of the binlog at that moment
         self.server = ""  # whose binlog it is
-        self.changes = 0  # counts what waiters wait for
+        self.changes = 0  # incremented for waiters
         self.resets = 0
         self._waiters: list[WakeUp] = []
 
-    def turn_on(self, *, on: bool) -> None:
-        """Begin to keep what comes, or stop and forget."""
+    def enable(self, *, on: bool) -> None:
+        """Start to record, or stop and clear the tail."""
         with self._lock:
             if on != self._is_on:
                 self._is_on = on
@@ -59,41 +59,41 @@ class Tail:
     # --- the pump's thread ------------------------------------------------------------
 
     def note(self, spans: Sequence[Span]) -> None:
-        """Keep spans, the next ones of the binlog."""
-        if not self._is_on:  # read without the lock: ordinary clients pay nothing
+        """Store spans, the next ones of the binlog."""
+        if not self._is_on:  # read without the lock: no cost for ordinary clients
             return
         with self._lock:
-            if not self.is_on:  # it was turned off just now
+            if not self.is_on:  # turned off meanwhile
                 return
             for span in spans:
                 self._add(span)
             while self._bytes > self._bytes_max and self._spans:
                 self._drop()
             self._is_idle = False
-            self._tell()
+            self._notify()
 
     def busy(self) -> None:
-        """Take note that there is more, which is kept once there is room for it."""
+        """Record that there is more, which is stored once there is room for it."""
         if self._is_idle:
             with self._lock:
                 self._is_idle = False
-                self._tell()  # else who waits would not notice when there is no room
+                self._notify()  # else waiters would not learn about the lack of room
 
     def idle(self, end: EntryPosition | None = None) -> None:
-        """Take note that the source has nothing more at hand.
+        """Record that the source has nothing to read.
 
-        Up to `end` all was noted, which may be behind the last boundary.
+        Everything up to `end` was recorded, which may be after the last boundary.
         """
-        if not self._is_on or (self._is_idle and end == self._told_end):
+        if not self._is_on or (self._is_idle and end == self._idle_end):
             return
         with self._lock:
-            if not self.is_on:  # it was turned off just now
+            if not self.is_on:  # turned off meanwhile
                 return
-            self._told_end = end
+            self._idle_end = end
             if end is not None and end.journal_name:
                 self._move_to(end)
             self._is_idle = True
-            self._tell()
+            self._notify()
 
     def _move_to(self, end: EntryPosition) -> None:
         assert self._lock.locked()
@@ -106,22 +106,22 @@ class Tail:
             self._begin = place[0], place[1] - 1
 
     def reset(self, begin: Place | None, server: str = "") -> None:
-        """Forget everything: what comes begins behind a place, if that is known.
+        """Clear the tail: the next records start after a position, if that is known.
 
-        It is of the binlog of `server`.
+        They belong to the binlog of `server`.
         """
         with self._lock:
             self.resets += 1
             self.server = server
             self._clear(begin)
-            self._tell()
+            self._notify()
 
     def _clear(self, begin: Place | None) -> None:
         assert self._lock.locked()
         self._spans, self._places = [], []
         self._bytes = 0
         self._begin, self._end = begin, None
-        self._is_idle, self._told_end = False, None
+        self._is_idle, self._idle_end = False, None
 
     def _add(self, span: Span) -> None:
         assert self._lock.locked()
@@ -145,14 +145,14 @@ class Tail:
         self._places.append((block.file_number, block.record(first)["offset"]))
 
     def _drop(self) -> None:
-        """Let go of the oldest span."""
+        """Drop the oldest span."""
         assert self._lock.locked()
         block, first, stop = self._spans.pop(0)
         self._places.pop(0)
         self._bytes -= block.size_of(first, stop) + SPAN_BYTES
         if block.last_boundary(stop - 1, stop) >= 0:
             self._begin = block.file_number, block.record(stop - 1)["offset"]
-        else:  # inside of a transaction
+        else:  # inside a transaction
             self._begin_at_next_boundary()
 
     def _begin_at_next_boundary(self) -> None:
@@ -169,14 +169,14 @@ class Tail:
     def spans_from(self, start: Place, end: Place | None = None) -> list[Span] | None:
         """Return the spans from a boundary on, None unless all of them are held.
 
-        Up to `end`, a place behind an event, if one is given.
+        Up to `end`, the offset after an event, if one is given.
         """
         with self._lock:
             if self._begin is None or start <= self._begin:
                 return None
             reached = self._end or (0, 0)
             if start > reached or (end is not None and end > reached):
-                # It may be that nothing came behind the boundary that it begins with.
+                # Perhaps nothing followed the boundary that it starts with.
                 is_empty = self._end is None and end is None and self._is_idle
                 return [] if is_empty else None
             first = max(bisect_right(self._places, start) - 1, 0)
@@ -190,7 +190,7 @@ class Tail:
             return self._end_file, self._end[1], self._end_s
 
     def gtids_at(self, place: Place) -> str | None:
-        """Return the set that the entry of a boundary tells; None if it is not held."""
+        """Return the set in the entry of a boundary; None if it is not held."""
         with self._lock:
             at = bisect_right(self._places, place) - 1
             if at < 0:
@@ -199,21 +199,21 @@ class Tail:
         return gtids_in(span, place)
 
     def held_bytes(self) -> int:
-        """Return the bytes of what is kept."""
+        """Return the bytes held."""
         return self._bytes
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is kept."""
+        """Whether records are stored."""
         return self._is_on
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that the source has is in here."""
+        """Whether everything that the source has is in here."""
         return self._is_idle
 
     def wait(self, seen: int, timeout_s: float, peer_fd: int | None) -> bool:
-        """Wait for another count of `changes`; false when the peer closed."""
+        """Wait until `changes` differs from `seen`; false when the peer closed."""
         with WakeUp(peer_fd, PEER_CLOSED) as waiter:
             with self._lock:
                 if self.changes != seen:
@@ -226,11 +226,11 @@ class Tail:
                     self._waiters.remove(waiter)
 
     def wake(self) -> None:
-        """End all waits: the destination stops."""
+        """End all waits: the destination is stopping."""
         with self._lock:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         assert self._lock.locked()
         self.changes += 1
         for waiter in self._waiters:
@@ -238,7 +238,7 @@ class Tail:
 
 
 def gtids_in(span: Span, place: Place) -> str | None:
-    """Return the set that the entry of a boundary tells; None if it is not in there."""
+    """Return the set in the entry of a boundary; None if it is not in the span."""
     block, first, stop = span
     if block.file_number != place[0]:
         return None

@@ -1,12 +1,12 @@
 # cython: language_level=3
-"""Walks over records in the order of the binlog, for who reads a range of them.
+"""Walks over records in the order of the binlog, for readers of a range.
 
-It picks what a filter wants: of a transaction of which it wants nothing, BEGIN and END
-are left out as well, and so are texts of statements whose rows follow. It finds how far a range may go within limits, and where a range
-can be cut. The same records give the same answer wherever they come from: the pump's
-blocks, or blocks that were read again.
+It picks what passes a filter: for a transaction without such entries, BEGIN and END are
+left out as well, and so are texts of statements whose rows follow. It finds how far a
+range may go within limits, and where a range can be cut. The same records give the same
+result wherever they come from: the pump's blocks, or blocks that were read again.
 
-A *boundary* is a place behind an END, or behind a statement that is a transaction by
+A *boundary* is the offset after an END, or after a statement that is a transaction by
 itself.
 """
 
@@ -29,7 +29,7 @@ from canal_server.core.runs cimport Runs
 from canal_server.errors import StoreError
 from canal_server.store.cursor import mask_of
 
-# Of one walk; more than a plan can have, at a cut each so many rows.
+# Of one walk; more than a plan can have at its distance between cuts.
 CUTS_MAX = 1 << 16
 
 cdef enum:
@@ -38,9 +38,9 @@ cdef enum:
 
 
 cdef inline bint is_text(const Record* record) noexcept nogil:
-    """Tell whether an entry is the text of the statement whose rows follow.
+    """Return whether an entry is the text of the statement whose rows follow.
 
-    It names no table, so that it would make every transaction a wanted one.
+    It names no table, so it would select every transaction.
     """
     return (
         record.kind == KIND_OTHER and record.event_type == QUERY
@@ -49,17 +49,17 @@ cdef inline bint is_text(const Record* record) noexcept nogil:
 
 
 cdef class RangeWalk:
-    """One walk; used by one thread. It begins at a boundary.
+    """One walk; used by one thread. It starts at a boundary.
 
-    That is `begin`, or `start`. Both and `end` are a binlog file's number and an offset; events that begin at or
-    behind `start` count, up to `end` (None: no end). `max_rows`, `max_bytes`: where
-    the range ends by itself (0: nowhere). Every `cut_rows` rows it remembers where the
-    range could be cut (0: never). `picks`: what is wanted is given out by `take`.
+    That is `begin`, or `start`. Both and `end` are a binlog file's number and an offset;
+    events that begin at or after `start` count, up to `end` (None: no end). `max_rows`,
+    `max_bytes`: limits of the range (0: none). Every `cut_rows` rows it records where
+    the range could be cut (0: never). `picks`: `take` returns what passes the filter.
     """
 
     cdef object table_filter
     cdef object table_ids
-    cdef bytes mask           # of the subjects from `mask_first` on
+    cdef bytes mask           # of the table ids from `mask_first` on
     cdef uint64_t mask_first
     cdef uint64_t start_file, start_offset
     cdef bint has_end
@@ -69,17 +69,17 @@ cdef class RangeWalk:
     cdef Runs runs
     cdef readonly uint64_t size  # bytes in `runs`
 
-    # The transaction that is walked over.
-    cdef Block begin_block    # of a BEGIN that nothing has decided about; None: none
+    # The current transaction.
+    cdef Block begin_block    # of a BEGIN that is not picked yet; None: none
     cdef uint32_t begin_index
-    cdef bint is_wanted       # something of it was
-    cdef uint64_t begun_file, begun_at  # where it begins: behind the boundary before
+    cdef bint is_wanted       # something in it passes the filter
+    cdef uint64_t begun_file, begun_at  # its start: after the previous boundary
 
-    # So far, behind `start`. Entries that are no rows count as one; bytes are those of
+    # So far, after `start`. Entries that are not rows count as one; bytes are those of
     # events, so that a walk over records without rows counts the same.
     cdef uint64_t walked_rows, walked_bytes
 
-    # Of the last entry that was wanted: where a cut could be.
+    # Of the last entry that passed the filter: where a cut could be.
     cdef uint64_t event_offset, event_stop
     cdef uint64_t cut_at_rows
     cdef list cuts
@@ -91,7 +91,7 @@ cdef class RangeWalk:
     cdef readonly uint64_t rows
     cdef readonly uint64_t bytes
     cdef readonly uint32_t time     # s, of the last boundary
-    # The walk is over: the end was passed, or a limit was met.
+    # The walk is over: the end was passed, or a limit was reached.
     cdef readonly bint is_over
 
     def __init__(self, table_filter, table_ids, start, end=None, *, begin=None, max_rows=0,
@@ -133,19 +133,19 @@ cdef class RangeWalk:
 
     @property
     def has_found(self):
-        """Whether something is wanted of what lies before the last good boundary."""
+        """Whether something passes the filter before the last good boundary."""
         return self.bytes > 0
 
     @property
     def pending(self):
-        """Whether something was wanted behind the last good boundary."""
+        """Whether something passed the filter after the last good boundary."""
         return self.walked_bytes > self.bytes
 
     def found_cuts(self):
         """Return where the range up to the last good boundary can be cut.
 
-        Each as (file, offset, where its transaction begins or 0 at a boundary, rows
-        and bytes before it, and inside of a transaction where that ends, and when, s).
+        Each as (file, offset, start of its transaction or 0 at a boundary, rows and
+        bytes before it, and inside a transaction its end and the time of that, s).
         """
         return [
             cut for cut in self.cuts
@@ -184,7 +184,7 @@ cdef class RangeWalk:
                     self.event_offset = record.offset
                     self.event_stop = record.offset + record.event_length
                     if self.exceeds() and self.bytes:
-                        self.is_over = True  # it ends at the boundary before
+                        self.is_over = True  # it ends at the previous boundary
                         return 0
             if record.kind != KIND_ROWS and not record.flags & FLAG_OPEN:
                 self.end_transaction(block, record, counts)
@@ -211,7 +211,7 @@ cdef class RangeWalk:
         return <uint8_t>self.mask[table_ordinal - self.mask_first]
 
     cdef int pick_begin(self) except -1:
-        """Pick the BEGIN of the transaction: something of it is wanted."""
+        """Pick the BEGIN of the transaction: something in it passes the filter."""
         cdef Block block = self.begin_block
         cdef Record* record
         if block is None:
@@ -237,7 +237,7 @@ cdef class RangeWalk:
 
     cdef int end_transaction(self, Block block, const Record* record,
                              bint counts) except -1:
-        """Note the boundary behind a record."""
+        """Record the boundary after a record."""
         cdef uint64_t stop = record.offset + record.event_length
         cdef Py_ssize_t i
         self.begin_block = None
@@ -249,7 +249,7 @@ cdef class RangeWalk:
             self.cuts[i] = (*self.cuts[i][:5], stop, record.time)
         self.uncommitted = len(self.cuts)
         if self.exceeds() and self.bytes:
-            self.is_over = True  # it ends at the boundary before
+            self.is_over = True  # it ends at the previous boundary
             return 0
         self.file, self.offset, self.time = block.file, stop, record.time
         self.rows, self.bytes = self.walked_rows, self.walked_bytes
@@ -259,7 +259,7 @@ cdef class RangeWalk:
         return 0
 
     cdef int cut_before(self, Block block, const Record* record) except -1:
-        """Remember a cut in front of an entry that is wanted, if one is due.
+        """Record a cut before an entry that passes the filter, if one is due.
 
         Events that share an offset, those of a compressed transaction, stay together.
         """

@@ -356,7 +356,7 @@ def test_a_server_that_refuses(capsys, filled) -> None:
     wrong = f"mysql://nobody:x@{server.host}:{server.port}"
     assert "nobody" in failure(capsys, 1, "--source", wrong, "--from", start)
     shown = failure(capsys, 1, "--source", server.url, "--from", "none.000001:4")
-    assert "no binlog file is called none.000001: the source has " in shown
+    assert "no binlog file has the name none.000001: the source has " in shown
 
 
 def test_columns_that_do_not_fit(capsys, tmp_path, filled) -> None:

@@ -10,7 +10,7 @@ from random_reading import Reading
 
 from canal_server.arrow.json_restyle import restyled
 from canal_server.model.entry import EntryType
-from canal_server.source.read.binlog_part import Place
+from canal_server.source.read.binlog_part import FilePosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ class Documents:
             "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY,"
             " what VARCHAR(2000) CHARACTER SET utf8mb4, doc JSON)"
         )
-        self.start = Place(*server.binlog_position())
+        self.start = FilePosition(*server.binlog_position())
 
     def insert(self, documents: Iterable[str]) -> None:
         """Insert a row for each expression that makes a document."""
@@ -140,7 +140,7 @@ def test_values_in_partial_updates(mysql_server: Server, database: str) -> None:
             " 'p', JSON_ARRAY())"
             for value in values
         )
-        documents.start = Place(*mysql_server.binlog_position())
+        documents.start = FilePosition(*mysql_server.binlog_position())
         documents.cursor.execute("SET binlog_row_value_options = PARTIAL_JSON")
         for number, value in enumerate(values, 1):
             documents.cursor.execute(

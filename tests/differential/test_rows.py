@@ -16,7 +16,7 @@ from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_compare import Comparison
-from canal_server.source.read.binlog_part import Part, Place
+from canal_server.source.read.binlog_part import FilePosition, Part
 
 if TYPE_CHECKING:
     import random
@@ -71,19 +71,19 @@ def check_load(
 
     Returns the number of changes decoded and the finished comparison.
     """
-    start = Place(*server.binlog_position())
+    start = FilePosition(*server.binlog_position())
     load = RandomLoad(server, schema, rng)
     load.run(tables=tables, steps=steps, settings=settings)
     print(*[table.create()[:1500] for table in load.tables], sep="\n")
-    until = Place(*server.binlog_position())
+    until = FilePosition(*server.binlog_position())
     wants = TableFilter(rf"{schema}\..*", "").accepts
     access = access_of(server)
     fold = Fold(load.tables)
     images = CachedColumns(ControlConnection(access))
     try:
-        Part(images=images, take=fold.take, table_filter=wants, until=until).read_server(
-            access, start, Stop()
-        )
+        Part(
+            images=images, take=fold.take, table_filter=wants, until=until
+        ).read_server(access, start, Stop())
         wrong = fold.differences(load.truth())
         assert not wrong, "\n".join(wrong)
         comparison = Comparison(images, wants)

@@ -18,7 +18,7 @@ from canal_server.errors import (
 )
 from canal_server.runtime.lifecycle import Stop
 
-SESSION_S = 6.0  # outlives a machine that stands still for some seconds
+SESSION_S = 6.0  # survives a machine that pauses for some seconds
 
 
 def connected(servers, **options):
@@ -30,7 +30,7 @@ def connected(servers, **options):
 
 
 def test_nodes(zookeeper):
-    """What was written is read, with a version that grows; nothing is not empty."""
+    """What was written is read, with an increasing version; None is not empty."""
     assert zookeeper.read("/a") is None
     zookeeper.create("/a")
     assert zookeeper.read("/a") == Node(None, 0)
@@ -41,7 +41,7 @@ def test_nodes(zookeeper):
 
 
 def test_parents_are_made(zookeeper):
-    """Nodes above a new one are made without content, whatever is there of them."""
+    """Missing parents of a new node are created without content."""
     zookeeper.create("/a/b/c", b"1")
     zookeeper.create("/a/b/d")
     zookeeper.ensure("/a/b/d")
@@ -52,7 +52,7 @@ def test_parents_are_made(zookeeper):
 
 
 def test_deleting(zookeeper):
-    """A node goes with all below it; one that is not there is no error."""
+    """A node is deleted with its children; a missing one is not an error."""
     zookeeper.create("/a/b/c")
     zookeeper.create("/a/d")
     zookeeper.delete("/a")
@@ -61,7 +61,7 @@ def test_deleting(zookeeper):
 
 
 def test_refusals(zookeeper):
-    """Each refusal is an error of its own that names the node."""
+    """Each refusal is a separate error that names the node."""
     zookeeper.create("/a")
     with pytest.raises(NodeExists, match="/a"):
         zookeeper.create("/a")
@@ -74,7 +74,7 @@ def test_refusals(zookeeper):
 
 
 def test_ephemeral_nodes(zookeeper_root, zookeeper):
-    """An ephemeral node goes when the session of its maker is closed."""
+    """An ephemeral node is deleted when the session of its creator is closed."""
     other = connected(zookeeper_root)
     other.create("/a/mine", b"1", ephemeral=True)
     assert zookeeper.read("/a/mine") == Node(b"1", 0, owner=other.session)
@@ -84,7 +84,7 @@ def test_ephemeral_nodes(zookeeper_root, zookeeper):
 
 
 def test_missing_chroot(zookeeper_server):
-    """A path behind the servers that is not there is told, not made."""
+    """A missing path after the servers is reported, not created."""
     session = ZooKeeper(f"{zookeeper_server.servers}/no/such")
     session.start()
     with pytest.raises(ZooKeeperError, match=r"/no/such does not exist .* create it"):
@@ -113,7 +113,7 @@ def test_shared_sessions(zookeeper_root):
 
 
 def test_waits_for_a_server_that_is_down(own_zookeeper, caplog):
-    """Without a server it waits and says so once, and goes on when there is one."""
+    """Without a server it waits and logs so once, and continues when there is one."""
     own_zookeeper.kill()
     session = ZooKeeper(own_zookeeper.servers)
     session.start()
@@ -128,7 +128,7 @@ def test_waits_for_a_server_that_is_down(own_zookeeper, caplog):
 
 
 def test_a_stop_ends_the_wait(own_zookeeper):
-    """Who waits for a server that is down can be stopped, and then close."""
+    """A wait for a stopped server can be stopped, and then closed."""
     own_zookeeper.kill()
     session = ZooKeeper(own_zookeeper.servers)
     session.start()
@@ -139,8 +139,8 @@ def test_a_stop_ends_the_wait(own_zookeeper):
     session.close()
 
 
-def test_a_server_that_goes_and_comes(own_zookeeper):
-    """The connection is told lost and back; between, requests fail at once."""
+def test_a_server_that_stops_and_restarts(own_zookeeper):
+    """The connection is reported lost and back; in between, requests fail at once."""
     session = connected(own_zookeeper.servers)
     told: queue.SimpleQueue[SessionState] = queue.SimpleQueue()
     session.listen(told.put)
@@ -157,7 +157,7 @@ def test_a_server_that_goes_and_comes(own_zookeeper):
 
 
 def test_a_lost_session(zookeeper_server, zookeeper_root, zookeeper, make_proxy):
-    """A session that ends behind our back is told, and a new one takes its place."""
+    """A session that the servers end is reported, and a new one replaces it."""
     proxy = make_proxy(zookeeper_server)
     _, _, chroot = zookeeper_root.partition("/")
     session = connected(f"127.0.0.1:{proxy.port}/{chroot}", session_timeout_s=SESSION_S)
@@ -178,7 +178,7 @@ def test_a_lost_session(zookeeper_server, zookeeper_root, zookeeper, make_proxy)
 
 
 def test_a_silent_server(own_zookeeper):
-    """A request ends in time when the server does not answer, whatever became of it."""
+    """A request ends in time when the server does not answer, whatever its outcome."""
     patient = connected(own_zookeeper.servers)
     session = connected(own_zookeeper.servers, request_timeout_s=0.7)
     patient.create("/a", b"1")

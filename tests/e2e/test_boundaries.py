@@ -70,7 +70,7 @@ def test_killed(
     acked = checker.done
     checker.resume(acked, acked)
     pipeline.start()
-    pipeline.process.wait_for_log("begins the index of boundaries anew")
+    pipeline.process.wait_for_log("recreating the index of boundaries")
     writer.write(5)
     with pipeline.client() as client:
         pipeline.receive(client, checker)

@@ -100,7 +100,7 @@ def test_restart(by_gtid, rng):
         by_gtid.stop()
         checker.resume(acked, acked)
         by_gtid.start()
-        by_gtid.process.wait_for_log("begins at GTID set .* stored GTID set")
+        by_gtid.process.wait_for_log("starts at GTID set .* stored GTID set")
     with by_gtid.client() as client:
         by_gtid.receive(client, checker)
 
@@ -253,7 +253,7 @@ def test_reset_to_latest_of_other_files(deliver, flavour):
     pipeline.stop()
     begin_anew(made.source, flavour)
     pipeline.start()
-    pipeline.process.wait_for_log("ERROR .* BinlogPurged.*begun anew")
+    pipeline.process.wait_for_log("ERROR .* BinlogPurged.*was reset")
     pipeline.process.wait_for_log("reads .* from")
     made.checker.resume(5, 5)
     made.writer.write(5)

@@ -46,7 +46,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
     first, second = scene.replicas.source, scene.replicas.replica
     files = FILES if first.options[-1] != REPLICA_OPTIONS[0] else FILES[::-1]
     pipeline, checker = scene.pipeline, scene.follower.checker
-    behind_a_set = f"begins at GTID set .*{'stored GTID' if by == 'gtid' else 'beside'}"
+    behind_a_set = f"starts at GTID set .*{'stored GTID' if by == 'gtid' else 'stored with'}"
     with pipeline.client() as client:
         with Load(scene.writer):
             scene.receive(client, some=10)
@@ -55,7 +55,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
         scene.wait_until_reads("standby")
         if by != "time":
             pipeline.process.wait_for_log(behind_a_set)
-            pipeline.process.wait_for_log("the table history goes on at")
+            pipeline.process.wait_for_log("continuing the table history at")
         # What was read of the first server is acked with the first server's name. One
         # large batch might have some of both: its ack is of the second one.
         done = checker.done
@@ -332,7 +332,7 @@ def test_an_address_that_changes_hands(
     if by == "gtid":
         assert checker.repeated == 0
     elif by == "set":
-        pipeline.process.wait_for_log("the GTID set beside it")
+        pipeline.process.wait_for_log("the GTID set stored with it")
     else:
         assert counted >= checker.repeated > 0
         print(f"at most {counted}, says the server")
@@ -387,7 +387,7 @@ def test_the_source_and_the_server_die(
     scene.follower.restart()
     scene.wait_until_reads("standby")
     if by == "set":
-        two.process.wait_for_log("the GTID set beside it")
+        two.process.wait_for_log("the GTID set stored with it")
     with two.client() as client:
         with Load(scene.writer):
             scene.receive(client, some=5)
@@ -457,7 +457,7 @@ def test_in_a_group(
         failing.writer.write(10)
         group.receive(client)
     if by == "set":
-        group.pipeline.process.wait_for_log("the GTID set beside it")
+        group.pipeline.process.wait_for_log("the GTID set stored with it")
     group.pipeline.kill()
     for branch in group.branches:
         branch.checker.resume(0, 20)

@@ -219,7 +219,7 @@ def printed_status(pipeline):
             id="number",
         ),
         pytest.param(
-            {POSITION: 10**9}, "1236.*asked to begin at .*:1000000000", id="position"
+            {POSITION: 10**9}, "1236.*requested start .*:1000000000", id="position"
         ),
         pytest.param(
             NOTHING | {TIMESTAMP: 1000}, "time 1000 ms.*the oldest binlog", id="time"

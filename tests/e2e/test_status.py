@@ -117,7 +117,7 @@ def test_select_is_granted_late(make_pipeline, source_server, database):
         pipeline = make_pipeline(source_server, database, account_of)
         pipeline.start()
         source_server.execute(f"INSERT INTO {table} VALUES (1)")
-        pipeline.wait_for_status(lambda told: "has no SELECT" in told["error"])
+        pipeline.wait_for_status(lambda told: "lacks SELECT" in told["error"])
         (warning,) = pipeline.status()["warnings"]
         assert f"account {name} at " in warning
         assert "sees no table" in warning

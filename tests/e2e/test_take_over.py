@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from servers import PrivateServer
 
 READS = "reads .* from"
-FOLLOWED = "the table history goes on at .* of server"
+FOLLOWED = "continuing the table history at .* of server"
 GTID_MODE = {"canal.instance.gtidon": "true"}
 TABLES = (
     ("CREATE TABLE t (a INT, b INT)", ("t",)),
@@ -229,7 +229,7 @@ def test_outside_gtid_mode(make_scene: Callable[..., Scene], by: str) -> None:
     scene.run(*SCRIPT[12:])
     scene.receive()
     if by == "set":
-        scene.pipeline.process.wait_for_log("the GTID set beside it")
+        scene.pipeline.process.wait_for_log("the GTID set stored with it")
     else:
         assert scene.follower.repeated, "nothing came again"
 
@@ -273,7 +273,7 @@ def test_another_order(scene: Scene) -> None:
         scene.replicas.wait_for(source, scene.replicas.executed(replica))
         scene.chronicle.write("t")
         scene.read_from(source)
-        scene.pipeline.process.wait_for_log("asks for them again")
+        scene.pipeline.process.wait_for_log("requesting them again")
         scene.receive()
 
 
@@ -288,7 +288,7 @@ def test_ahead_of_the_replica(scene: Scene) -> None:
         scene.wait_for_cursor()
         scene.pipeline.kill()
         # A MariaDB refuses who has read more than it has executed: it is waited for.
-        waits = "waits until this replica has"
+        waits = "waiting until this replica has"
         scene.read_from(scene.replicas.replica, until=READS if is_mysql else waits)
     scene.pipeline.process.wait_for_log(READS)
     scene.run(*SCRIPT[12:])

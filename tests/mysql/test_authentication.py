@@ -1,4 +1,4 @@
-"""Whom a password is given to, over which way, and what a hostile server gets."""
+"""Who receives a password, over which way, and what a hostile server gets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DENIED = b"\xff\x15\x04#28000denied"
 
 @pytest.fixture(scope="module")
 def hostile() -> rsa.RSAPrivateKey:
-    """Give the key of one who is in between."""
+    """Yield the key of an attacker in between."""
     return rsa.generate_private_key(65537, 2048)
 
 
@@ -51,9 +51,9 @@ def answers_of(greeted: bytes, *payloads: bytes) -> list[bytes]:
 
 
 def conversation(plugin: bytes, key: rsa.RSAPrivateKey, way: str) -> list[bytes]:
-    """Return what a hostile server says to have the password."""
+    """Return what a hostile server sends to get the password."""
     switch = SWITCH + plugin + b"\0" + SALT + b"\0"
-    # sha256_password: in the greeting's way the key comes unasked.
+    # sha256_password: right after the greeting the key is sent without a request.
     said = [] if plugin == b"sha256_password" else [MORE + b"\x04"]
     said += [MORE + pem(key), DENIED]
     if way == "switch":
@@ -62,7 +62,7 @@ def conversation(plugin: bytes, key: rsa.RSAPrivateKey, way: str) -> list[bytes]
 
 
 def has_password(heard: list[bytes], key: rsa.RSAPrivateKey) -> bool:
-    """Tell whether the password is in what came, in clear text or for this key."""
+    """Return whether the received bytes have the password, in clear or for this key."""
     for told in heard:
         if PASSWORD.encode() in told:
             return True
@@ -96,7 +96,7 @@ WAYS = [
 
 
 def own_host() -> str:
-    """Return an address of this machine that is not loopback; skips without one."""
+    """Return a non-loopback address of this machine; skips without one."""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sock:
         try:
             sock.connect(("192.0.2.1", 9))
@@ -107,7 +107,7 @@ def own_host() -> str:
 
 @pytest.mark.parametrize(("plugin", "way"), WAYS)
 def test_a_key_of_the_other_side_is_not_used(hostile, plugin, way):
-    """Who sends a key of its own gets nothing, and is not asked for one."""
+    """A server that sends its own key gets nothing, and is not asked for one."""
     heard: list[bytes] = []
     with (
         fake_server(*conversation(plugin, hostile, way), heard=heard) as port,
@@ -122,7 +122,7 @@ def test_a_key_of_the_other_side_is_not_used(hostile, plugin, way):
 
 @pytest.mark.parametrize(("plugin", "way"), WAYS)
 def test_a_pinned_key_is_not_replaced(hostile, plugin, way, tmp_path):
-    """With a pinned key the password is encrypted for that one, whatever is sent."""
+    """With a pinned key the password is encrypted for that key, whatever is sent."""
     mine = rsa.generate_private_key(65537, 2048)
     file = tmp_path / "public_key.pem"
     file.write_bytes(pem(mine))
@@ -139,7 +139,7 @@ def test_a_pinned_key_is_not_replaced(hostile, plugin, way, tmp_path):
 
 @pytest.mark.parametrize(("plugin", "way"), WAYS)
 def test_a_key_is_asked_for_where_that_is_allowed(hostile, plugin, way):
-    """With allowPublicKeyRetrieval the password goes to whoever sends a key."""
+    """With allowPublicKeyRetrieval the password is sent for any key."""
     heard: list[bytes] = []
     answers = conversation(plugin, hostile, way)
     with fake_server(*answers, heard=heard) as port, pytest.raises(SourceError):
@@ -147,8 +147,8 @@ def test_a_key_is_asked_for_where_that_is_allowed(hostile, plugin, way):
     assert has_password(heard, hostile)
 
 
-def test_another_machine_is_not_asked_unless_told_to(hostile, caplog):
-    """Off loopback a key is refused, or asked for with a warning, by the settings."""
+def test_another_machine_is_not_asked_by_default(hostile, caplog):
+    """Off loopback a key is refused, or requested with a warning, by the settings."""
     host = own_host()
     caplog.set_level(logging.WARNING)
     answers = conversation(b"caching_sha2_password", hostile, "greeting")
@@ -174,7 +174,7 @@ def test_another_machine_is_not_asked_unless_told_to(hostile, caplog):
 
 @pytest.mark.parametrize("key", [b"", b"no key", b"-----BEGIN PUBLIC KEY-----\n"])
 def test_what_is_no_key_is_refused(key):
-    """A key that cannot be read is an error of the source that says so."""
+    """A key that cannot be read is reported as an error of the source."""
     caching = greeting(b"caching_sha2_password")
     answers = answers_of(caching, MORE + b"\x04", MORE + key)
     with (
@@ -185,7 +185,7 @@ def test_what_is_no_key_is_refused(key):
 
 
 def test_endless_questions_end():
-    """A server that never comes to a decision is given up."""
+    """A server that never decides is disconnected."""
     again = packet(2, MORE + b"\x03")
     rounds = [packet(number, MORE + b"\x03") for number in range(2, 60)]
     with (
@@ -202,14 +202,14 @@ def test_the_old_hash_is_refused():
     switch = packet(2, SWITCH + b"mysql_old_password\0" + SALT + b"\0")
     with (
         fake_server(greeting(), switch, b"") as port,
-        pytest.raises(SourceRefused, match="of MySQL 4"),
+        pytest.raises(SourceRefused, match="in the MySQL 4"),
     ):
         session(reach(port, ServerKey()))
 
 
 @contextmanager
 def uncached(server, name: str, plugin: str):
-    """Have an account whose password the server has not seen yet."""
+    """Create an account whose password the server has not cached yet."""
     with account(server, name, f"IDENTIFIED WITH {plugin} BY '{PASSWORD}'"):
         server.execute("FLUSH PRIVILEGES")
         yield
@@ -248,8 +248,8 @@ def reached(server, name: str, **how: object) -> Access:
         ),
     ],
 )
-def test_a_real_server_takes_it(mysql_server, how, works):
-    """A MySQL that has not cached the password lets in over TLS or by its own key."""
+def test_a_real_server_accepts_it(mysql_server, how, works):
+    """A MySQL without a cached password accepts it over TLS or for its own key."""
     name = "sha2keys"
     with uncached(mysql_server, name, "caching_sha2_password"):
         access = reached(mysql_server, name, **how)
@@ -262,7 +262,7 @@ def test_a_real_server_takes_it(mysql_server, how, works):
 
 
 def test_a_real_servers_pinned_key(own_server):
-    """The file public_key.pem of the server's data folder lets in, another does not."""
+    """The file public_key.pem of the server's data folder works, another does not."""
     server = own_server("mysql", [])
     name = "sha2pinned"
     with uncached(server, name, "caching_sha2_password"):
@@ -277,8 +277,8 @@ def test_a_real_servers_pinned_key(own_server):
                 assert opened.query("SELECT 1") == [(1,)]
 
 
-def test_a_pinned_key_that_is_not_there_is_named(hostile):
-    """A missing file is refused by its path, and no key is asked for."""
+def test_a_missing_pinned_key_is_named(hostile):
+    """A missing file is refused with its path, and no key is requested."""
     heard: list[bytes] = []
     answers = conversation(b"caching_sha2_password", hostile, "greeting")
     with (

@@ -15,7 +15,7 @@ from canal_server.mysql.flavour import read_server_info
 
 
 def test_the_end_moves_with_each_transaction(source_server, source, database):
-    """The end is where the server itself says, before and after a change."""
+    """The end is what the server itself reports, before and after a change."""
     info = read_server_info(source)
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     before = current_end(source, info)
@@ -28,7 +28,7 @@ def test_the_end_moves_with_each_transaction(source_server, source, database):
 
 
 def test_gtids_are_one_line(source_server, source, database):
-    """The executed set is what the server has, without blanks and line breaks."""
+    """The executed set is the server's, without blanks and line breaks."""
     info = read_server_info(source)
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     name = "gtid_binlog_pos" if info.is_mariadb else "gtid_executed"
@@ -48,12 +48,12 @@ def test_all_logs_are_listed(source_server, source):
 
     assert [log.name for log in after[:-1]] == [log.name for log in before]
     assert after[-1].name == file
-    # MariaDB writes a checkpoint behind the rotation, when it gets to it.
+    # MariaDB writes a checkpoint after the rotation, when it gets to it.
     assert 0 < after[-1].size <= position
 
 
 def test_purged_gtids(own_server):
-    """What was purged is no longer listed, but its GTIDs are told."""
+    """A purged log is no longer listed, but its GTIDs are reported."""
     server = own_server("mysql", [])
     server.execute("CREATE DATABASE d", "FLUSH BINARY LOGS")
     file, _ = server.binlog_position()

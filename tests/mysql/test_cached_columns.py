@@ -1,4 +1,4 @@
-"""Table images from the server, remembered until a DDL."""
+"""Table columns from the server, cached until a DDL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = EntryPosition("binlog.000001", 4)
 
 @pytest.fixture
 def images(source_server):
-    """Give a cache whose connection is not open yet."""
+    """Yield a cache whose connection is not open yet."""
     cache = CachedColumns(ControlConnection(access_of(source_server)), tables_max=3)
     yield cache
     cache.close()
@@ -27,12 +27,12 @@ def names(meta) -> list[str]:
 
 
 def alter(server, database: str) -> None:
-    """Change the table behind the cache's back."""
+    """Change the table without the cache."""
     server.execute(f"ALTER TABLE {database}.t ADD b INT")
 
 
 def test_a_table_is_asked_for_once(source_server, database, images):
-    """The same image is given until somebody says that it changed."""
+    """The same columns are returned until a change is reported."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     first = images.find(database, "t")
     alter(source_server, database)
@@ -44,7 +44,7 @@ def test_a_table_is_asked_for_once(source_server, database, images):
 
 
 def test_an_unknown_table_is_remembered(source_server, database, images):
-    """That a table is not there is remembered until it is looked for again."""
+    """A missing table is cached until it is refreshed."""
     assert images.find(database, "t") is None
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
 
@@ -53,7 +53,7 @@ def test_an_unknown_table_is_remembered(source_server, database, images):
 
 
 def test_a_ddl_empties_the_cache(source_server, database, images):
-    """Which tables a DDL names is not known here, so none is believed after it."""
+    """The tables that a DDL names are unknown here, so it clears the cache."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     images.find(database, "t")
     alter(source_server, database)
@@ -63,7 +63,7 @@ def test_a_ddl_empties_the_cache(source_server, database, images):
 
 
 def test_the_number_of_tables_is_limited(source_server, database, images):
-    """The table used longest ago makes room."""
+    """The least recently used table is evicted."""
     source_server.execute(
         *(f"CREATE TABLE {database}.{table} (a INT)" for table in "tuvw")
     )
@@ -78,7 +78,7 @@ def test_the_number_of_tables_is_limited(source_server, database, images):
 
 
 def test_a_lost_connection_is_replaced(source_server, database):
-    """A connection that the server has closed meanwhile is not noticed from outside."""
+    """A connection that the server has closed meanwhile is replaced unnoticed."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     connection = ControlConnection(access_of(source_server))
     images = CachedColumns(connection)
@@ -90,8 +90,8 @@ def test_a_lost_connection_is_replaced(source_server, database):
     assert not connection.is_open
 
 
-def test_a_server_that_is_gone(own_server):
-    """Without a server asking fails; what was remembered of the table is forgotten."""
+def test_a_stopped_server(own_server):
+    """Without a server the query fails, and the cached table is dropped."""
     server = own_server("mariadb", [])
     images = CachedColumns(ControlConnection(access_of(server)))
     known = images.find("mysql", "user")

@@ -1,4 +1,4 @@
-"""The control connection: opened, lost, opened again, aborted."""
+"""The control connection: opened, lost, reopened, aborted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canal_server.mysql.control_connection import ControlConnection
 
 
 def test_open_and_close(source_server):
-    """Opening twice keeps the connection; closing twice does no harm."""
+    """Opening twice keeps the connection; closing twice is harmless."""
     connection = ControlConnection(access_of(source_server))
     assert connection.connection_id == 0
     with connection:
@@ -29,15 +29,15 @@ def test_open_and_close(source_server):
 
 
 def test_a_query_needs_an_open_connection(source_server):
-    """Asking before opening is told as such."""
+    """A query before opening is reported as such."""
     connection = ControlConnection(access_of(source_server))
 
     with pytest.raises(ConnectionLost, match="is not open"):
         connection.query("SELECT 1")
 
 
-def test_a_lost_connection_is_known_and_replaced(source_server, source):
-    """After a loss the connection says that it is closed, and opens anew."""
+def test_a_lost_connection_is_detected_and_replaced(source_server, source):
+    """After a loss the connection reports that it is closed, and reopens."""
     number = source.connection_id
     source_server.execute(f"KILL {number}")
     with pytest.raises(ConnectionLost):
@@ -50,7 +50,7 @@ def test_a_lost_connection_is_known_and_replaced(source_server, source):
 
 
 def test_changes_of_others_are_seen(source_server, source, database):
-    """A statement sees what was committed before it: nothing holds a snapshot."""
+    """A statement sees what was committed before it: there is no snapshot."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     seen = []
     for number in range(3):

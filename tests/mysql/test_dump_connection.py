@@ -1,4 +1,4 @@
-"""The raw stream from real servers: what arrives, and how its end is noticed."""
+"""The raw stream from real servers: what arrives, and how its end is detected."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_events_from_a_position(source_server, database, dump):
 
 
 def test_events_follow_a_rotation(source_server, database, dump):
-    """A rotation is told with the next file's name, and its events come after it."""
+    """A rotation has the next file's name, and its events follow."""
     before, after = marks(2)
     raw = dump(source_server)
     insert(source_server, database, before)
@@ -125,7 +125,7 @@ def test_without_checksums(own_server, dump, flavour):
 
 
 def test_by_gtid_of_mysql(mysql_server, database, dump):
-    """Transactions in the set are left out, all others come."""
+    """Transactions in the set are left out, all others are sent."""
     old, new = marks(2)
     insert(mysql_server, database, old)
     executed = GtidSet.parse(
@@ -143,7 +143,7 @@ def test_by_gtid_of_mysql(mysql_server, database, dump):
 
 
 def test_by_gtid_of_mysql_from_the_beginning(mysql_server, database, dump):
-    """An empty set asks for everything that the server has."""
+    """An empty set requests everything that the server has."""
     (value,) = marks(1)
     insert(mysql_server, database, value)
     raw = dump(mysql_server, GtidStart(struct.pack("<Q", 0)))
@@ -154,7 +154,7 @@ def test_by_gtid_of_mysql_from_the_beginning(mysql_server, database, dump):
 
 
 def test_by_gtid_of_mariadb(mariadb_server, database, dump):
-    """The dump begins behind the transaction whose GTID is given."""
+    """The dump starts after the transaction whose GTID is given."""
     old, new = marks(2)
     insert(mariadb_server, database, old)
     position = mariadb_server.execute("SELECT @@global.gtid_binlog_pos")[0][0]
@@ -169,7 +169,7 @@ def test_by_gtid_of_mariadb(mariadb_server, database, dump):
 
 
 def test_heartbeats_break_the_silence(source_server, dump):
-    """An idle server sends heartbeats as often as asked; MySQL's can tell 64 bits."""
+    """An idle server sends heartbeats as often as requested; MySQL's carry 64 bits."""
     raw = dump(source_server, options=BEATING)
     mariadb = source_server.flavour == "mariadb"
     wanted = HEARTBEAT if mariadb else HEARTBEAT_2
@@ -192,7 +192,7 @@ def test_over_tls(mysql_server, database, dump):
 
 
 def test_without_following_the_stream_ends(source_server, database, dump):
-    """At the end of the binlog comes an EOF packet instead of waiting."""
+    """At the end of the binlog an EOF packet is sent instead of waiting."""
     (value,) = marks(1)
     start = FileStart(*source_server.binlog_position())
     insert(source_server, database, value)
@@ -207,16 +207,16 @@ def test_without_following_the_stream_ends(source_server, database, dump):
 
 
 def error_in(raw):
-    """Return what the error packet becomes with which a dump ends."""
+    """Return the error for the error packet that ends a dump."""
     packet = raw.packet()
     while packet is not None and packet[0] == 0:
-        packet = raw.packet()  # MySQL says first where it would have begun
+        packet = raw.packet()  # MySQL first sends where it would have started
     assert packet is not None
     return error_of_packet(packet, address="db")
 
 
-def test_places_that_are_gone(source_server, dump):
-    """A file or an offset that the server does not have is told as purged."""
+def test_purged_positions(source_server, dump):
+    """A file or an offset that the server does not have is reported as purged."""
     file, _ = source_server.binlog_position()
     for start in (FileStart("binlog.777777"), FileStart(file, 2**32 - 1)):
         error = error_in(dump(source_server, start))
@@ -225,22 +225,22 @@ def test_places_that_are_gone(source_server, dump):
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_places_amid_an_event(own_server, dump, flavour):
-    """An offset inside of an event is not purged, and the error says what it may be."""
+def test_offsets_inside_an_event(own_server, dump, flavour):
+    """An offset inside an event is not purged; the error names the likely cause."""
     source = own_server(flavour)
     file, offset = source.binlog_position()
     source.execute("CREATE DATABASE shop")
     _, end = source.binlog_position()
-    # Amid a header, where lengths are nonsense, and too near the end for one.
+    # Inside a header, where lengths are nonsense, and too near the end for one.
     for place in (offset + 1, offset + 5, offset + 13, end - 1):
         error = error_in(dump(source, FileStart(file, place)))
         assert not isinstance(error, BinlogPurged)
         assert error.errno == 1236
-        assert "may not be the beginning of an event" in str(error)
+        assert "may be inside an event" in str(error)
 
 
 def test_the_same_id_twice(mysql_server):
-    """The server ends the older of two replicas with one id, which may come again."""
+    """The server ends the older of two replicas with one id, which may reconnect."""
     start = FileStart(*mysql_server.binlog_position())
     replica = replica_id("twice")
     first, second = (
@@ -258,7 +258,7 @@ def test_the_same_id_twice(mysql_server):
 
 
 def test_an_account_without_rights(source_server, database):
-    """Opening is refused with the grant when the account may not replicate."""
+    """Opening is refused with the grant when the account must not replicate."""
     name = f"u{database[-8:]}"
     source_server.execute(f"CREATE USER '{name}'@'%' IDENTIFIED BY 'x'")
     access = access_of(source_server, user=name, password="x")
@@ -285,7 +285,7 @@ def test_a_killed_dump_ends(source_server, dump):
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_silence_is_noticed(own_server, dump, flavour):
-    """A server that hangs is given up, and the error has both numbers."""
+    """A server that hangs is disconnected, and the error has both numbers."""
     server = own_server(flavour, [])
     options = DumpOptions(heartbeat_s=0.5, allowance=4)
     raw = dump(server, options=options)
@@ -301,7 +301,7 @@ def test_silence_is_noticed(own_server, dump, flavour):
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_first_silence_may_be_longer(own_server, dump, flavour):
-    """Until it was heard for longer than that, a dump has its first limit."""
+    """Until it received data for longer than that, a dump has its first limit."""
     server = own_server(flavour, [])
     options = DumpOptions(heartbeat_s=0.2, allowance=3, silence_first_s=2.0)
     limits = []
@@ -325,7 +325,7 @@ def test_a_first_silence_may_be_longer(own_server, dump, flavour):
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_dead_server_ends_the_stream(own_server, dump, flavour):
-    """When the server's process is gone the stream ends at once."""
+    """When the server's process has ended the stream ends at once."""
     server = own_server(flavour, [])
     raw = dump(server)
     raw.until(lambda event: event.type == FORMAT)
@@ -338,7 +338,7 @@ def test_a_dead_server_ends_the_stream(own_server, dump, flavour):
 
 
 def drain(stream: DumpStream, timeout_s: float) -> None:
-    """Take what comes, up to the first wait that is too long."""
+    """Receive until the first wait that is too long."""
     while stream.receive_into(SPACE, timeout_s):
         pass
 
@@ -353,7 +353,7 @@ def quiet(raw: RawDump, server, database: str) -> DumpStream:
 
 
 def test_nothing_at_hand(source_server, database, dump):
-    """Without waiting nothing is None, and bytes are handed out when they are there."""
+    """Without waiting, None means no data; available bytes are returned."""
     stream = quiet(dump(source_server), source_server, database)
     assert stream.try_receive_into(SPACE) is None
     assert stream.receive_into(SPACE, 0) is None
@@ -366,7 +366,7 @@ def test_nothing_at_hand(source_server, database, dump):
 
 
 def test_a_stop_ends_the_wait(source_server, database, dump):
-    """A receive without a limit returns None once a stop is asked for."""
+    """A receive without a limit returns None once a stop is requested."""
     stop = Stop()
     stream = quiet(dump(source_server, stop=stop), source_server, database)
     asker = threading.Timer(0.05, stop.request)
@@ -394,7 +394,7 @@ def test_closing_ends_a_receive(mysql_server, database, dump, mode):
 
 
 def test_closing_before_opening(mysql_server):
-    """A stream that was closed first does not open any more."""
+    """A stream that was closed first cannot be opened."""
     stream = DumpStream(
         access_of(mysql_server), replica_id("closed"), FileStart(""), Stop()
     )

@@ -1,4 +1,4 @@
-"""Telling servers apart, and whether they allow capture."""
+"""Distinguishing servers, and whether they allow capture."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MYSQL = {
     ],
 )
 def test_versions(text: str, version: tuple[int, int, int]):
-    """Additions are ignored, and MariaDB's disguise is looked through."""
+    """Suffixes are ignored, and MariaDB's prefix is skipped."""
     assert parse_version(text) == version
 
 
@@ -61,7 +61,7 @@ def test_a_version_without_numbers():
     ],
 )
 def test_flavours(version: str, comment: str, flavour: Flavour):
-    """Version and comment tell whose server it is."""
+    """Version and comment identify the vendor."""
     info = server_info(MYSQL | {"version": version, "version_comment": comment})
 
     assert info.flavour is flavour
@@ -69,7 +69,7 @@ def test_flavours(version: str, comment: str, flavour: Flavour):
 
 
 def test_values_are_normalized():
-    """Enumerations are upper case, and the time zone is the one that holds."""
+    """Enumerations are upper case, and the effective time zone is returned."""
     info = server_info(MYSQL)
 
     assert (info.row_image, info.time_zone, info.server_id) == ("FULL", "CET", 7)
@@ -77,7 +77,7 @@ def test_values_are_normalized():
 
 
 def test_missing_variables_have_a_meaning():
-    """A server without a variable is one that knows only one way."""
+    """A server without a variable knows only one way."""
     info = server_info({"version": "5.7.1", "server_id": "1"})
 
     assert info.binlog_format == "ROW"
@@ -94,8 +94,8 @@ def test_a_good_server_passes():
     )
 
 
-def test_all_problems_are_told_at_once():
-    """Each setting that hinders capture is named with its value and its remedy."""
+def test_all_problems_are_reported_at_once():
+    """Each setting that prevents capture is named with its value and its remedy."""
     info = server_info(
         MYSQL
         | {
@@ -126,7 +126,7 @@ def test_all_problems_are_told_at_once():
     ],
 )
 def test_the_remedy_fits(value, formats, remedy):
-    """Nobody is told to set what is set already, or what is not allowed either."""
+    """The remedy never names the current value or a value that is not allowed."""
     info = server_info(MYSQL | {"binlog_format": value})
     with pytest.raises(SourceRefused) as refused:
         check_capture(info, address="db:3306", formats=formats)
@@ -152,7 +152,7 @@ def test_statements_instead_of_rows_are_worth_a_warning():
 
 
 def test_a_real_server(source_server, source):
-    """What a server says of itself is what was started."""
+    """The server's properties are those of the started server."""
     info = read_server_info(source)
 
     assert info.is_mariadb == (source_server.flavour == "mariadb")

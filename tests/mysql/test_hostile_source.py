@@ -1,4 +1,4 @@
-"""Whatever a source sends, at whatever step: an error of ours with a text."""
+"""Whatever a source sends, at any step: an error of ours with a text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from canal_server.mysql.schema_dump import SchemaReader
 from canal_server.mysql.server_columns import TableColumns
 from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
-from canal_server.source.read.binlog_part import Part, Place
+from canal_server.source.read.binlog_part import FilePosition, Part
 
 if TYPE_CHECKING:
     import random
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 def read_all(access: Access) -> None:
-    """Read the binlog of a source as far as it goes."""
+    """Read the binlog of a source as far as possible."""
     part = Part(images=None, take=lambda _: True)
-    part.read_server(access, Place("bin.000001", 4), Stop())
+    part.read_server(access, FilePosition("bin.000001", 4), Stop())
 
 
 def test_garbage_at_each_step(rng: random.Random) -> None:
-    """Log-in, statements and a dump end in an error of ours, whatever comes instead."""
+    """Login, statements and a dump end in an error of ours, whatever is sent."""
     stream = small_log().as_stream()
     ended = []
     with HostileSource(stream) as source:
@@ -59,7 +59,7 @@ def test_garbage_at_each_step(rng: random.Random) -> None:
     assert "s3cret" not in "".join(ended)
 
 
-# What a source may say in the place of what it was asked for.
+# What a source may send instead of the expected answer.
 ANSWERS: list[list[tuple[Any, ...]]] = [
     [],
     [()],
@@ -90,7 +90,7 @@ INFO = {
 
 
 class Answering:
-    """A connection on which the same is answered to each question."""
+    """A connection on which every query has the same answer."""
 
     is_open, connection_id = True, 1
 
@@ -109,12 +109,12 @@ class Answering:
         return self.rows
 
     def query_named(self, _sql: str) -> list[dict[str, object]]:
-        """Return the rows with names of columns."""
+        """Return the rows with column names."""
         return [dict(zip("abcdefghi", row, strict=False)) for row in self.rows]
 
 
 def questions(asked: Answering) -> list[Callable[[], object]]:
-    """Return all that is asked of a source."""
+    """Return all queries of a source."""
     connection, info = cast("ControlConnection", asked), asked.info
     reader = SchemaReader(connection)
     return [
@@ -150,7 +150,7 @@ VERSIONS = (
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_answers_that_make_no_sense(version: str) -> None:
-    """A question with another answer than was asked for fails as the source's fault."""
+    """A query with an unexpected answer fails as the source's error."""
     refused = []
     for rows in ANSWERS:
         for ask in questions(Answering(rows, version)):
@@ -163,7 +163,7 @@ def test_answers_that_make_no_sense(version: str) -> None:
 
 
 def test_a_damaged_set_of_gtids_is_named() -> None:
-    """What a source says of its GTIDs is checked where it is asked for."""
+    """GTIDs sent by a source are checked where they are queried."""
     asked = Answering([("3e11fa47-71ca-11e1-9e33:1",)], "9.7.0")
     with pytest.raises(SourceError, match=r"db:3306: the server's answer about GTIDs"):
         binlogs.executed_gtids(cast("ControlConnection", asked), asked.info)

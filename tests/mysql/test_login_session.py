@@ -1,4 +1,4 @@
-"""Logging in with each kind of account and TLS, and what PyMySQL's errors become."""
+"""Logging in with each kind of account and TLS, and PyMySQL's errors translated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
 
 
 def test_rows_and_parameters(source_server):
-    """Parameters come back as they went in, and a bare percent sign is one."""
+    """Parameters are returned as they were sent, and a bare percent sign is one."""
     text = "quote ' backslash \\ percent % ümlaut 日本 😀"
     with closing(session(access_of(source_server))) as opened:
         assert opened.query("SELECT %s, %s", (text, 7)) == [(text, 7)]
@@ -37,7 +37,7 @@ def test_rows_and_parameters(source_server):
         assert opened.query("SELECT CONNECTION_ID()") == [(opened.connection_id,)]
 
 
-def test_tls_is_not_taken_unasked(mysql_server):
+def test_tls_is_not_used_by_default(mysql_server):
     """A server that offers TLS gets a plain connection by default."""
     with closing(session(access_of(mysql_server))) as opened:
         assert opened.query(CIPHER)[0][1] == ""
@@ -51,8 +51,8 @@ def test_tls_without_verifying(mysql_server, mode):
         assert opened.query(CIPHER)[0][1] != ""
 
 
-def test_tls_where_there_is_none(mariadb_server):
-    """Without TLS on the server PREFERRED goes on in plain, REQUIRED refuses."""
+def test_tls_without_support(mariadb_server):
+    """Without TLS on the server PREFERRED continues in plain, REQUIRED refuses."""
     if mariadb_server.execute("SELECT @@have_ssl")[0][0] == "YES":
         pytest.skip("this MariaDB has TLS")
     preferred = access_of(mariadb_server, tls=TlsOptions(TlsMode.PREFERRED))
@@ -64,7 +64,7 @@ def test_tls_where_there_is_none(mariadb_server):
 
 
 def test_the_certificate_is_verified(own_server):
-    """VERIFY_CA takes the server's own CA and no other; VERIFY_IDENTITY the name."""
+    """VERIFY_CA accepts only the server's own CA; VERIFY_IDENTITY checks the name."""
     server = own_server("mysql", [])
     ca = str(server.data_folder / "ca.pem")
     with closing(
@@ -73,14 +73,14 @@ def test_the_certificate_is_verified(own_server):
         assert opened.query(CIPHER)[0][1] != ""
     for options in (
         TlsOptions(TlsMode.VERIFY_CA),  # of the operating system
-        TlsOptions(TlsMode.VERIFY_IDENTITY, ca=ca),  # made out to no name
+        TlsOptions(TlsMode.VERIFY_IDENTITY, ca=ca),  # issued for no host name
     ):
-        with pytest.raises(SourceRefused, match="certificate is not accepted"):
+        with pytest.raises(SourceRefused, match="certificate was rejected"):
             session(access_of(server, tls=options))
 
 
 def test_a_client_certificate(own_server):
-    """An account that requires a certificate lets in who shows one, and no others."""
+    """An account that requires a certificate accepts a login with one, and no other."""
     server = own_server("mysql", [])
     folder = server.data_folder
     tls = TlsOptions(
@@ -127,7 +127,7 @@ def test_a_wrong_password_is_refused(source_server):
 
 
 def test_a_grant_names_the_account_of_this_host(source_server, database):
-    """The statement of the message can be run: it names the account that exists."""
+    """The statement of the message can be run: it names the existing account."""
     name = f"u{database[-8:]}"
     source_server.execute(
         f"CREATE USER '{name}'@'127.0.0.0/255.0.0.0' IDENTIFIED BY 'x'"
@@ -145,7 +145,7 @@ def test_a_grant_names_the_account_of_this_host(source_server, database):
 
 
 def test_missing_rights_are_refused(source_server, database):
-    """An account that may not replicate is told which grant it needs."""
+    """The error for an account that must not replicate names the missing grant."""
     name = f"u{database[-8:]}"
     with account(source_server, name, "IDENTIFIED BY 'x'"):
         access = access_of(source_server, user=name, password="x")
@@ -157,7 +157,7 @@ def test_missing_rights_are_refused(source_server, database):
 
 
 def test_other_errors_keep_the_servers_number(source_server):
-    """A statement that is wrong raises neither of the special errors."""
+    """A wrong statement raises neither of the special errors."""
     with closing(session(access_of(source_server))) as opened:
         with pytest.raises(SourceError) as failed:
             opened.query("SELEKT 1")
@@ -167,7 +167,7 @@ def test_other_errors_keep_the_servers_number(source_server):
 
 
 def test_a_killed_connection_is_lost(source_server):
-    """After KILL the next statement tells that the connection is gone."""
+    """After KILL the next statement reports the lost connection."""
     with closing(session(access_of(source_server))) as opened:
         source_server.execute(f"KILL {opened.connection_id}")
         with pytest.raises(ConnectionLost):
@@ -178,8 +178,8 @@ def test_a_killed_connection_is_lost(source_server):
 
 
 def test_a_slow_answer_is_lost(source_server):
-    """A statement that takes longer than the I/O time-out ends as lost."""
-    access = access_of(source_server, io_timeout_s=2.0)  # the log-in has it, too
+    """A statement that exceeds the I/O timeout ends as lost."""
+    access = access_of(source_server, io_timeout_s=2.0)  # the login has it, too
     with (
         closing(session(access)) as opened,
         pytest.raises(ConnectionLost, match="timed out"),
@@ -199,7 +199,7 @@ def test_a_slow_answer_is_lost(source_server):
     ],
 )
 def test_another_protocol_is_an_error_of_the_source(answer):
-    """Whatever a stranger greets with ends in SourceError."""
+    """Whatever a stranger sends as greeting ends in SourceError."""
     with fake_server(answer, b"") as port:
         access = Access(
             address=Address("127.0.0.1", port),
@@ -227,33 +227,33 @@ def test_the_password_is_not_sent_in_clear_text(plugin):
 
 
 def test_answers_have_a_limit():
-    """Packets that are chained without end are refused before they are in memory."""
+    """Packets chained without end are refused before they are in memory."""
     endless = b"\xff\xff\xff\0" + b"\x0a9.9.9\0"
     with fake_server(endless, b"") as port:
         access = Access(
             address=Address("127.0.0.1", port), credentials=Credentials("canal", "")
         )
-        with pytest.raises(SourceError, match="an answer of more than 1048576 bytes"):
+        with pytest.raises(SourceError, match="a reply of more than 1048576 bytes"):
             session(access)
 
 
 def test_large_answers_of_a_server(source_server, monkeypatch):
-    """An answer is counted with all its rows, and each one anew."""
+    """A reply is counted with all its rows, and each one separately."""
     monkeypatch.setattr("canal_server.mysql.login_session.ANSWER_BYTES_MAX", 1 << 20)
     connected = session(access_of(source_server))
     try:
         for _ in range(3):
             ((text,),) = connected.query("SELECT REPEAT('x', 900000)")
             assert len(text) == 900_000
-        with pytest.raises(SourceError, match="an answer of more than 1048576 bytes"):
+        with pytest.raises(SourceError, match="a reply of more than 1048576 bytes"):
             connected.query("SELECT REPEAT('x', 600000) UNION ALL SELECT "
                             "REPEAT('y', 600000)")  # fmt: skip
     finally:
         connected.close()
 
 
-def test_rows_count_with_what_they_take_in_memory(source_server):
-    """Tiny rows take many times their bytes."""
+def test_rows_count_with_their_memory(source_server):
+    """Tiny rows need many times their bytes of memory."""
     connected = session(access_of(source_server))
     numbers = (
         "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 900)"
@@ -262,7 +262,7 @@ def test_rows_count_with_what_they_take_in_memory(source_server):
     try:
         assert len(connected.query(numbers.format(11))) == 901 * 11
         connected._pymysql.answer_bytes_max = 1 << 18
-        with pytest.raises(SourceError, match="an answer of more than 262144 bytes"):
+        with pytest.raises(SourceError, match="a reply of more than 262144 bytes"):
             connected.query(numbers.format(11))
     finally:
         connected.close()
@@ -280,13 +280,13 @@ def test_columns_of_an_answer_have_a_limit():
             address=Address("127.0.0.1", port), credentials=Credentials("canal", "")
         )
         connected = session(access)
-        with pytest.raises(SourceError, match="an answer of more than 4096 columns"):
+        with pytest.raises(SourceError, match="a reply of more than 4096 columns"):
             connected.query("SELECT 1")
         connected.close()
 
 
 def test_a_server_that_does_not_greet():
-    """One that takes connections and says nothing counts as one that is not there."""
+    """A server that accepts connections and sends nothing counts as unreachable."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         access = Access(
             address=Address("127.0.0.1", listener.getsockname()[1]),
@@ -300,7 +300,7 @@ def test_a_server_that_does_not_greet():
 
 
 def test_the_servers_own_refusal_before_the_greeting():
-    """A host that is blocked is refused with the remedy."""
+    """A blocked host is refused with the remedy."""
     refusal = packet(0, b"\xff\x69\x04Host 'h' is blocked")
     with fake_server(refusal, b"") as port:
         access = Access(

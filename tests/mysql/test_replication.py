@@ -1,4 +1,4 @@
-"""The bytes and statements with which a dump begins."""
+"""The bytes and statements with which a dump starts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_replica_ids_differ():
 
 
 def test_another_id_after_a_silence():
-    """Of a MariaDB the dump on a silent link is not waited for; else the id stays."""
+    """A MariaDB's dump on a silent link is not waited for; else the id stays."""
     silent = ConnectionLost("silent", heard_s=20.0)
     others = ConnectionLost("timed out", errno=2013, heard_s=0.0), ConnectionLost("cut")
     for slave_id in (0, 77):
@@ -61,14 +61,14 @@ def test_another_id_after_a_silence():
 
 
 def test_a_configured_slave_id_is_the_pumps():
-    """The operator's id is taken for reader 0 and for no other."""
+    """The operator's id is used for reader 0 and for no other."""
     assert replica_id("orders", 77).server_id == 77
     assert replica_id("orders", 77, reader=1).server_id != 77
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_is_another_replica():
-    """Two processes that share their memory's past do not share replica ids."""
+    """Two processes with a common parent do not share replica ids."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -98,14 +98,14 @@ def test_dump_by_file():
 
 
 def test_dump_by_file_never_starts_before_the_first_event():
-    """An offset of 0 means the start of the file, where its magic number stands."""
+    """An offset of 0 means the start of the file, where its magic number is."""
     _, payload = dump_command(REPLICA, FileStart("binlog.000007", 0))
 
     assert struct.unpack_from("<I", payload) == (4,)
 
 
 def test_an_offset_beyond_the_protocol_is_refused():
-    """An offset of 4 GiB would be taken for another one, so it is not asked for."""
+    """An offset of 4 GiB would become another one, so it is not requested."""
     dump_command(REPLICA, FileStart("binlog.000007", (1 << 32) - 1))
     with pytest.raises(SourceRefused, match=r"binlog\.000007:4294967296.*next file"):
         dump_command(REPLICA, FileStart("binlog.000007", 1 << 32))
@@ -133,14 +133,14 @@ def test_dump_by_gtid_of_mariadb():
 
 
 def test_without_following_the_server_does_not_wait():
-    """The non-blocking flag is set when the stream shall end with the binlog."""
+    """The non-blocking flag is set when the stream ends with the binlog."""
     _, payload = dump_command(REPLICA, FileStart("b.1"), follow=False)
 
     assert struct.unpack_from("<IH", payload) == (4, 0x03)
 
 
 def test_session_settings():
-    """The heartbeat period is told in nanoseconds, in both vocabularies."""
+    """The heartbeat period is sent in nanoseconds, in both vocabularies."""
     ((statement, parameters),) = session_settings(REPLICA, 1.5, FileStart("b.1"))
 
     assert statement.count("%s") == len(parameters)

@@ -1,4 +1,4 @@
-"""The answer to a SELECT as raw bytes: from the first packet on, and how it ends."""
+"""The reply to a SELECT as raw bytes: from the first packet on, and how it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOW = "SELECT SLEEP(60)"
 
 
 def test_answer(source_server: Server) -> None:
-    """Questions come first; the answer then begins with the number of its columns."""
+    """Queries are first; the reply then starts with the number of its columns."""
     space = memoryview(bytearray(1 << 16))
     with ResultStream(access_of(source_server)) as stream:
         stream.open(["SET @a = 7"])
@@ -33,24 +33,26 @@ def test_answer(source_server: Server) -> None:
 
 
 def test_refused_setting(source_server: Server) -> None:
-    """A setting that the server does not know is told, and leaves nothing open."""
+    """An unknown setting is reported, and leaves nothing open."""
     stream = ResultStream(access_of(source_server))
     with pytest.raises(SourceError, match="no_such_variable"), stream:
         stream.open(["SET SESSION no_such_variable = 1"])
 
 
 def test_silence(source_server: Server) -> None:
-    """A server that says nothing for too long is given up."""
+    """A server that sends nothing for too long is disconnected."""
     with ResultStream(access_of(source_server), silence_max_s=0.05) as stream:
         stream.open()
         stream.ask(SLOW)
-        with pytest.raises(ConnectionLost, match=r"nothing for 0\.05 s amid .*: it h"):
+        with pytest.raises(
+            ConnectionLost, match=r"nothing for 0\.05 s during .*: it h"
+        ):
             stream.receive_into(memoryview(bytearray(9)))
 
 
 @pytest.mark.parametrize("way", ["stop", "close"])
 def test_ended_while_waiting(source_server: Server, way: str) -> None:
-    """A stop, or closing from another thread, ends the waiting for an answer."""
+    """A stop, or closing from another thread, ends the wait for a reply."""
     stop = Stop()
     with ResultStream(access_of(source_server), stop) as stream:
         stream.open()

@@ -1,4 +1,4 @@
-"""Definitions of tables as a server tells them."""
+"""Definitions of tables as a server prints them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_one_table(
 
 
 def test_generated_keys_are_shown(mysql_server: Server, database: str) -> None:
-    """A key that MySQL made is part of the text: row events carry it."""
+    """A key that MySQL generated is part of the text: row events carry it."""
     mysql_server.execute(
         "SET sql_generate_invisible_primary_key = ON",
         f"CREATE TABLE {database}.t (a INT)",
@@ -42,7 +42,7 @@ def test_generated_keys_are_shown(mysql_server: Server, database: str) -> None:
 def test_all_tables(
     source_server: Server, source: ControlConnection, database: str
 ) -> None:
-    """All schemas but the virtual ones come, with collations, views and progress."""
+    """All schemas except the virtual ones, with collations, views and progress."""
     source_server.execute(
         f"ALTER DATABASE {database} CHARACTER SET latin2 COLLATE latin2_bin",
         *(f"CREATE TABLE {database}.t{number} (a INT)" for number in range(5)),
@@ -62,7 +62,7 @@ def test_all_tables(
 def test_read_again(
     source_server: Server, source: ControlConnection, database: str
 ) -> None:
-    """Tables that changed are read anew, those that are gone leave, new ones come."""
+    """Changed tables are read again, dropped ones are removed, new ones added."""
     source_server.execute(
         f"CREATE TABLE {database}.kept (a INT)", f"CREATE TABLE {database}.gone (a INT)"
     )
@@ -88,7 +88,7 @@ def test_read_again(
 def test_a_table_that_cannot_be_read(
     source_server: Server, source: ControlConnection, database: str
 ) -> None:
-    """A table that the server cannot open is told as a problem; others are read."""
+    """A table that the server cannot open is reported as a problem; others are read."""
     source_server.execute(
         f"CREATE TABLE {database}.base (a INT) ENGINE=MyISAM",
         f"CREATE TABLE {database}.fine (a INT)",
@@ -103,7 +103,7 @@ def test_a_table_that_cannot_be_read(
 
 
 def test_collations(source: ControlConnection) -> None:
-    """Names are known by the numbers that the binlog has."""
+    """Names are found by the ids in the binlog."""
     names = collation_names(source)
     assert names[8] == "latin1_swedish_ci"
     assert names[45] == "utf8mb4_general_ci"

@@ -1,4 +1,4 @@
-"""Columns as the server has them, against what its row events carry."""
+"""Columns as the server has them, compared with its row events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def types_in_binlog(dump, server, insert: str) -> list[int]:
 
 def column_types(event: RawEvent) -> list[int]:
     """Read the types of a table map with fewer than 251 columns."""
-    rest = event.body[8:]  # id, flags; then two names with a length before, 0 behind
+    rest = event.body[8:]  # id, flags; then two names with a length before, 0 after
     for _ in range(2):
         rest = rest[1 + rest[0] + 1 :]
     return list(rest[1 : 1 + rest[0]])
@@ -78,7 +78,7 @@ def test_a_unique_key_is_not_the_primary_one(source_server, source, database):
         ("{}", "' OR '1'='1"),
     ],
 )
-def test_what_is_not_there(source_server, source, database, schema, table):
+def test_missing_tables(source_server, source, database, schema, table):
     """A table is found by its exact name only, whatever the name."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     columns = TableColumns(source)
@@ -107,7 +107,7 @@ def test_names_of_any_characters(source_server, source, name):
 
 
 def test_columns_whose_names_differ_by_an_accent(source_server, source, database):
-    """The key is the column of that very name."""
+    """The key is the column of exactly that name."""
     source_server.execute(f"CREATE TABLE {database}.t (e INT, é INT PRIMARY KEY)")
     meta = TableColumns(source).fetch(database, "t")
 
@@ -119,7 +119,7 @@ def test_columns_whose_names_differ_by_an_accent(source_server, source, database
 
 
 def test_generated_and_invisible_columns(source_server, source, database, dump):
-    """Columns that a SELECT * may leave out are there, as in row events."""
+    """Columns that a SELECT * may leave out are included, as in row events."""
     source_server.execute(
         f"""CREATE TABLE {database}.t (a INT PRIMARY KEY, v INT AS (a + 1) VIRTUAL,
             s INT AS (a + 2) STORED, h INT DEFAULT 3 INVISIBLE, z INT)"""
@@ -189,7 +189,7 @@ EXPLICIT = """s TIMESTAMP(6) GENERATED ALWAYS AS ROW START,
     ],
 )  # fmt: skip
 def test_what_mariadb_hides(mariadb_server, database, dump, table, names):
-    """Hidden columns stand behind the others, as many as row events carry."""
+    """Hidden columns follow the others, as many as row events carry."""
     mariadb_server.execute(f"CREATE TABLE {database}.t {table}")
     with ControlConnection(access_of(mariadb_server)) as connection:
         meta = TableColumns(connection).fetch(database, "t")
@@ -222,7 +222,7 @@ def test_a_column_added_to_a_versioned_table(mariadb_server, database):
 
 
 def test_many_tables_at_once(source_server, source, database):
-    """Tables of several schemas come by their names, in as many queries as needed."""
+    """Tables of several schemas are returned by name, in as few queries as possible."""
     count = 7
     source_server.execute(
         *(f"CREATE TABLE {database}.t{i} (c{i} INT)" for i in range(count))
@@ -248,7 +248,7 @@ def test_names_without_case(own_server):
 
 
 def test_rights_are_needed_to_see_a_table(source_server, database):
-    """Without any right on a table it is as if it were not there."""
+    """Without any privilege on a table it counts as missing."""
     name = f"u{database[-8:]}"
     source_server.execute(
         f"CREATE TABLE {database}.t (a INT)",

@@ -30,7 +30,7 @@ PURGED = [
     "Replica has more GTIDs than the source has, using the source's SERVER_UUID",
     "Slave has more GTIDs than the master has, using the master's SERVER_UUID",
 ]
-# The place may well be there: going on at the end would lose what lies between.
+# The position may well exist: resuming at the end would lose what lies between.
 NOT_PURGED = [
     "binlog truncated in the middle of event; consider out of disk space on source",
     "bogus data in log event; the first event 'binlog.000001' at 163",
@@ -59,7 +59,7 @@ NOT_PURGED = [
     ],
 )
 def test_the_kind_of_an_error(errno: int, text: str, kind: type[SourceError]):
-    """The number, and for 1236 the text, decide whether trying again can help."""
+    """The code, and for 1236 the text, decide whether a retry can help."""
     error = source_error(errno, text, address="db:3306", user="canal")
 
     assert type(error) is kind
@@ -69,7 +69,7 @@ def test_the_kind_of_an_error(errno: int, text: str, kind: type[SourceError]):
 
 
 def test_a_text_of_the_server_is_one_line():
-    """A hostile server cannot write lines of its own, or without end."""
+    """A hostile server cannot write log lines of its own, or without end."""
     text = "Access denied\n2026 ERROR forged\x1b[31m\u202e" + "z" * 100_000
     error = str(source_error(1045, text, address="db:3306", logged_in=False))
     assert error.startswith(r"db:3306: Access denied\n2026 ERROR forged\x1b[31m\u202ez")
@@ -78,7 +78,7 @@ def test_a_text_of_the_server_is_one_line():
 
 
 def test_missing_rights_come_with_the_grant():
-    """The remedy for missing rights is the statement to run, for that account."""
+    """The remedy for missing privileges is the statement to run, for that account."""
     error = source_error(1227, "Access denied.", address="db:3306", user="reader")
 
     assert (
@@ -88,7 +88,7 @@ def test_missing_rights_come_with_the_grant():
 
 
 def test_access_denied_means_two_things():
-    """At login the password may be wrong; after it only a right can be missing."""
+    """At login the password may be wrong; after it only a privilege can be missing."""
     login, later = (
         source_error(1045, "Access denied", address="db", logged_in=logged_in)
         for logged_in in (False, True)
@@ -101,7 +101,7 @@ def test_access_denied_means_two_things():
 
 @pytest.mark.parametrize("state", [b"", b"#HY000"])
 def test_an_error_packet(state: bytes):
-    """Number and text are read with and without an SQL state."""
+    """Code and text are parsed with and without an SQL state."""
     packet = b"\xff" + struct.pack("<H", 1236) + state + "nö log".encode()
 
     assert parse_error_packet(memoryview(packet)) == (1236, "nö log")
@@ -112,7 +112,7 @@ def test_an_error_packet(state: bytes):
 
 @pytest.mark.parametrize("packet", [b"", b"\xff", b"\xff\x01", b"\x00abcdef"])
 def test_what_is_no_error_packet(packet: bytes):
-    """Other bytes are told apart, and mean that the stream is not to be trusted."""
+    """Other bytes are distinguished, and mean that the stream cannot be trusted."""
     with pytest.raises(ValueError, match="not an error packet"):
         parse_error_packet(packet)
     assert type(error_of_packet(packet, address="db:3306")) is ConnectionLost

@@ -1,4 +1,4 @@
-"""Foreign keys whose changes are in no event: found by what a server says of them."""
+"""Foreign keys whose changes are in no event, found in the server's metadata."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLES = (
 
 
 def keys_of(schema: str) -> list[ForeignKey]:
-    """Return what is to be found of TABLES."""
+    """Return the keys expected for TABLES."""
     return [
         ForeignKey("self", (schema, "c"), (schema, "c"), ("self",), ("id",), "CASCADE"),
         ForeignKey(
@@ -74,7 +74,7 @@ def test_of_mariadb(mariadb_server, database: str) -> None:
 
 
 def test_of_mysql(mysql_server, database: str) -> None:
-    """MySQL 9.7 logs what they do, so there are none."""
+    """MySQL 9.7 logs their changes, so there are none."""
     mysql_server.execute(f"USE {database}", *TABLES)
     assert found(mysql_server, database) == []
 
@@ -92,7 +92,7 @@ def test_of_mysql_that_leaves_them_to_innodb(own_server) -> None:
 
 @pytest.mark.parametrize("options", [(), NATIVE])
 def test_what_the_binlog_has(own_server, options) -> None:
-    """What is told of a MySQL is so: a cascade is in its binlog, or is not."""
+    """The answer for a MySQL is true: a cascade is in its binlog, or is not."""
     server = own_server("mysql", options)
     server.execute(
         "CREATE DATABASE d", "USE d", *TABLES,
@@ -108,7 +108,7 @@ def test_what_the_binlog_has(own_server, options) -> None:
 
 
 def test_rules_in_a_text() -> None:
-    """Names may have what looks like a rule, and a quote."""
+    """Names may contain what looks like a rule, and a quote."""
     text = (
         "CREATE TABLE `c` (\n"
         "  `id` int(11) DEFAULT NULL COMMENT 'CONSTRAINT `x` FOREIGN KEY ON DELETE',\n"

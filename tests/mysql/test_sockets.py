@@ -31,14 +31,14 @@ def access(port: int, *, timeout_s: float = 30, receive_buffer: int = 0) -> Acce
 
 @pytest.fixture
 def listener():
-    """Give a listening socket."""
+    """Yield a listening socket."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 
 
 @pytest.fixture
 def silent_port():
-    """Give a port where connecting hangs: nobody takes the connections waiting."""
+    """Yield a port where connecting hangs: waiting connections are not accepted."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.socket())
         server.bind(("127.0.0.1", 0))
@@ -62,7 +62,7 @@ def test_connects_in_blocking_mode(listener):
 
 
 def test_only_a_large_receive_buffer_is_set(listener):
-    """A small receive buffer is left to the system, a larger one is asked for."""
+    """A small receive buffer is left to the system, a larger one is set."""
     port = listener.getsockname()[1]
     with (
         connect_tcp(access(port)) as plain,
@@ -78,7 +78,7 @@ def test_only_a_large_receive_buffer_is_set(listener):
 
 
 def test_a_refused_connection_is_lost(listener):
-    """A port where nobody listens is told with its address."""
+    """The error for a port without a listener names its address."""
     port = listener.getsockname()[1]
     listener.close()
 
@@ -86,7 +86,7 @@ def test_a_refused_connection_is_lost(listener):
         connect_tcp(access(port))
 
 
-def test_an_unknown_host_is_told():
+def test_an_unknown_host_is_reported():
     """A host name that does not resolve is named in the error."""
     key = "canal.instance.master.address"
     for named_by, remedy in (("", ""), (key, f": correct {key}")):
@@ -102,13 +102,13 @@ def test_an_unknown_host_is_told():
 
 
 def test_connecting_has_a_limit(silent_port):
-    """A host that does not answer is given up after the connect time-out."""
+    """A host that does not answer fails after the connect timeout."""
     with pytest.raises(ConnectionLost, match="no answer in time"):
         connect_tcp(access(silent_port, timeout_s=0.05))
 
 
 def test_one_attempt_after_another(silent_port, monkeypatch):
-    """While nobody answers new attempts begin, and all are closed at the end."""
+    """Without an answer new attempts start, and all are closed at the end."""
     made: list[socket.socket] = []
     monkeypatch.setattr(sockets, "AGAIN_S", 0.01)
     prepare = sockets._prepare
@@ -126,7 +126,7 @@ def test_one_attempt_after_another(silent_port, monkeypatch):
 
 
 def test_the_first_that_answers(silent_port, listener, monkeypatch):
-    """Of the addresses of a host the one that answers is taken, others are closed."""
+    """Of the addresses of a host the one that answers is used, others are closed."""
     hosts = {
         "dead": [("127.0.0.1", silent_port), listener.getsockname()],
         "refused": [("127.0.0.1", 1), listener.getsockname()],
@@ -147,7 +147,7 @@ def test_the_first_that_answers(silent_port, listener, monkeypatch):
 
 
 def test_a_link_that_confirms_nothing_is_given_up(listener):
-    """The system asks a quiet peer, and ends a link on which nothing is confirmed."""
+    """The system probes an idle peer, and ends a link that confirms nothing."""
     found = replace(access(listener.getsockname()[1]), link_timeout_s=9.0)
     with connect_tcp(found) as sock:
         level = socket.IPPROTO_TCP
@@ -160,12 +160,12 @@ def test_a_link_that_confirms_nothing_is_given_up(listener):
 
 
 def test_a_stop_ends_connecting(silent_port):
-    """A stop asked for from another thread ends a connect that hangs."""
+    """A stop requested from another thread ends a connect that hangs."""
     stop = Stop()
     asker = threading.Timer(0.05, stop.request)
     asker.start()
 
-    with pytest.raises(ConnectionLost, match="a stop was asked for"):
+    with pytest.raises(ConnectionLost, match="a stop was requested"):
         connect_tcp(access(silent_port, timeout_s=60), stop)
     asker.join()
 
@@ -186,7 +186,7 @@ def test_cutting_wakes_a_reader():
 
 
 def test_after_a_cut_nothing_is_held():
-    """A connection that comes too late is refused."""
+    """A connection that arrives too late is refused."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         breaker = Breaker()
@@ -198,7 +198,7 @@ def test_after_a_cut_nothing_is_held():
 
 
 def test_releasing_leaves_the_connection_alone():
-    """What is released is neither ended then nor by a later cut."""
+    """A released connection is ended neither then nor by a later cut."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         breaker = Breaker()

@@ -17,7 +17,7 @@ from canal_server.mysql.source_settings import (
 
 
 def test_the_password_is_in_no_text_form():
-    """Neither the account nor what holds it shows its passwords."""
+    """Neither the account nor what contains it shows its passwords."""
     access = Access(
         address=Address("db"),
         credentials=Credentials("canal", "s3cret"),
@@ -33,7 +33,7 @@ def test_the_password_is_in_no_text_form():
     ("host", "text"), [("db.example", "db.example:3306"), ("::1", "[::1]:3306")]
 )
 def test_an_address_as_text(host: str, text: str):
-    """An IPv6 address stands in brackets before its port."""
+    """An IPv6 address is in brackets before its port."""
     assert str(Address(host)) == text
 
 
@@ -61,7 +61,7 @@ def test_modes_that_do_without(mode: TlsMode):
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path):
-    """A missing file and one that is no certificate are refused by their path."""
+    """A missing file and an invalid certificate are refused with their path."""
     bad = tmp_path / "bad.pem"
     bad.write_text("nonsense")
     for options in (

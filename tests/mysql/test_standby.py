@@ -1,4 +1,4 @@
-"""Whether a server may take over: the rules, and what real replicas say."""
+"""Whether a server may become the source: the rules, and real replicas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def channel(
     lag_s: int | None = 0,
     applied_all: bool = True,
 ) -> Channel:
-    """Return what a replica tells of its source; by default all is well."""
+    """Return a replica's channel; by default all is well."""
     return Channel(
         name="",
         receives=receives,
@@ -57,8 +57,8 @@ def channel(
         (GTIDS, "", channel(), ""),
         (GTIDS, "", channel(NO, applies=False, lag_s=None), ""),
         (GTIDS, "", channel(lag_s=11), "lags 11 s"),
-        (GTIDS, "a:1", channel(), "yet to receive a:1"),
-        (GTIDS, "a:1", channel(applied_all=False), "yet to receive a:1"),
+        (GTIDS, "a:1", channel(), "not yet received a:1"),
+        (GTIDS, "a:1", channel(applied_all=False), "not yet received a:1"),
         (GTIDS, "a:1", channel(applies=False), "stopped and it lacks a:1"),
         (GTIDS, "a:1", channel(NO), "stopped and it lacks a:1"),
         (GTIDS, "a:1", channel(CONNECTING, lag_s=None), "source does not answer"),
@@ -66,26 +66,31 @@ def channel(
             GTIDS,
             "a:1",
             channel(CONNECTING, lag_s=None, applied_all=False),
-            "still applies",
+            "is still applying",
         ),
         (TIME, "", channel(), ""),
         (TIME, "", channel(lag_s=10, applied_all=False), ""),
         (TIME, "", channel(lag_s=11), "lags 11 s"),
         (TIME, "", channel(CONNECTING, lag_s=None), ""),
-        (TIME, "", channel(CONNECTING, lag_s=None, applied_all=False), "still applies"),
+        (
+            TIME,
+            "",
+            channel(CONNECTING, lag_s=None, applied_all=False),
+            "is still applying",
+        ),
         (TIME, "", channel(applies=False, lag_s=None), "run START REPLICA"),
         (Wanted(gtid_on=False), "", channel(lag_s=10**6), ""),
     ],
 )
 def test_rules(wanted: Wanted, missing: str, found: Channel, why: str) -> None:
-    """Each state of a replica is refused with its reason, or is fit."""
+    """Each state of a replica is refused with its reason, or accepted."""
     refusal = _channel_refusal([found], wanted, missing=missing)
     assert (why in refusal) if why else refusal == ""
 
 
 @contextmanager
 def asked(server: PrivateServer) -> Iterator[ControlConnection]:
-    """Give a connection of the account under test."""
+    """Yield a connection of the account under test."""
     with ControlConnection(access_of(server)) as control:
         yield control
 
@@ -93,14 +98,14 @@ def asked(server: PrivateServer) -> Iterator[ControlConnection]:
 def verdict_on(
     server: PrivateServer, gtids: str = "", *, lag_max_s: int = 0
 ) -> Verdict:
-    """Return what is found of a server, in GTID mode when there is a set."""
+    """Return the verdict on a server, in GTID mode when there is a set."""
     wanted = Wanted(gtid_on=bool(gtids), gtids=gtids, lag_max_s=lag_max_s)
     with asked(server) as control:
         return examine(control, wanted)
 
 
 def wait_for_refusal(server: PrivateServer, gtids: str, why: str) -> None:
-    """Look until a server is refused for a reason."""
+    """Poll until a server is refused for a reason."""
     give_up_at = time.monotonic() + PATIENCE_S
     while why not in (verdict := verdict_on(server, gtids)).refusal:
         assert time.monotonic() < give_up_at, verdict
@@ -109,7 +114,7 @@ def wait_for_refusal(server: PrivateServer, gtids: str, why: str) -> None:
 
 @contextmanager
 def delayed(replicas: Replicas, seconds: int) -> Iterator[None]:
-    """Let the replica receive at once and apply so much later, inside."""
+    """Inside, the replica receives at once and applies with a delay."""
     word = "SOURCE" if replicas.flavour == "mysql" else "MASTER"
     change = "CHANGE REPLICATION SOURCE TO" if word == "SOURCE" else "CHANGE MASTER TO"
     for delay in (seconds, 0):
@@ -131,7 +136,7 @@ def write(replicas: Replicas, schema: str, *before: str) -> str:
 
 
 def test_a_replica_that_has_all(replicas: Replicas, replicated_schema: str) -> None:
-    """A replica that has what was delivered is fit, read-only or not."""
+    """A replica that has what was delivered is accepted, read-only or not."""
     gtids = write(replicas, replicated_schema)
     replicas.catch_up()
     replicas.replica.execute("SET GLOBAL read_only = ON")
@@ -143,12 +148,12 @@ def test_a_replica_that_has_all(replicas: Replicas, replicated_schema: str) -> N
 
 
 def test_a_replica_that_lags(replicas: Replicas, replicated_schema: str) -> None:
-    """One that has received a transaction and applies it later is refused till then."""
+    """One that applies a received transaction later is refused until then."""
     with delayed(replicas, 1000):
         gtids = write(
             replicas, replicated_schema, "SET timestamp = UNIX_TIMESTAMP()-99"
         )
-        wait_for_refusal(replicas.replica, gtids, "it is yet to receive")
+        wait_for_refusal(replicas.replica, gtids, "it has not yet received")
         give_up_at = time.monotonic() + PATIENCE_S
         while "it lags" not in verdict_on(replicas.replica, lag_max_s=10).refusal:
             assert time.monotonic() < give_up_at
@@ -170,7 +175,7 @@ def test_a_replica_that_was_stopped(replicas: Replicas, replicated_schema: str) 
 def test_a_replica_whose_source_is_dead(
     replicas: Replicas, replicated_schema: str
 ) -> None:
-    """One that has all is fit; one that lacks something is, once it is the source."""
+    """One that has all is accepted; one that lacks some is, once it is the source."""
     gtids = write(replicas, replicated_schema)
     replicas.catch_up()
     replicas.replica.execute("STOP REPLICA IO_THREAD")
@@ -182,10 +187,10 @@ def test_a_replica_whose_source_is_dead(
     assert verdict_on(replicas.replica).refusal == ""
     replicas.take_over()
     found = verdict_on(replicas.source, lost)
-    # The other one, which has more than its source now, is of no use as a replica.
+    # The other one, which has more than its source now, cannot be a replica.
     replicas.take_back()
     assert found.refusal == ""
-    assert "they died with the other server" in found.warnings[0]
+    assert "they were lost with the other server" in found.warnings[0]
 
 
 def test_a_replica_without_a_log_of_its_own(replicas: Replicas) -> None:
@@ -205,7 +210,7 @@ def test_a_replica_without_a_log_of_its_own(replicas: Replicas) -> None:
 
 
 def test_what_rules_a_server_out(replicas: Replicas) -> None:
-    """Another kind of server in GTID mode, or a format that is not wanted."""
+    """Another kind of server in GTID mode, or a format that is not allowed."""
     replicas.catch_up()
     with asked(replicas.replica) as control:
         other = examine(
@@ -217,8 +222,8 @@ def test_what_rules_a_server_out(replicas: Replicas) -> None:
             by_time = examine(
                 control, Wanted(gtid_on=False, is_mariadb=replicas.flavour == "mysql")
             )
-            # What is applied is committed before the applier says that it is done.
-            if "still applies" not in by_time.refusal:
+            # What is applied is committed before the applier reports that it is done.
+            if "is still applying" not in by_time.refusal:
                 break
             assert time.monotonic() < give_up_at, by_time
         strict = examine(control, Wanted(gtid_on=False, formats=("STATEMENT",)))
@@ -228,7 +233,7 @@ def test_what_rules_a_server_out(replicas: Replicas) -> None:
 
 
 def test_an_account_that_may_not_look(replicas: Replicas) -> None:
-    """A MariaDB says at least whether it replicates; a MySQL wants the right anyway."""
+    """A MariaDB reports at least whether it replicates; a MySQL needs the privilege."""
     user = "blind"
     replicas.source.execute(
         f"CREATE USER {user} IDENTIFIED BY 'x'",
@@ -241,7 +246,7 @@ def test_an_account_that_may_not_look(replicas: Replicas) -> None:
         if info.is_mariadb:
             found = examine(control, Wanted(gtid_on=False))
             assert found.refusal == ""
-            assert "how far it lags cannot be seen" in found.warnings[0]
+            assert "its lag is not visible" in found.warnings[0]
             replicas.replica.execute("STOP REPLICA")
             assert replica_channels(control, info) == ()
         else:
@@ -251,13 +256,13 @@ def test_an_account_that_may_not_look(replicas: Replicas) -> None:
 
 
 def test_channels_of_a_source(replicas: Replicas) -> None:
-    """A server that replicates from nobody has none."""
+    """A server that replicates nothing has no channels."""
     with asked(replicas.source) as control:
         assert replica_channels(control, read_server_info(control)) == ()
 
 
 def test_without_what_was_lost(replicas: Replicas, replicated_schema: str) -> None:
-    """A MariaDB that took over goes on where it stood, in domains where it did."""
+    """A promoted MariaDB resumes where it was, in domains where it was."""
     if replicas.flavour == "mysql":
         pytest.skip("MySQL needs no such thing")
     write(replicas, replicated_schema)
@@ -270,6 +275,6 @@ def test_without_what_was_lost(replicas: Replicas, replicated_schema: str) -> No
         behind = f"{domain}-{server}-{int(sequence) - 1}"
         assert without_lost(control, behind) == behind
         assert without_lost(control, "") == ""
-        # Its own died with nobody: the binlog was begun anew.
+        # Its own were not lost with another server: the binlog was reset.
         own = f"{domain}-{read_server_info(control).server_id}-999999"
         assert without_lost(control, own) == own

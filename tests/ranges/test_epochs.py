@@ -36,7 +36,7 @@ def database():
 @pytest.mark.mysql
 @pytest.mark.mariadb
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_purged_begun_anew_and_replaced(make_lake, own_server, flavour):
+def test_purged_reset_and_replaced(make_lake, own_server, flavour):
     """Each kind of loss is reported by its code, with positions; nothing is skipped."""
     server = own_server(flavour, ())
     begun_s = int(time.time())

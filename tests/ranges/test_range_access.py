@@ -1,4 +1,4 @@
-"""Turns of reading ranges: who stalls is cut off when others wait."""
+"""Slots for reading ranges: a stalled reader is cut off when others wait."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from canal_server.errors import ClientError
 from canal_server.ranges import range_access
 from canal_server.ranges.range_access import DUMPS_MAX, RangeAccess
 
-NOBODY: Any = None  # no subscription is looked at
+NOBODY: Any = None  # no subscription is used
 
 
 @pytest.fixture
 def access() -> RangeAccess:
-    """Give the turns of a destination."""
+    """Yield the slots of a destination."""
     return RangeAccess(InstanceConfig(destination="example"), NOBODY)
 
 
 class Stalled:
-    """A reader that takes nothing until it is cut off."""
+    """A reader that accepts nothing until it is cut off."""
 
     def __init__(self, access: RangeAccess) -> None:
         self.was_cut, self.sends = threading.Event(), threading.Event()
@@ -38,7 +38,7 @@ class Stalled:
 
 
 def test_stalled_readers_do_not_hold_up_others(access, monkeypatch, caplog):
-    """With all turns taken by readers that take nothing, the oldest one is cut off."""
+    """With all slots held by stalled readers, the oldest one is cut off."""
     monkeypatch.setattr(range_access, "STALL_S", 0.0)
     readers = [Stalled(access) for _ in range(DUMPS_MAX)]
     with access.slot():
@@ -50,8 +50,8 @@ def test_stalled_readers_do_not_hold_up_others(access, monkeypatch, caplog):
         each.done.result(PATIENCE_S)
 
 
-def test_readers_that_take_something_are_not_cut_off(access, monkeypatch):
-    """Who does not send, or not for long, keeps its turn; others wait, then give up."""
+def test_readers_that_accept_data_are_not_cut_off(access, monkeypatch):
+    """A reader that just started to send keeps its slot; others wait, then fail."""
     monkeypatch.setattr(range_access, "DUMP_WAIT_S", 0.05)
     readers = [Stalled(access) for _ in range(2)]
     with ExitStack() as turns:
@@ -66,12 +66,12 @@ def test_readers_that_take_something_are_not_cut_off(access, monkeypatch):
 
 
 def test_waiting_ends_with_the_destination(access):
-    """A stop ends the wait for a turn."""
+    """A stop ends the wait for a slot."""
     with ExitStack() as turns:
         for _ in range(DUMPS_MAX):
             turns.enter_context(access.slot())
         waiting = in_thread(lambda: access.slot().__enter__())
         eventually(lambda: access._slot_free._waiters)
         access.request_stop()
-        with pytest.raises(ClientError, match="while the destination stops"):
+        with pytest.raises(ClientError, match="while the destination is stopping"):
             waiting.result(PATIENCE_S)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from fix_ranged import Lake
     from servers import Server
 
-WANTED_MS = 1_600_000_000_000
-BACKUP = {  # how a server made of a backup begins: with what the other one had
+REQUESTED_MS = 1_600_000_000_000
+BACKUP = {  # how a server restored from a backup starts: with the other's set
     "mysql": (
         "RESET BINARY LOGS AND GTIDS",
         "SET GLOBAL gtid_purged = 'aaaaaaaa-0000-0000-0000-000000000001:1-5'",
@@ -45,7 +45,7 @@ def check(server: Server) -> None:
         info = read_server_info(control)
         scanner = Scanner(InstanceConfig(destination="d"), access, Stop())
         file = binary_logs(control)[0].name
-        check_nothing_before(file, WANTED_MS, control, info, scanner)
+        check_nothing_before(file, REQUESTED_MS, control, info, scanner)
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_the_end_of_a_purged_file(
 ) -> None:
     """1. all of a file is read; 2. it is rotated and purged; 3. what follows is read.
 
-    A place before a transaction of a purged file stays an error.
+    A position before a transaction of a purged file stays an error.
     """
     server, table = own_server(flavour), "shop.t"
     server.execute("CREATE DATABASE shop", f"CREATE TABLE {table} (a INT)")
@@ -86,7 +86,7 @@ def test_the_end_of_a_purged_file(
     assert end.gtids
     server.execute("FLUSH BINARY LOGS")
     purge(server)
-    # In another process: memory begins behind it.
+    # In another process: memory starts after it.
     lake = make_lake(server, schema="shop")
     server.execute(f"INSERT INTO {table} VALUES (2)")
     behind = lake.until(end, 1)
@@ -101,12 +101,12 @@ def test_the_end_of_a_purged_file(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_read_while_clients_lack_their_changes(
+def test_read_while_clients_miss_their_changes(
     make_lake: Callable[..., Lake], own_server, monkeypatch, flavour: str
 ) -> None:
-    """Ranges are read at once where the server cannot go on for its other clients.
+    """Ranges are read at once where the server cannot resume for its other clients.
 
-    The source has purged what it would begin with, so that no session ever comes.
+    The source has purged the start position, so that no session ever starts.
     """
     monkeypatch.setattr(range_access, "BEGIN_S", 1e6)
     server, table = own_server(flavour), "shop.t"

@@ -27,7 +27,7 @@ PATH = "/otter/canal/destinations/example/spark"
 
 
 @pytest.fixture(params=["file", "nodes"])
-def make_place(request, tmp_path):
+def make_storage(request, tmp_path):
     """Yield `make()`: the storage, as another process would open it."""
     if request.param == "file":
         return lambda: SubscriptionFile(tmp_path / "example" / FILE_NAME)
@@ -37,14 +37,14 @@ def make_place(request, tmp_path):
 
 
 @pytest.fixture
-def opened(make_place):
+def opened(make_storage):
     """Yield `open()`: subscriptions, started; the previous ones are stopped."""
     found: list[Subscriptions] = []
 
     def start():
         for each in found:
             each.stop()
-        found.append(Subscriptions(make_place()))
+        found.append(Subscriptions(make_storage()))
         found[-1].start(Stop())
         return found[-1]
 
@@ -105,20 +105,20 @@ def test_acks_only_move_on(opened):
     assert not found.ack("nobody", AT)
 
 
-def test_the_time_of_the_last_ack(make_place):
+def test_the_time_of_the_last_ack(make_storage):
     """It is stored with the cursor, and is that of acks which moved it."""
 
     def kept():
         (one,) = found.all()
         return one.acked_ms
 
-    found = Subscriptions(make_place(), clock=lambda: 1700.0)
+    found = Subscriptions(make_storage(), clock=lambda: 1700.0)
     found.start(Stop())
     found.put(LAKE)
     assert kept() == 0
     found.ack("lake", EpochPosition(0, "bin.000010", 4))
     found.stop()
-    found = Subscriptions(make_place(), clock=lambda: 1800.0)
+    found = Subscriptions(make_storage(), clock=lambda: 1800.0)
     found.start(Stop())
     assert kept() == 1_700_000
     found.ack("lake", AT)
@@ -234,7 +234,7 @@ def test_nothing_is_written_without_the_lease(zookeeper_root, zookeeper):
         Subscriptions(SubscriptionNodes(zookeeper, "example")).start(Stop())
 
 
-def test_nodes_of_somebody_else_are_left(zookeeper_root, zookeeper):
+def test_nodes_of_another_server_are_left(zookeeper_root, zookeeper):
     """What another client wrote meanwhile is kept; content that is not JSON fails."""
     zookeeper.create(lease_path("example", zookeeper.session), ephemeral=True)
     found = Subscriptions(SubscriptionNodes(zookeeper, "example"))
@@ -242,7 +242,7 @@ def test_nodes_of_somebody_else_are_left(zookeeper_root, zookeeper):
     found.put(LAKE)
     node = zookeeper.read(f"{PATH}/lake")
     zookeeper.write(f"{PATH}/lake", b"{}", node.version)
-    with pytest.raises(MetaStoreError, match="somebody else"):
+    with pytest.raises(MetaStoreError, match="another client"):
         found.ack("lake", EpochPosition(0, "bin.000010", 4))
     found.stop()
     with pytest.raises(MetaStoreError, match="no subscription"):

@@ -1,4 +1,4 @@
-"""The end of a binlog behind its last transaction, for ranged reads and the pump."""
+"""The end of a binlog after its last transaction, for ranged reads and the pump."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROTATED = ("FLUSH BINARY LOGS",)
 TWICE = ("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
 STATEMENT = ("CREATE USER belongs_to_nobody", "DROP USER belongs_to_nobody")
 BOTH = (*STATEMENT, *ROTATED)
-# What a source does last, so that its end is not that of a transaction.
+# The last events of a source, so that its end is not that of a transaction.
 ENDS = {"rotated": ROTATED, "twice": TWICE, "statement": STATEMENT, "both": BOTH}
 COMPRESSED = {
     "mysql": ["--binlog-transaction-compression=ON"],
@@ -29,7 +29,7 @@ MODES: dict[str, dict[str, object]] = {
 
 
 def reach(lake, start, target):
-    """Ask how far a range behind a place may go, until the end was read."""
+    """Ask how far a range after a position may go, until the end was read."""
     deadline = Deadline(PATIENCE_S)
     while True:
         ends = lake.head(start, wait_s=0.2)
@@ -39,7 +39,7 @@ def reach(lake, start, target):
 
 
 def wait_for_pump(lake, target):
-    """Wait until the pump stands at a place, or behind it."""
+    """Wait until the pump is at a position, or after it."""
     deadline, tail = Deadline(PATIENCE_S), lake.ranges._access.stages().tail
     while True:
         seen = tail.changes
@@ -51,7 +51,7 @@ def wait_for_pump(lake, target):
 
 
 def is_up_to_date(lake, place):
-    """Tell whether a place is shown as one that lacks nothing."""
+    """Return whether a position is shown as one that lacks nothing."""
     config = lake.instance.config
     access = access_of(config.source, config.destination)
     at = EntryPosition(place.journal, place.position, 1, included=True)
@@ -63,7 +63,7 @@ def is_up_to_date(lake, place):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("end", ENDS)
 def test_a_quiet_source(make_lake, source_server, database, end, mode) -> None:
-    """The end is reached behind a rotation and statements of others, and goes on."""
+    """The end is reached after a rotation and other statements, and moves on."""
     table = f"{database}.t"
     source_server.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY)")
     lake = make_lake(source_server, **MODES[mode])
@@ -81,7 +81,7 @@ def test_a_quiet_source(make_lake, source_server, database, end, mode) -> None:
     for place in (ends.end, target):
         assert is_up_to_date(lake, place)
 
-    # What follows is there once, from either place and in another process.
+    # What follows is delivered once, from either position and in another process.
     source_server.execute(f"INSERT INTO {table} VALUES (2)")
     last = lake.until(target, 1)
     assert lake.until(ends.end, 1) == last
@@ -94,7 +94,7 @@ def test_a_quiet_source(make_lake, source_server, database, end, mode) -> None:
 def test_a_transaction_that_was_rolled_back(
     make_lake, mariadb_server, database, mode
 ) -> None:
-    """MariaDB logs one in which a temporary table was made: the end is behind it."""
+    """MariaDB logs one that created a temporary table: the end is after it."""
     mariadb_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
     lake = make_lake(mariadb_server, schema="nobody", **MODES[mode])
     start = lake.subscribe()
@@ -113,7 +113,7 @@ def test_a_transaction_that_was_rolled_back(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_prepared_transaction(make_lake, source_server, database, mode) -> None:
-    """The end is reached behind XA PREPARE, and the commit is read from there."""
+    """The end is reached after XA PREPARE, and the commit is read from there."""
     table = f"{database}.t"
     source_server.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY)")
     lake = make_lake(source_server, **MODES[mode])
@@ -145,9 +145,9 @@ def test_a_prepared_transaction(make_lake, source_server, database, mode) -> Non
     ],
 )
 def test_a_new_source_and_its_restart(make_lake, own_server, flavour, mode) -> None:
-    """Without any transaction, and behind a restart of the source, the end is read.
+    """Without any transaction, and after a restart of the source, the end is read.
 
-    So it is behind a rotation, with transactions or events that are compressed.
+    The same after a rotation, with compressed transactions or events.
     """
     server = own_server(flavour, COMPRESSED[flavour])
     lake = make_lake(server, schema="s", **MODES[mode])
@@ -165,7 +165,7 @@ def test_a_new_source_and_its_restart(make_lake, own_server, flavour, mode) -> N
         assert target.order() > start.order()
         assert reach(lake, start, target).rows == 0
         wait_for_pump(lake, target)
-        # So it does in another process, and then changes are there once.
+        # The same in another process, and then changes are delivered once.
         lake = make_lake(server, schema="s", **MODES[mode])
         assert reach(lake, start, target).rows == 0
         assert is_up_to_date(lake, start)
@@ -180,7 +180,7 @@ def test_a_new_source_and_its_restart(make_lake, own_server, flavour, mode) -> N
 
 
 def test_a_stream_moves_on(make_lake, source_server, database) -> None:
-    """A head behind which there is nothing but a rotation moves there in time."""
+    """A head with only a rotation after it moves there in time."""
     lake = make_lake(source_server)
     start = lake.subscribe()
     lake.ranges._heads.moves_on_s = 0.0

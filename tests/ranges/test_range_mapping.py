@@ -1,4 +1,4 @@
-"""Ranges over a change of the source: the same transactions, told by their GTIDs."""
+"""Ranges across a change of the source: the same transactions, by their GTIDs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from canal_server.model.ranges import RangeLimits
 from canal_server.protocol.range_messages import NOT_HERE
 from canal_server.ranges.range_source import CUT_ROWS
 
-# So that a place tells which server it is of.
+# So that a position shows which server it is from.
 REPLICA_OPTIONS = ("--log-bin=second",)
 ONE_ROW = RangeLimits(rows=1)
 
 
 @pytest.fixture
 def database(replicated_schema):
-    """Give the name of the schema."""
+    """Yield the name of the schema."""
     return replicated_schema
 
 
 @pytest.fixture
 def table(replicas, replicated_schema):
-    """Give the name of a table with a key of integers, on both servers."""
+    """Yield the name of a table with a key of integers, on both servers."""
     name = f"{replicated_schema}.t"
     replicas.source.execute(f"CREATE TABLE {name} (a INT PRIMARY KEY)")
     replicas.catch_up()
@@ -41,7 +41,7 @@ def table(replicas, replicated_schema):
 
 @pytest.fixture(params=[True, False], ids=["gtid", "set"])
 def gtid_on(request):
-    """Give whether the destination is in GTID mode."""
+    """Yield whether the destination is in GTID mode."""
     return request.param
 
 
@@ -58,18 +58,18 @@ def insert(server, table, *numbers):
 
 
 def numbers_of(entries):
-    """Return what was inserted."""
+    """Return the inserted values."""
     return [int(str(row[2])) for row in rows_of(entries) if row[0] == "t"]
 
 
 def next_rows(lake, start, count):
-    """Return the end of a batch with so many rows, and what its rows are."""
+    """Return the end of a batch with that many rows, and its rows."""
     end = lake.until(start, count)
     return end, numbers_of(lake.read(start, end))
 
 
-def numbers_behind(lake, start, end):
-    """Return the numbers in a range of old, as its plan of now says."""
+def numbers_after(lake, start, end):
+    """Return the numbers in an old range, by its current plan."""
     found = []
     for part in lake.plan(start, end, 3):
         assert part.end.epoch > end.epoch
@@ -77,10 +77,10 @@ def numbers_behind(lake, start, end):
     return found
 
 
-def test_a_stream_goes_on(make_lake, replicas, table, gtid_on):
-    """Batches of before are read again, and the next ones follow, nothing twice.
+def test_a_stream_continues(make_lake, replicas, table, gtid_on):
+    """Earlier batches are read again, and the next ones follow, without repetition.
 
-    Each server then gives way to the other again.
+    Then each server replaces the other again.
     """
     lake = make_lake(replicas.source, gtid_on=gtid_on)
     start = lake.subscribe()
@@ -98,8 +98,8 @@ def test_a_stream_goes_on(make_lake, replicas, table, gtid_on):
     lake = make_lake(replicas.source, gtid_on=gtid_on)
     cursor = lake.subscribe()
     assert (cursor, cursor.gtids) == (middle, middle.gtids)
-    assert numbers_behind(lake, start, end) == [1, 2, 3, 4, 5]
-    assert numbers_behind(lake, middle, end) == [3, 4, 5]
+    assert numbers_after(lake, start, end) == [1, 2, 3, 4, 5]
+    assert numbers_after(lake, middle, end) == [3, 4, 5]
     assert refusal(lambda: lake.read(middle, end)).code == 409
     behind, rows = next_rows(lake, end, 2)
     assert (rows, behind.epoch) == ([6, 7], end.epoch + 1)
@@ -122,7 +122,7 @@ def test_a_stream_goes_on(make_lake, replicas, table, gtid_on):
 
 
 def test_another_order(make_lake, replicas, table, gtid_on):
-    """Each transaction comes once, though the new source committed them differently."""
+    """Transactions are delivered once, though committed there in another order."""
     if replicas.flavour == "mariadb":
         pytest.skip("a domain of MariaDB has one order")
     source, replica = replicas.source, replicas.replica
@@ -139,7 +139,7 @@ def test_another_order(make_lake, replicas, table, gtid_on):
     for number in range(6):
         places.append(lake.head(places[-1], ONE_ROW).end)
         assert numbers_of(lake.read(*places[-2:])) == [number]
-    # 1 and 4 come first there.
+    # 1 and 4 are first there.
     for number in (4, 1):
         replica.execute(
             f"SET gtid_next = '{gtids[number]}'",
@@ -154,13 +154,13 @@ def test_another_order(make_lake, replicas, table, gtid_on):
 
     lake = make_lake(replicas.source, gtid_on=gtid_on)
     lake.subscribe()
-    assert numbers_behind(lake, start, places[-1]) == [4, 1, 0, 2, 3, 5]
+    assert numbers_after(lake, start, places[-1]) == [4, 1, 0, 2, 3, 5]
     for first, behind in ((0, 1), (0, 2), (1, 4), (2, 5), (4, 5), (5, 6)):
-        found = numbers_behind(lake, places[first], places[behind])
+        found = numbers_after(lake, places[first], places[behind])
         assert sorted(found) == list(range(first, behind)), (first, behind)
     for number in (0, 1, 2, 5):
         place = places[number]
-        # Whatever the limit: what was read already must not come again.
+        # Whatever the limit: what was read already must not be repeated.
         end = lake.head(place, ONE_ROW).end
         found = numbers_of(lake.read(place, end))
         while len(found) < 7 - number:
@@ -171,7 +171,7 @@ def test_another_order(make_lake, replicas, table, gtid_on):
 
 
 def test_lost_with_the_source(make_lake, replicas, table, gtid_on):
-    """What only the dead server had is not waited for; what comes then comes once."""
+    """What only the lost server had is not waited for; new changes are read once."""
     lake = make_lake(replicas.source, gtid_on=gtid_on)
     start = lake.subscribe()
     insert(replicas.source, table, 1)
@@ -183,23 +183,23 @@ def test_lost_with_the_source(make_lake, replicas, table, gtid_on):
         assert rows == [1, 2]
         replicas.source.kill()
         lake = make_lake(replicas.replica, gtid_on=gtid_on)
-        # As long as it is a replica, it may yet get it.
+        # As long as it is a replica, it may still receive it.
         waits = refusal(lambda: lake.head(end, wait_s=0))
-        assert (waits.code, "yet to execute" in str(waits)) == (503, True)
+        assert (waits.code, "has not yet executed" in str(waits)) == (503, True)
         replicas.take_over()
     insert(replicas.source, table, 3)
     assert next_rows(lake, end, 1)[1] == [3]
-    assert numbers_behind(lake, start, end) == [1]
+    assert numbers_after(lake, start, end) == [1]
 
 
 def test_sets_without_a_look(make_lake, replicas, table):
-    """Once the pump's sets were found right, memory tells those of new batches."""
+    """Once the pump's sets proved exact, memory has those of new batches."""
     source = replicas.source
     kind = GtidSet if replicas.flavour == "mysql" else MariaGtidSet
     lake = make_lake(source)
     place = lake.subscribe()
 
-    def next_place(number):
+    def next_position(number):
         insert(source, table, number)
         file, offset = source.binlog_position()
         # Else a head is answered from the binlog.
@@ -207,17 +207,17 @@ def test_sets_without_a_look(make_lake, replicas, table):
         return next_rows(lake, place, 1)[0]
 
     for number in range(3):
-        place = next_place(number)
+        place = next_position(number)
     before = lake.looks()
     for number in range(3, 8):
-        place = next_place(number)
+        place = next_position(number)
         executed = replicas.executed(source)
         assert kind.parse(place.gtids) == kind.parse(executed)
     assert lake.looks()[1] == before[1]
 
 
 def test_idle_over_two_changes(make_lake, replicas, table, gtid_on):
-    """A reader that has nothing to read is not lost when the source changes twice."""
+    """A reader without new data survives two changes of the source."""
     source, replica = replicas.source, replicas.replica
     standby = HostConfig(address=HostPort(replica.host, replica.port))
     lake = make_lake(source, gtid_on=gtid_on, standby=standby)
@@ -235,7 +235,7 @@ def test_idle_over_two_changes(make_lake, replicas, table, gtid_on):
 
 
 def is_read(lake, place, epoch):
-    """Tell whether heads behind a place of before look at the source of an epoch."""
+    """Return whether heads after an old position query the source of an epoch."""
     try:
         found = lake.head(place, wait_s=0).end
     except ClientError as error:
@@ -247,7 +247,7 @@ def is_read(lake, place, epoch):
 
 
 def test_parts_have_sets(make_lake, replicas, table):
-    """A batch that was cut between transactions is read on by parts elsewhere."""
+    """A batch that was cut between transactions is continued by parts elsewhere."""
     source = replicas.source
     lake = make_lake(source, gtid_on=True)
     place = lake.subscribe()
@@ -263,13 +263,13 @@ def test_parts_have_sets(make_lake, replicas, table):
     replicas.catch_up()
     lake = make_lake(replicas.replica, gtid_on=True)
     lake.subscribe()
-    found = [numbers_behind(lake, part.start, part.end) for part in parts]
+    found = [numbers_after(lake, part.start, part.end) for part in parts]
     assert [n for each in found for n in each] == list(range(rows))
     assert all(found)
 
 
 def forget_transactions(replicas):
-    """Let both servers have executed nothing, with the tables that they have."""
+    """Reset both servers to an empty set, with the tables that they have."""
     replica = replicas.replica
     old = replicas.flavour == "mariadb"
     replica.execute("STOP REPLICA", "RESET REPLICA ALL")
@@ -282,7 +282,7 @@ def forget_transactions(replicas):
 def test_tables_known_from_the_first_transaction_on(
     make_lake, replicas, table, gtid_on, caplog
 ):
-    """What was read of a server that had executed nothing is known on the next one."""
+    """What was read from a server with an empty set is known on the next one."""
     forget_transactions(replicas)
     source = replicas.source
     lake = make_lake(source, gtid_on=gtid_on)
@@ -303,12 +303,12 @@ def test_tables_known_from_the_first_transaction_on(
     (part,) = lake.plan(start, end, 1)
     rows = rows_of(lake.read(part.start, part.end))
     assert [row[1:] for row in rows if row[0] == "t"] == [("a", "2")]
-    # The pump's own place is told by GTID in GTID mode only.
-    assert ("the table history goes on at " in caplog.text) is gtid_on
+    # The pump's own position is found by GTID in GTID mode only.
+    assert ("continuing the table history at " in caplog.text) is gtid_on
 
 
 def test_tables_that_are_not_known(make_lake, replicas, table, gtid_on):
-    """The refusal is final, and tells why, and from where on they are known."""
+    """The refusal is final; it says why, and from where on the tables are known."""
     source = replicas.source
     file, offset = source.binlog_position()
     gtids = replicas.executed(source)
@@ -318,9 +318,9 @@ def test_tables_that_are_not_known(make_lake, replicas, table, gtid_on):
     lake.subscribe()
     start = lake.subscribe(f"file:{file}:{offset}", "early")
     refused = errors_of(lambda: lake.head(start))
-    known = r"is not known: the table history of server \S+ begins after the"
+    known = r"is not known: the table history of server \S+ starts after the"
     assert re.search(known, refused)
-    (place,) = re.findall(r"anew there, with (file:\S+:\d+), and load", refused)
+    (place,) = re.findall(r"subscription there, with (file:\S+:\d+), and load", refused)
     begin = lake.subscribe(place, "known")
     source.execute(f"INSERT INTO {table} VALUES (2, 3)")
     end = lake.until(begin, 2)
@@ -331,18 +331,18 @@ def test_tables_that_are_not_known(make_lake, replicas, table, gtid_on):
     lake = make_lake(replicas.replica, gtid_on=gtid_on)
     lake.subscribe()
     refused = errors_of(lambda: lake.head(replace(start, gtids=gtids)))
-    assert re.search(rf"{known}.* cannot be carried over: it begins at", refused)
+    assert re.search(rf"{known}.* cannot be carried over: it starts at", refused)
 
 
 def errors_of(call):
-    """Return what is told of columns that are not known."""
+    """Return the errors about columns that are not known."""
     with pytest.raises(TableMetaError, match="column size is not match") as refused:
         call()
     return str(refused.value)
 
 
-def test_what_cannot_be_told(make_lake, replicas, table):
-    """A place without a set, of no epoch or inside of a transaction is refused."""
+def test_what_is_unknown(make_lake, replicas, table):
+    """A position without a set, of no epoch or inside a transaction is refused."""
     lake = make_lake(replicas.source, gtid_on=True)
     start = lake.subscribe()
     insert(replicas.source, table, 1)
@@ -351,13 +351,13 @@ def test_what_cannot_be_told(make_lake, replicas, table):
     lake = make_lake(replicas.replica, gtid_on=True)
     lake.subscribe()
     for place, why in (
-        (replace(end, gtids=""), "no GTID set is known"),
-        (replace(end, gtids="x"), "none of this source"),
-        (replace(end, epoch=7), "no such epoch"),
+        (replace(end, gtids=""), "its GTID set is unknown"),
+        (replace(end, gtids="x"), "not of this source's kind"),
+        (replace(end, epoch=7), "its epoch is unknown"),
     ):
         refused = refusal(lambda place=place: lake.head(place, wait_s=0))
         assert (refused.code, why in str(refused)) == (409, True), refused
         assert str(place) in str(refused)
-    # What the subscription's own cursor knows of its place, readers of old need not.
+    # What the subscription's own cursor has need not be in its readers' positions.
     lake.ranges.ack(NAME, end)
     assert lake.head(replace(end, gtids=""), wait_s=0).end == end

@@ -223,7 +223,7 @@ def test_a_failed_look_is_no_other_binlog(error) -> None:
 
 
 @pytest.mark.parametrize("word", ["busy", "ended", "stops", "locked", "same id"])
-def test_a_failed_look_is_no_answer_about_a_place(word) -> None:
+def test_a_failed_query_proves_nothing_about_a_position(word) -> None:
     """Whether a set covers a position, and the executed set, is queried again."""
     search = BinlogSearch(Silent(NO_WORD[word]), mariadb=False, source="", index=None)
     with pytest.raises(SourceError) as raised:
@@ -231,7 +231,7 @@ def test_a_failed_look_is_no_answer_about_a_place(word) -> None:
     assert raised.value is NO_WORD[word]
 
 
-def test_a_failed_look_leaves_no_place_without_its_set(source_server) -> None:
+def test_a_failed_query_leaves_no_position_without_its_set(source_server) -> None:
     """Without the set a cursor would mean nothing on another server."""
     search = BinlogSearch(Silent(NO_WORD["busy"]), mariadb=False, source="", index=None)
     with ControlConnection(access_of(source_server)) as control:

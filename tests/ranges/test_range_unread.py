@@ -1,4 +1,4 @@
-"""Statements that the pump has not read yet: looked for once, without a hole."""
+"""Statements that the pump has not read yet: scanned once, without a gap."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from canal_server.source.read.temporary_dump import DdlEvent
 
 
 def at(offset: int) -> EntryPosition:
-    """Return a place of one file."""
+    """Return a position of one file."""
     return EntryPosition("bin.000001", offset)
 
 
 class Binlog:
-    """Statements at the multiples of 100, and which parts of it were read."""
+    """Statements at the multiples of 100, and the parts that were scanned."""
 
     def __init__(self) -> None:
         self.read: list[tuple[int | None, int | None]] = []
@@ -36,7 +36,7 @@ def offsets(events: list[DdlEvent]) -> list[int | None]:
 
 
 def test_only_what_is_new_is_read() -> None:
-    """Places farther on read on; places before are answered without reading."""
+    """Later positions extend the scan; earlier ones are answered without reading."""
     binlog, unread = Binlog(), UnreadStatements()
     assert offsets(unread.between(1, at(50), at(250), binlog.scan)) == [100, 200]
     assert offsets(unread.between(1, at(50), at(150), binlog.scan)) == [100]
@@ -50,8 +50,8 @@ def test_only_what_is_new_is_read() -> None:
     assert binlog.read == [(50, 250), (250, 450), (450, 500)]
 
 
-def test_another_begin_or_binlog_is_read_anew() -> None:
-    """What was found counts neither before where it began nor in another binlog."""
+def test_another_start_or_binlog_is_read_again() -> None:
+    """What was found counts neither before its start nor in another binlog."""
     binlog, unread = Binlog(), UnreadStatements()
     unread.between(1, at(250), at(350), binlog.scan)
     assert offsets(unread.between(1, at(150), at(350), binlog.scan)) == [200, 300]

@@ -56,7 +56,7 @@ def test_the_same_from_memory_and_binlog(make_lake, source_server, table):
     assert again == pieces
 
 
-def test_columns_are_those_of_the_place(make_lake, source_server, table, database):
+def test_columns_are_those_of_the_position(make_lake, source_server, table, database):
     """A range over DDL has the columns of each position, from memory and read again."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
@@ -120,7 +120,7 @@ def test_columns_while_nothing_changes(make_lake, source_server, table, database
     assert names(None) == (["a", "b"], 1)
 
 
-def test_columns_of_many_tables_and_places(
+def test_columns_of_many_tables_and_positions(
     make_lake, source_server, table, database, rng
 ):
     """One query of the source covers all tables at a position, and after it.
@@ -307,7 +307,7 @@ def test_starts(make_lake, source_server, table):
     }
 
 
-def test_places_and_parts_without_a_subscription(make_lake, source_server, table):
+def test_positions_and_parts_without_a_subscription(make_lake, source_server, table):
     """A bounded read needs no cursor: it has positions, and its own filter."""
     lake = make_lake(source_server)
     start = lake.ranges.locate("", "latest")

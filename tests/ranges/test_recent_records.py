@@ -1,4 +1,4 @@
-"""The newest part of a stream: what it holds, lets go of, and who waits for it."""
+"""The newest part of a stream: what it holds and drops, and its waiters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END_BYTES = 30  # of an event that ends a transaction, see Entries
 
 
 def behind(numbers):
-    """Return the boundary behind a transaction."""
+    """Return the boundary after a transaction."""
     return 1, 100 * numbers[-1] + END_BYTES
 
 
@@ -28,14 +28,14 @@ def entries():
 
 @pytest.fixture
 def tail():
-    """Give one that is on and has room for some spans."""
+    """Yield one that is on and has room for some spans."""
     made = Tail(4 * (SPAN_BYTES + 4 * ENTRY_BYTES))
-    made.turn_on(on=True)
+    made.enable(on=True)
     return made
 
 
 def note(tail, entries, rows=2, transactions=1):
-    """Note transactions; returns the boundaries behind them."""
+    """Record transactions; return the boundaries after them."""
     found = [behind(entries.transaction(rows)) for _ in range(transactions)]
     tail.note(entries.take())
     return found
@@ -47,19 +47,19 @@ def count(spans):
 
 
 def test_nothing_is_kept_unless_it_is_on(entries):
-    """A destination without ranged subscriptions keeps nothing."""
+    """A destination without ranged subscriptions stores nothing."""
     tail = Tail(1 << 20)
     note(tail, entries)
     assert tail.held_bytes() == 0
     assert tail.spans_from((1, 1)) is None
-    tail.turn_on(on=True)
+    tail.enable(on=True)
     note(tail, entries)
     assert tail.held_bytes() > 0
-    tail.turn_on(on=False)
+    tail.enable(on=False)
     assert tail.held_bytes() == 0
 
 
-def test_holds_what_lies_behind_its_first_boundary(tail, entries):
+def test_holds_what_follows_its_first_boundary(tail, entries):
     """What came before the first boundary that it saw may be missing in it."""
     first, second = note(tail, entries, transactions=2)
     assert tail.spans_from((1, 0)) is None
@@ -71,7 +71,7 @@ def test_holds_what_lies_behind_its_first_boundary(tail, entries):
 
 
 def test_a_known_beginning(tail, entries):
-    """After a reset with a place all that comes is known to lie behind that."""
+    """After a reset with a position everything later is known to follow it."""
     note(tail, entries)
     tail.reset((1, 1000))
     assert tail.resets == 1
@@ -81,8 +81,8 @@ def test_a_known_beginning(tail, entries):
     assert tail.spans_from((1, 1000)) is None
 
 
-def test_an_end_behind_the_last_boundary(tail, entries):
-    """All up to there is held, what comes from there on, and nobody is woken twice."""
+def test_an_end_after_the_last_boundary(tail, entries):
+    """It holds everything after that position, and nobody is woken twice."""
     first, _ = note(tail, entries, transactions=2)
     end = EntryPosition("bin.000002", 400, 1_700_000_000_000)
     tail.idle(end)
@@ -97,8 +97,8 @@ def test_an_end_behind_the_last_boundary(tail, entries):
     assert tail.latest()[:2] == ("bin.000002", 400)
 
 
-def test_an_end_before_anything_came(tail):
-    """What follows on it will be held, and what lay before it is not."""
+def test_an_end_before_the_first_record(tail):
+    """What follows it will be held, and what was before it is not."""
     tail.idle(EntryPosition("bin.000002", 400))
     assert tail.spans_from((2, 400)) == []
     assert tail.spans_from((2, 399)) is None
@@ -107,7 +107,7 @@ def test_an_end_before_anything_came(tail):
 
 
 def test_the_set_of_a_boundary(tail, entries):
-    """It is what the entry that ends there tells; elsewhere there is none."""
+    """The set is that of the entry ending there; elsewhere there is none."""
     entries.add(BEGIN)
     entries.add(ROWS)
     last = entries.add(END, gtid="a:1-7")
@@ -120,8 +120,8 @@ def test_the_set_of_a_boundary(tail, entries):
         assert tail.gtids_at(wrong) is None
 
 
-def test_the_oldest_goes_first(tail, entries):
-    """Above the limit the oldest spans go, and with them what begins in them."""
+def test_the_oldest_is_dropped_first(tail, entries):
+    """Above the limit the oldest spans are dropped, with all that begins in them."""
     places = note(tail, entries, transactions=20)
     assert tail.held_bytes() <= 4 * (SPAN_BYTES + 4 * ENTRY_BYTES)
     held = [place for place in places if tail.spans_from(place) is not None]
@@ -134,7 +134,7 @@ def test_the_oldest_goes_first(tail, entries):
 
 
 def test_inside_of_a_large_transaction_nothing_is_held(tail, entries):
-    """Where only a part of a transaction is left, reading cannot begin."""
+    """Where only a part of a transaction is left, reading cannot start."""
     (place,) = note(tail, entries)
     entries.add(BEGIN)
     for _ in range(40):
@@ -146,9 +146,9 @@ def test_inside_of_a_large_transaction_nothing_is_held(tail, entries):
 
 
 def test_neighbours_become_one_span(entries):
-    """Small chunks of one block take the room of one span."""
+    """Small chunks of one block use the room of one span."""
     tail = Tail(1 << 20)
-    tail.turn_on(on=True)
+    tail.enable(on=True)
     entries = Entries()
     places = [note(tail, entries, rows=1)[0] for _ in range(10)]
     assert tail.held_bytes() == SPAN_BYTES + 30 * ENTRY_BYTES
@@ -156,7 +156,7 @@ def test_neighbours_become_one_span(entries):
 
 
 def test_waiting_ends_with_news(tail, entries):
-    """What comes wakes who waits, and so do the end of the source and a stop."""
+    """New records wake waiters, and so do the end of the source and a stop."""
     for change in (lambda: note(tail, entries), tail.idle, tail.wake):
         seen = tail.changes
         waiting = in_thread(tail.wait, seen, PATIENCE_S, None)
@@ -167,8 +167,8 @@ def test_waiting_ends_with_news(tail, entries):
     assert tail.wait(tail.changes, 0.001, None)
 
 
-def test_waiting_ends_when_the_client_goes(tail):
-    """A client that closes its socket is told apart from news."""
+def test_waiting_ends_when_the_client_disconnects(tail):
+    """A client that closes its socket is distinguished from news."""
     ours, theirs = socket.socketpair()
     with ours:
         waiting = in_thread(tail.wait, tail.changes, PATIENCE_S, ours.fileno())

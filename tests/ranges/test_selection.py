@@ -1,4 +1,4 @@
-"""Walks over records: what is wanted, how far a range goes, where it can be cut."""
+"""Walks over records: what passes, how far a range goes, where it can be cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def table_ids():
 
 
 def only_red(names):
-    """Want one table."""
+    """Select one table."""
     return names == (("s", "red"),)
 
 
@@ -34,7 +34,7 @@ def walk_over(entries, table_ids, start=(1, 0), end=None, **options):
 
 
 def transaction(entries, *wanted):
-    """Add a transaction with a row in the tables of these numbers; returns numbers."""
+    """Add a transaction with a row in the tables of these ids; return numbers."""
     kinds = [(BEGIN, 0), *((ROWS, each) for each in wanted), (END, 0)]
     return [
         entries.add(
@@ -51,8 +51,8 @@ def picked(walk):
     return numbers_of(slices)
 
 
-def test_picks_what_is_wanted(table_ids):
-    """Transactions of which nothing is wanted are left out as a whole."""
+def test_picks_what_passes_the_filter(table_ids):
+    """Transactions without selected rows are left out as a whole."""
     entries = Entries()
     red = transaction(entries, 1, 2)
     transaction(entries, 2)
@@ -65,7 +65,7 @@ def test_picks_what_is_wanted(table_ids):
 
 
 def test_ends_and_starts(table_ids):
-    """Only events from the start to the end count, and more is not looked at."""
+    """Only events from the start to the end count, and no more are read."""
     entries = Entries()
     first, second, third = (transaction(entries, 1) for _ in range(3))
     spans = entries.take()
@@ -89,7 +89,7 @@ def test_ends_and_starts(table_ids):
 
 
 def test_an_open_transaction_is_no_end(table_ids):
-    """What has not ended is pending, and the range ends before it."""
+    """A transaction that has not ended is pending, and the range ends before it."""
     entries = Entries()
     whole = transaction(entries, 1)
     entries.add(BEGIN, event_length=100)
@@ -101,7 +101,7 @@ def test_an_open_transaction_is_no_end(table_ids):
 
 @pytest.mark.parametrize(("limit", "rows"), [(1, 2), (2, 2), (3, 2), (4, 4), (9, 6)])
 def test_limits_of_rows(table_ids, limit, rows):
-    """A range ends within the limit, but has one transaction at least."""
+    """A range ends within the limit, but has at least one transaction."""
     entries = Entries()
     for _ in range(3):
         transaction(entries, 1, 1)
@@ -121,7 +121,7 @@ def test_statements(table_ids):
 
 
 def test_cuts_between_and_inside_of_transactions(table_ids):
-    """Cuts lie behind events; inside of a transaction they tell where that ends."""
+    """Cuts lie after events; inside a transaction they have the end of that."""
     entries = Entries()
     short = transaction(entries, 1, 1)
     long = transaction(entries, 1, 1, 1, 1, 1)
@@ -136,8 +136,8 @@ def test_cuts_between_and_inside_of_transactions(table_ids):
     ]
 
 
-def test_forgotten_names_are_told(table_ids):
-    """Entries whose table nobody can name any more are an error, not a guess."""
+def test_forgotten_names_are_an_error(table_ids):
+    """Entries whose table name is forgotten are an error, not a guess."""
     entries = Entries()
     transaction(entries, 7)
     with pytest.raises(StoreError, match="forgotten"):

@@ -51,7 +51,7 @@ def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> Non
     pipeline = make_pipeline(source, "shop")
     pipeline.start()
     time = {"startingPosition": "time:1700000000000"}
-    told = r"binlog begins with .*0002, at 20.* since 2023-11-14T22:13:20\+00:00"
+    told = r"binlog starts with .*0002, at 20.* between 2023-11-14T22:13:20\+00:00"
 
     def begin(name, **more):
         options = options_of(pipeline, subscription=name, **time, **more)

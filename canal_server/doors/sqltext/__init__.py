@@ -1,8 +1,8 @@
-"""The door to sqlglot: SQL text of MySQL and MariaDB into tokens, and reading them.
+"""The door to sqlglot: SQL text of MySQL and MariaDB as tokens, and a reader for them.
 
-Words keep their text: what is a keyword, the reader of the tokens decides, as most of
-them may be names as well. Leaves out what the statements mean
-(`canal_server.tablemeta`).
+Words keep their text: the reader of the tokens decides what is a keyword, because most
+keywords may be names as well. Leaves out what the statements mean
+(`canal_server.tablemeta`). Only code that parses SQL text imports it.
 """
 
 from canal_server.doors.sqltext.sql_reader import NAME, STRING, SqlReader

@@ -1,8 +1,8 @@
-"""Reading a statement token by token, on sqlglot's parser.
+"""Reads a statement token by token, on sqlglot's parser.
 
-The parser's own rules build expression trees and lose what a server's DDL says
-besides; so only its cursor is used here, and the grammar is that of the readers that
-derive from this one.
+The parser's own rules build expression trees and lose other parts of a server's DDL; so
+only its cursor is used here, and the grammar is in the readers that derive from this
+one.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from canal_server.doors.sqltext.sql_tokens import MYSQL, Dialect, SqlTextError, 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-NAME: Final = "`"  # what `peek` says of a name in quotes,
-STRING: Final = "'"  # and of a string
+NAME: Final = "`"  # what `peek` returns for a quoted name
+STRING: Final = "'"  # and for a string
 
 _WORDS: Final = frozenset((TokenType.VAR, TokenType.NUMBER))
 _STRINGS: Final = frozenset((TokenType.STRING, TokenType.NATIONAL_STRING))
 
 
 class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
-    """A place in the tokens of one statement, which moves forward.
+    """A position in the tokens of one statement, which moves forward.
 
-    `peek` tells keywords from names in quotes and strings: a word comes in upper case,
-    a sign as it is, a name in quotes as NAME, a string as STRING, "" at the end.
+    `peek` distinguishes keywords from quoted names and strings: a word is returned in
+    upper case, a sign as it is, a quoted name as NAME, a string as STRING, "" at the
+    end.
     """
 
     def __init__(
         self, sql: str, dialect: Dialect, *, chars_max: int | None = None
     ) -> None:
-        """Cut a text into tokens. Raises SqlTextError."""
+        """Split a text into tokens. Raises SqlTextError."""
         super().__init__(dialect=MYSQL)
         self.sql, found = scan(sql, dialect, chars_max)
         self._escapes = not dialect.no_backslash_escapes
@@ -46,7 +47,7 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
             kind = token.token_type
             if kind in _WORDS:
                 if token.start == end:
-                    # A name that begins with digits comes as a number and a name.
+                    # A name that begins with digits arrives as a number and a name.
                     token.text = tokens[-1].text + token.text
                     token.start = tokens[-1].start
                     tokens.pop()
@@ -65,14 +66,14 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
         self._tokens_size = len(tokens)
 
     def raise_error(self, message: str, token: Any = None) -> None:  # noqa: ARG002
-        """Raise SqlTextError; with no more of the text, as it may hold a password."""
+        """Raise SqlTextError; without more of the text, which may hold a password."""
         raise SqlTextError(message)
 
     def _advance(self, times: int = 1) -> None:
-        # Lean: `_curr` and its neighbours are for the base's own rules.
+        # Minimal: `_curr` and its neighbours are for the base class's own rules.
         self._index += times
 
-    # What stands here
+    # The current token
 
     def peek(self, ahead: int = 0) -> str:
         """Return a word in upper case, a sign, NAME, STRING, or "" at the end."""
@@ -80,19 +81,19 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
         return self._heads[index] if index < self._tokens_size else ""
 
     def at_end(self) -> bool:
-        """Tell whether the statement ends here; nothing is read past a semicolon."""
+        """Whether the statement ends here; nothing is read past a semicolon."""
         return self.peek() in ("", ";")
 
     @property
-    def place(self) -> int:
-        """The number of the token that stands here."""
+    def index(self) -> int:
+        """The index of the current token."""
         return self._index
 
-    def go_back(self, place: int) -> None:
-        """Stand where `place` said one was."""
-        self._index = place
+    def go_back(self, index: int) -> None:
+        """Return to an earlier index."""
+        self._index = index
 
-    # Going on
+    # Moving forward
 
     def next(self) -> str:
         """Step over a token and return what `peek` did."""
@@ -101,7 +102,7 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
         return word
 
     def accept(self, *words: str) -> bool:
-        """Step over these words if all of them stand here."""
+        """Step over these words if all of them are next."""
         index = self._index
         for word in words:
             if index >= self._tokens_size or self._heads[index] != word:
@@ -119,16 +120,16 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
         return ""
 
     def expect(self, word: str) -> None:
-        """Step over a word that must stand here. Raises SqlTextError."""
+        """Step over a word that must be next. Raises SqlTextError."""
         if not self.accept(word):
-            self.raise_error(f"no {word} but {self.peek()[:40]!r}")
+            self.raise_error(f"expected {word}, found {self.peek()[:40]!r}")
 
     def skip_if_exists(self) -> bool:
-        """Step over IF EXISTS or IF NOT EXISTS; tell whether one stood here."""
+        """Step over IF EXISTS or IF NOT EXISTS; return whether one was next."""
         return self.accept("IF", "EXISTS") or self.accept("IF", "NOT", "EXISTS")
 
     def skip_parens(self) -> None:
-        """Step over what stands in parentheses, if one opens here."""
+        """Step over a pair of parentheses with its content, if one opens here."""
         if self.peek() != "(":
             return
         depth = 0
@@ -144,9 +145,9 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
         self.raise_error("a parenthesis is not closed")
 
     def skip_to(self, words: Collection[str]) -> str:
-        """Step to the first of these that is in no parentheses, and return it.
+        """Step to the first of these words outside parentheses, and return it.
 
-        "" when the statement, or the parentheses around this place, end before.
+        "" when the statement, or the enclosing parentheses, end before.
         """
         depth = 0
         for index in range(self._index, self._tokens_size):
@@ -168,13 +169,13 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
     # Names and values
 
     def name(self) -> str:
-        """Read one name, with or without quotes. Raises SqlTextError."""
+        """Read one name, quoted or not. Raises SqlTextError."""
         index = self._index
         if index < self._tokens_size:
             token = self._tokens[index]
             kind = token.token_type
-            # Double quotes make a name with ANSI_QUOTES only; a string cannot stand
-            # where a name must, so the mode need not be known for certain.
+            # Double quotes make a name only with ANSI_QUOTES; a string cannot be where
+            # a name must be, so the mode need not be known for certain.
             quote = self.sql[token.start]
             if kind in _WORDS:
                 self._index = index + 1
@@ -184,7 +185,7 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
                 text: str = self.sql[token.start + 1 : token.end]
                 quote = "]" if quote == "[" else quote
                 return _as_name(text.replace(quote * 2, quote))
-        self.raise_error(f"no name but {self.peek()[:40]!r}")
+        self.raise_error(f"expected a name, found {self.peek()[:40]!r}")
         raise AssertionError("raise_error raises")
 
     def names(self) -> list[str]:
@@ -205,16 +206,16 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
         return str(self.sql[token.start : token.end + 1])
 
     def text_between(self, start: int, end: int) -> str:
-        """Return the text from one place to before another, comments and all."""
+        """Return the text from one token to before another, comments included."""
         if start >= end:
             return ""
         first, last = self._tokens[start], self._tokens[end - 1]
         return str(self.sql[first.start : last.end + 1])
 
     def string(self) -> str:
-        """Read a string and those that follow it at once. Raises SqlTextError."""
+        """Read a string and those that directly follow it. Raises SqlTextError."""
         if self.peek() != STRING:
-            self.raise_error(f"no string but {self.peek()[:40]!r}")
+            self.raise_error(f"expected a string, found {self.peek()[:40]!r}")
         parts = []
         while self.peek() == STRING:
             parts.append(unquoted(self.text_of(), escapes=self._escapes))
@@ -223,11 +224,11 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
 
 
 def _as_name(text: str) -> str:
-    """Return a name as the server has it.
+    """Return a name as the server stores it.
 
-    What is beyond U+FFFF becomes a question mark. Bytes that are not of the client's
-    character set came as U+FFFD: at the end they are dropped, elsewhere they take the
-    byte behind them along.
+    Characters beyond U+FFFF become a question mark. Bytes that are invalid in the
+    client's character set arrive as U+FFFD: at the end they are dropped, elsewhere the
+    server drops the next byte as well.
     """
     if text.isascii():
         return text
@@ -252,7 +253,7 @@ def unquoted(text: str, *, escapes: bool) -> str:
 def _meaning(match: re.Match[str]) -> str:
     escaped = match[0]
     if escaped[0] != "\\":
-        return escaped[0]  # a quote that is written twice
+        return escaped[0]  # a doubled quote
     # Both of these keep their backslash: they are for LIKE.
     return _ESCAPES.get(escaped[1], escaped if escaped[1] in "%_" else escaped[1])
 

@@ -1,4 +1,4 @@
-"""SQL text into tokens: quotes, comments and executable comments, by the mode."""
+"""Splits SQL text into tokens: quotes, comments and executable comments, by mode."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
 
-MYSQL: Final = MySQL()  # settings, made once
+MYSQL: Final = MySQL()  # settings, created once
 
 
 class SqlTextError(ValueError):
-    """A text that is not made of whole tokens: a quote or comment without its end."""
+    """A text without complete tokens: a quote or comment has no end."""
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
-    WORD = "word"  # a keyword or a name without quotes; numbers too
-    NAME = "name"  # a name in quotes
+    WORD = "word"  # a keyword or an unquoted name; numbers too
+    NAME = "name"  # a quoted name
     STRING = "string"
     SIGN = "sign"
 
@@ -33,15 +33,15 @@ class Token(NamedTuple):
 
     kind: Kind
     text: str
-    quote: str = ""  # the character that a STRING began with
+    quote: str = ""  # the opening character of a STRING
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a server read a text: the mode of its session, and which server it is.
+    """How a server parsed a text: the mode of its session, and which server it is.
 
-    `server_version` is 80401 for 8.4.1; with 0 executable comments of any version
-    count as executed.
+    `server_version` is 80401 for 8.4.1; with 0 executable comments of any version count
+    as executed.
     """
 
     ansi_quotes: bool = False
@@ -51,7 +51,7 @@ class Dialect:
     brackets: bool = False  # MariaDB: `[x]` is a name
 
     def executes(self, version: int) -> bool:
-        """Tell whether the server read what stands in `/*!version … */`."""
+        """Return whether the server executed the content of `/*!version … */`."""
         if self.mariadb and version in _NOT_MARIADB:
             return False
         if not self.mariadb and version > _MYSQL_MAX:
@@ -65,16 +65,16 @@ _NOT_MARIADB: Final = range(50700, 100000)
 _MYSQL_MAX: Final = 99999
 
 
-# Of a text that is read whole. Tables have 4,096 columns and 8,192 partitions at most;
-# a token takes some hundred bytes and microseconds.
+# For a text that is read completely. Tables have at most 4,096 columns and 8,192
+# partitions; a token needs some hundred bytes and microseconds.
 SQL_CHARS_MAX: Final = 4 * 1024 * 1024
 
 
 def tokens(sql: str, dialect: Dialect, *, chars_max: int | None = None) -> list[Token]:
     """Return the tokens of a text, without comments; executable ones are opened.
 
-    With `chars_max` only about so many characters are looked at, and what is cut is
-    cut between tokens. Raises SqlTextError.
+    With `chars_max` only about that many characters are read, and the text is cut
+    between tokens. Raises SqlTextError.
     """
     text, found = scan(sql, dialect, chars_max)
     result: list[Token] = []
@@ -82,7 +82,7 @@ def tokens(sql: str, dialect: Dialect, *, chars_max: int | None = None) -> list[
     for token in found:
         kind = _KINDS.get(token.token_type, Kind.SIGN)
         if kind is Kind.WORD and token.start == end:
-            # A name that begins with digits comes as a number and a name.
+            # A name that begins with digits arrives as a number and a name.
             result[-1] = Token(kind, result[-1].text + token.text)
         else:
             quote = text[token.start] if kind is Kind.STRING else ""
@@ -99,9 +99,7 @@ def scan(
     Raises SqlTextError.
     """
     if chars_max is None and len(sql) > SQL_CHARS_MAX:
-        raise SqlTextError(
-            f"a text of {len(sql)} characters, above the limit of {SQL_CHARS_MAX}"
-        )
+        raise SqlTextError(f"the text has {len(sql)} characters, limit {SQL_CHARS_MAX}")
     text = _opened(sql, dialect, chars_max)
     try:
         # A new one each time: it holds the text, and threads share the class.
@@ -157,7 +155,7 @@ def _opened(sql: str, dialect: Dialect, chars_max: int | None) -> str:
     while at < len(sql) and at < limit:
         match = chunk.match(sql, at)
         if match is None:
-            # A quote or comment without its end: the tokenizer says so.
+            # A quote or comment without an end: the tokenizer reports it.
             pieces.append(sql[at:])
             break
         at = match.end()
@@ -172,7 +170,7 @@ def _opened(sql: str, dialect: Dialect, chars_max: int | None) -> str:
             piece = " "
             depth -= 1
         elif at > limit:
-            # Only what has no quotes can be cut anywhere.
+            # Only text without quotes can be cut anywhere.
             piece = piece[: limit - at] if match.lastgroup == "plain" else ""
         pieces.append(piece)
     return "".join(pieces)
@@ -181,7 +179,7 @@ def _opened(sql: str, dialect: Dialect, chars_max: int | None) -> str:
 def _end_of_comment(sql: str, at: int) -> int:
     """Return where an executable comment ends that is not executed.
 
-    Comments in it end before it does.
+    Comments inside it end before it does.
     """
     depth = 1
     for bracket in _BRACKETS.finditer(sql, at):
@@ -198,7 +196,7 @@ _BRACKETS: Final = re.compile(r"/\*|\*/")
 def _chunk(
     ansi_quotes: bool, no_backslash_escapes: bool, mariadb: bool
 ) -> re.Pattern[str]:
-    """Return what matches a quoted thing, a comment or what is between them."""
+    """Return a pattern for quoted text, a comment or the text between them."""
     with_escapes = r"{0}(?:[^{0}\\]|\\.|{0}{0})*+{0}"
     without = r"{0}(?:[^{0}]|{0}{0})*+{0}"
     single = without if no_backslash_escapes else with_escapes

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "boundaries.sqlite"
 FIRST_EVENT: Final = 4
-SOURCES_KEPT: Final = 4  # servers whose files are kept, the most recently used
+INDEXED_SOURCES_MAX: Final = 4  # servers whose files are kept, the most recently used
 
 _FIRST_VERSION: Final = (
     # used: grows with each start of a session, to identify the last one.
@@ -129,7 +129,7 @@ class BoundaryIndex:
             try:
                 self._database.open()
             except BoundaryIndexError as error:
-                self._open_anew(error)
+                self._recreate(error)
             else:
                 self._is_open = True
 
@@ -177,7 +177,7 @@ class BoundaryIndex:
             self._delete(
                 "source NOT IN (SELECT source FROM file GROUP BY source"
                 " ORDER BY max(used) DESC LIMIT ?)",
-                (SOURCES_KEPT,),
+                (INDEXED_SOURCES_MAX,),
             )
 
     # --- queries ----------------------------------------------------------------------
@@ -275,9 +275,9 @@ class BoundaryIndex:
                 yield
             except BoundaryIndexError as error:
                 if self._is_open:
-                    self._open_anew(error)
+                    self._recreate(error)
 
-    def _open_anew(self, error: BoundaryIndexError) -> None:
+    def _recreate(self, error: BoundaryIndexError) -> None:
         """Continue with an empty file if it was damaged, else without one."""
         assert self._lock.locked()
         self._is_open = False

@@ -1,8 +1,8 @@
 """Follows the executed GTID set outside of GTID mode, for a switch to another server.
 
 Entries and cursors have no set then. Compiled code adds each transaction to one, and
-its text is made now and then: after so many bytes of binlog, and whenever the source
-has nothing more at hand. Leaves out who is given it (`position.executed`).
+its text is rendered occasionally: after a number of binlog bytes, and whenever the
+source has nothing to read. Leaves out who uses it (`position.gtid_cache`).
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ if TYPE_CHECKING:
     from canal_server.source.read.binlog_reader import Reader
     from canal_server.source.read.start_position import Place
 
-APART_BYTES: Final = 256 * 1024  # of binlog between two sets, while there is more
+SET_INTERVAL_BYTES: Final = 256 * 1024  # of binlog between two sets, while catching up
 FIRST_EVENT: Final = 4
-TOLD_MAX: Final = 64  # sets at the ends of chunks
-# Read of a file to learn its set, once; further behind it is known with the next file.
+CHUNK_ENDS_MAX: Final = 64  # chunk ends with their sets
+# Read of a file to find its set, once; beyond that it is known from the next file on.
 READ_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class SetFollower:
-    """Notes the sets that one destination executes; for the pump's thread.
+    """Records the sets that one destination executes; for the pump's thread.
 
-    But for `completed`, which any may ask. Without `sets` nothing is followed.
+    Except `completed`, for any thread. Without `sets` nothing is followed.
     """
 
     def __init__(self, sets: ExecutedSets | None) -> None:
         self._sets = sets
-        self._identity: LogIdentity | None = None  # of this session's positions
+        self._identity: LogIdentity | None = None  # in this session's positions
         self._decoder: Decoder | None = None  # of this session, None: not followed
-        self._file = ""  # of the set noted last, and where
+        self._file = ""  # of the last recorded set, and its offset
         self._stop = 0
-        # Boundary at the end of all: the file, who was given this event is there, end.
+        # The last boundary: file, event that a cursor there may have been given, end.
         self._last: tuple[str, int, int] | None = None
-        self.tells = False  # the sets at the ends of chunks, for who reads ranges
-        # Those of this session: file, offset, set. Any may read it.
-        self.told: deque[tuple[str, int, str]] = deque(maxlen=TOLD_MAX)
+        self.records_chunk_ends = False  # with their sets, for range readers
+        # The chunk ends of this session: file, offset, set. Readable from any thread.
+        self.chunk_ends: deque[tuple[str, int, str]] = deque(maxlen=CHUNK_ENDS_MAX)
 
     def completed(self, position: LogPosition) -> LogPosition:
         """Return a position with the set executed there, as far as it is known."""
@@ -65,7 +65,7 @@ class SetFollower:
         return self._sets.completed(position)
 
     def marked(self, place: EntryPosition) -> EntryPosition:
-        """Return a place of this session with the set executed there, if known."""
+        """Return a position of this session with the set executed there, if known."""
         if self._decoder is None or self._identity is None:
             return place
         executed = self.completed(LogPosition(self._identity, place)).executed
@@ -74,9 +74,9 @@ class SetFollower:
     def begin(
         self, reader: Reader, identity: LogIdentity, place: Place, info: ServerInfo
     ) -> None:
-        """Begin a session at a place; all its positions carry the identity's object."""
+        """Start a session at a position; its positions share the identity object."""
         self._decoder, self._last, self._file = None, None, ""
-        self.told = deque(maxlen=TOLD_MAX)
+        self.chunk_ends = deque(maxlen=CHUNK_ENDS_MAX)
         if self._sets is None or not info.has_gtids:
             return
         self._identity, self._decoder = identity, reader.decoder
@@ -87,7 +87,7 @@ class SetFollower:
             self._note(Executed(place.file, at, at, str(place.tracked)))
 
     def note(self, spans: list[Span]) -> None:
-        """Take note of a chunk's records."""
+        """Process a chunk's records."""
         decoder = self._decoder
         if decoder is None:
             return
@@ -97,18 +97,18 @@ class SetFollower:
             record = block.record(stop - 1)
             event = record["offset"]
             end = event + record["event_length"]
-            # A cursor at a compressed transaction may have been given a part of it.
+            # A cursor at a compressed transaction may have received a part of it.
             self._last = (block.file, end if record["ordinal"] else event, end)
         # Its transaction is not in the set yet.
         at = decoder.gtid_offset
-        if at and (decoder.file != self._file or at >= self._stop + APART_BYTES):
+        if at and (decoder.file != self._file or at >= self._stop + SET_INTERVAL_BYTES):
             text = decoder.followed.executed(whole=False)
             self._note(Executed(decoder.file, at, at, text))
-        if self.tells and at:
-            self._tell(decoder, at)
+        if self.records_chunk_ends and at:
+            self._record_chunk_end(decoder, at)
 
-    def _tell(self, decoder: Decoder, at: int) -> None:
-        """Keep the set of the last boundary of a chunk, which is its end or `at`."""
+    def _record_chunk_end(self, decoder: Decoder, at: int) -> None:
+        """Record the set at the last boundary of a chunk, which is its end or `at`."""
         is_whole = False
         if self._last is not None:
             file, _, end = self._last
@@ -116,10 +116,10 @@ class SetFollower:
         place = decoder.position if is_whole else at
         text = decoder.followed.executed(whole=is_whole)
         if text:
-            self.told.append((decoder.file, place, text))
+            self.chunk_ends.append((decoder.file, place, text))
 
     def idle(self) -> None:
-        """Take note that the source has nothing more at hand."""
+        """Handle a source that has nothing to read."""
         decoder = self._decoder
         if decoder is None or self._last is None:
             return
@@ -134,7 +134,7 @@ class SetFollower:
             )
 
     def settled(self, place: EntryPosition) -> None:
-        """Take note of the place with its set that all was read up to."""
+        """Record the position and set up to which everything was read."""
         file, offset = place.journal_name or "", place.position or 0
         if self._decoder is not None and (file, offset) != (self._file, self._stop):
             self._note(Executed(file, offset, offset, place.gtid or ""))
@@ -149,11 +149,11 @@ class SetFollower:
 def reachable_set(
     control: ControlConnection, info: ServerInfo, stored: LogPosition
 ) -> LogPosition:
-    """Return a stored position with a set from which a MariaDB can go on.
+    """Return a stored position with a set from which a MariaDB can resume.
 
-    It refuses one with transactions that it lacks. Those that its source has not sent
-    yet may never come, so it is read by time then; those that died with another server
-    are left out.
+    A MariaDB refuses a set with transactions that it lacks. Those that its source has
+    not sent yet may never arrive, so reading then starts by time; those lost with
+    another server are removed from the set.
     """
     executed = stored.executed
     if executed is None or not info.is_mariadb or gtids_of(info, executed) is None:
@@ -162,24 +162,24 @@ def reachable_set(
         return stored
     if replica_channels(control, info):
         return replace(stored, executed=None)
-    left = without_lost(control, executed.gtids)
-    return replace(stored, executed=replace(executed, gtids=left))
+    reachable_gtids = without_lost(control, executed.gtids)
+    return replace(stored, executed=replace(executed, gtids=reachable_gtids))
 
 
 def tracked(
     place: Place, info: ServerInfo, stored: LogPosition | None, search: Search
 ) -> Place:
-    """Return a place of a file with the set executed there, if that is known.
+    """Return a position of a file with the set executed there, if that is known.
 
-    One that was stored with it need not be learned; from one before, reading goes on.
-    Nothing may be left out of it: what a set lacks comes again, and without what came
-    after it.
+    A set stored with the position is used as it is; from an earlier one, reading
+    continues. Nothing may be missing: what a set lacks is sent again, and then without
+    the statements that followed it.
     """
     executed = stored.executed if stored is not None else None
     if place.tracked is not None or place.by_gtid or not info.has_gtids:
         return place
     if place.position == FIRST_EVENT:
-        return place  # the file begins with it
+        return place  # the file starts with its set
     known = gtids_of(info, executed)
     since: Executed | None = None
     if (
@@ -204,10 +204,10 @@ def tracked(
 
 
 def _learned(place: Place, since: Executed | None, search: Search) -> Place:
-    """Return a place with the set that reading tells. Raises SourceError."""
+    """Return a position with the set found by reading. Raises SourceError."""
     found, gtids = search.executed_at(place.file, place.position, since)
     if found.offset != place.position:
-        return place  # amid a transaction, of which the end is not in the set
-    # A compressed one that stands there is in it, and yet to come to some.
+        return place  # inside a transaction, whose end is not in the set
+    # A compressed transaction there is in the set, but some clients still need it.
     seen = search.event_at(place.file, place.position)
     return replace(place, tracked=gtids, tracked_at=seen.packed_to if seen else 0)

@@ -1,6 +1,6 @@
-"""Writes marks into the index of boundaries as a binlog is read in order.
+"""Writes marks into the index of boundaries while a binlog is read in order.
 
-Works per chunk, on sums that compiled code makes; nothing is done per transaction.
+Works per chunk, on sums from compiled code; there is no work per transaction.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from canal_server.source.read.binlog_reader import Reader
     from canal_server.source.read.start_position import Place
 
-MARK_BYTES: Final = 1 << 20  # of binlog between two marks, at least
-MARKS_HELD: Final = 64  # until they are written
+MARK_BYTES: Final = 1 << 20  # minimum of binlog between two marks
+MARKS_HELD: Final = 64  # before they are written
 HELD_S: Final = 5.0
-# A longer set is kept with one mark in so many only: reading goes on from there.
+# A longer set is stored with every 16th mark only: reading continues from there.
 GTIDS_MAX: Final = 1024
-LONG_SETS_APART: Final = 16
+LONG_SET_INTERVAL: Final = 16
 
 
 class IndexWriter:
     """Follows one session's reading; for its thread.
 
-    `began_s` tells when a file was begun, None when that was not seen: it is left out
-    then. `exact_from`: number of the file from which on nothing is left out of what is
-    read, and sets in entries are exactly what was executed before; None: nowhere so
-    far. Who asks by GTID is not sent what is in the set, wherever it lies. `uses`: the
-    server is one that the destination reads, not only looks into. `boundary`: file and
-    offset where reading begins, if that is between two transactions.
+    `began_s` returns when a file was created, None when that was not seen: the file is
+    then left out. `exact_from`: number of the first file from which nothing is missing
+    in what is read, and the sets in entries are exactly what was executed before; None:
+    no file so far. A dump by GTID omits what is in the set, wherever it lies. `uses`:
+    the destination reads from this server, it does not only search it. `boundary`: file
+    and offset where reading starts, if that is between two transactions.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class IndexWriter:
         self._mark_bytes = mark_bytes
         self._key: FileKey | None = None
         self._file = ""
-        self._known: list[Mark] = []  # of this file, that lie ahead
-        self._start = -1  # of the stretch that grows; -1: no boundary was seen
-        self._last: Mark | None = None  # it, up to the last boundary
-        self._sums = [0, 0, 0]  # transactions, rows, youngest, of it
-        self._open = [0, 0, 0]  # the same, of what lies behind
+        self._known: list[Mark] = []  # of this file, after the current offset
+        self._start = -1  # of the range in progress; -1: no boundary seen
+        self._last: Mark | None = None  # that range, up to the last boundary
+        self._sums = [0, 0, 0]  # its transactions, rows, youngest time
+        self._open = [0, 0, 0]  # the same, after the last boundary
         self._held: list[Mark] = []
         self._held_since_s = 0.0
-        self._without_set = 0  # marks in a row
+        self._without_set = 0  # consecutive marks
 
     def note(self, spans: list[Span]) -> None:
-        """Take note of records, the next ones of the binlog."""
+        """Process records, the next ones of the binlog."""
         for block, first, stop in spans:
             if block.file != self._file:
                 self._enter(block)
@@ -83,7 +83,7 @@ class IndexWriter:
             self._write()
 
     def flush(self) -> None:
-        """Write all that is held, up to the last boundary that was seen."""
+        """Write everything held, up to the last boundary that was seen."""
         self._cut()
         self._write()
 
@@ -91,7 +91,7 @@ class IndexWriter:
         self.flush()
         start = (
             FIRST_EVENT if self._file else -1
-        )  # it goes on there from the one before
+        )  # it continues from the previous block
         if not self._file and self._boundary and self._boundary[0] == block.file:
             start = self._boundary[1]
         self._file = block.file
@@ -117,7 +117,7 @@ class IndexWriter:
             self._start = _end_of(block, index)
             first = index + 1
         while (known := self._ahead()) is not None:
-            # What is known already is not written again: reading may go back.
+            # Known ranges are not written again: reading may move back.
             into = block.first_after(first, stop, known.start - 1, 0)
             if into == stop:
                 break
@@ -136,7 +136,7 @@ class IndexWriter:
         return exact_from is not None and block.file_number >= exact_from
 
     def _ahead(self) -> Mark | None:
-        """Return the next mark that is known, if it does not lie behind."""
+        """Return the next known mark, unless it is already passed."""
         while self._known and self._known[0].stop <= self._start:
             self._known.pop(0)
         return self._known[0] if self._known else None
@@ -168,14 +168,14 @@ class IndexWriter:
             self._cut()
 
     def _gtids_at(self, block: Block, index: int) -> str:
-        """Return the set at a boundary, empty outside GTID mode or where too long."""
+        """Return the set at a boundary, empty outside GTID mode or when too long."""
         text = block.position(index)[4]
-        if len(text) > GTIDS_MAX and self._without_set < LONG_SETS_APART:
+        if len(text) > GTIDS_MAX and self._without_set < LONG_SET_INTERVAL:
             return ""
         return text
 
     def _cut(self) -> None:
-        """End the stretch at the last boundary, if one was seen in it."""
+        """End the range at its last boundary, if it has one."""
         last, self._last = self._last, None
         if last is None or last.stop <= last.start:
             return
@@ -211,10 +211,10 @@ def session_writer(
     place: Place,
     listed: Sequence[str],
 ) -> IndexWriter | None:
-    """Return what tells the index, if there is one, of what a session reads.
+    """Return the writer that indexes what a session reads, None without an index.
 
-    The session is one of the destination's pump. Files of the server that are not
-    `listed` any more are forgotten; none: unknown.
+    The session is one of the destination's pump. Files of the server that are no longer
+    `listed` are deleted; an empty list: unknown.
     """
     if index is None:
         return None

@@ -1,6 +1,6 @@
-"""A stored place that the source no longer has, and which others it still has.
+"""A stored position that the source no longer has, and the positions it still has.
 
-What becomes of the clients that need it is decided where their cursors are known
+What happens to the affected clients is decided where their cursors are known
 (`canal_server.position.data_loss`).
 """
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LostPosition:
-    """What the source refused again and again, and what it has instead.
+    """What the source refused repeatedly, and what it has instead.
 
-    `purged` is the GTID set without which it lets nobody begin, None outside of GTID
-    mode and where it does not tell one.
+    `purged` is the GTID set that every start must contain, None outside of GTID mode
+    and where the source does not report one.
     """
 
     refused: LogPosition
@@ -35,9 +35,9 @@ class LostPosition:
     purged: GtidSet | None = None
 
     def has(self, place: LogPosition) -> bool:
-        """Tell whether the source may have a place; False where it is certain.
+        """Return whether the source may have a position; False only when certain.
 
-        Another server's place is not contradicted by files: only trying tells.
+        Files prove nothing about another server's position: only trying does.
         """
         if place.position.gtid and self.purged is not None:
             try:
@@ -51,23 +51,23 @@ class LostPosition:
         )
 
     def why(self, place: LogPosition) -> str:
-        """Return what of a place is missing, for a person."""
+        """Return what of a position is missing, for an operator."""
         purged = self.files.purged_from(place.position.journal_name)
         if purged is None:
             return f"the source refused it; its binlog has {self.files}"
-        return f"{purged} purged, the oldest file left is {self.files.files[0].name}"
+        return f"{purged} purged, the oldest file is now {self.files.files[0].name}"
 
     def _is_older(self, position: EntryPosition) -> bool:
-        """Tell whether a place is in a file in front of all that are left."""
+        """Return whether a position is in a file older than all that remain."""
         return self.files.purged_from(position.journal_name) is not None
 
 
 def purged_set(
     control: ControlConnection, info: ServerInfo, source: SourceConfig
 ) -> GtidSet | None:
-    """Return the GTID set without which a source lets nobody begin.
+    """Return the GTID set that every start from a source must contain.
 
-    None where it is no matter of sets, or not told. Raises SourceError.
+    None when sets do not matter, or the source reports none. Raises SourceError.
     """
     if not source.gtid_on or info.is_mariadb:
         return None

@@ -1,6 +1,6 @@
-"""What to say, and what to do, when a source has purged what is still needed.
+"""Message and remedy when a source has purged what is still needed.
 
-Leaves out how that is noticed (`canal_server.mysql.server_errors`, `start`).
+Leaves out how that is detected (`canal_server.mysql.server_errors`, `start_finder`).
 """
 
 from __future__ import annotations
@@ -21,36 +21,37 @@ def purged_message(
     read: LogIdentity,
     files: SourceFiles,
 ) -> str:
-    """Return an error's text with the files that are missing, and the way out.
+    """Return an error's text with the missing files and the remedy.
 
-    `read` is the server that said it, which has these files now. In a group
+    `read` is the server that reported it, which has these files now. In a group
     `destination` is that of the source, `group/masterN`.
     """
-    group, _, member = destination.partition("/")
-    named = f"--destination {group}" + (f" --source {member}" if member else "")
-    told = error
+    group, _, source = destination.partition("/")
+    named = f"--destination {group}" + (f" --source {source}" if source else "")
+    message = error
     if stored is not None:
         back, purged = "", None
         if same_server(stored.identity, read):
             purged = files.purged_from(stored.position.journal_name)
         if purged is not None:
             back = "put the files back, or "
-            told += f"; missing: {purged}, the oldest left is {files.files[0].name}"
-        # What `position show` says of such a client.
+            oldest = files.files[0].name
+            message += f"; missing: {purged}, the oldest file is now {oldest}"
+        # The words that `position show` uses for such a client.
         who = "with a position of another binlog or server"
         if purged is not None:
             who = "as purged"
-        told += (
-            f"; {back}load the tables anew and run `canal-server position seek {named}"
-            " --client ID --to oldest` to resume with what is left, for each client"
-            f" that `canal-server position show` shows {who}; others resume by"
+        message += (
+            f"; {back}reload the tables and run `canal-server position seek {named}"
+            " --client ID --to oldest` to resume at the oldest file, for each client"
+            f" that `canal-server position show` shows {who}; the others resume by"
             " themselves"
         )
     else:
-        told += (
-            "; where to begin is configured by canal.instance.master.journal.name and"
-            " .position: correct them, or write oldest as the name"
+        message += (
+            "; the start is configured by canal.instance.master.journal.name and"
+            " .position: correct them, or set the name to oldest"
         )
-    if member:
-        told += f"; the other sources of {group} go on meanwhile"
-    return told
+    if source:
+        message += f"; the other sources of {group} continue"
+    return message

@@ -34,11 +34,11 @@ def reachable(
     info: ServerInfo,
     stored: LogPosition,
     stop: Stop,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> LogPosition:
     """Return a stored position whose GTIDs the server has; waits for a replica's.
 
-    `tell` receives the reason for waiting. There is no limit: the operator of the
+    `report` receives the reason for waiting. There is no limit: the operator of the
     replica decides whether it continues. Raises SourceError, ConnectionLost when
     stopped.
     """
@@ -48,7 +48,7 @@ def reachable(
     while missing := missing_gtids(control, info, gtids):
         if not replica_channels(control, info):
             break
-        tell(
+        report(
             f"{control.access.address}: waiting until this replica has {missing[:200]},"
             " which was delivered; if it is the source now, run RESET REPLICA ALL"
         )
@@ -56,10 +56,10 @@ def reachable(
             raise ConnectionLost("stopped while waiting for a replica")
     if replica_channels(control, info):
         return stored
-    left = without_lost(control, gtids)
-    if left == gtids:
+    reachable_gtids = without_lost(control, gtids)
+    if reachable_gtids == gtids:
         return stored
     source_messages.SOURCE_DIVERGED.log(
-        _log, control.access.address, left[:200], gtids[:200]
+        _log, control.access.address, reachable_gtids[:200], gtids[:200]
     )
-    return replace(stored, position=replace(stored.position, gtid=left))
+    return replace(stored, position=replace(stored.position, gtid=reachable_gtids))

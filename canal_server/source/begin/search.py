@@ -1,8 +1,8 @@
-"""Looks for places in one server's binlog, by the index of boundaries and by reading.
+"""Searches one server's binlog for positions, by the boundary index and by reading.
 
-What the index knows is not read again; where it ends, reading goes on from its last
-mark, and what was read is told to it. Leaves out which place is looked for, and why
-(`start`).
+What the index knows is not read again; where it ends, reading continues from its last
+mark, and what was read is added to it. Leaves out which position is searched for, and
+why (`start_finder`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FROM_MARK: Final = "reading {} from a mark of the index at {} on"
+FROM_MARK: Final = "reading {} from the index mark at {}"
 FROM_FIRST: Final = "reading {} from its beginning"
 
 
 class BinlogSearch:
-    """Answers what `start.Search` asks; for one session and one thread.
+    """Implements `start_finder.Search`; for one session and one thread.
 
-    `source` is what tells the server from others, for the index.
+    `source` identifies the server in the index.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class BinlogSearch:
         self._keys: dict[str, FileKey] = {}  # of files whose first event was read
 
     def event_at(self, file: str, offset: int) -> SeenEvent | None:
-        """Return what stands at a place, None at the file's end."""
+        """Return the event at an offset, None at the file's end."""
         return self._scanner.event_at(file, offset)
 
     def boundary_before(self, files: Sequence[str], timestamp_ms: int) -> Found | None:
         """Return the end of the last transaction older than a time, in these files.
 
-        A file's first event tells when it was begun; all that is in the files before
-        it is older. So few of them need to be looked at.
+        A file's first event dates the file; everything in the files before it is older.
+        So only a few files need to be read.
         """
         low, high = 0, len(files)
         while low < high:
@@ -75,7 +75,9 @@ class BinlogSearch:
         file = files[low - 1]
         mark = None
         if self._index is not None:
-            mark = self._there(file, self._index.at_time(self._key(file), timestamp_ms))
+            mark = self._verified(
+                file, self._index.at_time(self._key(file), timestamp_ms)
+            )
         start = FIRST_EVENT if mark is None else mark.event
         writer = self._writer(file, whole=mark is None)
         offset = self._scanner.boundary_before(
@@ -86,7 +88,7 @@ class BinlogSearch:
         return Found(file, offset or FIRST_EVENT, _means(file, mark))
 
     def transaction_start(self, file: str, offset: int) -> Found:
-        """Return the end of the last transaction that ends at or before a place."""
+        """Return the end of the last transaction that ends at or before an offset."""
         mark = self._mark_before(file, offset)
         start = FIRST_EVENT if mark is None else mark.event
         found = self._scanner.boundary_at(file, offset, start)
@@ -95,9 +97,9 @@ class BinlogSearch:
     def executed_at(
         self, file: str, offset: int, since: Executed | None = None
     ) -> tuple[Found, Gtids]:
-        """Return the last boundary at or before a place, and the set executed there.
+        """Return the last boundary at or before an offset, and the set executed there.
 
-        `since`: a set of the same file from which to go on.
+        `since`: a set of the same file to continue from.
         """
         if since is not None:
             offset_found, gtids = self._scanner.executed_at(
@@ -123,10 +125,10 @@ class BinlogSearch:
         return self._scanner.head_of(file, mariadb=self._mariadb)
 
     def covers(self, gtids: Gtids, file: str, offset: int) -> bool:
-        """Tell whether a set has all that this server executed up to a place.
+        """Return whether a set has everything this server executed up to an offset.
 
-        With the transaction that ends in the event there. False where that cannot be
-        told: no event begins there, or it is purged.
+        Including the transaction that ends in the event there. False when that is
+        unknown: no event begins there, or it is purged.
         """
         try:
             found, executed = self.executed_at(file, offset)
@@ -139,7 +141,7 @@ class BinlogSearch:
     def transactions_between(
         self, start: EntryPosition, stop: EntryPosition, files: SourceFiles
     ) -> int:
-        """Return how many transactions end behind a place and at or before another.
+        """Return how many transactions end after a position and at or before another.
 
         An event begins at `start`. Reads what the index lacks.
         """
@@ -165,7 +167,7 @@ class BinlogSearch:
         )
 
     def _writer(self, file: str, *, whole: bool) -> IndexWriter | None:
-        """Return what tells the index of what is read; rows are not looked at."""
+        """Return the writer that indexes what is read; rows are not counted."""
         if self._index is None:
             return None
         key = self._key(file)
@@ -182,14 +184,14 @@ class BinlogSearch:
     ) -> Mark | None:
         if self._index is None:
             return None
-        # One that reading can begin at: the place itself may be the mark's end.
+        # A position to start reading from: the target itself may be the mark's end.
         found = self._index.before(self._key(file), offset, with_gtids=with_gtids)
-        return self._there(file, found)
+        return self._verified(file, found)
 
-    def _there(self, file: str, mark: Mark | None) -> Mark | None:
-        """Return a mark if what it tells of stands there, None otherwise.
+    def _verified(self, file: str, mark: Mark | None) -> Mark | None:
+        """Return a mark if its event is really there, None otherwise.
 
-        A file that was begun anew within one second has the same key.
+        A file recreated within one second has the same key.
         """
         if mark is None or self._index is None:
             return None
@@ -201,12 +203,12 @@ class BinlogSearch:
             seen = None
         if seen is not None and mark.time_s in seen.times:
             return mark
-        _log.info("forgets what the index knew of %s: it is another file", file)
+        _log.info("dropped the index of %s: it is another file now", file)
         self._index.forget(self._key(file))
         return None
 
     def _key(self, file: str) -> FileKey:
-        """Return what tells a file from others, by reading its first event."""
+        """Return the key of a file, from its first event."""
         if file not in self._keys:
             began_s = self._scanner.first_event_ms(file) // 1000
             self._keys[file] = FileKey(self._source, file, began_s)

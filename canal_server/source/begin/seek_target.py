@@ -1,7 +1,7 @@
-"""Where `position seek` is to go: what a person writes becomes a place to begin at.
+"""The target of `position seek`: an operator's text becomes a start position.
 
-The place lies between two transactions of a source that is looked at. Leaves out who is
-moved there.
+The position lies between two transactions of a source that is queried. Leaves out who
+is moved there.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _GTIDS: Final = re.compile(rf"\s*(?:{_UUID}\s*:|\d+-\d+-\d+\s*(?:,|$)).*", re.DOTALL)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ].*")
-_PLACE: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
+_POSITION: Final = re.compile(r"(?P<file>[^\s:]+):(?P<offset>\d+)")
 _SHOWN: Final = 200  # characters of a GTID set in an error
 
 
 class Kind(Enum):
-    """How a target is told."""
+    """The form in which a target is written."""
 
-    PLACE = "place"
+    POSITION = "position"
     GTIDS = "GTID set"
     TIME = "time"
     OLDEST = "oldest"
@@ -46,7 +46,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TargetText:
     """A target as it was written."""
 
     kind: Kind
@@ -56,58 +56,58 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A place between two transactions; `inside` is the one asked for, if it is not."""
+    """A position between transactions; `inside`: the requested one, if not such."""
 
     place: EntryPosition
     inside: EntryPosition | None = None
 
 
-def parse_target(text: str) -> Wanted:
-    """Read a target. Raises ValueError, which says what may be written."""
+def parse_target(text: str) -> TargetText:
+    """Parse a target. Raises ValueError with the accepted forms."""
     text = text.strip()
     for kind in (Kind.OLDEST, Kind.LATEST):
         if text.lower() == kind.value:
-            return Wanted(kind, text)
+            return TargetText(kind, text)
     if (text.isascii() and text.isdecimal()) or is_relative(text):
-        return Wanted(Kind.TIME, text, moment_ms(text))
+        return TargetText(Kind.TIME, text, moment_ms(text))
     if _TIME.fullmatch(text):
-        return Wanted(Kind.TIME, text, moment_ms(text, needs_zone=True))
+        return TargetText(Kind.TIME, text, moment_ms(text, needs_zone=True))
     if _GTIDS.fullmatch(text):
-        return Wanted(Kind.GTIDS, text)
-    if _PLACE.fullmatch(text):
-        return Wanted(Kind.PLACE, text)
+        return TargetText(Kind.GTIDS, text)
+    if _POSITION.fullmatch(text):
+        return TargetText(Kind.POSITION, text)
     raise ValueError(
-        f"{quoted(text[:_SHOWN])} is not a position; write FILE:POSITION as"
-        " binlog.000003:4711, a GTID set, a time as 2026-11-21T10:00:00+00:00, in"
-        " milliseconds since 1970 or relative to now as -1h, oldest or latest"
+        f"{quoted(text[:_SHOWN])} is not a position; write FILE:POSITION like"
+        " binlog.000003:4711, a GTID set, a time like 2026-11-21T10:00:00+00:00, in"
+        " milliseconds since 1970 or relative to now like -1h, oldest or latest"
     )
 
 
 def inside_text(asked: str, found: str) -> str:
-    """Return that a place lies inside of a transaction, empty when it does not."""
+    """Describe a position inside a transaction; empty when it is a boundary."""
     if asked == found:
         return ""
-    return f"{asked} is no end of a transaction: beginning at {found}, the last before"
+    return f"{asked} is inside a transaction: starting before it, at {found}"
 
 
 class TargetFinder:
     """Finds targets in one source's binlog."""
 
     def __init__(self, view: SourceView, option: str = "--to") -> None:
-        """Look in this view; `option` is what remedies name."""
+        """Search this view; `option` is the option that remedies name."""
         self._view = view
         self._option = option
         self._gtid_on = view.config.source.gtid_on
 
-    def find(self, wanted: Wanted) -> Target:
-        """Return the place that is meant. Raises PositionError, SourceError."""
+    def find(self, wanted: TargetText) -> Target:
+        """Return the position of a target. Raises PositionError, SourceError."""
         if not self._view.files.files:
             raise PositionError(f"{self._view.access.address} lists no binlog files")
         match wanted.kind:
-            case Kind.PLACE:
-                return self._at_place(wanted.text)
+            case Kind.POSITION:
+                return self._at_position(wanted.text)
             case Kind.GTIDS:
-                return Target(self._behind_set(wanted.text))
+                return Target(self._after_set(wanted.text))
             case Kind.TIME:
                 return Target(self._at_time(wanted))
             case Kind.OLDEST:
@@ -117,9 +117,9 @@ class TargetFinder:
 
     # --- each kind --------------------------------------------------------------------
 
-    def _at_place(self, text: str) -> Target:
-        found = _PLACE.fullmatch(text)
-        assert found is not None, "parse_target has read it"
+    def _at_position(self, text: str) -> Target:
+        found = _POSITION.fullmatch(text)
+        assert found is not None, "parse_target accepted it"
         file, offset = found["file"], max(FIRST_EVENT, int(found["offset"]))
         self._view.files.check(file, offset, f"`{self._option} oldest`")
         asked = EntryPosition(file, offset)
@@ -141,19 +141,19 @@ class TargetFinder:
             included=True,
         )
 
-    def _at_time(self, wanted: Wanted) -> EntryPosition:
+    def _at_time(self, wanted: TargetText) -> EntryPosition:
         view = self._view
         if wanted.time_ms > view.now_ms:
             raise PositionError(
                 f"{wanted.text} is in the future by the clock of"
-                f" {view.access.address}; `{self._option} latest` skips all that is"
-                " there"
+                f" {view.access.address}; `{self._option} latest` skips all that"
+                " exists"
             )
         oldest = view.files.files[0].name
         if view.scanner.first_event_ms(oldest) > wanted.time_ms:
             raise PositionError(
                 f"{wanted.text} is before the oldest binlog file, {oldest};"
-                f" `{self._option} oldest` begins with what is left"
+                f" `{self._option} oldest` starts at the oldest file"
             )
         place = self._start(HostConfig(timestamp_ms=wanted.time_ms))
         return EntryPosition(
@@ -182,7 +182,7 @@ class TargetFinder:
             .place
         )
 
-    def _behind_set(self, text: str) -> EntryPosition:
+    def _after_set(self, text: str) -> EntryPosition:
         view = self._view
         if not view.has_gtids:
             raise PositionError(f"{view.access.address} has no GTIDs: gtid_mode is off")
@@ -198,7 +198,7 @@ class TargetFinder:
         return replace(place, gtid=str(gtids) if self._gtid_on else None)
 
     def _executed_set(self, text: str) -> Gtids:
-        """Read a set that the source has executed, and has not purged a part behind."""
+        """Parse a set that the source has executed, with nothing after it purged."""
         view = self._view
         shown = text[:_SHOWN]
         try:
@@ -208,14 +208,14 @@ class TargetFinder:
         lacking = subtract(gtids, parse(view.end.gtids, view.info))
         if lacking:
             raise PositionError(
-                f"GTID set {shown} was not all executed by {view.access.address}, it"
-                f" lacks {str(lacking)[:_SHOWN]}"
+                f"GTID set {shown} was not fully executed by {view.access.address}:"
+                f" it lacks {str(lacking)[:_SHOWN]}"
             )
         lost = str(subtract(parse(view.purged, view.info), gtids))[:_SHOWN]
         if lost:
             raise PositionError(
-                f"behind GTID set {shown} transactions were purged: {lost};"
-                f" `{self._option} oldest` begins with what is left"
+                f"transactions after GTID set {shown} were purged: {lost};"
+                f" `{self._option} oldest` starts at the oldest file"
             )
         return gtids
 

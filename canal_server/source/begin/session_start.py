@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 # Times in a row that the source may report a missing position before the end is used
 # instead, if the operator chose that: a proxy may have asked a server that lags.
-REFUSALS_BORNE: Final = 2
+REFUSALS_TOLERATED: Final = 2
 # Cursors that are checked before a session by GTID; clients with others receive some
 # transactions again.
 CURSORS_MAX: Final = 32
@@ -112,9 +112,9 @@ class SessionStart:
         if not isinstance(error, BinlogPurged) or self.is_at_end:
             return False
         self._refusals += 1
-        self._to_end = self.place_is_gone and self._config.source.auto_reset_latest
+        self._to_end = self.position_is_lost and self._config.source.auto_reset_latest
         # The position is certainly lost now: clients elsewhere can be served at once.
-        return self._to_end or self._refusals == REFUSALS_BORNE + 1
+        return self._to_end or self._refusals == REFUSALS_TOLERATED + 1
 
     @property
     def _by_set(self) -> bool:
@@ -125,12 +125,12 @@ class SessionStart:
     @property
     def is_counting(self) -> bool:
         """Whether the next refusals decide if it starts elsewhere."""
-        return 0 < self._refusals <= REFUSALS_BORNE
+        return 0 < self._refusals <= REFUSALS_TOLERATED
 
     @property
-    def place_is_gone(self) -> bool:
+    def position_is_lost(self) -> bool:
         """Whether it was refused so often that the source does not have it."""
-        return self._refusals > REFUSALS_BORNE
+        return self._refusals > REFUSALS_TOLERATED
 
     @property
     def goes_to_end(self) -> bool:
@@ -164,7 +164,7 @@ class SessionStart:
         SourceError, PositionError.
         """
         stored = positions.latest(self._config.destination)
-        if stored is None or not self.place_is_gone:
+        if stored is None or not self.position_is_lost:
             return stored
         purged = purged_set(control, info, self._config.source)
         if not gone(LostPosition(stored, identity, self.files, purged)):
@@ -273,12 +273,12 @@ class SessionStart:
         if place.time_ms:
             return place
         if place.by_gtid:
-            return replace(place, time_ms=self._time_behind_set(place, finder))
+            return replace(place, time_ms=self._time_after_set(place, finder))
         seen = finder.search.event_at(place.file, place.position)
         time_ms = finder.now_ms() if seen is None else min(seen.times) * 1000
         return replace(place, time_ms=time_ms)
 
-    def _time_behind_set(self, place: Place, finder: StartFinder) -> int:
+    def _time_after_set(self, place: Place, finder: StartFinder) -> int:
         """Return the time of what the source sends after a set, 0 when unknown."""
         if finder.configured.timestamp_ms:
             return finder.configured.timestamp_ms

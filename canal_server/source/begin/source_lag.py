@@ -1,8 +1,8 @@
-"""How far a place is behind the end of a source's binlog, or from another place.
+"""How far a position is behind the end of a source's binlog, or from another position.
 
-Bytes are counted by the sizes of the files, transactions by looking at them, by GTID
-sets or by the index of boundaries, seconds by the source's own clock. What cannot be
-told is None. Leaves out where the places come from, and how they are shown.
+Bytes are counted from the files' sizes, transactions by reading them, by GTID sets or
+by the index of boundaries, seconds by the source's own clock. Unknown values are None.
+Leaves out where the positions come from, and how they are shown.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.mysql.source_settings import Access
 
-LOOKED_AT_BYTES_MAX: Final = 64 * 1024 * 1024  # of binlog, to count one distance
+LOOKED_AT_BYTES_MAX: Final = 64 * 1024 * 1024  # of binlog read to count one distance
 
 _INTERVAL: Final = re.compile(r":(\d+)(?:-(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """What lies between two places; `first_ms` is when its first transaction ended."""
+    """What lies between two positions; `first_ms`: end of its first transaction."""
 
     bytes: int | None = None
     transactions: int | None = None
@@ -60,11 +60,11 @@ class Distance:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """What a place needs and the source no longer has.
+class PurgedPart:
+    """What a position needs and the source no longer has.
 
     Files `first` to `last`, their number; written from `since_ms`, the time of the
-    place, to `until_ms`, when the oldest file that is left was begun.
+    position, to `until_ms`, when the oldest remaining file was created.
     """
 
     first: str
@@ -77,23 +77,23 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a place is behind the end; `problem` tells why it cannot be known."""
+    """How far a position is behind the end; `problem` says why it is unknown."""
 
     bytes: int | None = None
     seconds: float | None = None
     transactions: int | None = None
-    gone: Gone | None = None
+    gone: PurgedPart | None = None
     problem: str = ""
 
 
 class SourceView:
     """A source's binlog as it is now; for one thread.
 
-    A context: the connection is open in it.
+    A context manager: the connection is open inside it.
     """
 
     def __init__(self, config: InstanceConfig, access: Access) -> None:
-        """Remember what to look at."""
+        """Store what to query."""
         self.config = config
         self.access = access
         self.identity = LogIdentity(access.address.host, access.address.port)
@@ -102,13 +102,13 @@ class SourceView:
         self.scanner = Scanner(config, access, Stop())
         self._index = _index_of(config)
         self.info: ServerInfo
-        self.files: SourceFiles  # oldest first; the last one as long as the end says
+        self.files: SourceFiles  # oldest first; the end gives the last one's size
         self.end: BinlogEnd
         self.purged = ""  # GTID set
-        self.now_ms = 0  # of the source's clock
+        self.now_ms = 0  # by the source's clock
 
     def __enter__(self) -> Self:
-        """Connect and look. Raises SourceError."""
+        """Connect and query. Raises SourceError."""
         self.connection.open()
         try:
             self._look()
@@ -132,11 +132,11 @@ class SourceView:
     def _look(self) -> None:
         connection = self.connection
         self.info = read_server_info(connection)
-        # The files first: what is written meanwhile is behind the end.
+        # The files first: what is written meanwhile is after the end.
         logs = binary_logs(connection)
         self.end = current_end(connection, self.info)
         if logs and logs[-1].name != self.end.file:
-            logs = binary_logs(connection)  # a file was begun in between
+            logs = binary_logs(connection)  # a file was created in between
         self.files = SourceFiles(
             tuple(
                 replace(each, size=self.end.position)
@@ -147,19 +147,19 @@ class SourceView:
         )
         if self.has_gtids:
             self.purged = purged_gtids(connection, self.info)
-        # In ms, whatever the zone of the session.
+        # In ms, independent of the session's time zone.
         rows = connection.query("SELECT UNIX_TIMESTAMP(NOW(3))")
         with answer_about("its clock", connection.access.address):
             self.now_ms = round(float(str(rows[0][0])) * 1000)
 
     @property
     def has_gtids(self) -> bool:
-        """Tell whether transactions have GTIDs here."""
+        """Return whether transactions have GTIDs here."""
         return self.info.gtid_mode == "ON"
 
     @property
     def end_place(self) -> EntryPosition:
-        """Return the end of the binlog as a place to begin at."""
+        """Return the end of the binlog as a start position."""
         return EntryPosition(
             self.end.file,
             self.end.position,
@@ -172,25 +172,25 @@ class SourceView:
     # --- distances --------------------------------------------------------------------
 
     def behind(self, position: LogPosition) -> Lag:
-        """Return how far a place is behind the end. Raises SourceError."""
+        """Return how far a position is behind the end. Raises SourceError."""
         place = position.position
         if not same_server(position.identity, self.identity) or not place.journal_name:
             other = f"{position.identity.address}:{position.identity.port}"
-            return self._lag_by_set(place, f"a place of {other}")
+            return self._lag_by_set(place, f"a position of {other}")
         if not self.files.had(place.journal_name, place.position):
             return Lag(
                 problem=f"{place} is not in the binlog of {self.access.address}, which"
-                f" has {self.files}: it was begun anew, or this is another server"
+                f" has {self.files}: the binlog was reset, or this is another server"
             )
         gone = self.gone(place)
         if gone is not None:
             return Lag(seconds=self._seconds(place.timestamp), gone=gone)
         try:
             distance = self.between(place, self.end_place)
-        except BinlogPurged as error:  # just now
+        except BinlogPurged as error:  # purged just now
             return Lag(problem=str(error))
         if distance.transactions == 0:
-            # What lies between are ends and beginnings of files, and the like.
+            # Only ends and headers of files and the like lie between.
             return Lag(0, 0.0, 0)
         since_ms = distance.first_ms or place.timestamp
         return Lag(distance.bytes, self._seconds(since_ms), distance.transactions)
@@ -199,11 +199,13 @@ class SourceView:
         number = self._executed_since(place)
         seconds = 0.0 if number == 0 else self._seconds(place.timestamp)
         if number is None:
-            return Lag(None, seconds, None, problem=f"{problem}, only its time tells")
+            return Lag(
+                None, seconds, None, problem=f"{problem}, only its time is known"
+            )
         return Lag(None, seconds, number)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> Distance:
-        """Return what lies between two places of this binlog, the first one earlier.
+        """Return what lies between two positions of this binlog, the first one earlier.
 
         Raises SourceError.
         """
@@ -217,7 +219,7 @@ class SourceView:
         return Distance(size, number, start.timestamp)
 
     def bytes_between(self, start: EntryPosition, stop: EntryPosition) -> int | None:
-        """Return the bytes of binlog from one place to a later one."""
+        """Return the bytes of binlog from one position to a later one."""
         names = {each.name: each.size for each in self.files.files}
         if start.journal_name not in names or stop.journal_name not in names:
             return None
@@ -230,13 +232,13 @@ class SourceView:
         return max(0, before + last[1] - first[1])
 
     def _executed_since(self, place: EntryPosition) -> int | None:
-        """Return how many transactions the source has executed, and a place has not."""
+        """Return how many transactions the source executed that a position lacks."""
         return self._in_sets(place, self.end_place)
 
     def _in_sets(self, start: EntryPosition, stop: EntryPosition) -> int | None:
-        """Return by how many transactions the sets of two places differ.
+        """Return by how many transactions the sets of two positions differ.
 
-        MariaDB's sets tell no numbers.
+        MariaDB's sets have no counts.
         """
         if not self.config.source.gtid_on or self.info.is_mariadb:
             return None
@@ -246,7 +248,7 @@ class SourceView:
         return transactions_in(str(after.subtract(before)))
 
     def _in_index(self, start: EntryPosition, stop: EntryPosition) -> int | None:
-        """Return how many transactions the index knows between two places.
+        """Return how many transactions the index knows between two positions.
 
         What it lacks is read, unless that is too much.
         """
@@ -255,7 +257,7 @@ class SourceView:
         source, found, left = source_of(self.info), 0, LOOKED_AT_BYTES_MAX
         for file, first, last in self._segments(start, stop):
             key = self._index.key_of(source, file)
-            # Another file of this name began at another time.
+            # Another file of this name has another start time.
             if key is None or key.began_s * 1000 != self.scanner.first_event_ms(file):
                 return None
             counted = self._index.count_between(key, first, last)
@@ -270,7 +272,7 @@ class SourceView:
     def _segments(
         self, start: EntryPosition, stop: EntryPosition
     ) -> Iterator[tuple[str, int, int]]:
-        """Return the files between two places, with the offsets where each counts."""
+        """Return the files between two positions, with the offsets counted in each."""
         first, last = start.order(), stop.order()
         for log in self.files.files:
             number = binlog_file_number(log.name)
@@ -280,26 +282,27 @@ class SourceView:
                 yield log.name, begin, end
 
     def _seconds(self, since_ms: int | None) -> float | None:
-        """Return how long ago something was, by the source's clock."""
+        """Return the age of a time, by the source's clock."""
         return max(0.0, (self.now_ms - since_ms) / 1000) if since_ms else None
 
-    # --- what is no longer there ------------------------------------------------------
+    # --- purged data
+    # -------------------------------------------------------------------
 
-    def gone(self, place: EntryPosition) -> Gone | None:
-        """Return what was purged behind a place, None if all is there."""
+    def gone(self, place: EntryPosition) -> PurgedPart | None:
+        """Return what was purged after a position, None when nothing was."""
         purged = self.files.purged_from(place.journal_name)
         if purged is None:
             return None
-        return Gone(
+        return PurgedPart(
             first=purged.first,
             last=purged.last,
             files=purged.number,
             since_ms=place.timestamp,
             until_ms=self.scanner.first_event_ms(self.files.files[0].name),
-            transactions=self._purged_behind(place),
+            transactions=self._bytes_purged_after(place),
         )
 
-    def _purged_behind(self, place: EntryPosition) -> int | None:
+    def _bytes_purged_after(self, place: EntryPosition) -> int | None:
         if not self.purged or not place.gtid or not self.config.source.gtid_on:
             return None
         lost = GtidSet.parse(self.purged).subtract(GtidSet.parse(place.gtid))

@@ -1,6 +1,6 @@
 """The servers that one destination may be read from: a master, perhaps a standby.
 
-Says which one is read now. Leaves out when to change it (`detecting`) and the change
+Says which one is read now. Leaves out when to switch (`detecting`) and the switch
 itself (`pump`).
 """
 
@@ -21,15 +21,15 @@ MASTER, STANDBY = "master", "standby"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One server: how to reach it, and where to begin when nothing is stored."""
+    """One server: how to reach it, and where to start when nothing is stored."""
 
-    role: str  # what the settings call it, whatever it is now
+    role: str  # its name in the settings, whatever its role is now
     access: Access
     configured: HostConfig
 
     @property
     def identity(self) -> LogIdentity:
-        """Return the name that positions read there carry."""
+        """Return the identity in positions read there."""
         return LogIdentity(self.access.address.host, self.access.address.port)
 
     def __str__(self) -> str:
@@ -37,9 +37,10 @@ class Source:
 
 
 def standby_start(master: HostConfig, standby: HostConfig) -> HostConfig:
-    """Return the standby's settings with a place to begin, if one is known.
+    """Return the standby's settings with a start position, if one is known.
 
-    Where it has none of its own, a time or a GTID set of the master means the same.
+    Without one of its own, the master's time or GTID set applies: both hold on any
+    server.
     """
     if standby.has_start:
         return standby
@@ -47,7 +48,7 @@ def standby_start(master: HostConfig, standby: HostConfig) -> HostConfig:
 
 
 class Sources:
-    """Which server is read; changed by the pump's thread, read by any."""
+    """Which server is read; changed by the pump's thread, read by any thread."""
 
     def __init__(self, master: Source, standby: Source | None = None) -> None:
         self.current = master
@@ -56,14 +57,14 @@ class Sources:
 
     @property
     def other(self) -> Source | None:
-        """Return the server that is not read now; None when there is one only."""
+        """Return the server that is not read now; None when there is only one."""
         return next((each for each in self._known if each is not self.current), None)
 
     def begin_with(self, stored: LogIdentity | None) -> None:
-        """Begin with the server that a stored position names, else with the master.
+        """Start with the server that a stored position names, else with the master.
 
-        After a switch a restart so goes on where it was, whatever the settings call
-        that server. Call it before anything is read.
+        So after a switch, a restart resumes on the same server, whatever the settings
+        call it. Call it before anything is read.
         """
         if stored is None:
             return
@@ -80,7 +81,7 @@ class Sources:
 
 
 def sources_of(config: SourceConfig, master: Access, standby: Access | None) -> Sources:
-    """Return the servers that the settings name, given how to reach them."""
+    """Return the servers in the settings, given how to reach them."""
     other = None
     if standby is not None:
         configured = standby_start(config.master, config.standby)

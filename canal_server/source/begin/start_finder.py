@@ -1,8 +1,8 @@
-"""Where in the binlog to begin.
+"""Where in the binlog to start.
 
 One function decides, with a numbered branch per case; the first that applies wins.
-Leaves out what is asked of the binlog itself (`search`), and what an earlier session
-came to (`session_start`).
+Leaves out the queries of the binlog itself (`search`), and the outcome of an earlier
+session (`session_start`).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS: Final = 253_402_300_799_000  # of the year 9999
-OLDEST: Final = "oldest"  # as the name of a file: the first one that the source has
+OLDEST: Final = "oldest"  # as a file name: the first file that the source has
 
 
 class Search(Protocol):
-    """What is asked of one server's binlog."""
+    """Queries of one server's binlog."""
 
     def event_at(self, file: str, offset: int) -> SeenEvent | None:
-        """Return what stands at a place, None at the file's end.
+        """Return the event at an offset, None at the file's end.
 
         Raises SourceError where no event begins.
         """
@@ -58,30 +58,30 @@ class Search(Protocol):
     def boundary_before(self, files: Sequence[str], timestamp_ms: int) -> Found | None:
         """Return the end of the last transaction older than a time, in these files.
 
-        The oldest first. None when all of them begin later.
+        The oldest file is first. None when all of them start later.
         """
 
     def transaction_start(self, file: str, offset: int) -> Found:
-        """Return the end of the last transaction that ends at or before a place."""
+        """Return the end of the last transaction that ends at or before an offset."""
 
     def executed_at(
         self, file: str, offset: int, since: Executed | None = None
     ) -> tuple[Found, Gtids]:
-        """Return the last boundary at or before a place, and the set executed there.
+        """Return the last boundary at or before an offset, and the set executed there.
 
-        `since`: a set of the same file from which to go on.
+        `since`: a set of the same file to continue from.
         """
 
     def head_of(self, file: str) -> Gtids:
         """Return the set that was executed before a file."""
 
     def covers(self, gtids: Gtids, file: str, offset: int) -> bool:
-        """Tell whether a set has all that this server executed up to a place."""
+        """Return whether a set has everything this server executed up to an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A place in a binlog, and by which means it was found."""
+    """A position in a binlog, and how it was found."""
 
     file: str
     offset: int
@@ -90,21 +90,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A place with the reason for it, and what it says of stored positions."""
+    """A position with its reason, and what it implies for stored positions."""
 
     place: Place
     why: str
-    # Files and offsets that are stored are none of this server's binlog.
+    # Stored files and offsets do not belong to this server's binlog.
     voids_stored: bool = False
 
 
 @dataclass(slots=True)
 class StartFinder:
-    """Finds the place for one connection to one server.
+    """Finds the start position for one connection to one server.
 
-    What is known of the servers that were read before: whether the last one was
-    another than this, whether this one was among them, and whether others were.
-    `follows_sets`: outside GTID mode, by the sets that stand beside positions.
+    `last_source_is_other`, `was_read` and the like describe the servers read before:
+    whether the last one was another than this, whether this one was among them, and
+    whether others were. `follows_sets`: outside GTID mode, use the sets stored with
+    positions.
     """
 
     connection: ControlConnection
@@ -121,17 +122,17 @@ class StartFinder:
     follows_sets: bool = False
 
     def find(self, stored: LogPosition | None) -> Start:
-        """Return where to begin. Raises PositionError, SourceError."""
-        # 1. A stored GTID set is good on every server of the topology.
+        """Return where to start. Raises PositionError, SourceError."""
+        # 1. A stored GTID set is valid on every server of the topology.
         if stored is not None and self.gtid_on and stored.position.gtid:
-            told = stored.position.gtid[:200]
+            note = stored.position.gtid[:200]
             return Start(
                 self.by_gtid(stored.position.gtid),
-                f"stored GTID set {told!r}, as of {stored}",
+                f"stored GTID set {note!r}, as of {stored}",
                 voids_stored=self.last_source_is_other
                 or not same_server(stored.identity, self.identity),
             )
-        # 2. A stored place, or its time.
+        # 2. A stored position, or its time.
         if stored is not None:
             return self._from_stored(stored)
         wanted = self.configured
@@ -142,14 +143,14 @@ class StartFinder:
         # 4. A configured file, with an offset, a time, or from its first event.
         if wanted.journal_name:
             return self._from_configured_file(wanted.journal_name)
-        # 5. A configured time alone.
+        # 5. A configured time only.
         if wanted.timestamp_ms:
             place, means = self.by_time(wanted.timestamp_ms)
-            told = f"configured time {wanted.timestamp_ms}"
+            note = f"configured time {wanted.timestamp_ms}"
             if wanted.timestamp_ms > self.now_ms():
-                told += f" ({_time_text(wanted.timestamp_ms)}, which is yet to come)"
-            return Start(place, f"{told}, {means}")
-        # 6. Nothing: from now on.
+                note += f" ({_time_text(wanted.timestamp_ms)}, in the future)"
+            return Start(place, f"{note}, {means}")
+        # 6. Nothing: start from now on.
         return Start(self.end(), "nothing stored, nothing configured: the current end")
 
     # --- stored -----------------------------------------------------------------------
@@ -157,61 +158,61 @@ class StartFinder:
     def _from_stored(self, stored: LogPosition) -> Start:
         position = stored.position
         if not same_server(stored.identity, self.identity):
-            # Offsets mean nothing on another server; times do, with some overlap.
+            # Offsets mean nothing on another server; times do, with some redelivery.
             return self._by_stored_time(stored, "of another server")
         if not position.journal_name or not position.position:
             return self._by_stored_time(stored, "without a file", voids=False)
-        # One that was read before it may have been: what stands there tells.
-        can_tell = self.was_read and position.timestamp and not position.included
-        if self.last_source_is_other and not can_tell:
+        # A server read before may be the source again: the event there decides.
+        event_decides = self.was_read and position.timestamp and not position.included
+        if self.last_source_is_other and not event_decides:
             return self._by_stored_time(
-                stored, f"of another server than {self.info} behind this address"
+                stored, f"of another server than {self.info} at this address"
             )
         try:
-            self._check_place(position)
+            self._check_position(position)
         except SourceError as error:
             has_time = self._time_before(position) > 0
             if not has_time or not self._is_of_another(position, error):
                 raise
-            # Who wrote an event first may be the server that is there now.
+            # The server that first wrote an event may be the one that is there now.
             was = f"of server id {position.server_id}, now it is {self.info}"
             if position.server_id in (None, 0, self.info.server_id):
                 was = f"of another server than {self.info}"
-            return self._by_stored_time(stored, f"{was} behind this address")
+            return self._by_stored_time(stored, f"{was} at this address")
         place, means = self.at(position.journal_name, position.position)
         return Start(place, f"stored position {stored}{means}")
 
-    def _check_place(self, position: EntryPosition) -> None:
-        """Raise SourceError when a stored place is none of this server's binlog."""
+    def _check_position(self, position: EntryPosition) -> None:
+        """Raise SourceError when a stored position is not in this server's binlog."""
         file, offset = position.journal_name or "", position.position or 0
         if not self.files.had(file, offset):
             raise BinlogPurged(
                 self._refusal(position, f"is not in the binlog, which has {self.files}")
             )
         if not position.timestamp or position.included:
-            return  # it names the next event, which need not be there yet
+            return  # it names the next event, which may not exist yet
         seen = self.search.event_at(file, offset)
         if seen is None or position.timestamp // 1000 not in seen.times:
-            there = "no event" if seen is None else f"one of {max(seen.times)}"
+            there = "no event" if seen is None else f"an event of {max(seen.times)} s"
             raise BinlogPurged(
                 self._refusal(
                     position,
-                    f"is of an event of {position.timestamp // 1000} s, and {there} is"
-                    " there",
+                    f"is of an event of {position.timestamp // 1000} s, but there the"
+                    f" binlog has {there}",
                 )
             )
 
     def _refusal(self, position: EntryPosition, why: str) -> str:
         return (
             f"{self.identity.address}:{self.identity.port}: stored position"
-            f" {position} {why}: the binlog was begun anew, or this is another server"
+            f" {position} {why}: the binlog was reset, or this is another server"
         )
 
     def _is_of_another(self, position: EntryPosition, error: SourceError) -> bool:
-        """Tell whether a place is refused since it is another server's.
+        """Return whether a position is refused because it is another server's.
 
-        An event tells which server wrote it first; that may be another one though
-        the place is this server's, so it counts only when the place is not there.
+        An event names the server that wrote it first; that may be another one although
+        the position is this server's, so it counts only when the position is not there.
         """
         if not (isinstance(error, BinlogPurged) or is_refusal(error)):
             return False
@@ -224,22 +225,22 @@ class StartFinder:
     ) -> Start:
         gtids = gtids_of(self.info, stored.executed) if self.follows_sets else None
         if gtids is not None:
-            gtids, told = self._with_past(gtids, stored.position)
+            gtids, note = self._with_past(gtids, stored.position)
             return Start(
                 Place("", 0, gtids, by_gtid=True),
-                f"stored position {stored}, {why}: the GTID set beside it{told}",
+                f"stored position {stored}, {why}: the GTID set stored with it{note}",
                 voids_stored=voids,
             )
         when = self._time_before(stored.position)
         if when <= 0:
             raise PositionError(
                 f"stored position {stored} is {why}, and has no time to search by;"
-                " remove the destination's stored cursors to begin as configured"
+                " remove the destination's stored cursors to start as configured"
             )
         try:
             place, means = self.by_time(when)
         except PositionError as error:
-            # As good as purged, for whoever wants the end then.
+            # Equivalent to purged, if the operator wants the end in that case.
             raise BinlogPurged(f"stored position {stored}, {why}: {error}") from error
         return Start(
             place,
@@ -249,13 +250,13 @@ class StartFinder:
         )
 
     def _with_past(self, gtids: Gtids, position: EntryPosition) -> tuple[Gtids, str]:
-        """Return a set with what this server alone had executed before a position.
+        """Return a set with what only this server had executed before a position.
 
-        Nobody who reads by positions expects that. By time, as if there were no set: up
-        to then only what does not follow on the set is taken.
+        A reader by position does not expect that. It is found by time, as if there were
+        no set: up to then, only what does not follow the set is added.
         """
         here = executed_gtids(self.connection, self.info)
-        if not beside(type(gtids).parse(here), gtids):
+        if not independent_part(type(gtids).parse(here), gtids):
             return gtids, ""
         when = self._time_before(position)
         try:
@@ -265,12 +266,12 @@ class StartFinder:
             else:
                 _, before = self.search.executed_at(place.file, place.position)
         except PositionError:
-            before = self.search.head_of(self.oldest().file)  # all else is younger
-        past = beside(before, gtids)
+            before = self.search.head_of(self.oldest().file)  # the rest is younger
+        past = independent_part(before, gtids)
         if not past:
             return gtids, ""
-        told = f", without what only this server had before that, {str(past)[:200]!r}"
-        return gtids.union(past), told  # type: ignore[arg-type]  # both of one kind
+        note = f", plus what only this server had before, {str(past)[:200]!r}"
+        return gtids.union(past), note  # type: ignore[arg-type]  # both of one kind
 
     def _time_before(self, position: EntryPosition) -> int:
         return (position.timestamp or 0) - self.fallback_interval_s * 1000
@@ -286,34 +287,35 @@ class StartFinder:
             return Start(place, f"configured file and position{means}")
         if wanted.timestamp_ms:
             place, means = self.by_time(wanted.timestamp_ms, files=(file,))
-            told = f"configured file {file} and time {wanted.timestamp_ms}"
-            return Start(place, f"{told}, {means}")
+            note = f"configured file {file} and time {wanted.timestamp_ms}"
+            return Start(place, f"{note}, {means}")
         place, _ = self.at(file, FIRST_EVENT)
         return Start(place, "configured file, from its first event")
 
-    # --- the kinds of places ----------------------------------------------------------
+    # --- kinds of positions -----------------------------------------------------------
 
     def at(self, file: str, offset: int) -> tuple[Place, str]:
-        """Return a place of a file, and what is to be told of it.
+        """Return a position of a file, and what to log about it.
 
-        In GTID mode it is a transaction's beginning: a set with one of which only a
-        part comes yet would have it left out for good by whoever goes on from there.
+        In GTID mode it is the start of a transaction: a set that contains a transaction
+        of which only a part follows would lose the rest for every reader that resumes
+        there.
         """
         if not self.gtid_on:
             return Place(file, offset, None), ""
         found, gtids = self.search.executed_at(file, offset)
-        told = ""
+        note = ""
         if found.offset != offset:
-            told = f" {file}:{offset} is inside of a transaction, back to its beginning"
-        return Place(file, found.offset, gtids), f",{told} by {found.means}"
+            note = f" {file}:{offset} is inside a transaction, moved back to its start"
+        return Place(file, found.offset, gtids), f",{note} by {found.means}"
 
     def by_time(
         self, timestamp_ms: int, *, files: Sequence[str] = ()
     ) -> tuple[Place, str]:
         """Return the end of the last transaction older than a time, and the means.
 
-        `files`: to look in, empty for all. One that is named is taken from its
-        beginning when all of it is younger. Raises PositionError.
+        `files`: where to search, empty for all. A given file is read from its beginning
+        when all of it is younger. Raises PositionError.
         """
         names = files or tuple(log.name for log in binary_logs(self.connection))
         found = self.search.boundary_before(names, timestamp_ms)
@@ -324,8 +326,8 @@ class StartFinder:
             raise PositionError(
                 f"can't find start position for time {timestamp_ms} ms"
                 f" ({_time_text(timestamp_ms)}): the oldest binlog file, {oldest},"
-                " begins later; configure a later time (in milliseconds) or"
-                " canal.instance.master.journal.name = oldest to take what is left"
+                " starts later; configure a later time (in milliseconds), or"
+                " canal.instance.master.journal.name = oldest to start at that file"
             )
         place, _ = self.at(found.file, found.offset)
         return replace(
@@ -333,7 +335,7 @@ class StartFinder:
         ), f"by {found.means}"
 
     def by_gtid(self, text: str, *, what: str = "GTID set") -> Place:
-        """Return the place behind a GTID set, which errors call `what`.
+        """Return the position after a GTID set, which errors call `what`.
 
         Raises PositionError.
         """
@@ -344,7 +346,7 @@ class StartFinder:
             raise PositionError(f"{what} {text[:200]!r}: {error}") from error
 
     def oldest(self) -> Place:
-        """Return the beginning of the oldest file. Raises PositionError without any."""
+        """Return the start of the oldest file. Raises PositionError without any."""
         logs = binary_logs(self.connection)
         if not logs:
             raise PositionError(f"{self.identity.address}: the source lists no binlog")
@@ -353,7 +355,7 @@ class StartFinder:
 
     def end(self) -> Place:
         """Return the current end. Raises SourceRefused without a binlog."""
-        now_ms = self.now_ms()  # in front of what comes from there
+        now_ms = self.now_ms()  # before what is written from there on
         end = current_end(self.connection, self.info)
         place = Place(end.file, end.position, None, time_ms=now_ms, is_end=True)
         kind = MariaGtidSet if self.info.is_mariadb else GtidSet
@@ -364,16 +366,16 @@ class StartFinder:
         return place
 
     def now_ms(self) -> int:
-        """Return the time that the server has."""
+        """Return the server's current time."""
         return server_time_s(self.connection) * 1000
 
 
-def beside(gtids: Gtids, other: Gtids) -> Gtids:
-    """Return what is neither in another set of its kind nor follows on it."""
+def independent_part(gtids: Gtids, other: Gtids) -> Gtids:
+    """Return what is not in another set of its kind and does not follow it."""
     return gtids.beside(other)  # type: ignore[arg-type]
 
 
 def _time_text(timestamp_ms: int) -> str:
-    """Return a time for the eye: seconds taken for milliseconds show as 1970."""
+    """Return a readable time: seconds mistaken for milliseconds show as 1970."""
     moment = _EPOCH + timedelta(milliseconds=min(timestamp_ms, _LAST_MS))
     return moment.isoformat(timespec="seconds")

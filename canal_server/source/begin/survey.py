@@ -1,6 +1,6 @@
-"""Counts the transactions between two places of a source's binlog.
+"""Counts the transactions between two positions of a source's binlog.
 
-Reads what lies between, without its rows. Leaves out how much that may be (`lag`).
+Reads what lies between, without the rows. Leaves out the limit on that (`source_lag`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SURVEYOR_REPLICA: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The transactions that end between two places; statements outside count as one.
+    """The transactions that end between two positions; other statements count as one.
 
-    `first_ms` is when the first one ended. `last` is the place behind the last one.
+    `first_ms` is when the first one ended. `last` is the position after the last one.
     """
 
     transactions: int = 0
@@ -35,16 +35,17 @@ class Survey:
 
 
 class Surveyor:
-    """Looks at the binlog of one server; for one thread."""
+    """Queries the binlog of one server; for one thread."""
 
     def __init__(self, config: InstanceConfig, access: Access, stop: Stop) -> None:
         self._dump = TemporaryDump(config, access, stop, replica=_SURVEYOR_REPLICA)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> Survey:
-        """Return what ends behind `start` and not behind `stop`.
+        """Return what ends after `start` and at or before `stop`.
 
-        A place that is included is one to begin at; at any other one an event begins
-        that a client has had. Raises SourceError, BinlogPurged when `start` is gone.
+        An included position is one to start at; at any other position an event begins
+        that a client has received. Raises SourceError, BinlogPurged when `start` is
+        purged.
         """
         if not stop.included:
             stop = replace(stop, position=(stop.position or 0) + 1)
@@ -59,30 +60,31 @@ class Surveyor:
         return count.found
 
     def boundary_before(self, place: EntryPosition) -> EntryPosition:
-        """Return the last place between transactions at or before a place.
+        """Return the last boundary of transactions at or before a position.
 
-        Looks into the place's own file, where none goes on that began before it; its
-        beginning has no time.
+        Searches only the position's own file, where no transaction continues from an
+        earlier file; the start of the file has no time.
         """
         begin = EntryPosition(place.journal_name, FIRST_EVENT, included=True)
         return self.between(begin, replace(place, included=True)).last or begin
 
 
 class _Count:
-    """Takes the spans of a reader."""
+    """Consumes the spans of a reader."""
 
     def __init__(self, start: EntryPosition, stop: EntryPosition) -> None:
         self.found = Survey()
         self._stop = stop
         file, offset = start.order()
-        # The record at this offset is the last that does not count.
-        self._behind = file, offset - 1 if start.included else offset
+        # The record at this offset is the last one that does not count.
+        self._last_excluded = file, offset - 1 if start.included else offset
 
     def take(self, spans: list[Span]) -> bool:
+        file_number, excluded = self._last_excluded
         for block, first, stop in spans:
-            if block.file_number == self._behind[0]:
+            if block.file_number == file_number:
                 # Entries of a compressed transaction share their offset.
-                first = block.first_after(first, stop, self._behind[1], 2**32 - 1)  # noqa: PLW2901
+                first = block.first_after(first, stop, excluded, 2**32 - 1)  # noqa: PLW2901
             self._count((block, first, stop))
         return True
 
@@ -92,9 +94,9 @@ class _Count:
         if (
             last >= 0
             and self._stop.included
-            and _behind(span, last).order() > self._stop.order()
+            and _position_after(span, last).order() > self._stop.order()
         ):
-            # One at most: reading ends with the event in which the stop lies.
+            # At most one: reading ends with the event that contains the stop.
             last = block.last_boundary(first, last)
         if last < 0:
             return
@@ -108,12 +110,12 @@ class _Count:
         self.found = Survey(
             self.found.transactions + number,
             first_ms,
-            _behind(span, last),
+            _position_after(span, last),
         )
 
 
-def _behind(span: Span, index: int) -> EntryPosition:
-    """Return the place behind a record of a span's block."""
+def _position_after(span: Span, index: int) -> EntryPosition:
+    """Return the position after a record of a span's block."""
     block = span[0]
     file, offset, timestamp, server_id = block.position(index)[:4]
     offset += block.record(index)["event_length"]

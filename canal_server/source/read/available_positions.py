@@ -1,7 +1,7 @@
-"""Which places of a binlog a source still has.
+"""Which binlog positions a source still has.
 
-A place is a file's name and an offset. It says nothing once the binlog was begun anew
-or another server took over the address: there the same name may hold something else.
+A position is a file name and an offset. It proves nothing after the binlog was reset or
+another server took over the address: the same name may then hold something else.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class SourceFiles:
     files: tuple[BinaryLog, ...]
 
     def had(self, file: str | None, offset: int | None) -> bool:
-        """Tell whether a place is one of this binlog, purged ones included.
+        """Return whether a position belongs to this binlog, purged files included.
 
-        A place without a file is not contradicted by anything.
+        A position without a file is always accepted.
         """
         if not file or not self.files:
             return True
@@ -60,7 +60,7 @@ class SourceFiles:
         )
 
     def purged_from(self, file: str | None) -> PurgedFiles | None:
-        """Return the files from this one on that were here and are not any more."""
+        """Return the files from this one on that the source has purged."""
         if not file or not self.files:
             return None
         base, oldest = base_name(file), self.files[0].name
@@ -71,9 +71,9 @@ class SourceFiles:
         return PurgedFiles(file, last, left - first)
 
     def check(self, file: str, offset: int, oldest: str) -> None:
-        """Raise PositionError for a place that a person wrote and there is not.
+        """Raise PositionError for an operator's position that does not exist.
 
-        `oldest`: how to write that it is to begin with what is left.
+        `oldest`: the option that starts at the oldest file the source still has.
         """
         names = [each.name for each in self.files]
         left = f"the source has {names[0]} to {names[-1]}"
@@ -86,10 +86,10 @@ class SourceFiles:
                     f"{file}:{offset} does not exist: {file} ends at {size}"
                 )
         elif base_name(file) != base_name(names[0]):
-            raise PositionError(f"no binlog file is called {file}: {left}")
+            raise PositionError(f"no binlog file has the name {file}: {left}")
         elif binlog_file_number(file) < binlog_file_number(names[0]):
             raise PositionError(
-                f"{file} was purged: {left}; {oldest} begins with what is left"
+                f"{file} was purged: {left}; {oldest} starts at the oldest"
             )
         else:
             raise PositionError(

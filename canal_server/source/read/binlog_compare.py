@@ -1,8 +1,8 @@
 """Reads a server's binlog twice, with ours and with mysql-replication, and compares.
 
-The one module that needs mysql-replication. Both streams are walked side by side, by
-the ends of their row events; its values are brought into canal's text form
-(`canal_server.source.read.compare_values`, where also stands what is known to differ).
+The one module that needs mysql-replication. Both streams are merged by the end offsets
+of their row events. The library's values are converted to canal's text form by
+`canal_server.source.read.compare_values`, which also lists the known differences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.mysql.login_session import login_options
 from canal_server.mysql.replication import replica_id
 from canal_server.runtime.lifecycle import Stop
-from canal_server.source.read.binlog_part import Part, Place
+from canal_server.source.read.binlog_part import FilePosition, Part
 from canal_server.source.read.compare_values import KNOWN, Known, is_readable, text_of
 
 try:
@@ -57,9 +57,9 @@ _ROW_EVENTS: Final = {
 # Transaction payloads, and MariaDB's compressed statements and rows.
 _COMPRESSED: Final = frozenset({40, *range(165, 172)})
 _REPLICA: Final = 2
-_ANYWHERE: Final = EntryPosition()  # columns from files are those of all places
-_MEMBERS: Final = range(64)  # of a SET
-# A codec that does not exist makes the library give the bytes of text as they are.
+_ANYWHERE: Final = EntryPosition()  # columns from files hold at every position
+_SET_LABELS: Final = range(64)  # of a SET
+# A codec that does not exist makes the library return the bytes of text unchanged.
 _NO_CODEC: Final = "bytes as they are"
 # What the library raises for events that it does not understand.
 _NOT_UNDERSTOOD: Final = (
@@ -77,20 +77,20 @@ Image = dict[int, Any]  # a row's values by the index of their columns
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value, or a number of rows, that the two do not have alike."""
+    """A value, or a number of rows, that differs between the two."""
 
     table: str
     kind: str  # INSERT, UPDATE, DELETE
     file: str
-    position: int  # where the event begins
-    row: int  # in the event, from 0 on
+    position: int  # offset at which the event begins
+    row: int  # in the event, counted from 0
     key: dict[str, str | None]
-    what: str  # the column, with the image it is in; "rows"
+    what: str  # the image and the column, or "rows"
     ours: str | None
     theirs: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return a form that JSON can hold."""
         return {
             "table": self.table,
             "type": self.kind,
@@ -130,7 +130,7 @@ class TheirEvent:
     table: str = ""
     kind: EventType | None = None
     rows: Sequence[tuple[Image, Image]] = ()  # before, after
-    problem: str = ""  # why there are no rows; a key of KNOWN, or its error
+    problem: str = ""  # why rows are missing: a key of KNOWN, or its error
 
     @property
     def order(self) -> tuple[int, int]:
@@ -141,8 +141,8 @@ class TheirEvent:
 class Comparison:
     """Compares one part of a server's binlog; `counts` fills while it runs.
 
-    The columns, `images`, are those of the server now: a part in which they were
-    others ends with TableMetaError.
+    `images` are the columns that the server has now. A part in which they were
+    different ends with TableMetaError.
     """
 
     def __init__(self, images: TableSchemas, table_filter: TablePredicate) -> None:
@@ -150,9 +150,11 @@ class Comparison:
         self._images = images
         self._table_filter = table_filter
         self._found: list[Difference] = []
-        self._problem = ""  # the last that the library had with an event
+        self._problem = ""  # the library's last problem with an event
 
-    def run(self, access: Access, start: Place, until: Place) -> list[Difference]:
+    def run(
+        self, access: Access, start: FilePosition, until: FilePosition
+    ) -> list[Difference]:
         """Return all differences. Raises SourceError, DecodeError, TableMetaError."""
         theirs = Theirs(access, start, until, self._images, self._table_filter)
         part = Part(
@@ -168,19 +170,19 @@ class Comparison:
             theirs.close()
 
     def against(self, events: Iterator[TheirEvent]) -> Callable[[Entry], bool]:
-        """Return what takes our entries, in order; `finish` when there are no more."""
+        """Return the consumer of our entries; call `finish` after the last one."""
         self._events = events
         self._next = next(events, None)
-        return self._take
+        return self._consume
 
     def finish(self) -> list[Difference]:
-        """Return the differences; events that are left are theirs alone."""
+        """Return the differences; the events that remain exist on their side only."""
         while self._next is not None:
             self._only_theirs(self._next)
             self._next = next(self._events, None)
         return self._found
 
-    def _take(self, entry: Entry) -> bool:
+    def _consume(self, entry: Entry) -> bool:
         if entry.entry_type != EntryType.ROWDATA:
             return True
         change = entry.row_change()
@@ -198,7 +200,7 @@ class Comparison:
             readable = is_readable(self._meta_of(entry))
             problem = self._problem if readable else "unreadable"
             event = TheirEvent(header.logfile_name, end, problem=problem)
-        elif event.problem not in KNOWN:  # a compressed one stands for several of ours
+        elif event.problem not in KNOWN:  # a compressed one covers several of ours
             self._next = next(self._events, None)
         if event.problem in KNOWN:
             self.counts.known[event.problem] += 1
@@ -209,7 +211,7 @@ class Comparison:
 
     def _only_theirs(self, event: TheirEvent) -> None:
         if event.kind is None:
-            self._problem = event.problem  # most likely why rows will be missing
+            self._problem = event.problem  # the likely reason for missing rows
         elif event.problem not in KNOWN:
             self._found.append(
                 Difference(
@@ -236,8 +238,10 @@ class Comparison:
             )  # fmt: skip
 
         if event.problem or kind != event.kind or len(rows) != len(event.rows):
-            there = f"{event.kind.name} of {len(event.rows)}" if event.kind else "none"
-            differs(0, "rows", f"{name} of {len(rows)}", event.problem or there)
+            their_rows = (
+                f"{event.kind.name} of {len(event.rows)}" if event.kind else "none"
+            )
+            differs(0, "rows", f"{name} of {len(rows)}", event.problem or their_rows)
             return
         for number, (row, (before, after)) in enumerate(
             zip(rows, event.rows, strict=True)
@@ -253,18 +257,18 @@ class Comparison:
     def _meta_of(self, entry: Entry) -> TableMeta:
         header = entry.header
         meta = self._images.find(header.schema_name, header.table_name, _ANYWHERE)
-        assert meta is not None  # the entry was decoded with it
+        assert meta is not None  # the entry was decoded with these columns
         return meta
 
     def _unlike(
         self, meta: TableMeta, columns: Sequence[Column], image: Image
     ) -> Iterator[tuple[str, str | None, str | None]]:
-        """Yield name and both values of the columns that are not alike."""
+        """Yield name and both values of the columns that differ."""
         ours = {column.index: column for column in columns}
         for index in sorted(ours.keys() | image.keys()):
             name = meta.columns[index].name
             if index not in image and _is_json_null(ours[index].text, meta, index):
-                self.counts.known["json"] += 1  # its reason is an earlier row's
+                self.counts.known["json"] += 1  # the cause is in an earlier row
                 continue
             if index not in ours or index not in image:
                 yield name, _presence(index in ours), _presence(index in image)
@@ -280,8 +284,8 @@ class Comparison:
                 yield name, text, theirs
 
 
-def _presence(there: bool) -> str:
-    return "present" if there else "not in the image"
+def _presence(is_present: bool) -> str:
+    return "present" if is_present else "not in the image"
 
 
 def _is_json_null(text: str | None, meta: TableMeta, index: int) -> bool:
@@ -289,7 +293,7 @@ def _is_json_null(text: str | None, meta: TableMeta, index: int) -> bool:
 
 
 class _Indexes:
-    """Labels of an ENUM that are their numbers."""
+    """ENUM labels that are their own numbers."""
 
     def __getitem__(self, index: int) -> int:
         return index
@@ -298,15 +302,15 @@ class _Indexes:
 class Theirs:
     """The row events of a part of a server's binlog, as mysql-replication reads them.
 
-    It is told which columns there are instead of the metadata of table maps, as most
-    servers write too little of that for it; signs are those of the table map.
+    The library gets the columns from here, because most servers write too little
+    metadata into table maps for it. Signedness comes from the table map.
     """
 
     def __init__(
         self,
         access: Access,
-        start: Place,
-        until: Place,
+        start: FilePosition,
+        until: FilePosition,
         images: TableSchemas,
         table_filter: TablePredicate,
     ) -> None:
@@ -333,13 +337,13 @@ class Theirs:
         self._reader.close()
 
     def events(self) -> Iterator[TheirEvent]:
-        """Yield the events of wanted tables. Raises SourceError."""
+        """Yield the events of tables that pass the filter. Raises SourceError."""
         end = 0
         while True:
             try:
                 event = self._reader.fetchone()
             except _NOT_UNDERSTOOD as error:
-                # It has taken the event, so that the next call goes on behind it.
+                # The library has consumed the event: the next call resumes after it.
                 yield TheirEvent(self._reader.log_file, end, problem=_problem(error))
                 continue
             except Exception as error:
@@ -353,17 +357,17 @@ class Theirs:
                 if event.packet.event_type in _COMPRESSED:
                     yield TheirEvent(file, end, problem="compressed")
             elif isinstance(event, TableMapEvent):
-                self._tell_columns(event)
+                self._set_columns(event)
             elif self._table_filter(((event.schema, event.table),)):
                 yield self._rows_of(event, file, end)
 
-    def _tell_columns(self, event: Any) -> None:
+    def _set_columns(self, event: Any) -> None:
         signs = event.optional_metadata.unsigned_column_list
         meta = self._images.find(event.schema, event.table, _ANYWHERE)
         for index, column in enumerate(event.columns):
             column.name = str(index)
             column.enum_values = _Indexes()
-            column.set_values = _MEMBERS
+            column.set_values = _SET_LABELS
             column.character_set_name = _NO_CODEC
             if signs:
                 column.unsigned = signs[index]
@@ -393,7 +397,7 @@ def _problem(error: Exception) -> str:
 
 
 def _image(row: dict[str, Any], which: str) -> Image:
-    """Return the values of an image; those of inserts and deletes count as before."""
+    """Return the values of an image; inserts and deletes have them as `before`."""
     if which + "values" not in row:
         which = "" if which == "before_" else "missing"
     reasons = row.get(which + "none_sources", {})

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 MAGIC: Final = b"\xfebin"
 _SEALED: Final = b"\xfdbin"
 _ENCRYPTED: Final = (
-    "is encrypted (binlog_encryption): read it from the server, with --from"
+    "is encrypted (binlog_encryption): read it from the server with --from"
 )
 _OTHER: Final = (
-    "is not a binlog file, whose first bytes are fe 62 69 6e: name one of those that"
-    " SHOW BINARY LOGS lists on the server, as binlog.000001"
+    "is not a binlog file, which starts with the bytes fe 62 69 6e: name a file that"
+    " SHOW BINARY LOGS lists on the server, such as binlog.000001"
 )
 
 
 class FileSource:
     """The events of one binlog file, from an offset on; a context manager.
 
-    Raises DecodeError when the file is no binlog, OSError when it cannot be read.
+    Raises DecodeError when the file is not a binlog, OSError when it cannot be read.
     """
 
     def __init__(self, path: Path, position: int = len(MAGIC)) -> None:
@@ -37,11 +37,11 @@ class FileSource:
         self._file.seek(max(position, len(MAGIC)))
 
     def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:  # noqa: ARG002
-        """Read; 0 at the end of the file."""
+        """Read into the buffer; return 0 at the end of the file."""
         return self._file.readinto(buffer)
 
     def try_receive_into(self, buffer: memoryview) -> int:
-        """Read; 0 at the end of the file."""
+        """Read into the buffer; return 0 at the end of the file."""
         return self._file.readinto(buffer)
 
     def __enter__(self) -> Self:

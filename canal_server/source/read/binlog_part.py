@@ -42,14 +42,14 @@ _DESTINATION = "decode"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePosition:
     """An offset in a binlog file of a server."""
 
     file: str
     offset: int
 
     def reached_by(self, file: str, offset: int) -> bool:
-        """Tell whether an event there begins at or behind this place."""
+        """Return whether an event at this offset begins at or after this position."""
         if file == self.file:
             return offset >= self.offset
         return binlog_file_number(file) > binlog_file_number(self.file)
@@ -59,22 +59,22 @@ class Place:
 class Part:
     """What to read, and with which columns.
 
-    `images`: None takes the columns from the table maps. `take` gets each entry and
-    returns false to end. `until` is a place of the first file or a later one.
+    `images`: None uses the columns of the table maps. `take` receives each entry and
+    returns false to end. `until` is a position in the first file or in a later one.
     """
 
     images: TableSchemas | None
     take: Callable[[Entry], bool]
     table_filter: TablePredicate = lambda _names: True
-    until: Place | None = None
-    unreadable: Action | None = None  # what becomes of events that cannot be read
-    advice: Callable[[Decoder], str] | None = None  # on an error of such an event
+    until: FilePosition | None = None
+    unreadable: Action | None = None  # how to treat events that cannot be read
+    advice: Callable[[Decoder], str] | None = None  # for an error on such an event
 
     def read_file(self, path: Path) -> bool:
         """Read a binlog file; false when `take` ended it.
 
-        Raises DecodeError, also when the file ends inside of an event, TableMetaError,
-        SourceError when the images ask a server, OSError.
+        Raises DecodeError, also for a file that ends inside an event, TableMetaError,
+        SourceError when the images query a server, OSError.
         """
         reader = self._reader(packets=False)
         with FileSource(path) as source:
@@ -84,20 +84,20 @@ class Part:
         decoder = reader.decoder
         if decoder.feed.waiting:
             raise DecodeError(
-                f"the file ends inside of an event, {decoder.feed.waiting} bytes "
-                "behind the last whole one",
+                f"the file is truncated: {decoder.feed.waiting} bytes after the last "
+                "complete event",
                 file=path.name,
                 position=decoder.position,
             )
         return True
 
     def read_server(
-        self, access: Access, start: Place, stop: Stop, *, follow: bool = False
+        self, access: Access, start: FilePosition, stop: Stop, *, follow: bool = False
     ) -> bool:
         """Read a server's binlog to its end; false when `take` or `until` ended it.
 
-        With `follow` the end is waited at. Raises SourceError, DecodeError and
-        TableMetaError.
+        With `follow`, wait at the end for new events. Raises SourceError, DecodeError
+        and TableMetaError.
         """
         reader = self._reader(address=str(access.address))
         stream = DumpStream(
@@ -133,23 +133,23 @@ class Part:
         )
 
     def _run(self, reader: Reader, source: ByteSource, stop: Stop) -> bool:
-        return reader.run(source, self._take_spans, _nothing, stop)
+        return reader.run(source, self._consume_spans, _no_idle_work, stop)
 
-    def _take_spans(self, spans: list[Span]) -> bool:
+    def _consume_spans(self, spans: list[Span]) -> bool:
         for block, first, stop in spans:
             fields = bytes(block.slice(first, stop))
             for data in decode(Messages, fields).messages:
                 entry = decode_entry(data)
-                if self._is_behind(entry) or not self.take(entry):
+                if self._is_after_end(entry) or not self.take(entry):
                     return False
         return True
 
-    def _is_behind(self, entry: Entry) -> bool:
+    def _is_after_end(self, entry: Entry) -> bool:
         header = entry.header
         return self.until is not None and self.until.reached_by(
             header.logfile_name, header.logfile_offset
         )
 
 
-def _nothing() -> None:
+def _no_idle_work() -> None:
     return None

@@ -141,7 +141,7 @@ class Reader:
         self._epoch = table_ids.epoch  # of the table ids in the table schemas
         self._images = images
         self._table_filter = table_filter
-        self._wants_changed = False
+        self._filter_changed = False
         self._columns = columns
         self._filters = filters
         self._error_of_packet = error_of_packet
@@ -174,7 +174,7 @@ class Reader:
     def change_table_filter(self, table_filter: TablePredicate) -> None:
         """Read other tables from the next chunk of bytes on; from any thread."""
         self._table_filter = table_filter
-        self._wants_changed = True
+        self._filter_changed = True
 
     def run(
         self,
@@ -203,8 +203,8 @@ class Reader:
             if count == 0:
                 return True
             feed.filled(count)
-            if self._wants_changed:
-                self._wants_changed = False
+            if self._filter_changed:
+                self._filter_changed = False
                 self.decoder.forget_tables()
             try:
                 if not self._decode():

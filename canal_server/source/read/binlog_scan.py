@@ -1,7 +1,7 @@
-"""Looks into binlog files of a server for what a start needs to know.
+"""Scans binlog files of a server for what the choice of a start position needs.
 
-Each question opens a dump of its own, as another replica, and ends it when it is
-answered. Rows are not decoded.
+Each question opens a dump of its own, as a separate replica, and ends it after the
+answer. Rows are not decoded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Gtids = GtidSet | MariaGtidSet
 
 @dataclass(frozen=True, slots=True)
 class SeenEvent:
-    """What stands at a place: the times (s) of an event and of those packed in it.
+    """The event at an offset: its time (s) and the times of the events packed in it.
 
-    `packed_to`: where it ends, if a whole transaction is packed in it, else 0.
+    `packed_to`: its end offset when a whole transaction is packed in it, else 0.
     """
 
     times: frozenset[int]
@@ -47,13 +47,13 @@ class SeenEvent:
 
 
 class _FileReader(Reader):
-    """Reads no further than the file it began in, and over rows of which it lacks maps.
+    """Reads to the end of its first file; skips rows whose table maps it has not seen.
 
     `head` is the set that was executed before the file, in GTID mode.
     """
 
     head = ""
-    ends_at_head = False  # at the set that the file begins with
+    ends_at_head = False  # stop after the set at the start of the file
 
     def _on_rotate(self) -> None:
         file = self.decoder.file
@@ -74,7 +74,7 @@ class _FileReader(Reader):
 class Scanner:
     """Answers questions about one server's files; for one thread.
 
-    Files are read from their first event on, unless another event of them is named.
+    Files are read from their first event unless another event is given.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Scanner:
         return reader.decoder.last_event_time * 1000
 
     def event_at(self, file: str, offset: int) -> SeenEvent | None:
-        """Return what stands at an offset, None at the file's end.
+        """Return the event at an offset, None at the file's end.
 
-        Raises SourceError, in its kind BinlogPurged, where no event begins.
+        Raises SourceError, or its subclass BinlogPurged, where no event begins.
         """
         times: set[int] = set()
         packed_to = 0
@@ -111,9 +111,9 @@ class Scanner:
         try:
             reader = self._scan(file, take, start=offset, until=offset + 1)
         except DecodeError as error:
-            # Some servers send whatever stands there.
+            # Some servers send whatever bytes are at the offset.
             raise SourceError(
-                f"what stands at {file}:{offset} is no event, or damaged: {error}",
+                f"no valid event at {file}:{offset}: {error}",
                 errno=READING_BINLOG_FAILED,
             ) from error
         decoder = reader.decoder
@@ -123,7 +123,7 @@ class Scanner:
         return SeenEvent(frozenset(times), decoder.event_server_id, packed_to)
 
     def first_sent_ms(self, place: DumpStart) -> int | None:
-        """Return the time of the first entry that the server sends from a place, ms.
+        """Return the time of the first entry that the server sends from a position, ms.
 
         None when it has nothing to send.
         """
@@ -145,10 +145,10 @@ class Scanner:
         start: int = FIRST_EVENT,
         note: Callable[[list[Span]], None] | None = None,
     ) -> int | None:
-        """Return the offset behind a file's last transaction older than a time.
+        """Return the offset after a file's last transaction older than a time.
 
-        None when what is read begins with a younger one or has none. A transaction
-        is older when all that stands in front of its end is. `note` is given what is
+        None when the part read starts with a younger transaction or has none. A
+        transaction is older when everything before its end is. `note` receives what is
         read.
         """
         found: int | None = None
@@ -170,7 +170,7 @@ class Scanner:
         return found
 
     def boundary_at(self, file: str, offset: int, start: int = FIRST_EVENT) -> int:
-        """Return the offset behind the last transaction that ends at or before another.
+        """Return the offset after the last transaction that ends at or before another.
 
         `start` when none ends there.
         """
@@ -181,7 +181,7 @@ class Scanner:
             for block, first, stop in spans:
                 index = block.last_boundary(first, stop)
                 while index >= 0 and end_of(block, index) > offset:
-                    # No event begins at the offset, and this one goes on behind it.
+                    # No event begins at the offset, and this one extends past it.
                     index = block.last_boundary(first, index)
                 if index >= 0:
                     found = end_of(block, index)
@@ -191,7 +191,7 @@ class Scanner:
         return found
 
     def count(self, file: str, start: int, stop: int) -> int:
-        """Return how many transactions end behind `start` and at or before `stop`.
+        """Return how many transactions end after `start` and at or before `stop`.
 
         An event begins at `start`.
         """
@@ -209,8 +209,7 @@ class Scanner:
     def gtids_at(self, file: str, offset: int, *, mariadb: bool) -> Gtids:
         """Return the set that was executed before an offset of a file.
 
-        It is the one that the file begins with, and the transactions in front of the
-        offset.
+        It is the set at the start of the file and the transactions before the offset.
         """
         reader = self._scan(
             file, gtids=MariaGtidSet() if mariadb else GtidSet(), until=offset
@@ -232,7 +231,7 @@ class Scanner:
         """Return the last boundary at or before an offset, and the set executed there.
 
         `known` was executed before an event at `start`, where reading begins instead
-        of at the file's beginning.
+        of at the start of the file.
         """
         kind = MariaGtidSet if mariadb else GtidSet
         found = start or FIRST_EVENT
@@ -251,8 +250,8 @@ class Scanner:
             file, take, start=found, gtids=kind.parse(known), until=offset
         )
         text = text or reader.head
-        # When a transaction has begun and not ended, its GTID is in the set already.
-        # It stays there for who begins at its end, as one does that had all of it.
+        # The GTID of a transaction that has begun and not ended is already in the set.
+        # It stays there for a reader that starts at its end, like one that read it all.
         is_inside = (
             str(reader.gtids) != text
             and not reader.decoder.is_between
@@ -263,17 +262,17 @@ class Scanner:
         return offset, kind.parse(str(reader.gtids))
 
     def boundary_of_set(
-        self, file: str, offset: int, executed: Gtids, wanted: Gtids
+        self, file: str, offset: int, executed: Gtids, target: Gtids
     ) -> tuple[str, int] | None:
-        """Return the first boundary behind another one at which a set was executed.
+        """Return the first boundary after another one at which a set was executed.
 
-        `executed` is the set of that other one. None when the binlog ends before.
+        `executed` is the set at that other boundary. None when the binlog ends before.
         """
         kind = type(executed)
         found: tuple[str, int] | None = None
 
         def has_all(block: Block, index: int) -> bool:
-            return contains(kind.parse(block.position(index)[4]), wanted)
+            return contains(kind.parse(block.position(index)[4]), target)
 
         def take(spans: list[Span]) -> bool:
             nonlocal found
@@ -293,7 +292,7 @@ class Scanner:
         return found
 
     def _ends_at(self, file: str, offset: int) -> bool:
-        """Tell whether the event at an offset ends a transaction, or is one."""
+        """Return whether the event at an offset ends a transaction, or is one."""
         is_end = False
 
         def take(spans: list[Span]) -> bool:
@@ -315,7 +314,7 @@ class Scanner:
         start: int = FIRST_EVENT,
         until: int | None = None,
     ) -> _FileReader:
-        """Read in a file from an event on, to its end, `until`, or `take` says so."""
+        """Read a file from an event to its end, to `until`, or until `take` refuses."""
         reader = self._reader_of(gtids, until)
         self._dump.run(reader, FileStart(file, start), take)
         return reader
@@ -333,6 +332,6 @@ class Scanner:
 
 
 def end_of(block: Block, i: int) -> int:
-    """Return the offset behind the event of a record."""
+    """Return the offset after the event of a record."""
     record = block.record(i)
     return record["offset"] + record["event_length"]

@@ -1,7 +1,7 @@
 """Values of mysql-replication in canal's text form.
 
-The rules are written from canal's documentation, without the compiled decoder's code:
-what both get wrong in the same way would not be seen otherwise.
+The rules follow canal's documentation and share no code with the compiled decoder:
+otherwise an error that both make would go unnoticed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
     _Form = Callable[[Any, ColumnMeta, str | None], str | None]
 
-# What mysql-replication is known to read otherwise than the server means it. A pair of
-# values for which one of these is the reason is counted, and no difference.
+# Values that mysql-replication is known to read differently from what the server means.
+# A pair of values with one of these reasons is counted, and is not a difference.
 KNOWN: Final = {
-    "charset": "text of a character set for which Python has no codec of its own",
+    "charset": "text in a character set for which Python has no codec",
     "zero date": "dates with a zero in year, month or day are None",
     "zero year": "the year 0000 is 1900",
     "zero timestamp": "the timestamp 0 is 1970-01-01",
     "late timestamp": "timestamps from 2038 on wrap around",
     "negative fraction": "the fraction of a negative time is not complemented",
-    "json": "opaque values, and JSON null, have no form of their own",
+    "json": "opaque values, and JSON null, have no form in the library",
     "json difference": "of a partial update only the first difference is read",
-    "address": "MariaDB's UUID, INET4 and INET6 are their stored bytes",
+    "address": "MariaDB's UUID, INET4 and INET6 are returned as their stored bytes",
     "unreadable": "events that the library cannot read: VECTOR, compressed columns",
     "not understood": "the library raises an error for the event",
     "compressed": "compressed transactions and events are skipped",
@@ -52,7 +52,7 @@ _INTEGERS: Final = frozenset(
 )
 _GROUP_DIGITS: Final = 9  # of a packed decimal
 _FLOAT_DIGITS_MIN: Final = 2
-_FLOAT_DIGITS_MAX: Final = 17  # tell every number of 64 bits from the others
+_FLOAT_DIGITS_MAX: Final = 17  # enough to distinguish every 64-bit number
 _PLAIN_FLOATS: Final = (
     Decimal("1e-3"),
     Decimal("1e7"),
@@ -61,14 +61,14 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # as the library has it
 _WRAPPED: Final = dt.timedelta(0)
 
 
-class Known(Exception):  # noqa: N818  # no error: a reason not to compare
+class Known(Exception):  # noqa: N818  # not an error: a reason not to compare
     """The library's value cannot be compared; the argument is a key of KNOWN."""
 
 
 def text_of(value: Any, column: ColumnMeta, ours: str | None) -> str | None:
     """Return a value of the library as canal's text.
 
-    `ours` is used to recognize what is known to differ. Raises Known.
+    `ours` is used to recognize known differences. Raises Known.
     """
     base = base_type(column.mysql_type)
     if value is None:
@@ -89,14 +89,14 @@ def _none(base: str, ours: str | None) -> str | None:
     if base in ("date", "datetime") and ("-00" in ours or ours.startswith("0000")):
         raise Known("zero date")
     if base == "set" and ours == "0":
-        return "0"  # the library has none for the empty set
+        return "0"  # the library returns None for the empty set
     if base == "json":
         raise Known("json")
     return None
 
 
 def is_readable(meta: TableMeta) -> bool:
-    """Tell whether the library reads the rows of a table."""
+    """Return whether the library reads the rows of a table."""
     return not any(
         base_type(column.mysql_type) == "vector" or "COMPRESSED" in column.mysql_type
         for column in meta.columns
@@ -104,7 +104,7 @@ def is_readable(meta: TableMeta) -> bool:
 
 
 def decimal_text(value: Decimal, scale: int) -> str:
-    """Return canal's text: a last group of digits that is zero is left out."""
+    """Return canal's text, without a last group of digits that is zero."""
     text = f"{value:.{scale}f}"
     if scale == 0:
         return text
@@ -120,8 +120,8 @@ def decimal_text(value: Decimal, scale: int) -> str:
 def java_float(value: float, *, single: bool) -> str:
     """Return a number as Java's Float or Double prints it.
 
-    Of the decimals with two digits or more that are read as this very number it is one
-    of the shortest, and of those the nearest, and of two nearest the even one.
+    Of the decimals with two or more digits that parse to exactly this number, it is a
+    shortest one; of those the nearest; of two nearest ones the even one.
     """
     if value == 0:
         return "-0.0" if str(value).startswith("-") else "0.0"
@@ -141,7 +141,7 @@ def java_float(value: float, *, single: bool) -> str:
 
 
 def _nearest(exact: Decimal, places: int, *, single: bool) -> Decimal | None:
-    """Return the nearest decimal with so many digits that is read as the number."""
+    """Return the nearest decimal with that many digits that parses to the number."""
     read = _as_single if single else float
     candidates = [
         Context(places, rounding).plus(exact)
@@ -218,7 +218,7 @@ def _time(value: dt.timedelta, column: ColumnMeta, ours: str | None) -> str:
 
 
 def _json(value: Any, _column: ColumnMeta, ours: str | None) -> str | None:
-    """Return ours when it is the same document, else the library's."""
+    """Return ours when both are the same document, else the library's."""
     if ours is None:
         return repr(value)
     try:
@@ -229,7 +229,7 @@ def _json(value: Any, _column: ColumnMeta, ours: str | None) -> str | None:
 
 
 def _same_json(ours: Any, theirs: Any) -> bool:
-    """Tell whether two documents are alike; raises Known where one has no form."""
+    """Return whether two documents are equal; raises Known where one has no form."""
     if isinstance(theirs, dict):
         return (
             isinstance(ours, dict)
@@ -261,7 +261,7 @@ def _bytes(value: bytes | str, column: ColumnMeta, base: str) -> str:
     if base in _ADDRESSES:
         raise Known("address")
     if isinstance(value, str):
-        return value  # an empty one, which needs no codec
+        return value  # empty: needs no codec
     if column.charset is None or column.charset == "binary":
         return value.decode("latin-1")
     codec = _CODECS.get(column.charset)
@@ -274,7 +274,7 @@ def _bytes(value: bytes | str, column: ColumnMeta, base: str) -> str:
 
 
 def _arguments(column: ColumnMeta) -> str:
-    """Return what stands in the parentheses of a column's type."""
+    """Return what is in the parentheses of a column's type."""
     return column.mysql_type.partition("(")[2].partition(")")[0]
 
 

@@ -1,7 +1,7 @@
-"""Compressed events: what they hold, inflated piece by piece.
+"""Compressed events, inflated piece by piece.
 
-What is inflated has a limit, and only a piece of it is in memory here; leaves out what
-the plain events mean (`dump.reader`).
+The inflated size has a limit, and only one piece of it is in memory. Leaves out what
+the plain events mean (`source.read.binlog_reader`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ZSTD: Final = 0
 UNCOMPRESSED: Final = 255
-# MariaDB's compressed events and the plain ones they stand for.
+# MariaDB's compressed events and the plain events that they replace.
 _QUERY: Final = 2
 _PLAIN: Final = {165: _QUERY, 166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 _SECOND_VERSION: Final = (30, 31, 32)
@@ -30,16 +30,16 @@ _UPDATES: Final = (24, 31)
 # Fields of a TRANSACTION_PAYLOAD event.
 _ALGORITHM: Final = 2
 _INFLATED_SIZE: Final = 3
-PIECE_BYTES: Final = 128 * 1024  # that are inflated at a time
-HEAD_BYTES_MAX: Final = 256 * 1024  # that an event has in front of what is compressed
+PIECE_BYTES: Final = 128 * 1024  # inflated at a time
+HEAD_BYTES_MAX: Final = 256 * 1024  # of an event before its compressed data
 
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """An event of MariaDB that is compressed but for its head.
+    """A MariaDB event that is compressed except for its head.
 
-    `kind` is that of the plain event, `head` is in front of the compressed tail, `size`
-    how long that is when inflated.
+    `kind` is the type of the plain event, `head` precedes the compressed tail, `size`
+    is the length of the inflated tail.
     """
 
     kind: int
@@ -53,7 +53,7 @@ class Compressed:
         return struct.pack("<IBIIIH", time, self.kind, server_id, length, 0, 0)
 
     def pieces(self) -> Iterator[memoryview | bytes]:
-        """Yield the plain event's body. Raises DecodeError unless it is that long."""
+        """Yield the plain event's body. Raises DecodeError when its length differs."""
         yield self.head
         inflater = zlib.decompressobj()
         left = self.size
@@ -61,49 +61,47 @@ class Compressed:
             for at in range(0, len(self.data), PIECE_BYTES):
                 waiting: memoryview | bytes = self.data[at : at + PIECE_BYTES]
                 while waiting and not inflater.eof:
-                    # One byte more than is wanted tells that there is too much.
+                    # One byte more than needed reveals excess data.
                     piece = inflater.decompress(waiting, min(left, PIECE_BYTES) + 1)
                     waiting = inflater.unconsumed_tail
                     left -= len(piece)
                     if left < 0:
                         raise DecodeError(
-                            f"more than {self.size} bytes when inflated, which is what "
-                            "it announces"
+                            f"compressed event inflates to more than {self.size} "
+                            "bytes, the size in its header"
                         )
                     yield piece
         except zlib.error as error:
-            raise DecodeError("compressed data that cannot be inflated") from error
+            raise DecodeError("compressed data cannot be inflated") from error
         if left:
             raise DecodeError(
-                f"{self.size - left} bytes when inflated, expected {self.size}"
+                f"inflates to {self.size - left} bytes, expected {self.size}"
             )
         if not inflater.eof:
-            raise DecodeError("compressed data that ends early")
+            raise DecodeError("compressed data is truncated")
 
 
 def _compressed(kind: int, body: memoryview, at: int, bytes_max: int) -> Compressed:
-    """Read the head of what MariaDB compressed of an event (log_bin_compress).
+    """Read the head of the part that MariaDB compressed (log_bin_compress).
 
     First byte: bit 7 set, bits 4-6 the algorithm (0: zlib), bits 0-2 how many bytes
     hold the length, big-endian; then zlib data. Raises DecodeError.
     """
     data = body[at:]
     if not data or data[0] & 0xF0 != 0x80:  # noqa: PLR2004  # bit 7, zlib
-        raise DecodeError(
-            f"compressed with an unknown algorithm ({bytes(data[:1]).hex()})"
-        )
+        raise DecodeError(f"unknown compression algorithm ({bytes(data[:1]).hex()})")
     length_n = data[0] & 7
     length = int.from_bytes(data[1 : 1 + length_n], "big")
     if at + length > bytes_max:
         raise DecodeError(
-            f"{at + length} bytes when inflated, above "
+            f"inflates to {at + length} bytes, above "
             f"canal.instance.event.bytes.max = {bytes_max}"
         )
     return Compressed(kind, body[:at], length, data[1 + length_n :])
 
 
 def compressed_event(kind: int, body: memoryview, bytes_max: int) -> Compressed:
-    """Read one of MariaDB's compressed events: a statement's, or one of rows."""
+    """Read one of MariaDB's compressed events: a statement or rows."""
     plain = _PLAIN[kind]
     source = CheckedBytes(bytes(body[:HEAD_BYTES_MAX]), "a compressed event")
     if plain == _QUERY:
@@ -121,20 +119,20 @@ def compressed_event(kind: int, body: memoryview, bytes_max: int) -> Compressed:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A compressed transaction; `size`: when inflated, None: it does not say."""
+    """A compressed transaction; `size`: when inflated, None if not given."""
 
     algorithm: int
     size: int | None
     data: memoryview
 
     def pieces(self) -> Iterator[memoryview | bytes]:
-        """Yield the inner events. Raises DecodeError, also when they are too many."""
+        """Yield the inner events. Raises DecodeError, also when they exceed `size`."""
         if self.algorithm == UNCOMPRESSED:
             for at in range(0, len(self.data), PIECE_BYTES):
                 yield self.data[at : at + PIECE_BYTES]
             return
         if self.algorithm != ZSTD:
-            raise DecodeError(f"a payload compressed with algorithm {self.algorithm}")
+            raise DecodeError(f"unknown payload compression algorithm {self.algorithm}")
         inflated = 0
         inflater = zstandard.ZstdDecompressor().stream_reader(self.data, closefd=False)
         try:
@@ -142,12 +140,12 @@ class Payload:
                 inflated += len(piece)
                 if self.size is not None and inflated > self.size:
                     raise DecodeError(
-                        f"a payload of more than {self.size} bytes when inflated, "
-                        "which is what it announces"
+                        f"payload inflates to more than {self.size} bytes, the size in "
+                        "its header"
                     )
                 yield piece
         except zstandard.ZstdError as error:
-            raise DecodeError(f"a payload that cannot be inflated: {error}") from error
+            raise DecodeError(f"payload cannot be inflated: {error}") from error
 
 
 def payload_of(body: memoryview) -> Payload:

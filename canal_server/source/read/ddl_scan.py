@@ -1,6 +1,6 @@
-"""Reads only the statements that may change tables, from one place to another.
+"""Reads only the statements that may change tables, between two positions.
 
-This closes the gaps of the table history. Rows are stepped over, not decoded.
+This closes the gaps of the table history. Rows are skipped, not decoded.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SCANNER_REPLICA = 2
 
 
 class BoundedReader(Reader):
-    """A reader that ends at a place of the file it began in, or of a later one."""
+    """A reader that ends at a position in its first file, or in a later one."""
 
     end: EntryPosition | None = None
 
     def start(self, file: str, position: int) -> None:
-        """Say where the source's bytes begin."""
+        """Set the position of the source's first byte."""
         super().start(file, position)
         self._bound(file)
 
@@ -46,7 +46,7 @@ class BoundedReader(Reader):
         self._bound(self.decoder.file)
 
     def _on_no_table_map(self) -> None:
-        """Step over rows: reading may begin between a table map and its rows."""
+        """Skip rows: reading may start between a table map and its rows."""
         self.decoder.skip()
 
     def _bound(self, file: str) -> None:
@@ -73,10 +73,10 @@ class DdlScanner:
         self._dump = TemporaryDump(config, access, stop, replica=replica)
 
     def between(self, start: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
-        """Return the statements that begin at or behind `start` and before `stop`.
+        """Return the statements that begin at or after `start` and before `stop`.
 
-        Raises BinlogPurged when the server no longer has them, ConnectionLost when
-        they could not all be read.
+        Raises BinlogPurged when the server has purged them, ConnectionLost when they
+        could not all be read.
         """
         if start.order() >= stop.order():
             return []
@@ -95,12 +95,12 @@ class DdlScanner:
         self,
         place: DumpStart,
         executed: Gtids,
-        wanted: Gtids,
+        target: Gtids,
     ) -> list[DdlEvent]:
-        """Return statements behind a GTID set until another set was executed.
+        """Return the statements after a GTID set until another set was executed.
 
-        There may be some more. `place` asks for what is not in `executed`, which goes
-        on with what is read. Raises as `between`.
+        There may be a few more. `place` asks for what is not in `executed`, which grows
+        with what is read. Raises as `between`.
         """
         collector = StatementCollector()
         reader = self._dump.reader(collector, gtids=executed)
@@ -109,18 +109,18 @@ class DdlScanner:
 
         def take(_spans: list[Span]) -> bool:
             nonlocal is_reached
-            # The set may have been reached by a statement that is to be told next.
-            was_reached, is_reached = is_reached, _have_reached(reader.gtids, wanted)
+            # The set may have been completed by a statement that is reported next.
+            was_reached, is_reached = is_reached, _have_reached(reader.gtids, target)
             return not was_reached
 
-        if not contains(executed, wanted):
+        if not contains(executed, target):
             self._dump.run(reader, place, take)
         return collector.events
 
     def first_position(self, place: DumpStart) -> EntryPosition | None:
-        """Return where the first thing lies that the server sends from a place.
+        """Return the position of the first event that the server sends from a position.
 
-        None when it has nothing more to send.
+        None when it has nothing to send.
         """
         collector = StatementCollector()
         reader = self._dump.reader(collector)
@@ -140,5 +140,5 @@ class DdlScanner:
         return found
 
 
-def _have_reached(executed: Gtids | None, wanted: Gtids) -> bool:
-    return executed is not None and contains(executed, wanted)
+def _have_reached(executed: Gtids | None, target: Gtids) -> bool:
+    return executed is not None and contains(executed, target)

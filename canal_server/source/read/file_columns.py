@@ -1,4 +1,4 @@
-"""Columns of tables from a JSON file, for binlogs whose server is out of reach.
+"""Columns of tables from a JSON file, for binlogs whose server cannot be reached.
 
 The file is a list of tables::
 
@@ -6,7 +6,7 @@ The file is a list of tables::
         {"name": "id", "type": "bigint unsigned", "key": true},
         {"name": "title", "type": "varchar(50)", "charset": "utf8mb4"}]}]
 
-`type` is the server's COLUMN_TYPE, `key` tells the columns of the primary key.
+`type` is the server's COLUMN_TYPE, `key` marks the columns of the primary key.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FileColumns:
     refresh = find
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        """Change nothing: the file tells what the tables were like."""
+        """Change nothing: the file describes the tables once and for all."""
 
     def passed(self, position: EntryPosition) -> None:
         """Keep no history."""
@@ -55,8 +55,8 @@ def load_columns(path: Path) -> FileColumns:
         raise ConfigError([f"{path}: {error.strerror}"]) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         problem = (
-            f"{path}: no list of tables, each with schema, table and columns, each of "
-            f"those with name and type: {type(error).__name__} {error}"
+            f"{path}: not a list of tables, each with schema, table and columns, each "
+            f"column with name and type: {type(error).__name__} {error}"
         )
         raise ConfigError([problem]) from error
 

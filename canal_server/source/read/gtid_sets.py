@@ -1,4 +1,4 @@
-"""GTID sets of which both are of one kind: MySQL's or MariaDB's, as the server is."""
+"""Operations on two GTID sets of one kind: MySQL's or MariaDB's, as the server has."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Gtids = GtidSet | MariaGtidSet
 
 
 def parse(text: str, info: ServerInfo) -> Gtids:
-    """Return a set of a server's kind. Raises ValueError."""
+    """Parse a set of the server's kind. Raises ValueError."""
     return (MariaGtidSet if info.is_mariadb else GtidSet).parse(text)
 
 
 def parsed(text: str | None, info: ServerInfo) -> Gtids | None:
-    """Return a set that somebody else may have written, None if there is none.
+    """Parse a set that may come from another program, None when it is None.
 
     An empty text is the set of a server that has executed nothing yet.
     """
@@ -30,10 +30,10 @@ def parsed(text: str | None, info: ServerInfo) -> Gtids | None:
 
 
 def contains(gtids: Gtids, other: Gtids) -> bool:
-    """Tell whether a set has all of another one of its kind."""
+    """Return whether a set contains another one of its kind."""
     return gtids.contains(other)  # type: ignore[arg-type]
 
 
 def subtract(gtids: Gtids, other: Gtids) -> Gtids:
-    """Return what another set of its kind lacks of a set."""
+    """Return the difference of two sets of one kind."""
     return gtids.subtract(other)  # type: ignore[arg-type]

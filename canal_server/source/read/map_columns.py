@@ -1,6 +1,6 @@
-"""Readers that take columns from table maps, where no server can be asked for others.
+"""Readers that use the columns of table maps, for cases without a server to query.
 
-What the columns are then is told by `canal_server.decoder.rows.table_map_columns`.
+`canal_server.decoder.rows.table_map_columns` derives the columns.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 
 class NoColumns:
-    """The port TableSchemas of a reader that knows no tables."""
+    """The port TableSchemas for a reader without any tables."""
 
     def find(
         self, schema: str, table: str, position: EntryPosition | None = None
     ) -> TableMeta | None:
-        """Know no table."""
+        """Find no table."""
         del schema, table, position
         return None
 
     refresh = find
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        """Forget nothing."""
+        """Do nothing."""
 
     def passed(self, position: EntryPosition) -> None:
         """Keep no history."""
 
 
 class MapReader(Reader):
-    """A reader for which the table map in front of the rows is all there is."""
+    """A reader whose only source of columns is the table map before the rows."""
 
     def _image(self, table_map: TableMap, names: Names) -> TableImage:
         return self._compiled(table_map, meta_of(table_map), names)

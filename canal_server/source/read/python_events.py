@@ -1,6 +1,7 @@
-"""Events that Python reads: statements, and what statement format logs beside them.
+"""Events that Python parses: statements, and what statement format logs with them.
 
-Bytes in, values out; leaves out what is delivered for them (`dump.reader`).
+Bytes in, values out. Leaves out what is delivered for them
+(`source.read.binlog_reader`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 POST_HEADER: Final = struct.Struct("<IIBHH")
-_LOAD_BYTES: Final = 13  # of an EXECUTE_LOAD_QUERY, behind the post-header
+_LOAD_BYTES: Final = 13  # of an EXECUTE_LOAD_QUERY, after the post-header
 _SQL_MODE_ANSI_QUOTES: Final = 1 << 2
 _SQL_MODE_NO_BACKSLASH: Final = 1 << 20
 
-# Status variables in front of those that are read here, with their bytes; None:
-# read by `_variables` itself. The order is that of the codes, not of the event.
+# Status variables that precede those parsed here, with their sizes in bytes; None:
+# `_variables` parses it. They are ordered by code, not as in the event.
 _Q_FLAGS2: Final = 0
 _Q_SQL_MODE: Final = 1
 _Q_CHARSET: Final = 4
@@ -37,10 +38,10 @@ _VARIABLE_BYTES: Final = {
     0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 14: 8, 15: 8, 16: 1,
     17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8,
 }  # fmt: skip
-_SHORT_TEXTS: Final = {2: 1, 5: 0, 6: 0}  # code -> bytes behind the text
+_SHORT_TEXTS: Final = {2: 1, 5: 0, 6: 0}  # code -> bytes after the text
 _Q_INVOKER: Final = 11
-_Q_UPDATED_SCHEMAS: Final = 12  # a number, then names that each end with a zero
-_TOO_MANY_SCHEMAS: Final = 254  # are not named
+_Q_UPDATED_SCHEMAS: Final = 12  # a number, then zero-terminated names
+_TOO_MANY_SCHEMAS: Final = 254  # the names are left out
 
 # Kinds of values of user variables: the server's Item_result.
 _REAL_RESULT: Final = 1
@@ -64,7 +65,7 @@ _CODECS: Final = {
 
 @dataclass(slots=True)
 class Variables:
-    """Settings of a statement's session; collations as numbers, 0: not told."""
+    """Settings of a statement's session; collations by id, 0 when not logged."""
 
     flags2: int | None = None
     sql_mode: int = 0
@@ -76,14 +77,14 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A statement in the context that the binlog gives it."""
+    """A statement in the context that the binlog records for it."""
 
     thread_id: int
     schema: str
     sql: str
     sql_mode: int
     charset: str | None  # MySQL's name of the text's character set
-    error: int  # the server's number, 0: all of it was done
+    error: int  # the server's error code, 0 for success
     variables: Variables
 
     @property
@@ -93,11 +94,11 @@ class Query:
 
     @property
     def no_backslash_escapes(self) -> bool:
-        """Whether a backslash in a string stands for itself."""
+        """Whether a backslash in a string is an ordinary character."""
         return bool(self.sql_mode & _SQL_MODE_NO_BACKSLASH)
 
     def explicit_timestamp(self, *, mariadb: bool) -> bool | None:
-        """Tell explicit_defaults_for_timestamp; None when the event does not."""
+        """Return explicit_defaults_for_timestamp, None when the event has no value."""
         flags2 = self.variables.flags2
         if mariadb:
             return None if flags2 is None else bool(flags2 & _FLAG_EXPLICIT_TIMESTAMP)
@@ -105,9 +106,9 @@ class Query:
 
 
 def parse_query(body: bytes, *, load: bool = False) -> Query:
-    """Read a QUERY event's body; `load`: an EXECUTE_LOAD_QUERY, 13 bytes longer.
+    """Parse a QUERY event's body; `load`: an EXECUTE_LOAD_QUERY, 13 bytes longer.
 
-    Raises DecodeError when it ends early.
+    Raises DecodeError when it is truncated.
     """
     source = CheckedBytes(body, "a statement's event")
     thread_id, _, schema_n, error, status_n = POST_HEADER.unpack(
@@ -130,10 +131,10 @@ def parse_query(body: bytes, *, load: bool = False) -> Query:
 def context_of(
     query: Query, server_version: str, *, restarted: bool = False
 ) -> Context:
-    """Return what decides how a statement changed tables.
+    """Return the context that decides how a statement changed tables.
 
-    Collations are told by their numbers, as text. `restarted`: the server was, since
-    the statement before.
+    Collations are given by id, as text. `restarted`: the server restarted after the
+    previous statement.
     """
     mariadb = "maria" in server_version.lower()
     _, connection, server = query.variables.collations
@@ -158,7 +159,7 @@ def _number(collation: int) -> str | None:
 
 
 def _variables(status: bytes) -> Variables:
-    """Read the status variables; what the event leaves out keeps its default."""
+    """Parse the status variables; those that the event omits keep their defaults."""
     found = Variables()
     at = 0
     while at < len(status):
@@ -174,14 +175,14 @@ def _variables(status: bytes) -> Variables:
             at += 1 + status[at]
             at += 1 + status[at] if at < len(status) else 0
         elif code == _Q_UPDATED_SCHEMAS and at < len(status):
-            at = _behind_names(status, at + 1, status[at])
+            at = _end_of_names(status, at + 1, status[at])
         else:
-            break  # the length of an unknown one is unknown; those above come first
+            break  # an unknown variable has no known length; the known ones come first
     return found
 
 
-def _behind_names(status: bytes, at: int, number: int) -> int:
-    """Return where so many names end."""
+def _end_of_names(status: bytes, at: int, number: int) -> int:
+    """Return the offset after that many names."""
     if number == _TOO_MANY_SCHEMAS:
         return at
     for _ in range(number):
@@ -209,10 +210,10 @@ def _note_variable(found: Variables, code: int, value: bytes) -> None:
 
 
 def _is_utf8_of_server(text: bytes) -> bool:
-    """Tell a CREATE TABLE that the server wrote, in UTF-8 whatever the client's set.
+    """Detect a CREATE TABLE written by the server: UTF-8 in any client charset.
 
-    It does so of CREATE TABLE … SELECT and where it adds a primary key. A client may
-    send the same form, so bytes that are no UTF-8 are the client's.
+    The server writes it for CREATE TABLE … SELECT and when it adds a primary key. A
+    client may send the same form, so bytes that are not valid UTF-8 are the client's.
     """
     if text.isascii() or not _WRITTEN_BY_SERVER.match(text):
         return False
@@ -230,7 +231,7 @@ _WRITTEN_BY_SERVER: Final = re.compile(
 
 
 def decode_sql(text: bytes, charset: str | None) -> str:
-    """Return a statement's text; bytes that are none of its charset are replaced."""
+    """Return a statement's text; bytes that are invalid in its charset are replaced."""
     codec = _CODECS.get(charset or "")
     if codec is None:
         try:
@@ -254,21 +255,21 @@ _CP1252_HOLES: Final = frozenset(b"\x81\x8d\x8f\x90\x9d")
 
 
 def intvar_sql(body: bytes) -> str:
-    """Return the statement that stands for an INTVAR event."""
+    """Return the statement equivalent to an INTVAR event."""
     source = CheckedBytes(body, "an INTVAR event")
     name = "LAST_INSERT_ID" if source.number(1) == 1 else "INSERT_ID"
     return f"SET {name} = {source.number(8)}"
 
 
 def rand_sql(body: bytes) -> str:
-    """Return the statement that stands for a RAND event."""
+    """Return the statement equivalent to a RAND event."""
     source = CheckedBytes(body, "a RAND event")
     first, second = source.number(8), source.number(8)
     return f"SET SESSION rand_seed1 = {first} , rand_seed2 = {second}"
 
 
 def user_var_sql(body: bytes) -> str:
-    """Return the statement that stands for a USER_VAR event.
+    """Return the statement equivalent to a USER_VAR event.
 
     Body: length of name u32, name, is null u8; unless null: type u8, collation u32,
     length u32, value, flags u8.
@@ -296,14 +297,14 @@ def _user_value(kind: int, collation: int, value: bytes, *, unsigned: bool) -> s
 
 
 def _user_decimal(value: bytes) -> str:
-    """Return the number of a packed decimal with precision and scale in front."""
+    """Return the number of a packed decimal that starts with precision and scale."""
     source = CheckedBytes(value, "a user variable")
     precision, scale = source.number(1), source.number(1)
     if not 0 < precision <= _DECIMAL_DIGITS_MAX or scale > precision:
-        raise DecodeError(f"a user variable of type decimal({precision},{scale})")
+        raise DecodeError(f"invalid user variable type decimal({precision},{scale})")
     raw = bytearray(source.rest())
     if not raw:
-        raise DecodeError("a user variable without a value")
+        raise DecodeError("user variable without a value")
     negative = not raw[0] & 0x80
     raw[0] ^= 0x80
     if negative:
@@ -320,7 +321,7 @@ def _user_decimal(value: bytes) -> str:
     return "-" + text if negative else text
 
 
-# By event code: what makes a statement's text of an event.
+# By event code: how to get a statement's text from an event.
 LOGGED: Final[dict[int, Callable[[bytes], str]]] = {
     5: intvar_sql,
     13: rand_sql,

@@ -1,9 +1,8 @@
-"""How long a source may be silent before it counts as dead.
+"""How long a source may be silent before its connection counts as dead.
 
-A living one breaks its silence by heartbeats. It may be unable to: while it looks for a
-place in a large binlog, or reads one huge event from a slow disk. Who gave it up then
-would begin anew for ever, so each silence that came before anything was read doubles
-the limit.
+A live source sends heartbeats. It may be unable to do so while it seeks a position in a
+large binlog, or reads one huge event from a slow disk. A client that disconnects then
+would restart for ever, so each silence before the first event doubles the limit.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from canal_server.mysql.source_settings import Access
 
 SILENCE_MAX_S: Final = 120.0
-FIRST_S: Final = 30.0  # of a dump that reads a part of the binlog
-# Answers to statements may take longer than heartbeats.
+FIRST_S: Final = 30.0  # for a dump that reads a part of the binlog
+# Replies to statements may take longer than heartbeats.
 ANSWER_MIN_S: Final = 10.0
 
 
@@ -34,31 +33,31 @@ class Patience:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: something came of a session, or another server is read."""
+        """Reset the limits: a session received data, or another server is read."""
         self._silence_s = self._usual_s
         self._answer_s = max(self._usual_s, ANSWER_MIN_S)
 
     @property
     def answer_s(self) -> float:
-        """Return how long the answer to a log-in or a statement may take."""
+        """Return how long the reply to a login or a statement may take."""
         return min(self._answer_s, self._source.so_timeout_s)
 
     def limit(self, access: Access) -> Access:
-        """Return how to reach the source with the limit of this session."""
+        """Return the source's access with the time limit of this session."""
         return replace(access, io_timeout_s=min(access.io_timeout_s, self.answer_s))
 
     def options(self) -> DumpOptions:
-        """Return how the dump of this session behaves."""
+        """Return the options of this session's dump."""
         return options_of(self._source, self._silence_s)
 
     def failed(self, error: Exception) -> None:
-        """Take note of the end of a session that brought nothing."""
+        """Record the end of a session that received nothing."""
         if not isinstance(error, ConnectionLost) or error.heard_s is None:
             return
-        if error.errno is not None:  # of a statement or log-in, not of a dump
+        if error.errno is not None:  # from a statement or login, not from a dump
             self._answer_s = min(self._answer_s * 2, SILENCE_MAX_S)
         elif error.heard_s > self._silence_s:
-            self._silence_s = self._usual_s  # it lived, and died since
+            self._silence_s = self._usual_s  # it was alive and died later
         else:
             most_s = max(SILENCE_MAX_S, self._usual_s)
             self._silence_s = min(self._silence_s * 2, most_s)
@@ -67,7 +66,7 @@ class Patience:
 def options_of(
     source: SourceConfig, first_s: float = FIRST_S, *, follow: bool = True
 ) -> DumpOptions:
-    """Return how a dump behaves by the settings; `first_s`: its first silence."""
+    """Return the dump options of the settings; `first_s`: the first silence limit."""
     return DumpOptions(
         heartbeat_s=source.heartbeat_s,
         allowance=max(1.0, source.silence_s / source.heartbeat_s),

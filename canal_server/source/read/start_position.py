@@ -1,6 +1,6 @@
-"""A position at which a dump begins, as each kind of server is asked for it.
+"""The position at which a dump starts, in the form each kind of server asks for.
 
-Leaves out who decides on it (`source.begin.start_finder`).
+Leaves out how it is chosen (`source.begin.start_finder`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ FIRST_EVENT = 4  # offset of the first event of every file
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a dump begins.
+    """Where a dump starts.
 
-    `file` and `position` name the first event; empty for a dump by GTID, which tells
-    them itself. `gtids` is the executed set to go on from, None outside GTID mode.
-    `timestamp_ms`: the place is behind the last transaction older than this time, 0
-    when it was found in another way. `time_ms`: about when the source wrote what
-    stands there, 0 when that is not known. `tracked`: the executed set outside GTID
-    mode, as far as it is known; `tracked_at`: of which offset, when that is behind the
-    place. `is_end`: it is the end that the binlog has now, so that it is another one at
-    the next look.
+    `file` and `position` name the first event; they are empty for a dump by GTID, where
+    the server sends them. `gtids` is the executed set to continue from, None outside
+    GTID mode. `timestamp_ms`: the position is after the last transaction older than
+    this time, 0 when it was found in another way. `time_ms`: approximate time at which
+    the source wrote the event there, 0 when unknown. `tracked`: the executed set
+    outside GTID mode, as far as it is known; `tracked_at`: its offset, when that is
+    after the position. `is_end`: the position is the current end of the binlog, so the
+    next search finds another one.
     """
 
     file: str
@@ -50,7 +50,7 @@ class Place:
     is_end: bool = False
 
     def dump_start(self) -> DumpStart:
-        """Return what to ask the server for."""
+        """Return the request for the server."""
         if self.by_gtid and isinstance(self.gtids, GtidSet):
             return GtidStart(self.gtids.encode())
         if self.by_gtid and isinstance(self.gtids, MariaGtidSet):
@@ -58,8 +58,8 @@ class Place:
         return FileStart(self.file, self.position)
 
     def as_position(self, server_id: int, source: LogIdentity) -> EntryPosition:
-        """Return the place as a position whose own entry is still to come."""
-        # In GTID mode the file may only be known to the server.
+        """Return it as an EntryPosition whose own entry is not yet delivered."""
+        # In GTID mode only the server may know the file.
         return EntryPosition(
             self.file or None,
             self.position or None,
@@ -72,7 +72,7 @@ class Place:
 
     @property
     def boundary(self) -> tuple[str, int] | None:
-        """File and offset if they are known to be between two transactions."""
+        """Return file and offset if they are known to lie between two transactions."""
         if self.by_gtid or not (self.position == FIRST_EVENT or self.timestamp_ms):
             return None
         return self.file, self.position

@@ -1,6 +1,7 @@
-"""Dumps beside the pump's own, which read a part of a binlog and end.
+"""Short dumps next to the pump's own: each reads a part of a binlog and ends.
 
-Each is opened as another replica and never follows the binlog. Rows are not decoded.
+Each one connects as a separate replica and never follows the binlog. Rows are not
+decoded.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
-    """A statement as the port `TableSchemas` is told it."""
+    """A statement as the port `TableSchemas` receives it."""
 
     position: EntryPosition
     schema: str
@@ -45,7 +46,7 @@ class DdlEvent:
 
 
 class StatementCollector:
-    """The port TableSchemas of a reader that wants nothing but the statements."""
+    """The port TableSchemas for a reader that needs only the statements."""
 
     def __init__(self) -> None:
         self.events: list[DdlEvent] = []
@@ -53,8 +54,8 @@ class StatementCollector:
     def find(
         self, schema: str, table: str, position: EntryPosition
     ) -> TableMeta | None:
-        """Know no table; none is wanted."""
-        raise AssertionError(f"{schema}.{table} at {position} was asked for")
+        """Refuse: the reader never looks up a table."""
+        raise AssertionError(f"looked up {schema}.{table} at {position}")
 
     refresh = find
 
@@ -69,7 +70,7 @@ class StatementCollector:
 class TemporaryDump:
     """Reads parts of one server's binlog; for one thread.
 
-    `replica` tells it from other readers of the same destination.
+    `replica` distinguishes it from other readers of the same destination.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class TemporaryDump:
         self._access = access
         self._stop = stop
         self._replica = replica
-        self._asked = ""  # where the last dump was to begin, empty: by a set
+        self._asked = ""  # start of the last dump, empty for a GTID set
 
     def reader(
         self,
@@ -90,9 +91,9 @@ class TemporaryDump:
         until: int | None = None,
         whole: bool = False,
     ) -> Reader:
-        """Return a reader for `run`, which tells `collector` the statements.
+        """Return a reader for `run` that passes the statements to `collector`.
 
-        Its spans are those of transactions' ends, `whole`: and of all statements.
+        Its spans are those of the transactions' ends; `whole`: also of all statements.
         """
         address = str(self._access.address)
         return kind(
@@ -117,14 +118,14 @@ class TemporaryDump:
         place: DumpStart,
         take: Callable[[list[Span]], bool] | None = None,
     ) -> None:
-        """Read from a place until `take` returns false, the reader or the binlog ends.
+        """Read until `take` returns false, or the reader or the binlog ends.
 
-        Raises SourceError, and ConnectionLost when it ended before.
+        Raises SourceError, and ConnectionLost when the read ended early.
         """
         is_enough = False
         self._asked = str(place) if isinstance(place, FileStart) else ""
 
-        def taken(spans: list[Span]) -> bool:
+        def deliver(spans: list[Span]) -> bool:
             nonlocal is_enough
             is_enough = take is not None and not take(spans)
             return not is_enough
@@ -141,21 +142,21 @@ class TemporaryDump:
             stream.open()
             if isinstance(place, FileStart):
                 reader.start(place.file, place.position)
-            cut = reader.run(stream, taken, _nothing, self._stop)
+            cut = reader.run(stream, deliver, _nothing, self._stop)
         except StreamEnd:
             cut = False
         except ConnectionLost:
-            # So it is told when that was inside of a compressed transaction.
+            # So it also learns of an end inside a compressed transaction.
             if not is_enough:
                 raise
             cut = False
         finally:
             stream.close()
-        # The server says when it has no more; what was seen so far is no answer.
+        # The server reports its end; without that report the result is incomplete.
         if cut or self._stop.requested():
             why = "stopped" if self._stop.requested() else "the connection broke"
             raise ConnectionLost(
-                f"{self._access.address}: {why} while the binlog was looked through"
+                f"{self._access.address}: {why} while the binlog was scanned"
             )
 
 

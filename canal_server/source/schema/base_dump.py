@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TELL_EVERY_S: Final = 5.0
-_PROBLEMS_TOLD_MAX: Final = 20
+_LOG_INTERVAL_S: Final = 5.0
+_PROBLEMS_LOGGED_MAX: Final = 20
 _ROUNDS_MAX: Final = 50  # for a server that alters its tables continuously
 
 
@@ -57,14 +57,14 @@ class BaseDumper:
         self._connection = connection
         self._info = info
         self._scanner = scanner
-        self._told_at_s = 0.0
+        self._logged_at_s = 0.0
 
     def take(self) -> BaseDump:
         """Read all tables.
 
         Raises SourceError, TableMetaError when the tables keep changing.
         """
-        begun_s = self._told_at_s = time.monotonic()
+        started_s = self._logged_at_s = time.monotonic()
         reader = SchemaReader(self._connection)
         start = self._end()
         found = reader.read_all(self._progress)
@@ -82,18 +82,18 @@ class BaseDumper:
         _log.info(
             "read the definitions of %d tables in %.1f s, as of %s",
             found.count,
-            time.monotonic() - begun_s,
+            time.monotonic() - started_s,
             stop[0],
         )
         problems = tuple(
             f"table {schema}.{table}: {problem}"
             for (schema, table), problem in found.problems.items()
         )
-        for problem in problems[:_PROBLEMS_TOLD_MAX]:
+        for problem in problems[:_PROBLEMS_LOGGED_MAX]:
             history_messages.TABLE_LEFT_OUT_OF_HISTORY.log(_log, problem)
-        if len(problems) > _PROBLEMS_TOLD_MAX:
+        if len(problems) > _PROBLEMS_LOGGED_MAX:
             history_messages.TABLES_LEFT_OUT_OF_HISTORY.log(
-                _log, len(problems) - _PROBLEMS_TOLD_MAX
+                _log, len(problems) - _PROBLEMS_LOGGED_MAX
             )
         return BaseDump(*stop, _stored(found), problems, frozenset(found.problems))
 
@@ -121,7 +121,7 @@ class BaseDumper:
             if stale.everything:
                 schemas.update(found.schemas)
         if self._info.lower_case_table_names:
-            schemas, tables = _as_known(found, schemas, tables)
+            schemas, tables = _as_stored(found, schemas, tables)
         reader.refresh_schemas(found, schemas)
         reader.read_into(
             found,
@@ -131,12 +131,12 @@ class BaseDumper:
 
     def _progress(self, done: int, total: int) -> None:
         now_s = time.monotonic()
-        if now_s - self._told_at_s >= _TELL_EVERY_S:
-            self._told_at_s = now_s
+        if now_s - self._logged_at_s >= _LOG_INTERVAL_S:
+            self._logged_at_s = now_s
             _log.info("read the definitions of %d of %d tables", done, total)
 
 
-def _as_known(
+def _as_stored(
     found: DumpedTables, schemas: set[str], tables: set[tuple[str, str]]
 ) -> tuple[set[str], set[tuple[str, str]]]:
     """Write names as the server stores them, where it ignores their case."""

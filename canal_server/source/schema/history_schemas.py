@@ -58,7 +58,7 @@ class HistorySchemas:
         self._scanner = scanner
         self._reader = SchemaReader(control)
         self._collations: dict[int, str] = {}
-        self._behind = _LaterStatements(control, info, scanner)
+        self._later = _LaterStatements(control, info, scanner)
         self._asked: set[TableName] = set()  # since the last statement
         self._doubts: set[TableName] = set()  # tables already logged
 
@@ -101,7 +101,7 @@ class HistorySchemas:
             settled = self._settled(schema, table, position)
             if settled is not None:
                 return settled
-            self._tell_doubt(schema, table)
+            self._log_doubt(schema, table)
         found = self._tsdb.find(schema, table)
         return None if found is None else found.meta
 
@@ -116,10 +116,10 @@ class HistorySchemas:
         is_known = self._tsdb.find(schema, table) is not None
         answer, is_certain = self._asking(schema, table, position)
         if answer is not None and is_certain:
-            tell = self._tell_correction if is_known else self._tell_unseen
+            tell = self._log_correction if is_known else self._log_unseen
             tell(schema, table, position)
         elif answer is not None:
-            self._tell_doubt(schema, table)
+            self._log_doubt(schema, table)
         return answer
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
@@ -178,7 +178,7 @@ class HistorySchemas:
         if text is None or found is None:
             return None, False
         # After the answer: a statement before or after it is seen.
-        if self._behind.names(schema, table, position):
+        if self._later.names(schema, table, position):
             return found.meta, False
         self._tsdb.load(position, schema, text)
         return found.meta, True
@@ -192,19 +192,17 @@ class HistorySchemas:
             history_messages.TABLE_UNREADABLE.log(_log, schema, table, error)
             return None
 
-    def _tell_correction(
-        self, schema: str, table: str, position: EntryPosition
-    ) -> None:
+    def _log_correction(self, schema: str, table: str, position: EntryPosition) -> None:
         history_messages.HISTORY_CONTRADICTED.log(
             _log, self._destination, position, schema, table
         )
 
-    def _tell_unseen(self, schema: str, table: str, position: EntryPosition) -> None:
+    def _log_unseen(self, schema: str, table: str, position: EntryPosition) -> None:
         history_messages.TABLE_NOT_IN_HISTORY.log(
             _log, self._destination, schema, table, position
         )
 
-    def _tell_doubt(self, schema: str, table: str) -> None:
+    def _log_doubt(self, schema: str, table: str) -> None:
         if (schema, table) not in self._doubts:
             self._doubts.add((schema, table))
             history_messages.TABLE_SCHEMA_UNCERTAIN.log(

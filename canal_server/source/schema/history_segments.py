@@ -66,7 +66,7 @@ class SegmentFinder:
         self._files = files
         self._first_event_ms = looks.first_event_ms
         self._skips = SkipFinder(control, info, scanner, looks)
-        self._take_over = SchemaTransfer(tsdb, info, scanner, collations)
+        self._transfer = SchemaTransfer(tsdb, info, scanner, collations)
         self._collations = collations
         # The Java server identifies servers by their number only.
         self._names = (source_of(info), str(info.server_id))
@@ -82,17 +82,17 @@ class SegmentFinder:
         SourceError, BinlogPurged when what follows the position is purged.
         """
         own = self._own_segment()
-        at, place = self._place_in_binlog(place, stored, own)
+        at, place = self._position_in_binlog(place, stored, own)
         segment = own and self._reaching(own, at)
         if segment is None:
             segment = self._followed(place, at) or self._based(place, at)
         elif segment.last.order() < at.order():
             at = segment.last  # no statement lies in between
-        return at, self._known_by(segment, at), place
+        return at, self._recorded(segment, at), place
 
     # --- the position ---------------------------------------------------------------
 
-    def _place_in_binlog(
+    def _position_in_binlog(
         self, place: Place, stored: LogPosition | None, own: BinlogSegment | None
     ) -> tuple[EntryPosition, Place]:
         """Return file and offset before which all statements have been executed.
@@ -107,7 +107,7 @@ class SegmentFinder:
             )
             return self._event, place
         position = None if stored is None else stored.position
-        if position is not None and self._is_place_of(position, place, own):
+        if position is not None and self._is_position_of(position, place, own):
             # Its last transaction was executed and is not sent again.
             self._event = position
             return position_after(position), place
@@ -130,7 +130,7 @@ class SegmentFinder:
         end = current_end(self._control, self._info)
         return EntryPosition(end.file, end.position)
 
-    def _is_place_of(
+    def _is_position_of(
         self, position: EntryPosition, place: Place, own: BinlogSegment | None
     ) -> bool:
         """Return whether a stored file and offset are this server's, and match the set.
@@ -179,7 +179,7 @@ class SegmentFinder:
         history_messages.BINLOG_RESET.log(_log, self._destination, traits.file)
         return False
 
-    def _known_by(self, segment: BinlogSegment, at: EntryPosition) -> BinlogSegment:
+    def _recorded(self, segment: BinlogSegment, at: EntryPosition) -> BinlogSegment:
         """Record the file in which reading starts, so that it is recognized later.
 
         Also record the server's current traits: it may have been upgraded.
@@ -248,7 +248,7 @@ class SegmentFinder:
             # purged.
             if segment.source in self._names:
                 continue
-            image = self._take_over.image(
+            image = self._transfer.image(
                 segment, place, lambda: self._between(at, self._end_of_binlog())
             )
             if isinstance(image, NotCarried):

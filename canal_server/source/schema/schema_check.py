@@ -1,7 +1,7 @@
-"""Compares the table history with what the server's tables are now.
+"""Compares the table history with the server's current tables.
 
-The history ends at a place. The statements behind it are read and applied to a copy,
-so that what still differs is no matter of time.
+The history ends at a position. The statements after it are read and applied to a copy,
+so that any remaining difference is not a matter of time.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import BinlogSegment
     from canal_server.tablemeta.tables.memory_tables import MemoryTableMeta
-    from canal_server.tablemeta.tables.schemas import Image
+    from canal_server.tablemeta.tables.schemas import FrozenTables
 
 
-# mysqldump leaves them out, and no binlog has rows of them.
+# mysqldump leaves them out, and the binlog never has rows of them.
 _NEVER_DUMPED: Final = frozenset(
     (("mysql", "innodb_index_stats"), ("mysql", "innodb_table_stats"))
 )
@@ -45,22 +45,22 @@ _NEVER_DUMPED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HistoryEnd:
-    """The tables at the end of a stretch, and where it can be read on from there.
+    """The tables at the end of a segment, and the event from which to continue there.
 
     `event` is where an event begins at that end, or right before it.
     """
 
     segment: BinlogSegment
-    image: Image
+    image: FrozenTables
     event: EntryPosition
 
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """A table that is not what the history says, or a schema: its table is "".
+    """A table that differs from the history, or a schema: its table is "".
 
     `found` leads from the history to the server. `is_uncertain`: the history itself
-    says that it may be another one.
+    marks the table as uncertain.
     """
 
     name: Name
@@ -70,10 +70,10 @@ class Differing:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How the history and a server agree, as of a place in its binlog.
+    """How the history and a server agree, as of a position in its binlog.
 
-    `behind` are the places of the statements behind the history's end. `unread` says
-    of which tables the server did not tell, and why.
+    `behind` are the positions of the statements after the history's end. `unread` names
+    the tables that the server did not return, and why.
     """
 
     position: EntryPosition
@@ -89,27 +89,27 @@ def verify(
     end: HistoryEnd,
     choose: Callable[[Iterable[Name]], Iterable[Name]],
 ) -> Verified:
-    """Compare a history's end with the server, for the tables that `choose` takes.
+    """Compare a history's end with the server, for the tables that `choose` selects.
 
-    Raises SourceError, also when the statements behind are purged, and TableMetaError
+    Raises SourceError, also when the later statements are purged, and TableMetaError
     for another server's history.
     """
     segment = end.segment
     with ControlConnection(access) as control:
         info = read_server_info(control)
-        # A history of the Java server knows the number only, and no traits.
+        # A history of the Java server has only the number, and no traits.
         if segment.source not in (source_of(info), str(info.server_id)):
             raise TableMetaError(
                 f"the table history of destination {config.destination} is of server"
                 f" {segment.source}, but {access.address} is {source_of(info)}: it"
-                " goes on there when the server has reached it"
+                " resumes there when the server has reached it"
             )
         scanner = DdlScanner(config, access, Stop())
         dump = BaseDumper(control, info, scanner).take()
         if dump.position.order() < segment.last.order():
             raise TableMetaError(
                 f"the binlog of {access.address} ends at {dump.position}, before the"
-                f" end of the table history at {segment.last}: it was begun anew"
+                f" end of the table history at {segment.last}: the binlog was reset"
             )
         events = [
             each
@@ -121,24 +121,28 @@ def verify(
         known.model.restore(end.image)
         for record in records_of(events, collation_names(control)):
             known.apply(record)
-        there = Replay(traits, dump.schemas)
-        names = list(choose({*_names(known.model), *_names(there.model)}))
-        shown = set(_names(there.model))
+        on_server = Replay(traits, dump.schemas)
+        names = list(choose({*_names(known.model), *_names(on_server.model)}))
+        shown = set(_names(on_server.model))
         dump = _with_hidden(
             dump, control, (each for each in names if each not in shown)
         )
     return _compared(
-        known.model, there.model, names, dump, tuple(each.position for each in events)
+        known.model,
+        on_server.model,
+        names,
+        dump,
+        tuple(each.position for each in events),
     )
 
 
 def _with_hidden(
     dump: BaseDump, control: ControlConnection, names: Iterable[Name]
 ) -> BaseDump:
-    """Add the tables that the account may not see to those that the server told not.
+    """Add the tables that the account must not see to the unread ones.
 
-    They are in no list of the server's tables, as those that are gone; but who asks
-    for them by name is refused.
+    They are missing from the server's list of tables, like dropped ones, but a query by
+    name is refused.
     """
     asked = DumpedTables()
     SchemaReader(control).read_into(asked, (each for each in names if each[1]))
@@ -155,24 +159,24 @@ def _with_hidden(
 
 def _compared(
     known: MemoryTableMeta,
-    there: MemoryTableMeta,
+    on_server: MemoryTableMeta,
     names: Iterable[Name],
     dump: BaseDump,
     behind: tuple[EntryPosition, ...],
 ) -> Verified:
-    known_image, there_image = known.freeze(), there.freeze()
+    history_image, server_image = known.freeze(), on_server.freeze()
     compared = 0
     differing = []
     names = list(names)
     for schema in sorted({schema for schema, _ in names}):
-        found = _schema_differences(known_image, there_image, schema)
+        found = _schema_differences(history_image, server_image, schema)
         if found:
             differing.append(Differing((schema, ""), found))
     for name in names:
-        if name in dump.unread or not _has_place(known, name):
+        if name in dump.unread or not _is_recordable(known, name):
             continue
         compared += 1
-        found = _table_differences(known_image, there_image, name)
+        found = _table_differences(history_image, server_image, name)
         if found:
             is_uncertain = known.is_uncertain(*name)
             differing.append(Differing(name, found, is_uncertain))
@@ -180,10 +184,13 @@ def _compared(
 
 
 def _schema_differences(
-    known: Image, there: Image, schema: str
+    known: FrozenTables, on_server: FrozenTables, schema: str
 ) -> tuple[Difference, ...]:
-    """Compare what new tables of a schema inherit; one that is missing has tables."""
-    collations = known.collation(schema), there.collation(schema)
+    """Compare what new tables of a schema inherit.
+
+    A schema that is missing counts by its tables.
+    """
+    collations = known.collation(schema), on_server.collation(schema)
     before, after = (charset_of(each) if each else None for each in collations)
     if before == after or not before or not after:
         return ()
@@ -191,21 +198,21 @@ def _schema_differences(
 
 
 def _table_differences(
-    known: Image, there: Image, name: Name
+    known: FrozenTables, on_server: FrozenTables, name: Name
 ) -> tuple[Difference, ...]:
-    texts = known.text(*name), there.text(*name)
-    # The same text is the same table; it need not be read.
+    texts = known.text(*name), on_server.text(*name)
+    # Identical text is an identical table; parsing is not needed.
     if texts[0] is not None and texts[0] == texts[1]:
         return ()
-    tables = known.find(*name), there.find(*name)
+    tables = known.find(*name), on_server.find(*name)
     for text, table, where in zip(texts, tables, ("history", "server"), strict=True):
         if text is not None and table is None:
-            return (Difference(CHANGED, f"definition that nobody can read ({where})"),)
+            return (Difference(CHANGED, f"definition that cannot be parsed ({where})"),)
     return tuple(differences(_comparable(tables[0]), _comparable(tables[1])))
 
 
-def _has_place(known: MemoryTableMeta, name: Name) -> bool:
-    """Tell whether a table can be in a history at all."""
+def _is_recordable(known: MemoryTableMeta, name: Name) -> bool:
+    """Return whether a history can contain a table at all."""
     return name not in _NEVER_DUMPED or known.find(*name) is not None
 
 
@@ -216,10 +223,10 @@ def _names(model: MemoryTableMeta) -> list[Name]:
 
 
 def _comparable(table: Table | None) -> Table | None:
-    """Return a table with what statements and SHOW CREATE TABLE tell alike.
+    """Return a table reduced to what statements and SHOW CREATE TABLE both state.
 
-    Engines may be replaced by the server, keys be added for foreign ones, and the
-    primary key of a versioned table be shown with the end of its rows.
+    The server may replace engines, add keys for foreign keys, and show the primary key
+    of a versioned table with the end of its rows.
     """
     if table is None:
         return None

@@ -1,8 +1,8 @@
-"""Tables that are known of one server, as they were at a place of another one.
+"""The tables of one server's history, as they were at a position of another server.
 
-A session goes on where another server was left: by a GTID set, which means the same on
-both, or by a time. Which statements of the history had been executed there, and which
-more, is told here; the stretch that begins with it is made by `segments`.
+A session continues where another server was left: by a GTID set, which means the same
+on both, or by a time. This module finds the statements of the history that had been
+executed there, and the additional ones; `history_segments` makes the segment from them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from canal_server.source.read.temporary_dump import DdlEvent
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
     from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
-    from canal_server.tablemeta.tables.schemas import Image
+    from canal_server.tablemeta.tables.schemas import FrozenTables
 
     _Executed = Callable[[DdlRecord], bool]
 
@@ -34,7 +34,7 @@ _SHOWN: Final = 200  # characters of a GTID set in a message
 
 @dataclass(frozen=True, slots=True)
 class NotCarried:
-    """Why a history of one server does not tell the tables of a place of another."""
+    """Why the history of one server does not yield the tables at another's position."""
 
     why: str
 
@@ -43,7 +43,7 @@ class NotCarried:
 
 
 class SchemaTransfer:
-    """Carries what is known of other servers to the one of this session."""
+    """Transfers the history of other servers to the server of this session."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class SchemaTransfer:
 
     def image(
         self, segment: BinlogSegment, place: Place, coming: Callable[[], list[DdlEvent]]
-    ) -> Image | NotCarried:
-        """Return the tables of a place, or why they cannot be told.
+    ) -> FrozenTables | NotCarried:
+        """Return the tables at a position, or why they cannot be known.
 
         `coming` reads the statements of this server from there on.
         """
@@ -77,7 +77,7 @@ class SchemaTransfer:
             if not isinstance(executed, NotCarried):
                 more = self._more_executed(segment, place.gtids, records)
         else:
-            return NotCarried("the place to begin has neither GTID set nor time")
+            return NotCarried("the start position has neither GTID set nor time")
         for each in (executed, more):
             if isinstance(each, NotCarried):
                 return each
@@ -86,8 +86,8 @@ class SchemaTransfer:
         for record in records:
             if record.contained and not executed(record):
                 return NotCarried(
-                    f"it begins after the statement at {record.position}, which"
-                    " comes only after the place to begin"
+                    f"it starts after the statement at {record.position}, which"
+                    " follows the start position"
                 )
         return self._tsdb.at_executed(
             segment, executed, records_of(more, self._collations)
@@ -96,16 +96,17 @@ class SchemaTransfer:
     def _executed_by_gtid(
         self, segment: BinlogSegment, wanted: Gtids, records: list[DdlRecord]
     ) -> _Executed | NotCarried:
-        """Return what tells statements of a GTID set, or why nothing does.
+        """Return a test for statements in a GTID set, or why there is none.
 
-        So it is when the stretch begins behind the set, or has statements without.
+        There is none when the segment starts after the set, or has statements without
+        GTID.
         """
         first = parsed(segment.first.gtid, self._info)
         if first is None:
-            return NotCarried(f"no GTID set is known of its beginning, {segment.first}")
+            return NotCarried(f"the GTID set at its start, {segment.first}, is unknown")
         if not contains(wanted, first):
             return NotCarried(
-                f"it begins at GTID set {_shown(first)}, of which the place to begin,"
+                f"it starts at GTID set {_shown(first)}, of which the start position,"
                 f" {_shown(wanted)}, lacks {_shown(subtract(first, wanted))}"
             )
         for record in records:
@@ -116,17 +117,17 @@ class SchemaTransfer:
     def _more_executed(
         self, segment: BinlogSegment, wanted: Gtids, records: list[DdlRecord]
     ) -> list[DdlEvent] | NotCarried:
-        """Return the wanted statements that the history lacks, read from this server.
+        """Return the statements that the history lacks, read from this server.
 
-        Or why they cannot be had: that cannot be told, or they are purged.
+        Or why they are unavailable: they are unknown, or purged.
         """
         known = parsed(segment.last.gtid, self._info)
         if known is None:
-            return NotCarried(f"no GTID set is known of its end, {segment.last}")
+            return NotCarried(f"the GTID set at its end, {segment.last}, is unknown")
         if contains(known, wanted):
             return []
         start = Place("", 0, known, by_gtid=True).dump_start()
-        end = _shown(known)  # before reading goes on with it
+        end = _shown(known)  # before reading extends it
         try:
             events = self._scanner.between_sets(start, known, wanted)
         except BinlogPurged as error:
@@ -135,13 +136,13 @@ class SchemaTransfer:
                 f" {_shown(wanted)} is purged: {error}"
             )
         # The set of the end is that of the last transaction which passed: statements
-        # behind it are known, too.
-        told = {each.position.gtid for each in records}
+        # after it are known, too.
+        known_gtids = {each.position.gtid for each in records}
         return [
             each
             for each in events
             if self._is_in(wanted, each.position.gtid)
-            and each.position.gtid not in told
+            and each.position.gtid not in known_gtids
         ]
 
     def _is_in(self, wanted: Gtids, text: str | None) -> bool:
@@ -156,25 +157,25 @@ def _shown(gtids: Gtids) -> str:
 def _executed_by_time(
     segment: BinlogSegment, timestamp_ms: int, coming: Callable[[], list[DdlEvent]]
 ) -> _Executed | NotCarried:
-    """Return what tells statements in front of a place, or why nothing does.
+    """Return a test for statements before a position, or why there is none.
 
-    The place lies behind the last transaction in front of the first that is not
-    older than the time. A statement that took long is older than what stands in
-    front of it, so it may be behind the place.
+    The position lies after the last transaction before the first one that is not older
+    than the time. A long-running statement is older than what precedes it, so it may be
+    after the position.
     """
     first_ms, last_ms = segment.first.timestamp or 0, segment.last.timestamp or 0
     if not first_ms or not first_ms < timestamp_ms <= last_ms:
         return NotCarried(
-            f"it reaches from {time_text(first_ms) or 'an unknown time'} to"
-            f" {time_text(last_ms) or 'an unknown time'}, and reading begins at"
+            f"it covers {time_text(first_ms) or 'an unknown time'} to"
+            f" {time_text(last_ms) or 'an unknown time'}, and reading starts at"
             f" {time_text(timestamp_ms)}"
         )
     behind = {(each.position.timestamp, each.schema, each.ddl) for each in coming()}
 
     def executed(record: DdlRecord) -> bool:
-        told_ms = record.position.timestamp or 0
-        return told_ms < timestamp_ms and (
-            (told_ms, record.schema, record.ddl) not in behind
+        record_ms = record.position.timestamp or 0
+        return record_ms < timestamp_ms and (
+            (record_ms, record.schema, record.ddl) not in behind
         )
 
     return executed

@@ -1,9 +1,10 @@
-"""Statements that a server would leave out though they change what comes behind.
+"""Statements that a server would omit although they change what follows.
 
-Who asks by a GTID set gets what the set lacks, from the first such transaction on. A
-statement of the set may lie behind that: where another server had it earlier, or when
-this one does not have it yet, or never will. Rows in front of it have the columns of
-before, so it must be seen at its place: here is told what to ask for to get it again.
+A dump by GTID set sends what the set lacks, from the first such transaction on. A
+statement in the set may lie after that: another server had it earlier, or this server
+does not have it yet, or never will. Rows before it have the previous columns, so it
+must be seen at its position: this module computes the set that makes the server send it
+again.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class SkipFinder:
     def asking_again(
         self, wanted: Gtids, at: EntryPosition, known: Iterable[EntryPosition]
     ) -> Gtids:
-        """Return the set to ask by: `wanted`, without the statements left out.
+        """Return the set to request: `wanted`, without the omitted statements.
 
-        `at` is where the first thing lies that the server sends for `wanted`, and
-        `known` are statements that were read of any server. Raises BinlogPurged.
+        `at` is the position of the first event that the server sends for `wanted`, and
+        `known` are statements that were read from any server. Raises BinlogPurged.
         """
         before = self._files.gtids_at(
             at.journal_name or "", at.position or 4, mariadb=self._info.is_mariadb
@@ -62,7 +63,7 @@ class SkipFinder:
         missing = subtract(wanted, here)
         events = self._scanner.between_sets(
             FileStart(at.journal_name or "", at.position or 4),
-            self._parse(str(before)),  # a copy: the reader goes on with it
+            self._parse(str(before)),  # a copy: the reader extends it
             subtract(wanted, missing),
         )
         skipped = subtract(wanted, before)
@@ -79,8 +80,8 @@ class SkipFinder:
             return wanted
         found = _without(wanted, statements, before)
         _log.info(
-            "%d statements of the GTID set %s come behind %s on this server, or are not"
-            " there: asks for them again, by %s",
+            "%d statements of the GTID set %s come after %s on this server, or are"
+            " missing: requesting them again, by %s",
             len(statements),
             str(wanted)[:200],
             at,
@@ -92,22 +93,22 @@ class SkipFinder:
         return parse(text, self._info)
 
     def _is_in(self, gtids: Gtids, text: str | None) -> bool:
-        # It may be of a history that somebody else wrote.
+        # It may be from a history that another program wrote.
         gtid = parsed(text, self._info)
         return gtid is not None and contains(gtids, gtid)
 
 
 def _without(wanted: Gtids, statements: list[Gtids], before: Gtids) -> Gtids:
-    """Return a set that lacks statements.
+    """Return a set without some statements.
 
-    MariaDB knows one place in each domain: those of the statements go back to where
-    they stood, `before`, and what lies between comes again.
+    MariaDB has one sequence number per domain: those of the statements are set back to
+    where they were, `before`, and what lies between is sent again.
     """
     if isinstance(wanted, GtidSet):
-        left: Gtids = wanted
+        remaining: Gtids = wanted
         for gtid in statements:
-            left = subtract(left, gtid)
-        return left
+            remaining = subtract(remaining, gtid)
+        return remaining
     places, former = _by_domain(wanted), _by_domain(before)
     for gtid in statements:
         for domain in _by_domain(gtid):

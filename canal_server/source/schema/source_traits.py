@@ -1,4 +1,4 @@
-"""What of a server the table history keeps, and the names of its collations."""
+"""The properties of a server that the table history stores, and collation names."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def source_of(info: ServerInfo) -> str:
-    """Return what tells a server's binlog from those of others."""
+    """Return the identifier of a server's binlog."""
     return info.server_uuid or str(info.server_id)
 
 
 @reads_answers("its collation")
 def traits_of(control: ControlConnection, info: ServerInfo) -> SourceTraits:
-    """Ask a server for what decides how its statements are read."""
+    """Query the server settings that decide how its statements are parsed."""
     major, minor, patch = info.version
     rows = control.query("SELECT @@global.collation_server")
     return SourceTraits(
@@ -44,7 +44,7 @@ def records_of(
     *,
     contained: bool = False,
 ) -> list[DdlRecord]:
-    """Return what is stored of statements; `collations` are the server's."""
+    """Return the form in which statements are stored; `collations` are the server's."""
     return [
         made_record(
             event.position,
@@ -58,13 +58,13 @@ def records_of(
 
 
 def with_names(extra: str, collations: Mapping[int, str]) -> str:
-    """Give the collations of a statement's context their names."""
+    """Replace the collation ids of a statement's context by names."""
 
-    def named(told: str | None) -> str | None:
-        if told is None or not told.isdigit():
-            return told
-        charset = charset_of_collation(int(told))
-        return collations.get(int(told), charset and f"{charset}_general_ci")
+    def named(logged: str | None) -> str | None:
+        if logged is None or not logged.isdigit():
+            return logged
+        charset = charset_of_collation(int(logged))
+        return collations.get(int(logged), charset and f"{charset}_general_ci")
 
     context = Context.from_json(extra)
     return replace(

@@ -10,12 +10,12 @@ PLAIN = Dialect()
 
 
 def reader(sql: str, dialect: Dialect = PLAIN) -> SqlReader:
-    """Return a reader at the beginning of a text."""
+    """Return a reader at the start of a text."""
     return SqlReader(sql, dialect)
 
 
 def heads(sql: str, dialect: Dialect = PLAIN) -> list[str]:
-    """Return what `peek` says of each token."""
+    """Return what `peek` returns for each token."""
     words = reader(sql, dialect)
     found = []
     while not words.at_end():
@@ -35,7 +35,7 @@ def heads(sql: str, dialect: Dialect = PLAIN) -> list[str]:
     ],
 )
 def test_heads(sql: str, expected: list[str]) -> None:
-    """Keywords come in upper case; what is in quotes is no keyword."""
+    """Keywords are returned in upper case; quoted text is not a keyword."""
     assert heads(sql) == expected
 
 
@@ -46,24 +46,24 @@ def test_ansi_quotes() -> None:
 
 
 def test_accept() -> None:
-    """Words are stepped over only when all of them stand there."""
+    """Words are stepped over only when all of them are next."""
     words = reader("IF NOT EXISTS a IF EXISTS b")
     assert not words.accept("IF", "EXISTS")
-    assert words.place == 0
+    assert words.index == 0
     assert words.skip_if_exists()
     assert words.name() == "a"
     assert words.accept_any(("X", "IF")) == "IF"
     assert words.accept_any(("X",)) == ""
     words.expect("EXISTS")
     assert not words.skip_if_exists()
-    with pytest.raises(SqlTextError, match="no C but 'B'"):
+    with pytest.raises(SqlTextError, match="expected C, found 'B'"):
         words.expect("C")
     words.go_back(0)
     assert words.next() == "IF"
 
 
 def test_the_end() -> None:
-    """Behind the last token there is nothing, however far one looks."""
+    """After the last token there is nothing, however far ahead."""
     words = reader("a")
     assert words.peek(5) == ""
     words.next()
@@ -76,7 +76,7 @@ def test_the_end() -> None:
 
 
 def test_parentheses() -> None:
-    """What stands in parentheses is stepped over as one."""
+    """Text in parentheses is stepped over as one."""
     words = reader("(a (b), ')') c")
     words.skip_parens()
     assert words.peek() == "C"
@@ -87,7 +87,7 @@ def test_parentheses() -> None:
 
 
 def test_skip_to() -> None:
-    """A word is looked for outside of parentheses, up to the end around it."""
+    """A word is searched outside of parentheses, up to the enclosing end."""
     words = reader("a (x) b x c) x")
     assert words.skip_to(("X",)) == "X"
     words.next()
@@ -99,12 +99,12 @@ def test_skip_to() -> None:
 
 
 def test_names() -> None:
-    """Names come without quotes, a string in double quotes may be one."""
+    """Names are returned without quotes, a string in double quotes may be one."""
     words = reader("a.`b``c`.d .e \"f\" 5g 'h'")
     assert words.names() == ["a", "b`c", "d", "e"]
     assert words.name() == "f"
     assert words.name() == "5g"
-    with pytest.raises(SqlTextError, match="no name"):
+    with pytest.raises(SqlTextError, match="expected a name"):
         words.name()
 
 
@@ -129,21 +129,21 @@ def test_strings(sql: str, expected: str | None) -> None:
 
 
 def test_strings_without_escapes() -> None:
-    """In a mode of its own a backslash is a character like others."""
+    """In that mode a backslash is an ordinary character."""
     dialect = Dialect(no_backslash_escapes=True)
     assert reader(r"'a\' 'b''\n'", dialect).string() == r"a\b'\n"
 
 
 def test_no_string() -> None:
-    """A string is asked for where none stands."""
-    with pytest.raises(SqlTextError, match="no string"):
+    """A string is required where there is none."""
+    with pytest.raises(SqlTextError, match="expected a string"):
         reader("a").string()
     assert reader("'latin1'").charset_name() == "latin1"
     assert reader("latin1").charset_name() == "latin1"
 
 
-def test_errors_tell_no_secrets() -> None:
-    """An error holds no more of the text than its own words."""
+def test_errors_show_no_secrets() -> None:
+    """An error shows no more of the text than its own words."""
     with pytest.raises(SqlTextError) as caught:
         reader("a 'secret' b").raise_error("no such thing")
     assert str(caught.value) == "no such thing"

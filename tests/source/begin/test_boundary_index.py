@@ -1,4 +1,4 @@
-"""The file of the index of boundaries: what is asked of it, and what harms it."""
+"""The file of the boundary index: queries, and damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fix_daemon import child_environ
 from canal_server.doors.sqlite import Database
 from canal_server.source.begin.boundary_index import (
     FORM,
-    SOURCES_KEPT,
+    INDEXED_SOURCES_MAX,
     BoundaryIndex,
     Counted,
     FileKey,
@@ -41,19 +41,19 @@ MARKS = [
     mark(4, 1000, 100),
     mark(1000, 2000, 200, gtids="u:1-4"),
     mark(2000, 3000, 150, youngest_s=300),
-    mark(3500, 4000, 400),  # behind a hole
+    mark(3500, 4000, 400),  # after a gap
 ]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Give where the file lies."""
+    """Yield the path of the file."""
     return tmp_path / "example" / "boundaries.sqlite"
 
 
 @pytest.fixture
 def index(path: Path) -> Iterator[BoundaryIndex]:
-    """Give an open index with the marks of one file."""
+    """Yield an open index with the marks of one file."""
     made = BoundaryIndex(path)
     made.open()
     made.add(FILE, MARKS)
@@ -62,7 +62,7 @@ def index(path: Path) -> Iterator[BoundaryIndex]:
 
 
 def test_what_was_written_is_there(index: BoundaryIndex, path: Path) -> None:
-    """Marks come back in order, also to who opens the file to read; it is private."""
+    """Marks are returned in order, also to a reader of the file; it is private."""
     assert index.marks(FILE) == MARKS
     assert index.marks(FILE, 1000, 2001) == MARKS[1:3]
     reading = BoundaryIndex(path, read_only=True)
@@ -76,7 +76,7 @@ def test_what_was_written_is_there(index: BoundaryIndex, path: Path) -> None:
 
 
 def test_before(index: BoundaryIndex) -> None:
-    """The last mark in front of a place is where reading can go on from."""
+    """The last mark before an offset is where reading can continue."""
     assert index.before(FILE, 999) is None
     assert index.before(FILE, 1000) == MARKS[0]
     assert index.before(FILE, 1 << 40) == MARKS[3]
@@ -88,20 +88,20 @@ def test_before(index: BoundaryIndex) -> None:
     ("time_s", "found"), [(100, None), (101, 0), (201, 1), (300, 1), (301, 2), (999, 2)]
 )
 def test_at_time(index: BoundaryIndex, time_s: int, found: int | None) -> None:
-    """A time is behind all that is older, up to the first hole."""
+    """A time maps to the mark after everything older, up to the first gap."""
     wanted = None if found is None else MARKS[found]
     assert index.at_time(FILE, time_s * 1000) == wanted
 
 
 def test_at_time_of_a_file_that_was_read_in_part(index: BoundaryIndex) -> None:
-    """What is not known from the file's first event on says nothing of its times."""
+    """Marks that do not cover a file from its first event do not date it."""
     other = FILE._replace(name="binlog.000008")
     index.add(other, MARKS[1:])
     assert index.at_time(other, 999_000) is None
 
 
 def test_count_between(index: BoundaryIndex) -> None:
-    """What is known is summed up, what is not is named."""
+    """Known ranges are summed up, unknown ones are listed."""
     assert index.count_between(FILE, 4, 3000) == Counted(6, 30, ())
     assert index.count_between(FILE, 500, 4000) == Counted(
         6, 30, ((500, 1000), (3000, 3500))
@@ -113,7 +113,7 @@ def test_count_between(index: BoundaryIndex) -> None:
 
 
 def test_another_file_of_the_same_name(index: BoundaryIndex) -> None:
-    """A binlog that was begun anew, and another server, have nothing of the old one."""
+    """A reset binlog, and another server, have no data of the old one."""
     anew = FILE._replace(began_s=FILE.began_s + 1)
     other = FILE._replace(source="uuid-2")
     for key in (anew, other):
@@ -129,13 +129,13 @@ def test_another_file_of_the_same_name(index: BoundaryIndex) -> None:
 
 
 def test_forget(index: BoundaryIndex) -> None:
-    """What turned out to be another file is known no more."""
+    """A file that turned out to be another one is forgotten."""
     index.forget(FILE)
     assert index.marks(FILE) == []
 
 
 def test_expires_with_the_binlogs(index: BoundaryIndex) -> None:
-    """Files that the server no longer has go; those of other servers stay."""
+    """Files that the server no longer has are deleted; other servers' remain."""
     kept, other = FILE._replace(name="binlog.000008"), FILE._replace(source="uuid-2")
     for key in (kept, other):
         index.add(key, MARKS)
@@ -144,37 +144,37 @@ def test_expires_with_the_binlogs(index: BoundaryIndex) -> None:
 
 
 def test_servers_of_long_ago(index: BoundaryIndex) -> None:
-    """Only the servers that were read last are remembered, in their order."""
-    sources = [f"uuid-{number}" for number in range(10, 13 + SOURCES_KEPT)]
+    """Only the servers read last are kept, in their order."""
+    sources = [f"uuid-{number}" for number in range(10, 13 + INDEXED_SOURCES_MAX)]
     for source in sources:
         index.use(FILE._replace(source=source))
     index.use(FILE._replace(source=sources[-3]))
     index.expire(sources[-1], [FILE.name])
     left = index.sources()
-    assert len(left) == SOURCES_KEPT
+    assert len(left) == INDEXED_SOURCES_MAX
     assert left[-2:] == [sources[-1], sources[-3]]
 
 
-# --- harm -----------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------
 
 
 def zero(path: Path) -> None:
-    """Leave NULs, as a power cut may."""
+    """Write NULs, as a power cut may."""
     path.write_bytes(bytes(path.stat().st_size))
 
 
 def tear(path: Path) -> None:
-    """Leave the first part of it."""
+    """Keep only the first part of it."""
     os.truncate(path, path.stat().st_size // 2)
 
 
 def empty(path: Path) -> None:
-    """Leave nothing in it."""
+    """Empty it."""
     os.truncate(path, 0)
 
 
 def change(path: Path) -> None:
-    """Change a value and nothing else."""
+    """Change one value only."""
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE mark SET youngest_s = 1 WHERE stop = 2000")
     connection.close()
@@ -182,7 +182,7 @@ def change(path: Path) -> None:
 
 @pytest.mark.parametrize("harm", [zero, tear, empty, change])
 def test_damaged_file(index: BoundaryIndex, path: Path, harm: object) -> None:
-    """It is begun anew without a word to the caller, and works again."""
+    """A damaged file is recreated without an error for the caller, and works again."""
     index.close()
     harm(path)  # type: ignore[operator]
     index.open()
@@ -197,7 +197,7 @@ def test_damaged_file(index: BoundaryIndex, path: Path, harm: object) -> None:
 def test_file_that_is_in_use(
     index: BoundaryIndex, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A second writer goes without one and leaves the first one's alone."""
+    """A second writer has no index and does not touch the first one's."""
     second = BoundaryIndex(path)
     second.open()
     (record,) = caplog.records
@@ -211,7 +211,7 @@ def test_file_that_is_in_use(
 
 
 def test_file_that_is_not_ours(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file of a later version is left as it is."""
+    """A file of a later version is left unchanged."""
     path.parent.mkdir(parents=True)
     later = Database(path, replace(FORM, steps=(*FORM.steps, ())))
     later.open()
@@ -225,8 +225,8 @@ def test_file_that_is_not_ours(path: Path, caplog: pytest.LogCaptureFixture) -> 
     assert caplog.records[0].levelno == logging.WARNING
 
 
-def test_file_that_is_not_there(path: Path) -> None:
-    """Who only reads finds nothing, and makes nothing."""
+def test_missing_file(path: Path) -> None:
+    """A reader without a file finds nothing, and creates nothing."""
     reading = BoundaryIndex(path, read_only=True)
     reading.open()
     assert reading.marks(FILE) == []
@@ -235,7 +235,7 @@ def test_file_that_is_not_there(path: Path) -> None:
 
 
 def test_killed_while_it_writes(path: Path) -> None:
-    """A process that is killed leaves whole marks, in the order they were written."""
+    """A killed process leaves complete marks, in the order they were written."""
     program = (
         "import sys; from pathlib import Path\n"
         "from canal_server.source.begin.boundary_index import *\n"

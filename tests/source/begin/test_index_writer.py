@@ -1,4 +1,4 @@
-"""Marks that are made of what is read, compared with a plain list of transactions."""
+"""Marks made while reading, compared with a plain list of transactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from fix_blocks import BEGIN, END, OTHER, ROWS, Entries
 
 from canal_server.source.begin.boundary_index import BoundaryIndex, FileKey, Mark
-from canal_server.source.begin.index_writer import LONG_SETS_APART, IndexWriter
+from canal_server.source.begin.index_writer import LONG_SET_INTERVAL, IndexWriter
 
 if TYPE_CHECKING:
     import random
@@ -25,7 +25,7 @@ FIRST = 4
 
 @dataclass(frozen=True)
 class Transaction:
-    """One transaction of a made-up binlog."""
+    """One transaction of a generated binlog."""
 
     file: int
     start: int
@@ -34,12 +34,12 @@ class Transaction:
 
     @property
     def stop(self) -> int:
-        """Return where it ends."""
+        """Return its end offset."""
         return self.start + sum(length for _, length in self.events)
 
     @property
     def rows(self) -> int:
-        """Return how many rows it has."""
+        """Return its number of rows."""
         return sum(kind == ROWS for kind, _ in self.events)
 
 
@@ -49,14 +49,14 @@ def name_of(file: int) -> str:
 
 
 def key_of(file: int) -> FileKey:
-    """Return what the index knows a file by."""
+    """Return the index's key of a file."""
     return FileKey(SOURCE, name_of(file), file)
 
 
 def make_binlog(
     rng: random.Random, files: int = 3, count: int = 40
 ) -> list[Transaction]:
-    """Return transactions of several files; times go back now and then."""
+    """Return transactions of several files; times sometimes go back."""
     found: list[Transaction] = []
     for file in range(1, files + 1):
         offset = FIRST
@@ -74,7 +74,7 @@ def make_binlog(
 def chunks(
     rng: random.Random, transactions: list[Transaction], *, gtid: str = ""
 ) -> Iterator[list[Span]]:
-    """Yield the transactions as a reader does, cut anywhere."""
+    """Yield the transactions as a reader does, in random pieces."""
     file = transactions[0].file
     entries = Entries(file=name_of(file), file_number=file)
     for one in transactions:
@@ -99,7 +99,7 @@ def chunks(
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[BoundaryIndex]:
-    """Give an empty index."""
+    """Yield an empty index."""
     made = BoundaryIndex(tmp_path / "boundaries.sqlite")
     made.open()
     yield made
@@ -107,7 +107,7 @@ def index(tmp_path: Path) -> Iterator[BoundaryIndex]:
 
 
 def began_s(name: str) -> int:
-    """Return when a file was begun."""
+    """Return when a file was created."""
     return int(name.rpartition(".")[2])
 
 
@@ -117,7 +117,7 @@ def read(
     transactions: list[Transaction],
     **options: object,
 ) -> None:
-    """Let a session read transactions and tell the index of them."""
+    """Let a session read transactions and write the index."""
     gtid = str(options.pop("gtid", ""))
     writer = IndexWriter(index, SOURCE, began_s, mark_bytes=MARK_BYTES, **options)  # type: ignore[arg-type]
     for spans in chunks(rng, transactions, gtid=gtid):
@@ -126,7 +126,7 @@ def read(
 
 
 def check(index: BoundaryIndex, binlog: list[Transaction]) -> int:
-    """See that each mark tells the truth; returns the bytes that are covered."""
+    """Check that each mark is correct; return the covered bytes."""
     covered = 0
     for file in {one.file for one in binlog}:
         inside = [one for one in binlog if one.file == file]
@@ -161,7 +161,7 @@ def test_whole_binlog(index: BoundaryIndex, rng: random.Random) -> None:
 
 
 def test_sessions_that_begin_anywhere(index: BoundaryIndex, rng: random.Random) -> None:
-    """Whatever was read before is not counted twice, and holes are filled."""
+    """Transactions read before are not counted twice, and gaps are filled."""
     binlog = make_binlog(rng)
     for _ in range(12):
         first = rng.randrange(len(binlog))
@@ -180,8 +180,8 @@ def test_sessions_that_begin_anywhere(index: BoundaryIndex, rng: random.Random) 
         assert all(x.time_s < when for x in inside if x.stop <= reached)
 
 
-def test_session_that_goes_on(index: BoundaryIndex, rng: random.Random) -> None:
-    """Who begins at the last transaction's end leaves no hole."""
+def test_session_that_continues(index: BoundaryIndex, rng: random.Random) -> None:
+    """A start at the last transaction's end leaves no gap."""
     binlog = make_binlog(rng, files=1)
     read(index, rng, binlog[:20], boundary=(name_of(1), FIRST))
     last = binlog[19]
@@ -193,7 +193,7 @@ def test_session_that_goes_on(index: BoundaryIndex, rng: random.Random) -> None:
 def test_files_whose_beginning_was_not_seen(
     index: BoundaryIndex, rng: random.Random
 ) -> None:
-    """Without it a file cannot be told from others of its name, and is left out."""
+    """A file without creation time cannot be identified, and is left out."""
     binlog = make_binlog(rng, files=1)
     writer = IndexWriter(index, SOURCE, lambda _: None, mark_bytes=MARK_BYTES)
     for spans in chunks(rng, binlog):
@@ -203,7 +203,7 @@ def test_files_whose_beginning_was_not_seen(
 
 
 def test_by_gtid(index: BoundaryIndex, rng: random.Random) -> None:
-    """Marks begin with the file from which on nothing is left out, with their sets."""
+    """Marks start with the first file that is complete, with their sets."""
     binlog = make_binlog(rng)
     read(index, rng, binlog, exact_from=lambda: None)
     assert index.marks(key_of(1)) == []
@@ -215,15 +215,15 @@ def test_by_gtid(index: BoundaryIndex, rng: random.Random) -> None:
 
 
 def test_long_sets(index: BoundaryIndex, rng: random.Random) -> None:
-    """A set of many parts is kept with few marks only."""
+    """A set of many parts is stored with few marks only."""
     binlog = make_binlog(rng, files=1, count=200)
     read(index, rng, binlog, boundary=(name_of(1), FIRST), gtid="u:1-7" * 300)
     with_set = [bool(each.gtids) for each in index.marks(key_of(1))]
-    assert with_set.index(True) == LONG_SETS_APART
-    assert sum(with_set) == len(with_set) // (LONG_SETS_APART + 1)
+    assert with_set.index(True) == LONG_SET_INTERVAL
+    assert sum(with_set) == len(with_set) // (LONG_SET_INTERVAL + 1)
 
 
 def test_rows_that_nobody_counted(index: BoundaryIndex, rng: random.Random) -> None:
-    """Who only looks through a file does not say how many rows it has."""
+    """A mere scan of a file does not count its rows."""
     read(index, rng, make_binlog(rng, files=1), counts_rows=False)
     assert {each.rows for each in index.marks(key_of(1))} == {None}

@@ -1,4 +1,4 @@
-"""Which places a source has that refused one."""
+"""Which positions a source has that refused one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 def place(
     file: str, offset: int = 4, gtid: str | None = None, at: LogIdentity = HERE
 ) -> LogPosition:
-    """Return a place."""
+    """Return a position."""
     return LogPosition(at, EntryPosition(file, offset, 1000, 1, gtid))
 
 
 def gone(purged: GtidSet | None = None) -> LostPosition:
-    """Return a place that two files lie behind which are gone."""
+    """Return a lost position: two files after it are purged."""
     return LostPosition(place("bin.000001"), HERE, FILES, purged)
 
 
@@ -41,12 +41,12 @@ def gone(purged: GtidSet | None = None) -> LostPosition:
     ],
 )
 def test_by_files(wanted: LogPosition, *, has: bool) -> None:
-    """A file that is left has its places; another server's are not contradicted."""
+    """A remaining file has its positions; another server's cannot be refuted."""
     assert gone().has(wanted) is has
 
 
 def test_by_sets() -> None:
-    """A MySQL goes on behind each set that has all which it purged."""
+    """A MySQL resumes after each set that contains everything purged."""
     found = gone(GtidSet.parse(f"{SID}:1-5"))
     assert found.has(place("bin.000001", gtid=f"{SID}:1-5"))
     assert found.has(place("log.1", gtid=f"{SID}:1-9", at=ELSEWHERE))
@@ -54,8 +54,8 @@ def test_by_sets() -> None:
     assert not found.has(place("bin.000003", gtid="nonsense"))
 
 
-def test_tells_what_is_missing() -> None:
-    """The missing files are named, where it is files that are missing."""
+def test_names_what_is_missing() -> None:
+    """The missing files are named, if files are missing."""
     found = gone()
     assert found.why(place("bin.000001")).startswith(
         "bin.000001 to bin.000002 (2 files) purged"

@@ -1,4 +1,4 @@
-"""What is said when a source has purged what is needed: the files, and the way out."""
+"""The message when a source has purged needed data: the files, and the remedy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from canal_server.source.read.available_positions import SourceFiles
 FILES = SourceFiles((BinaryLog("binlog.000007", 500),))
 HERE = LogIdentity("127.0.0.1", 3306)
 ELSEWHERE = LogIdentity("127.0.0.1", 3307)
-MISSING = "; missing: binlog.000006, the oldest left is binlog.000007"
+MISSING = "; missing: binlog.000006, the oldest file is now binlog.000007"
 
 
 def at(identity: LogIdentity, file: str) -> LogPosition:
-    """Return a stored place."""
+    """Return a stored position."""
     return LogPosition(identity, EntryPosition(file, 4))
 
 
@@ -29,15 +29,15 @@ def at(identity: LogIdentity, file: str) -> LogPosition:
     ],
 )
 def test_single_source(stored: LogPosition, back: str) -> None:
-    """Files are named where they are this server's, and were there once."""
+    """Files are named where they are this server's, and existed once."""
     who = "with a position of another binlog or server"
     if back != "; ":
         who = "as purged"
     assert purged_message("gone", "shop", stored, HERE, FILES) == (
-        f"gone{back}load the tables anew and run `canal-server position seek"
-        " --destination shop --client ID --to oldest` to resume with what is left, for"
-        f" each client that `canal-server position show` shows {who}; others resume by"
-        " themselves"
+        f"gone{back}reload the tables and run `canal-server position seek"
+        " --destination shop --client ID --to oldest` to resume at the oldest file, for"
+        f" each client that `canal-server position show` shows {who}; the others resume"
+        " by themselves"
     )
 
 
@@ -49,9 +49,9 @@ def test_nothing_stored() -> None:
 
 
 def test_one_of_a_group() -> None:
-    """The source is named in the command, and the others are said to go on."""
+    """The command names the source, and the others are said to continue."""
     told = purged_message(
         "gone", "shop/master2", at(HERE, "binlog.000006"), HERE, FILES
     )
     assert "--destination shop --source master2 --client ID --to oldest`" in told
-    assert told.endswith("; the other sources of shop go on meanwhile")
+    assert told.endswith("; the other sources of shop continue")

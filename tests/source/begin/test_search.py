@@ -1,4 +1,4 @@
-"""Places found with the index of boundaries are those found without it."""
+"""Positions found with the boundary index equal those found without it."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class Scene:
         self.key = FileKey(SOURCE, self.file, BEGAN)
 
     def _is_settled(self) -> bool:
-        """Tell whether the new file says that no older one is needed any more.
+        """Return whether the new file says that no older one is needed any longer.
 
-        That comes in the server's own time, and would else be amid the transactions.
+        The server writes that at its own time, possibly amid the transactions.
         """
         events = self.server.execute(f"SHOW BINLOG EVENTS IN '{self.file}'")
         return any(
@@ -87,7 +87,7 @@ class Scene:
         )
 
     def fill(self, *, stop: int = COUNT) -> list[Mark]:
-        """Let the index know some of the file, with the sets; returns its marks."""
+        """Fill the index with a part of the file, with the sets; return its marks."""
         writer = IndexWriter(
             self.index,
             SOURCE,
@@ -122,7 +122,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def one_scene(source_server: Server) -> Iterator[Scene]:
-    """Give the scene on a MySQL, then on a MariaDB."""
+    """Yield the scene on a MySQL, then on a MariaDB."""
     schema = f"search{os.getpid()}"
     yield Scene(source_server, schema)
     source_server.execute(f"DROP DATABASE {schema}")
@@ -130,15 +130,15 @@ def one_scene(source_server: Server) -> Iterator[Scene]:
 
 @pytest.fixture
 def scene(one_scene: Scene, tmp_path: Path) -> Iterator[Scene]:
-    """Give the scene with an empty index."""
+    """Yield the scene with an empty index."""
     one_scene.index = BoundaryIndex(tmp_path / "boundaries.sqlite")
     one_scene.index.open()
     yield one_scene
     one_scene.index.close()
 
 
-def test_same_places(scene: Scene) -> None:
-    """By time, by place and by set, the index changes how it is found, not what."""
+def test_same_positions(scene: Scene) -> None:
+    """By time, offset and set, the index changes how it is found, not what."""
     marks = scene.fill(stop=8)
     assert marks
     assert marks[-1].stop in scene.places
@@ -158,11 +158,11 @@ def test_same_places(scene: Scene) -> None:
         assert at.offset == again.offset == place
         assert str(gtids) == str(same)
         reads.add(again.means)
-    assert any("from a mark of the index" in str(each) for each in reads)
+    assert any("from the index mark" in str(each) for each in reads)
 
 
-def test_scans_tell_the_index(scene: Scene) -> None:
-    """What a search by time has read is known to the next one."""
+def test_scans_fill_the_index(scene: Scene) -> None:
+    """The next search knows what a search by time has read."""
     search = scene.search(indexed=True)
     when = (BEGAN + 10 * COUNT) * 1000
     first = search.boundary_before([scene.file], when)
@@ -171,12 +171,12 @@ def test_scans_tell_the_index(scene: Scene) -> None:
     assert second
     assert first.offset == second.offset == scene.places[-1]
     assert "its beginning" in first.means
-    assert "from a mark" in second.means
+    assert "from the index mark" in second.means
     assert scene.index.sources() == [SOURCE]
 
 
 def test_index_of_another_file(scene: Scene) -> None:
-    """Marks of a file with the same name and second are noticed, and forgotten."""
+    """Marks of a file with the same name and second are detected, and deleted."""
     made_up = [
         Mark(4, at - 31, at, BEGAN + 5, BEGAN + 5, 3, 3, "") for at in (700, 950)
     ]
@@ -193,7 +193,7 @@ def test_index_of_another_file(scene: Scene) -> None:
 
 @pytest.mark.parametrize("stop", [0, 6, COUNT])
 def test_transactions_between(scene: Scene, stop: int) -> None:
-    """How many lie between two places is counted, read where the index has holes."""
+    """Transactions between two positions are counted; gaps of the index are read."""
     scene.fill(stop=stop)
     _, end = scene.server.binlog_position()
     files = SourceFiles((BinaryLog("other.000001", 9), BinaryLog(scene.file, end)))
@@ -208,7 +208,7 @@ def test_transactions_between(scene: Scene, stop: int) -> None:
 
 
 def test_covers(scene: Scene) -> None:
-    """A set covers a place when it has all that was executed up to there."""
+    """A set covers a position when it has everything executed up to there."""
     search = scene.search(indexed=False)
     kind = MariaGtidSet if scene.is_mariadb else GtidSet
     for number in (2, 9):
@@ -223,7 +223,7 @@ def test_covers(scene: Scene) -> None:
 def test_a_pump_writes_marks(
     source_server: Server, database: str, tmp_path: Path
 ) -> None:
-    """What a pump has read is known; another pump on the same file goes on with it."""
+    """What a pump has read is known; another pump on the same file continues it."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
     source_server.execute("FLUSH BINARY LOGS")
     file, _ = source_server.binlog_position()

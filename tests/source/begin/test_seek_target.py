@@ -1,4 +1,4 @@
-"""What a person writes as a target, and the places of a real source that it means."""
+"""An operator's targets, and their positions on a real source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canal_server.errors import PositionError
 from canal_server.source.begin.seek_target import (
     Kind,
     TargetFinder,
-    Wanted,
+    TargetText,
     parse_target,
 )
 from canal_server.source.begin.source_lag import SourceView
@@ -29,24 +29,27 @@ T0_MS = 1763719200000
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("oldest", Wanted(Kind.OLDEST, "oldest")),
-        ("LATEST", Wanted(Kind.LATEST, "LATEST")),
-        (str(T0_MS), Wanted(Kind.TIME, str(T0_MS), T0_MS)),
-        ("2025-11-21T10:00:00Z", Wanted(Kind.TIME, "2025-11-21T10:00:00Z", T0_MS)),
+        ("oldest", TargetText(Kind.OLDEST, "oldest")),
+        ("LATEST", TargetText(Kind.LATEST, "LATEST")),
+        (str(T0_MS), TargetText(Kind.TIME, str(T0_MS), T0_MS)),
+        ("2025-11-21T10:00:00Z", TargetText(Kind.TIME, "2025-11-21T10:00:00Z", T0_MS)),
         (
             "2025-11-21 11:00:00+01:00",
-            Wanted(Kind.TIME, "2025-11-21 11:00:00+01:00", T0_MS),
+            TargetText(Kind.TIME, "2025-11-21 11:00:00+01:00", T0_MS),
         ),
-        (f"{UUID}:1-5", Wanted(Kind.GTIDS, f"{UUID}:1-5")),
-        (f"{UUID}:tag:1-5,{UUID}:7", Wanted(Kind.GTIDS, f"{UUID}:tag:1-5,{UUID}:7")),
-        ("0-1-5", Wanted(Kind.GTIDS, "0-1-5")),
-        ("0-1-5,3-1-8", Wanted(Kind.GTIDS, "0-1-5,3-1-8")),
-        ("a.b-bin.000003:4711", Wanted(Kind.PLACE, "a.b-bin.000003:4711")),
-        (" binlog.1000000:4 ", Wanted(Kind.PLACE, "binlog.1000000:4")),
+        (f"{UUID}:1-5", TargetText(Kind.GTIDS, f"{UUID}:1-5")),
+        (
+            f"{UUID}:tag:1-5,{UUID}:7",
+            TargetText(Kind.GTIDS, f"{UUID}:tag:1-5,{UUID}:7"),
+        ),
+        ("0-1-5", TargetText(Kind.GTIDS, "0-1-5")),
+        ("0-1-5,3-1-8", TargetText(Kind.GTIDS, "0-1-5,3-1-8")),
+        ("a.b-bin.000003:4711", TargetText(Kind.POSITION, "a.b-bin.000003:4711")),
+        (" binlog.1000000:4 ", TargetText(Kind.POSITION, "binlog.1000000:4")),
     ],
 )
 def test_what_may_be_written(text, wanted):
-    """Each kind is told by its form."""
+    """The kind of a target follows from its form."""
     assert parse_target(text) == wanted
 
 
@@ -57,25 +60,25 @@ def test_what_may_be_written(text, wanted):
         ("soon", "is not a position"),
         ("binlog.000003", "is not a position"),
         ("1763719200", "milliseconds since 1970, and this one is too small"),
-        ("2025-11-21T10:00:00", "a time without its zone"),
+        ("2025-11-21T10:00:00", "a time zone is required"),
         ("2025-13-21T10:00:00Z", "expected a time as"),
     ],
 )
 def test_what_may_not(text, why):
-    """What cannot be read is refused with what may be written."""
+    """The error for an invalid target lists the accepted forms."""
     with pytest.raises(ValueError, match=why):
         parse_target(text)
 
 
 def viewed(server, *, gtid_on=False):
-    """Return a look at a server, to be opened."""
+    """Return an unopened view of a server."""
     config = InstanceConfig(destination="target", source=SourceConfig(gtid_on=gtid_on))
     return SourceView(config, access_of(server))
 
 
 @contextlib.contextmanager
 def finding(server, *, gtid_on=False):
-    """Give `find(text)` of a server as it is now: file, offset, asked place or None."""
+    """Yield `find(text)` on a server: file, offset, requested position or None."""
     with viewed(server, gtid_on=gtid_on) as view:
 
         def find(text):
@@ -92,7 +95,7 @@ def finding(server, *, gtid_on=False):
 
 @pytest.fixture
 def placed(source_server, database):
-    """Give a server and the places between some transactions in a file of their own."""
+    """Yield a server and the positions between some transactions in a separate file."""
     server = source_server
     server.execute(f"CREATE TABLE {database}.t (a INT)", "FLUSH BINARY LOGS")
     places = [server.binlog_position()]
@@ -110,7 +113,7 @@ def placed(source_server, database):
 
 
 def test_places(placed):
-    """A place between transactions is itself, one inside becomes the one before."""
+    """A position between transactions is unchanged, one inside moves back."""
     server, places = placed
     with finding(server) as find:
         for file, offset in places[1:]:
@@ -127,14 +130,14 @@ def test_places(placed):
         assert (place.journal_name, place.position) == (file, 4)
 
 
-def test_places_that_are_not(placed):
-    """Files that never were or come yet, and places behind the end, are refused."""
+def test_positions_that_do_not_exist(placed):
+    """Files that never existed or do not exist yet, and offsets after the end, fail."""
     server, places = placed
     file, end = places[-1]
     with finding(server) as find:
         for text, why in (
             (f"{file}:{end + 1}", f"does not exist: {file} ends at {end}"),
-            ("nobody.000001:4", "no binlog file is called nobody.000001"),
+            ("nobody.000001:4", "no binlog file has the name nobody.000001"),
             (
                 f"{file[:-6]}999999:4",
                 "does not exist yet: the newest binlog file",
@@ -145,7 +148,7 @@ def test_places_that_are_not(placed):
 
 
 def test_ends_of_the_binlog(placed):
-    """The oldest place is the first event of the first file, the latest the end."""
+    """`oldest` is the first event of the first file, `latest` the end."""
     server, places = placed
     with finding(server) as find:
         first = server.execute("SHOW BINARY LOGS")[0][0]
@@ -164,7 +167,7 @@ def test_times(placed):
     """A time means the end of the last transaction before it."""
     server, _ = placed
     begun_s = now_s = clock_s(server)
-    while now_s == begun_s:  # a server that was just begun has nothing that is older
+    while now_s == begun_s:  # a new server has nothing older
         time.sleep(POLL_S)
         now_s = clock_s(server)
     with finding(server) as find:
@@ -198,7 +201,7 @@ def test_sets(placed):
             assert (place.journal_name, place.position) == places[-2]
             place, _ = find(end)
             assert (place.journal_name, place.position) == places[-1]
-            with pytest.raises(PositionError, match="was not all executed by"):
+            with pytest.raises(PositionError, match="was not fully executed by"):
                 find(unknown)
 
 

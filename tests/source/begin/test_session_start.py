@@ -1,4 +1,4 @@
-"""What becomes of the next session when one could not go on."""
+"""The next session after one that could not continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.begin.session_start import (
     CURSORS_MAX,
-    REFUSALS_BORNE,
+    REFUSALS_TOLERATED,
     SessionStart,
     _covered,
 )
@@ -30,7 +30,7 @@ PURGED = BinlogPurged("gone")
 
 
 def beginning(*, auto_reset: bool = True, place: Place | None = PLACE) -> SessionStart:
-    """Return what has begun a session at a place."""
+    """Return a SessionStart whose session started at a position."""
     source = SourceConfig(auto_reset_latest=auto_reset)
     config = InstanceConfig(destination="d", source=source)
     made = SessionStart(config, ACCESS, Stop())
@@ -40,9 +40,9 @@ def beginning(*, auto_reset: bool = True, place: Place | None = PLACE) -> Sessio
 
 
 def test_refusals_are_counted() -> None:
-    """Only the third time in a row that the place is gone, the end is taken."""
+    """Only after the third missing position in a row the end is used."""
     made = beginning()
-    for _ in range(REFUSALS_BORNE):
+    for _ in range(REFUSALS_TOLERATED):
         assert not made.failed(PURGED, passed=False)
         assert made.is_counting
         assert not made.goes_to_end
@@ -52,10 +52,10 @@ def test_refusals_are_counted() -> None:
 
 
 def test_refusals_not_in_a_row() -> None:
-    """A session that reads begins the count anew, and so does another server."""
+    """A session that reads resets the count, and so does another server."""
     made = beginning()
     for forget in (made.reads, lambda: made.turn_to(ACCESS, Stop())):
-        for _ in range(REFUSALS_BORNE):
+        for _ in range(REFUSALS_TOLERATED):
             assert not made.failed(PURGED, passed=False)
         forget()
         assert not made.failed(PURGED, passed=False)
@@ -63,26 +63,26 @@ def test_refusals_not_in_a_row() -> None:
 
 
 def test_what_does_not_count() -> None:
-    """A lost link says nothing of the place."""
+    """A lost connection proves nothing about the position."""
     made = beginning()
-    for _ in range(2 * REFUSALS_BORNE):
+    for _ in range(2 * REFUSALS_TOLERATED):
         assert not made.failed(ConnectionLost("lost"), passed=False)
         assert not made.is_counting
-    assert not made.place_is_gone
+    assert not made.position_is_lost
 
 
-def test_the_end_is_wanted() -> None:
-    """A place that is gone is known as such, but the end is taken by a switch only."""
+def test_the_end_is_configured() -> None:
+    """A lost position is known as such, but only a setting switches to the end."""
     made = beginning(auto_reset=False)
-    for number in range(2 * REFUSALS_BORNE):
-        assert made.failed(PURGED, passed=False) == (number == REFUSALS_BORNE)
-        assert made.is_counting == (number < REFUSALS_BORNE)
-        assert made.place_is_gone != made.is_counting
+    for number in range(2 * REFUSALS_TOLERATED):
+        assert made.failed(PURGED, passed=False) == (number == REFUSALS_TOLERATED)
+        assert made.is_counting == (number < REFUSALS_TOLERATED)
+        assert made.position_is_lost != made.is_counting
     assert not made.goes_to_end
 
 
 def test_inside_of_a_transaction() -> None:
-    """It goes back once, and only from a place in a file that was just begun at."""
+    """It moves back once, and only from a position in a file that was the start."""
     error = InsideTransaction("rows")
     made = beginning()
     assert made.failed(error, passed=False)
@@ -97,17 +97,17 @@ def test_inside_of_a_transaction() -> None:
 
 
 def cursor(file: str, offset: int, numbers: str = "") -> EntryPosition:
-    """Return a client's place."""
+    """Return a client's position."""
     return EntryPosition(file, offset, 1, 1, f"{SID}:{numbers}" if numbers else None)
 
 
 def skips(made: SessionStart, place: EntryPosition) -> bool:
-    """Tell whether a client wants nothing in front of a place."""
+    """Return whether a client needs nothing before a position."""
     return made.skips(place, "bin.000003", (3, 1500))
 
 
 def test_cursors_of_files() -> None:
-    """A client wants nothing before its place, if that is one of this binlog."""
+    """A client needs nothing before its position, if that is in this binlog."""
     made = beginning()
     assert skips(made, cursor("bin.000003", 900))
     assert skips(made, cursor("bin.000001", 9999))
@@ -122,19 +122,19 @@ def test_cursors_of_files() -> None:
 
 
 class Executed:
-    """A search that knows how many transactions end up to each place."""
+    """A search that knows how many transactions end up to each position."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
 
     def covers(self, gtids: Any, file: str, offset: int) -> bool:
-        """Tell whether a set has one transaction for each hundred bytes."""
+        """Return whether a set has one transaction for each hundred bytes."""
         self.asked.append((file, offset))
         return bool(gtids.contains(GtidSet.parse(f"{SID}:1-{offset // 100}")))
 
 
 def finder(search: Executed) -> StartFinder:
-    """Return a finder that asks a search."""
+    """Return a finder with a search."""
     return StartFinder(
         connection=None,  # type: ignore[arg-type]
         info=server_info({"version": "9.0.0"}),
@@ -148,7 +148,7 @@ def finder(search: Executed) -> StartFinder:
 
 
 def test_cursors_by_gtid() -> None:
-    """A file and an offset count when the set has all that was executed up to there."""
+    """File and offset count when the set has everything executed up to there."""
     place = Place("", 0, GtidSet.parse(f"{SID}:1-2"), by_gtid=True)
     covered, lacking = (
         cursor("bin.000003", 400, "1-4"),
@@ -172,7 +172,7 @@ def test_cursors_by_gtid() -> None:
 
 
 def test_many_cursors() -> None:
-    """So many are looked at; clients with others get some transactions again."""
+    """Only so many are checked; clients with others get some transactions again."""
     place = Place("", 0, GtidSet.parse(f"{SID}:1"), by_gtid=True)
     cursors = [cursor("bin.000003", 100, f"1-{n}") for n in range(2, 2 * CURSORS_MAX)]
     found = _covered(finder(Executed()), place, cursors)

@@ -1,4 +1,4 @@
-"""How far places are behind a real source, and what it says of those it has purged."""
+"""How far positions are behind a real source, and what it has purged of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UUID = "4fc5fb63-e620-11f1-9489-02fc00000001"
 
 @pytest.fixture
 def view(source_server, database):
-    """Give a look at a server that has just written three transactions."""
+    """Yield a view of a server that has just written three transactions."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     executed = ""
     if source_server.flavour == "mysql":
@@ -37,7 +37,7 @@ def view(source_server, database):
 
 
 def test_behind(view):
-    """Bytes, seconds and transactions from a place to the end."""
+    """Bytes, seconds and transactions from a position to the end."""
     with view:
         behind = view.behind(LogPosition(view.identity, view.start))
         assert behind.transactions == 3
@@ -48,7 +48,7 @@ def test_behind(view):
 
 
 def test_too_much_to_look_at(view, monkeypatch):
-    """Much is not read: its transactions are not counted, its age is the place's."""
+    """A large part is not read: no count of transactions, the position's age."""
     monkeypatch.setattr(source_lag, "LOOKED_AT_BYTES_MAX", 10)
     with view:
         behind = view.behind(LogPosition(view.identity, view.start))
@@ -58,7 +58,7 @@ def test_too_much_to_look_at(view, monkeypatch):
 
 
 def test_by_index(source_server, view, monkeypatch, tmp_path):
-    """Where too much would have to be read, what a server has counted is told."""
+    """Where too much would have to be read, the index of a server is used."""
     position = PositionConfig(data_dir=tmp_path)
     view.config = InstanceConfig(destination="lag", position=position)
     with view:
@@ -79,12 +79,12 @@ def test_by_index(source_server, view, monkeypatch, tmp_path):
         assert other.behind(place).transactions == 4711
         source_server.execute("FLUSH BINARY LOGS")
     with SourceView(view.config, view.access) as other:
-        # Of the new file nothing is known, and it may be much.
+        # Nothing is known about the new file, and it may be large.
         assert other.behind(place).transactions is None
 
 
-def test_other_places(view):
-    """Of another server's place and of one that never was there is no number."""
+def test_other_positions(view):
+    """Another server's position and a nonexistent one have no number."""
     with view:
         other = LogPosition(LogIdentity("192.0.2.1", 3306), view.start)
         behind = view.behind(other)
@@ -96,9 +96,9 @@ def test_other_places(view):
 
 
 def test_by_set(source_server, view):
-    """In GTID mode the sets tell the number where too much would have to be read."""
+    """In GTID mode the sets give the number where too much would have to be read."""
     if source_server.flavour != "mysql":
-        pytest.skip("the sets of MariaDB tell no numbers")
+        pytest.skip("the sets of MariaDB have no counts")
     view.config = InstanceConfig(destination="lag", source=SourceConfig(gtid_on=True))
     with view:
         place = EntryPosition(gtid=view.executed)
@@ -116,12 +116,12 @@ def test_by_set(source_server, view):
     ],
 )
 def test_numbers_of_sets(gtids, number):
-    """Each interval of a set counts, tags or not."""
+    """Each interval of a set counts, with tags or without."""
     assert transactions_in(gtids) == number
 
 
 def test_purged(own_server):
-    """It is told which files are missing, and from when to when they were written."""
+    """The missing files are named, and from when to when they were written."""
     server = own_server("mysql")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
     file, offset = server.binlog_position()

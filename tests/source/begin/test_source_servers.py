@@ -24,8 +24,8 @@ def source(role: str, port: int) -> Source:
     return Source(role, access, HostConfig())
 
 
-def test_there_and_back() -> None:
-    """A switch exchanges what is read and what waits, and is counted."""
+def test_switch_and_back() -> None:
+    """A switch exchanges the current and the other server, and is counted."""
     sources = Sources(source(MASTER, 1), source(STANDBY, 2))
     assert sources.other is not None
     sources.switch_to(sources.other)
@@ -37,7 +37,7 @@ def test_there_and_back() -> None:
 
 
 def test_one_server() -> None:
-    """Without a standby there is nothing to go to."""
+    """Without a standby there is no other server."""
     assert Sources(source(MASTER, 1)).other is None
 
 
@@ -61,7 +61,7 @@ def test_one_server() -> None:
 def test_where_a_standby_begins(
     master: HostConfig, standby: HostConfig, start: HostConfig
 ) -> None:
-    """Where it says itself, else at the master's time or GTID set, never its file."""
+    """At its own setting, else at the master's time or GTID set, never its file."""
     assert standby_start(master, standby) == start
 
 
@@ -75,7 +75,7 @@ def test_where_a_standby_begins(
     ],
 )
 def test_where_a_restart_begins(stored: LogIdentity | None, role: str) -> None:
-    """With the server that the stored position names; else with the master."""
+    """The server named in the stored position; else the master."""
     sources = Sources(source(MASTER, 1), source(STANDBY, 2))
     sources.begin_with(stored)
     assert (sources.current.role, sources.switches) == (role, 0)

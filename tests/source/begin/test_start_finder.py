@@ -1,4 +1,4 @@
-"""Where in the binlog to begin: each branch of the decision."""
+"""Where in the binlog to start: each branch of the decision."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILES = {f"bin.{number:06}": number * HOUR_MS for number in (1, 2, 3)}
 
 
 class FakeConnection:
-    """Answers what is asked about the binlog."""
+    """Answers the queries of the binlog."""
 
     access = Access(address=Address("db"), credentials=Credentials("canal", ""))
 
@@ -58,7 +58,7 @@ class FakeConnection:
 
 
 def server_info(*, mariadb: bool) -> ServerInfo:
-    """Return what is known of the fake server."""
+    """Return the properties of the fake server."""
     fields = ServerInfo.__dataclass_fields__
     values: dict[str, Any] = {
         "flavour": Flavour.MARIADB if mariadb else Flavour.MYSQL,
@@ -70,16 +70,16 @@ def server_info(*, mariadb: bool) -> ServerInfo:
 
 
 class Scans:
-    """A scanner whose answers come from FILES, and who notes what it is asked."""
+    """A scanner that answers from FILES, and records its queries."""
 
     def __init__(self, *, mariadb: bool = False) -> None:
         self.mariadb = mariadb
         self.boundaries: list[tuple[str, int]] = []
         self.gtids: list[tuple[str, int]] = []
         self.begun: list[str] = []
-        # What stands at each place: its time (s), or an error.
+        # The event at each position: its time (s), or an error.
         self.event: int | SourceError | None = 0
-        self.inside = 0  # a transaction has begun so many bytes before each place
+        self.inside = 0  # a transaction has begun this many bytes before each position
 
     def first_event_ms(self, file: str) -> int:
         """Return when the file begins."""
@@ -89,7 +89,7 @@ class Scans:
     def boundary_before(
         self, file: str, timestamp_ms: int, start: int, note: object
     ) -> int | None:
-        """Return a transaction's end half an hour after the file's beginning."""
+        """Return a transaction's end half an hour after the file's start."""
         assert (start, note) == (4, None)
         self.boundaries.append((file, timestamp_ms))
         return 500 if timestamp_ms > FILES[file] + HOUR_MS // 2 else None
@@ -97,7 +97,7 @@ class Scans:
     def executed_at(
         self, file: str, offset: int, *, mariadb: bool, start: int, known: str
     ) -> tuple[int, GtidSet | MariaGtidSet]:
-        """Return a set that tells that it was scanned."""
+        """Return a set that shows that it was scanned."""
         assert (mariadb, start, known) == (self.mariadb, 0, "")
         self.gtids.append((file, offset))
         text = "0-1-5" if self.mariadb else f"{SID}:1-5"
@@ -105,7 +105,7 @@ class Scans:
         return offset - self.inside, kind.parse(text)
 
     def event_at(self, file: str, offset: int) -> SeenEvent | None:
-        """Return what stands there."""
+        """Return the event there."""
         if isinstance(self.event, SourceError):
             raise self.event
         if self.event is None:
@@ -124,7 +124,7 @@ def start(
     others: bool = False,
     **configured: object,
 ) -> Start:
-    """Return where it begins, and why."""
+    """Return the start, and the reason."""
     scans = scans or Scans(mariadb=mariadb)
     search = BinlogSearch(scans, mariadb=mariadb)  # type: ignore[arg-type]
     return StartFinder(
@@ -143,7 +143,7 @@ def start(
 
 
 def found(stored: LogPosition | None = None, **options: Any) -> Place:
-    """Return where it begins."""
+    """Return the start position."""
     return start(stored, **options).place
 
 
@@ -163,8 +163,8 @@ def stored_at(
 # --- nothing stored -----------------------------------------------------------------
 
 
-def test_nothing_known_begins_at_the_end() -> None:
-    """Without anything stored or configured, what is new from now on comes."""
+def test_nothing_known_starts_at_the_end() -> None:
+    """Without anything stored or configured, only new changes are read."""
     place = found()
     assert place == Place("bin.000003", 999, None, time_ms=NOW_MS, is_end=True)
     assert place.dump_start() == FileStart("bin.000003", 999)
@@ -173,14 +173,14 @@ def test_nothing_known_begins_at_the_end() -> None:
 
 @pytest.mark.parametrize(("mariadb", "gtids"), [(False, f"{SID}:1-9"), (True, "0-1-9")])
 def test_the_end_in_gtid_mode(gtids: str, *, mariadb: bool) -> None:
-    """In GTID mode the end is known with the set that was executed there."""
+    """In GTID mode the end has the set that was executed there."""
     place = found(gtid_on=True, mariadb=mariadb)
     assert (place.file, place.position, str(place.gtids)) == ("bin.000003", 999, gtids)
     assert place.dump_start() == FileStart("bin.000003", 999)
 
 
 def test_configured_file_and_position() -> None:
-    """A configured place is taken as it is."""
+    """A configured position is used unchanged."""
     assert found(journal_name="bin.000001", position=400) == Place(
         "bin.000001", 400, None
     )
@@ -192,14 +192,14 @@ def test_configured_file_alone() -> None:
 
 
 def test_configured_file_and_time() -> None:
-    """With a time, the file is searched for it; from its start when all is younger."""
+    """A time is searched in the configured file; from its start when all is younger."""
     early, late = 2 * HOUR_MS, 3 * HOUR_MS
     assert found(journal_name="bin.000002", timestamp_ms=late).position == 500
     assert found(journal_name="bin.000002", timestamp_ms=early).position == 4
 
 
 def test_configured_position_in_gtid_mode() -> None:
-    """A place of a file gets the set that was executed there, by reading the file."""
+    """A position of a file gets the set executed there, by reading the file."""
     scans = Scans()
     place = found(gtid_on=True, journal_name="bin.000001", position=400, scans=scans)
     assert scans.gtids == [("bin.000001", 400)]
@@ -208,17 +208,17 @@ def test_configured_position_in_gtid_mode() -> None:
 
 
 def test_configured_position_inside_of_a_transaction() -> None:
-    """In GTID mode it becomes the beginning of that one: its set lacks the GTID."""
+    """In GTID mode it moves to the start of that one: its set lacks the GTID."""
     scans = Scans()
     scans.inside = 100
     told = start(gtid_on=True, journal_name="bin.000001", position=400, scans=scans)
     assert (told.place.file, told.place.position) == ("bin.000001", 300)
-    assert "bin.000001:400 is inside of a transaction" in told.why
+    assert "bin.000001:400 is inside a transaction" in told.why
 
 
 @pytest.mark.parametrize("name", ["oldest", "OLDEST"])
 def test_oldest(name: str) -> None:
-    """The word stands for the first file that the source has, whole."""
+    """The word means the first file that the source has, as a whole."""
     scans = Scans()
     assert found(journal_name=name) == Place("bin.000001", 4, None)
     place = found(journal_name=name, gtid_on=True, scans=scans)
@@ -234,7 +234,7 @@ def test_oldest_without_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_configured_gtids() -> None:
-    """A configured set is asked for by GTID, before a configured file."""
+    """A configured set is requested by GTID, before a configured file."""
     place = found(gtid_on=True, gtid=f"{SID}:1-3", journal_name="bin.000001")
     assert place.by_gtid
     assert place.dump_start() == GtidStart(GtidSet.parse(f"{SID}:1-3").encode())
@@ -244,13 +244,13 @@ def test_configured_gtids() -> None:
 
 
 def test_configured_gtids_outside_gtid_mode() -> None:
-    """Without GTID mode a configured set is not looked at."""
+    """Without GTID mode a configured set is ignored."""
     assert found(gtid=f"{SID}:1-3", journal_name="bin.000001").file == "bin.000001"
 
 
 @pytest.mark.parametrize("mariadb", [False, True])
 def test_broken_gtids(*, mariadb: bool) -> None:
-    """A set that cannot be read is quoted."""
+    """An invalid set is quoted."""
     with pytest.raises(PositionError, match="'nonsense'"):
         found(gtid_on=True, gtid="nonsense", mariadb=mariadb)
 
@@ -259,8 +259,8 @@ def test_broken_gtids(*, mariadb: bool) -> None:
 
 
 def test_a_time_to_come() -> None:
-    """All that is there is older, which may be a slip of the pen: it is told."""
-    assert "which is yet to come" in start(timestamp_ms=10**15).why
+    """Everything is older, which may be a typing error: the log says so."""
+    assert "in the future)" in start(timestamp_ms=10**15).why
 
 
 def test_time_within_a_file() -> None:
@@ -283,21 +283,21 @@ def test_time_before_a_files_first_transaction() -> None:
 
 
 def test_time_in_the_future() -> None:
-    """A time to come begins behind the last transaction."""
+    """A time in the future starts after the last transaction."""
     place = found(timestamp_ms=9 * HOUR_MS)
     assert (place.file, place.position) == ("bin.000003", 500)
 
 
 def test_time_before_all_files() -> None:
-    """A time that the server no longer has names the oldest file."""
-    with pytest.raises(PositionError, match=r"bin\.000001, begins later"):
+    """The error for a time that the server no longer has names the oldest file."""
+    with pytest.raises(PositionError, match=r"bin\.000001, starts later"):
         found(timestamp_ms=HOUR_MS // 2)
 
 
 def test_time_without_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server without binlogs is told as such."""
+    """A server without binlogs is reported as such."""
     monkeypatch.setattr(FakeConnection, "query", lambda *_: [])
-    with pytest.raises(PositionError, match="none, begins later"):
+    with pytest.raises(PositionError, match="none, starts later"):
         found(timestamp_ms=HOUR_MS)
 
 
@@ -305,7 +305,7 @@ def test_time_without_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stored_position_comes_first() -> None:
-    """What is stored is newer than what is configured."""
+    """A stored position takes precedence over a configured one."""
     told = start(stored_at(), journal_name="bin.000001", gtid=f"{SID}:1-3")
     assert told.place == Place("bin.000002", 700, None)
     assert told.why == "stored position db:3306/bin.000002:700"
@@ -323,7 +323,7 @@ def test_stored_gtids() -> None:
 
 
 def test_stored_position_without_gtids_in_gtid_mode() -> None:
-    """A position that was stored before GTID mode gets its set from the file."""
+    """A position stored before GTID mode gets its set from the file."""
     scans = Scans()
     place = found(stored_at(), gtid_on=True, scans=scans)
     assert (place.file, place.position, place.by_gtid) == ("bin.000002", 700, False)
@@ -331,7 +331,7 @@ def test_stored_position_without_gtids_in_gtid_mode() -> None:
 
 
 def test_stored_position_of_another_server() -> None:
-    """Offsets mean nothing on another server: its time is searched, and some before."""
+    """Offsets mean nothing on another server: its time is searched, minus a margin."""
     scans = Scans()
     when = 3 * HOUR_MS + 59_000
     place = found(
@@ -344,12 +344,12 @@ def test_stored_position_of_another_server() -> None:
 
 
 def test_stored_position_of_another_server_without_time() -> None:
-    """Without a time there is no place on another server."""
+    """Without a time there is no position on another server."""
     with pytest.raises(PositionError, match="another server"):
         found(stored_at(identity=ELSEWHERE))
 
 
-# --- another server behind the same address -------------------------------------------
+# --- another server at the same address ---------------------------------------------
 
 WHEN = 3 * HOUR_MS + 59_000
 GONE = BinlogPurged("gone", errno=1236)
@@ -357,7 +357,7 @@ AMID = SourceError("bogus data", errno=1236)
 
 
 def test_event_that_was_stored() -> None:
-    """A stored place counts when the event of its time stands there."""
+    """A stored position counts when the event there has its time."""
     scans = Scans()
     scans.event = WHEN // 1000
     stored = stored_at(when=WHEN, server_id=77)  # a replica's events keep their ids
@@ -365,7 +365,7 @@ def test_event_that_was_stored() -> None:
 
 
 def test_server_known_to_be_another() -> None:
-    """Whatever stands at the place, files and offsets of another server are void."""
+    """Whatever is at the position, stored files and offsets are void."""
     scans = Scans()
     scans.event = WHEN // 1000
     told = start(stored_at(when=WHEN), scans=scans, changed=True)
@@ -373,7 +373,7 @@ def test_server_known_to_be_another() -> None:
     assert told.place.timestamp_ms == WHEN - 60_000
     assert scans.boundaries == [("bin.000002", WHEN - 60_000)]
     assert "stored position db:3306/bin.000002:700, of another server" in told.why
-    # One that was read before the last one had the place, if the event is there.
+    # A server read earlier has the position, if the event is there.
     back = start(stored_at(when=WHEN), scans=scans, changed=True, others=True)
     assert back.place == Place("bin.000002", 700, None)
     by_set = start(stored_at(gtid=f"{SID}:1-7"), gtid_on=True, changed=True)
@@ -384,7 +384,7 @@ def test_server_known_to_be_another() -> None:
 @pytest.mark.parametrize("event", [WHEN // 1000 + 1, None, GONE, AMID])
 @pytest.mark.parametrize("known_by", ["id", "history"])
 def test_server_seen_to_be_another(event: Any, known_by: str) -> None:
-    """Where the event is not there and ids differ, or others were read, it is one."""
+    """If the event is missing and ids differ or others were read, it is another."""
     scans = Scans()
     scans.event = event
     stored = stored_at(when=WHEN, server_id=77 if known_by == "id" else SERVER_ID)
@@ -396,14 +396,14 @@ def test_server_seen_to_be_another(event: Any, known_by: str) -> None:
 @pytest.mark.parametrize(
     ("event", "error"),
     [
-        (WHEN // 1000 + 1, "the binlog was begun anew"),
-        (None, "no event is there"),
+        (WHEN // 1000 + 1, "the binlog was reset"),
+        (None, "binlog has no event"),
         (GONE, "gone"),
         (AMID, "bogus"),
     ],
 )
-def test_place_that_this_server_lost(event: Any, error: str) -> None:
-    """The same server without the place is told: what is missing cannot come."""
+def test_position_that_this_server_lost(event: Any, error: str) -> None:
+    """On the same server the error says so: what is missing cannot appear."""
     scans = Scans()
     scans.event = event
     with pytest.raises(SourceError, match=error) as told:
@@ -412,14 +412,14 @@ def test_place_that_this_server_lost(event: Any, error: str) -> None:
 
 
 def test_file_that_this_server_never_had() -> None:
-    """A file or an offset behind the end is as good as purged."""
+    """A file or an offset after the end is equivalent to purged."""
     for place in (("bin.000009", 4), ("bin.000003", 1001), ("log.000002", 4)):
         with pytest.raises(BinlogPurged, match=r"bin.000001 … bin.000003"):
             found(stored_at(*place))
 
 
 def test_time_that_another_server_lost() -> None:
-    """A time from before its binlog is as good as a purged place."""
+    """A time from before its binlog is equivalent to a purged position."""
     stored = stored_at(when=HOUR_MS + 30_000, identity=ELSEWHERE)
     with pytest.raises(BinlogPurged, match="of another server: can't find start"):
         found(stored)
@@ -429,8 +429,8 @@ def test_time_that_another_server_lost() -> None:
         found(stored_at(when=1, server_id=77), scans=scans)
 
 
-def test_lost_connection_while_the_place_is_looked_at() -> None:
-    """It says nothing of the place."""
+def test_lost_connection_while_the_position_is_checked() -> None:
+    """A lost connection proves nothing about the position."""
     scans = Scans()
     scans.event = SourceError("lost", errno=2013)
     with pytest.raises(SourceError, match="lost"):
@@ -446,6 +446,6 @@ def test_stored_time() -> None:
 
 
 def test_stored_nothing() -> None:
-    """A position that says nothing is refused instead of guessed."""
+    """A position without file and time is refused instead of guessed."""
     with pytest.raises(PositionError, match="without a file, and has no time"):
         found(stored_at(None, None))

@@ -1,8 +1,8 @@
-"""Where reading begins when another server stands behind an address: a row for each.
+"""Where reading starts when another server is at an address: a row for each case.
 
-Two real servers, one the replica of the other: the same transactions lie at other
-places of files of the same names. What was read before is read for real, too, so that
-the index of boundaries knows of it.
+Two real servers, one the replica of the other: the same transactions have other
+offsets in files of the same names. What was read before is really read, so that
+the boundary index has it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from servers import PrivateServer
 
 XID_BYTES = 31  # of the event that ends a transaction
-ROWS, ACKED = 6, 3  # of which this one was acked last
-STEP_S = 100  # between two transactions; by time reading goes back for 60 s
-# Sources of GTIDs that only the replica has, of one test each.
+ROWS, ACKED = 6, 3  # the last one acked
+STEP_S = 100  # between two transactions; by time, reading moves back by 60 s
+# GTID sources that only the replica has, of one test each.
 ALONE = "77777777-7777-7777-7777-777777777777"
 PARALLEL = "88888888-8888-8888-8888-888888888888"
 ELSEWHERE = LogIdentity("elsewhere.invalid", 3306)
@@ -49,14 +49,14 @@ _numbers = itertools.count(2)
 
 @dataclass
 class Pair:
-    """A source `a`, its replica `b`, and where both have the transactions' ends."""
+    """A source `a`, its replica `b`, and the ends of the transactions on both."""
 
     a: PrivateServer
     b: PrivateServer
     schema: str
     begin_s: int
     table: str = "t"
-    gtids: list[str] = field(default_factory=list)  # executed behind each
+    gtids: list[str] = field(default_factory=list)  # executed after each
     ends: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
 
     def server(self, name: str) -> PrivateServer:
@@ -86,14 +86,14 @@ class Pair:
 
 @pytest.fixture
 def pair(replicas: Replicas, replicated_schema: str) -> Pair:
-    """Give both servers with the transactions that the rows are about."""
+    """Yield both servers with the transactions of the rows."""
     a, b = replicas.source, replicas.replica
-    # Other offsets than on the source, whatever was there before.
+    # Other offsets than on the source, whatever was written before.
     b.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
     a.execute(f"CREATE TABLE {replicated_schema}.t (a INT PRIMARY KEY)")
     replicas.catch_up()
     ((now_s,),) = a.execute("SELECT UNIX_TIMESTAMP()")
-    # Behind all that is there: times grow in both binlogs.
+    # After everything written so far: times increase in both binlogs.
     begin_s = int(now_s) + next(_numbers) * (ROWS + 2) * STEP_S
     made = Pair(a, b, replicated_schema, begin_s)
     made.write(replicas)
@@ -102,7 +102,7 @@ def pair(replicas: Replicas, replicated_schema: str) -> Pair:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[BoundaryIndex]:
-    """Give an empty index of boundaries."""
+    """Yield an empty boundary index."""
     made = BoundaryIndex(tmp_path / "boundaries.sqlite")
     made.open()
     yield made
@@ -113,9 +113,9 @@ def index(tmp_path: Path) -> Iterator[BoundaryIndex]:
 class Case:
     """A row of the table.
 
-    `read` are the servers that were read before, `stored` the one whose place is
-    stored, `now` the one that is there now. An `exact` start repeats nothing, one by
-    time the transaction that was acked last.
+    `read` are the servers read before, `stored` the one whose position is stored,
+    `now` the current one. An `exact` start repeats nothing, one by time repeats the
+    transaction that was acked last.
     """
 
     name: str
@@ -126,16 +126,16 @@ class Case:
     exact: bool = False
     gtid_on: bool = False
     with_set: bool = False
-    beside: bool = False  # outside of GTID mode a set stands beside the place
+    stored_set: bool = False  # outside of GTID mode a set is stored with the position
     identity: LogIdentity | None = None  # None: of the address itself
 
 
 BY_TIME = "its time .* less 60 s, by "
-BY_SET = "the GTID set beside it"
+BY_SET = "the GTID set stored with it"
 CASES = (
     Case("never-read", f"of server id .*, now it is .*{BY_TIME}", "", "a", "b"),
     Case(
-        "changed", f"of another server than .* behind this .*{BY_TIME}", "a", "a", "b"
+        "changed", f"of another server than .* at this .*{BY_TIME}", "a", "a", "b"
     ),
     Case("back-on-its-place", "stored position", "ab", "a", "a", exact=True),
     Case("back-on-the-others", f"of another server than .*{BY_TIME}", "ab", "b", "a"),
@@ -149,9 +149,9 @@ CASES = (
         "b",
         identity=ELSEWHERE,
     ),
-    Case("never-read-set", BY_SET, "", "a", "b", exact=True, beside=True),
-    Case("changed-set", BY_SET, "a", "a", "b", exact=True, beside=True),
-    Case("back-set", BY_SET, "ab", "b", "a", exact=True, beside=True),
+    Case("never-read-set", BY_SET, "", "a", "b", exact=True, stored_set=True),
+    Case("changed-set", BY_SET, "a", "a", "b", exact=True, stored_set=True),
+    Case("back-set", BY_SET, "ab", "b", "a", exact=True, stored_set=True),
     Case(
         "other-address-set",
         f"of another server: {BY_SET}",
@@ -159,11 +159,17 @@ CASES = (
         "a",
         "b",
         exact=True,
-        beside=True,
+        stored_set=True,
         identity=ELSEWHERE,
     ),
     Case(
-        "own-place-and-set", "stored position", "a", "a", "a", exact=True, beside=True
+        "own-place-and-set",
+        "stored position",
+        "a",
+        "a",
+        "a",
+        exact=True,
+        stored_set=True,
     ),
     Case(
         "changed-gtid",
@@ -234,7 +240,7 @@ def test_place(
     caplog: pytest.LogCaptureFixture,
     case: Case,
 ) -> None:
-    """It begins where the table says, says why in a line, and delivers what follows."""
+    """It starts where the table says, logs the reason, and delivers what follows."""
     proxy = make_proxy(pair.a)
     for name in case.read:
         read_all(pair, proxy, name, index)
@@ -246,34 +252,34 @@ def test_place(
     if case.with_set:
         stored = replace(stored, gtid=pair.gtids[ACKED])
     identity = case.identity or found.pump.identity
-    executed = executed_at(pair, case.stored) if case.beside else None
+    executed = executed_at(pair, case.stored) if case.stored_set else None
     found.positions.persist(DESTINATION, LogPosition(identity, stored, executed))
     found.pump.start()
     try:
         eventually(lambda: str(ROWS - 1) in found.values)
     finally:
         found.stop()
-    (line,) = [each for each in caplog.messages if " begins at " in each]
+    (line,) = [each for each in caplog.messages if " starts at " in each]
     assert re.search(case.why, line), line
     first = ACKED + 1 if case.exact else ACKED
     assert found.values == [str(number) for number in range(first, ROWS)]
 
 
-def test_what_only_the_other_server_had(
+def test_what_only_the_other_server_has(
     pair: Pair,
     replicas: Replicas,
     make_proxy: Callable[[PrivateServer], Proxy],
     index: BoundaryIndex,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Behind a set comes what that server did alone since, and nothing from before.
+    """After a set, what that server did alone since is delivered, and nothing older.
 
-    The set has neither, so by GTID mode's rules both would come.
+    The set has neither, so by GTID mode's rules both would be sent.
     """
     caplog.set_level(logging.INFO, "canal_server")
     proxy = make_proxy(pair.a)
     begin_s = pair.begin_s + (ROWS + 1) * STEP_S
-    next(_numbers)  # times that are used here
+    next(_numbers)  # times already in use
     write_alone(pair, 1, begin_s - STEP_S)
     pair.a.execute(f"CREATE TABLE {pair.schema}.u (a INT PRIMARY KEY)")
     later = Pair(pair.a, pair.b, pair.schema, begin_s, "u")
@@ -290,7 +296,7 @@ def test_what_only_the_other_server_had(
         found.stop()
     wanted = [str(number) for number in range(ACKED + 1, ROWS)]
     assert found.values == [*wanted, "1002"]
-    assert "without what only this server had before that" in caplog.text
+    assert "plus what only this server had before" in caplog.text
 
 
 def test_what_a_replica_had_not_executed_yet(
@@ -299,14 +305,14 @@ def test_what_a_replica_had_not_executed_yet(
     make_proxy: Callable[[PrivateServer], Proxy],
     index: BoundaryIndex,
 ) -> None:
-    """What the set lacks amid others comes, however old it is.
+    """What the set lacks between others is delivered, however old it is.
 
-    A replica that executes several at a time, in no order, has the older one later.
+    A replica that applies several at a time, out of order, has the older one later.
     """
     if pair.a.flavour == "mariadb":
         pytest.skip("its sets have no holes")
     begin_s = pair.begin_s + (ROWS + 1) * STEP_S
-    next(_numbers)  # times that are used here
+    next(_numbers)  # times already in use
     for number in range(1, 4):
         write_alone(pair, number, begin_s - STEP_S, PARALLEL)
     pair.a.execute(f"CREATE TABLE {pair.schema}.u (a INT PRIMARY KEY)")
@@ -327,7 +333,7 @@ def test_what_a_replica_had_not_executed_yet(
 
 
 def write_alone(pair: Pair, number: int, when_s: int, sid: str = ALONE) -> None:
-    """Write a row on the replica alone, under a GTID that comes from no source."""
+    """Write a row on the replica only, under a GTID of an unknown source."""
     insert = f"INSERT INTO {pair.schema}.t VALUES ({1000 + number})"
     at = f"SET timestamp = {when_s}"
     if pair.b.flavour == "mariadb":
@@ -338,15 +344,15 @@ def write_alone(pair: Pair, number: int, when_s: int, sid: str = ALONE) -> None:
 
 
 def acked(pair: Pair, name: str) -> EntryPosition:
-    """Return the place of the transaction that was acked, on one of the servers."""
+    """Return the position of the acked transaction, on one of the servers."""
     file, offset = pair.ends[name][ACKED]
     time_ms = (pair.begin_s + ACKED * STEP_S) * 1000
-    # The server that wrote it, which all servers tell.
+    # The server that wrote it, which all servers record.
     return EntryPosition(file, offset, time_ms, pair.a.port)
 
 
 def executed_at(pair: Pair, name: str) -> Executed:
-    """Return the set behind the transaction that was acked, as it stands beside it."""
+    """Return the set after the acked transaction, as stored with its position."""
     file, offset = pair.ends[name][ACKED]
     return Executed(file, offset, offset + XID_BYTES, pair.gtids[ACKED])
 
@@ -354,7 +360,7 @@ def executed_at(pair: Pair, name: str) -> Executed:
 def pumped(
     pair: Pair, proxy: Proxy, name: str, index: BoundaryIndex, **changes: object
 ) -> Pumped:
-    """Return a pump that finds this server behind the address."""
+    """Return a pump that finds this server at the address."""
     server = pair.server(name)
     proxy.target = (server.host, server.port)
     access = replace(access_of(server), address=Address("127.0.0.1", proxy.port))
@@ -362,7 +368,7 @@ def pumped(
 
 
 def read_all(pair: Pair, proxy: Proxy, name: str, index: BoundaryIndex) -> None:
-    """Read what a server has behind the first transaction."""
+    """Read what a server has after the first transaction."""
     file, offset = pair.ends[name][0]
     begin = HostConfig(journal_name=file, position=offset)
     reading = pumped(pair, proxy, name, index, master=begin)

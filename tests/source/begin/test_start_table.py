@@ -1,4 +1,4 @@
-"""Where reading begins on real servers: a row for each branch of the decision.
+"""Where reading starts on real servers: a row for each branch of the decision.
 
 The binlog of each server has three files, and a first one that was purged. Each holds
 three transactions of one row; times are those of the sessions that wrote them. The
@@ -24,10 +24,10 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-NEW_YEAR = 1_000_000_000  # s; long ago, so that fallback intervals lie behind it
+NEW_YEAR = 1_000_000_000  # s; long ago, so that fallback intervals are after it
 STEP_S = 1000  # between two transactions
 FILES, ROWS = 4, 3  # the first file is purged
-LAST = FILES * ROWS - 1  # the last row that is there at first
+LAST = FILES * ROWS - 1  # the last row that exists at first
 KINDS = {
     "mysql": ("mysql", ()),
     "mysql-without-gtids": (
@@ -46,7 +46,7 @@ class Written:
     server: PrivateServer
     kind: str
     files: list[str] = field(default_factory=list)
-    # Before each transaction, and behind the last one: file, offset, executed set.
+    # Before each transaction, and after the last one: file, offset, executed set.
     places: list[tuple[str, int, str]] = field(default_factory=list)
     next_row: int = 100
 
@@ -67,7 +67,7 @@ class Written:
                     cursor.execute(statement)
                 return cursor.fetchone()
 
-            def note_place() -> None:
+            def record_position() -> None:
                 file, offset = ask(f"SHOW {end}")[:2]
                 (gtids,) = ask(f"SELECT @@global.{variable}")
                 self.places.append((file, offset, gtids.replace("\n", "")))
@@ -77,10 +77,10 @@ class Written:
                     before = f"SET timestamp = {time_of(number) - STEP_S // 2}"
                     ask(before, "FLUSH BINARY LOGS")
                     self.files.append(ask(f"SHOW {end}")[0])
-                note_place()
+                record_position()
                 ask(f"SET timestamp = {time_of(number)}", *statements_of(number))
-            note_place()
-        # MariaDB keeps a file until its engines have no more need of it.
+            record_position()
+        # MariaDB keeps a file until its engines no longer need it.
         eventually(self._is_purged)
 
     def _is_purged(self) -> bool:
@@ -99,7 +99,7 @@ class Written:
 
 
 def statements_of(number: int) -> tuple[str, ...]:
-    """Return what one transaction consists of."""
+    """Return the events of one transaction."""
     insert = f"INSERT INTO d.t VALUES ({number}, 0)"
     if (number + 1) % ROWS:
         return (insert,)
@@ -118,7 +118,7 @@ def time_of(number: int) -> int:
     ],
 )
 def written(request: pytest.FixtureRequest) -> Iterator[Written]:
-    """Give each kind of server with the binlog that the rows are about."""
+    """Yield each kind of server with the binlog of the rows."""
     flavour, options = KINDS[request.param]
     try:
         server = PrivateServer(flavour, options).start()
@@ -139,9 +139,9 @@ def written(request: pytest.FixtureRequest) -> Iterator[Written]:
 class Case:
     """A row of the table.
 
-    `stored` and `settings` are made of what was written; `first` is the number of the
-    first row that comes, None for one that is written when it reads; `why` is in the
-    log, by which it begins at `at`.
+    `stored` and `settings` are built from what was written; `first` is the number of
+    the first row delivered, None for one written while it reads; `why` is in the log
+    line, which says that it starts at `at`.
     """
 
     name: str
@@ -154,7 +154,7 @@ class Case:
 
 
 def configured(**host: Any) -> Callable[[Written], dict[str, Any]]:
-    """Return settings of the master; functions are asked of what was written."""
+    """Return settings of the master; functions are called with what was written."""
     return lambda w: {
         "master": HostConfig(
             **{
@@ -166,7 +166,7 @@ def configured(**host: Any) -> Callable[[Written], dict[str, Any]]:
 
 
 def end_event(number: int, **changes: Any) -> Callable[[Written], dict[str, Any]]:
-    """Return the stored place of a transaction's end, as an acked cursor has it."""
+    """Return the stored position of a transaction's end, like an acked cursor."""
 
     def place(w: Written) -> dict[str, Any]:
         names = ("xid", "query", "transaction_payload")
@@ -197,12 +197,12 @@ def in_file(number: int) -> Callable[[Written], str]:
 
 
 def before(number: int) -> Callable[[Written], int]:
-    """Return the offset where a transaction begins."""
+    """Return the offset at which a transaction begins."""
     return lambda w: w.places[number][1]
 
 
-def place_before(number: int) -> Callable[[Written], str]:
-    """Return the place where a transaction begins, as the log tells it."""
+def position_before(number: int) -> Callable[[Written], str]:
+    """Return the position at which a transaction begins, as in the log."""
     return lambda w: "{}:{}".format(*w.places[number][:2])
 
 
@@ -218,14 +218,14 @@ CASES = (
         "configured file and position",
         7,
         settings=configured(journal_name=in_file(7), position=before(7)),
-        at=place_before(7),
+        at=position_before(7),
     ),
     Case(
         "file-and-offset-inside",
-        "inside of a transaction, back to its beginning",
+        "inside a transaction, moved back to its start",
         8,
         settings=configured(journal_name=in_file(8), position=inside(8)),
-        at=place_before(8),
+        at=position_before(8),
     ),
     Case(
         "file",
@@ -246,7 +246,7 @@ CASES = (
         settings=configured(
             journal_name=in_file(6), timestamp_ms=time_of(7) * 1000 - 1
         ),
-        at=place_before(7),
+        at=position_before(7),
     ),
     Case(
         "file-and-early-time",
@@ -259,7 +259,7 @@ CASES = (
         "configured time .*, by reading",
         4,
         settings=configured(timestamp_ms=(time_of(4) - 1) * 1000),
-        at=place_before(4),
+        at=position_before(4),
     ),
     Case(
         "time-between-files",
@@ -379,11 +379,11 @@ BOTH = [
 def test_place(
     written: Written, case: Case, *, gtid_on: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It begins where the table says, says why in a line, and delivers what follows."""
+    """It starts where the table says, logs the reason, and delivers what follows."""
     if gtid_on and not written.has_gtids:
         pytest.skip("this server has no GTIDs")
     if case.name.endswith("inside") and written.kind == "mysql-compressed":
-        pytest.skip("no place is inside of an event")
+        pytest.skip("no offset is inside an event")
     caplog.set_level(logging.INFO, "canal_server")
     found = Pumped(
         access_of(written.server), "d", gtid_on=gtid_on, **case.settings(written)
@@ -410,7 +410,7 @@ def test_place(
         found.stop()
     line = begins(caplog)[-1]
     assert re.search(case.why, line)
-    assert case.at is None or f" begins at {case.at(written)}: " in line
+    assert case.at is None or f" starts at {case.at(written)}: " in line
     assert found.values[0] == str(row - of_one_event(written, case))
 
 
@@ -420,6 +420,6 @@ def of_one_event(written: Written, case: Case) -> int:
 
 
 def begins(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the lines that tell where sessions begin."""
+    """Return the log lines about the start of sessions."""
     told = (record.getMessage() for record in caplog.records)
-    return [line for line in told if " begins at " in line] or [""]
+    return [line for line in told if " starts at " in line] or [""]

@@ -1,4 +1,4 @@
-"""Counting the transactions between two places of a real binlog."""
+"""Counting the transactions between two positions of a real binlog."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from canal_server.source.begin.survey import Survey, Surveyor
 
 @pytest.fixture
 def surveyor(source_server):
-    """Give a surveyor of the MySQL, then of the MariaDB."""
+    """Yield a surveyor of the MySQL, then of the MariaDB."""
     config = InstanceConfig(destination="survey")
     return Surveyor(config, access_of(source_server), Stop())
 
 
 @pytest.fixture
 def places(source_server, database):
-    """Give the places between transactions, in two files."""
+    """Yield the positions between transactions, in two files."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT)", "FLUSH BINARY LOGS")
     found = []
     for number in range(6):
@@ -47,7 +47,7 @@ def places(source_server, database):
 
 
 def test_numbers(surveyor, places):
-    """Transactions and statements between two places count, over files as well."""
+    """Transactions and statements between two positions count, across files as well."""
     for first, start in enumerate(places):
         for last, stop in enumerate(places):
             survey = surveyor.between(start, stop)
@@ -55,13 +55,13 @@ def test_numbers(surveyor, places):
             if last > first:
                 assert survey.last is not None
                 assert survey.first_ms
-                # Behind the last one may lie events that are no transactions.
+                # Events that are not transactions may follow the last one.
                 before = places[last - 1]
                 assert before.order() < survey.last.order() <= stop.order()
 
 
 def test_named_events_are_not_reported(source_server, places, caplog):
-    """What is named as unreadable is the business of who delivers it."""
+    """Events named as unreadable matter only to the reader that delivers them."""
     begin, *_, end = places
     named = NamedEvent(begin.journal_name, begin.position, Action.SKIP)
     source = SourceConfig(events=EventConfig(unreadable=(named,)))
@@ -72,7 +72,7 @@ def test_named_events_are_not_reported(source_server, places, caplog):
 
 
 def test_what_was_acked(source_server, surveyor, places):
-    """The event at a place that was acked is not counted from it, but up to it."""
+    """The event at an acked position does not count from it, but counts up to it."""
     rows = source_server.execute(f"SHOW BINLOG EVENTS IN '{places[0].journal_name}'")
     ends = [row[1] for row in rows if row[2] == "Xid" and row[1] > places[0].position]
     acked = EntryPosition(places[0].journal_name, ends[0])
@@ -82,16 +82,16 @@ def test_what_was_acked(source_server, surveyor, places):
 
 
 def test_boundaries(surveyor, places):
-    """The place before one amid a transaction is where that transaction begins."""
+    """The boundary before a position inside a transaction is where that begins."""
     for before, after in pairwise(places[3:]):
         amid = (before.position + after.position) // 2
         found = surveyor.boundary_before(EntryPosition(before.journal_name, amid))
-        # In between there may be events that are no transactions.
+        # Events that are not transactions may lie in between.
         assert found.order() <= before.order()
         assert surveyor.between(found, before).transactions == 0
 
 
-def test_a_file_that_is_not_there(surveyor, places):
+def test_a_missing_file(surveyor, places):
     """What the source does not have cannot be counted."""
     gone = EntryPosition("binlog.000000", 4, included=True)
     with pytest.raises(BinlogPurged):

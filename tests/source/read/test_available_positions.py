@@ -1,4 +1,4 @@
-"""Which places of a binlog count as ones of the source that is read."""
+"""Which binlog positions count as positions of the source that is read."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FILES = SourceFiles((BinaryLog("binlog.000007", 500), BinaryLog("binlog.000008",
         ("binlog.000008", 4, True),
         ("binlog.000008", 901, False),
         ("binlog.000003", 99_999, True),  # purged, but of this binlog
-        ("binlog.000009", 4, False),  # from before it was begun anew
+        ("binlog.000009", 4, False),  # from before the binlog was reset
         ("mysql-bin.000003", 4, False),  # another server's
         ("mysql-bin.000007", 4, False),
         (None, None, True),
     ],
 )
 def test_places(file, offset, had):
-    """A place counts when its file is there and long enough, or was purged."""
+    """A position counts when its file exists and is long enough, or was purged."""
     assert FILES.had(file, offset) is had
 
 
 def test_unknown_files():
-    """Without a list of files every place is taken on trust."""
+    """Without a list of files every position is accepted."""
     assert SourceFiles(()).had("binlog.000001", 10**12)
 
 
@@ -39,7 +39,7 @@ def test_unknown_files():
     [("binlog.000001", "binlog."), ("a.1.b.000002", "a.1.b."), ("odd", "odd")],
 )
 def test_base_name(file, base):
-    """The base name is all but the number at the end."""
+    """The base name is everything except the number at the end."""
     assert base_name(file) == base
 
 
@@ -55,7 +55,7 @@ def test_base_name(file, base):
     ],
 )
 def test_purged_files(file, told):
-    """What lies between a file that is gone and the oldest one is told by name."""
+    """The error names the files between a purged one and the oldest remaining one."""
     purged = FILES.purged_from(file)
     assert (None if purged is None else str(purged)) == told
     assert SourceFiles(()).purged_from(file) is None

@@ -23,7 +23,7 @@ def all_of(source: FileSource) -> bytes:
 
 
 def test_content(tmp_path: Path) -> None:
-    """All that stands behind the magic comes, then zero."""
+    """Everything after the magic number is returned, then zero."""
     path = tmp_path / "bin.000001"
     path.write_bytes(b"\xfebin" + b"0123456789")
     with FileSource(path) as source:
@@ -35,7 +35,7 @@ def test_content(tmp_path: Path) -> None:
     ("position", "content"), [(0, b"0123"), (4, b"0123"), (6, b"23")]
 )
 def test_from_an_offset(tmp_path: Path, position: int, content: bytes) -> None:
-    """Reading begins at an offset of the file, never inside of its magic."""
+    """Reading starts at an offset of the file, never inside its magic number."""
     path = tmp_path / "bin.000001"
     path.write_bytes(b"\xfebin0123")
     with FileSource(path, position) as source:
@@ -43,7 +43,7 @@ def test_from_an_offset(tmp_path: Path, position: int, content: bytes) -> None:
 
 
 def test_a_file_that_grows(tmp_path: Path) -> None:
-    """What is appended behind the end comes with the next call."""
+    """The next call returns what is appended after the end."""
     path = tmp_path / "bin.000001"
     path.write_bytes(b"\xfebin")
     with FileSource(path) as source, path.open("ab", buffering=0) as writer:
@@ -54,26 +54,26 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\xfebi", b"bin\xfe1234"])
 def test_no_binlog(tmp_path: Path, content: bytes) -> None:
-    """A file that is no binlog is refused by name, and closed."""
+    """The error for a file that is not a binlog names it; the file is closed."""
     path = tmp_path / "other"
     path.write_bytes(content)
     with pytest.raises(DecodeError) as caught:
         FileSource(path)
     assert str(caught.value) == (
-        f"{path} is not a binlog file, whose first bytes are fe 62 69 6e: name one of"
-        " those that SHOW BINARY LOGS lists on the server, as binlog.000001"
+        f"{path} is not a binlog file, which starts with the bytes fe 62 69 6e: name a"
+        " file that SHOW BINARY LOGS lists on the server, such as binlog.000001"
     )
 
 
 def test_an_encrypted_binlog(tmp_path: Path) -> None:
-    """It is told from other files, and how to read it."""
+    """The error for an encrypted file says so, and how to read it."""
     path = tmp_path / "binlog.000001"
     path.write_bytes(b"\xfdbin" + bytes(100))
-    with pytest.raises(DecodeError, match=r"is encrypted .* from the server, with --f"):
+    with pytest.raises(DecodeError, match=r"is encrypted .* from the server with --f"):
         FileSource(path)
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    """A file that is not there is the caller's to report."""
+    """A missing file raises an OSError for the caller."""
     with pytest.raises(FileNotFoundError):
         FileSource(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Dump and decode as one: the loop, tables, and the sets that files begin with."""
+"""Dump and decode as one: the loop, tables, and the sets at the start of files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SID_TEXT = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
 
 def test_to_the_end_of_the_source() -> None:
-    """All chunks are decoded, and the source's end is told."""
+    """All chunks are decoded, and the source's end is reported."""
     log = log_with()
     insert(log, 1)
     insert(log, 2)
@@ -46,7 +46,7 @@ def test_to_the_end_of_the_source() -> None:
 
 
 def test_stops_when_asked() -> None:
-    """A stop ends the reading before the next chunk."""
+    """A stop ends reading before the next chunk."""
     log = log_with()
     insert(log, 1)
     reading = Reading()
@@ -56,7 +56,7 @@ def test_stops_when_asked() -> None:
 
 
 def test_stops_when_delivery_is_refused() -> None:
-    """Where delivery is refused nothing more is read."""
+    """After a refused delivery nothing more is read."""
     log = log_with()
     insert(log, 1)
     reading = Reading()
@@ -66,10 +66,10 @@ def test_stops_when_delivery_is_refused() -> None:
 
 
 def test_nothing_at_hand_and_stopped() -> None:
-    """A source that has nothing and was stopped ends the reading."""
+    """A source without data that was stopped ends reading."""
 
     class Silent(Bytes):
-        """Has nothing."""
+        """Return nothing."""
 
         def try_receive_into(self, buffer: memoryview) -> int | None:
             return None
@@ -84,7 +84,7 @@ def test_nothing_at_hand_and_stopped() -> None:
 
 
 def test_limit() -> None:
-    """With `until` it ends in front of the first event at that offset."""
+    """With `until` reading ends before the first event at that offset."""
     log = log_with()
     insert(log, 1)
     limit = log.position
@@ -97,12 +97,12 @@ def test_limit() -> None:
 @pytest.mark.parametrize(
     ("packet", "error", "message"),
     [
-        (b"\xfe\0\0\2\0", StreamEnd, r"behind bin\.000001:"),
-        (b"\xff\xd4\x04#HY000purged", DecodeError, "an error packet"),
+        (b"\xfe\0\0\2\0", StreamEnd, r"after bin\.000001:"),
+        (b"\xff\xd4\x04#HY000purged", DecodeError, "error packet"),
     ],
 )
 def test_ends_of_a_stream(packet: bytes, error: type[Exception], message: str) -> None:
-    """The server's own end and its errors are told apart."""
+    """The end and the errors reported by the server are distinguished."""
     log = log_with()
     insert(log, 1)
     reading = Reading()
@@ -113,14 +113,14 @@ def test_ends_of_a_stream(packet: bytes, error: type[Exception], message: str) -
 
 
 def test_errors_of_a_server() -> None:
-    """What an error packet means is told by who knows the server."""
+    """The caller's function translates an error packet."""
     reading = Reading(error_of_packet=lambda body: SourceError(f"said {body!r}"))
     with pytest.raises(SourceError, match=r"said b'.*abc'"):
         reading.run(b"\4\0\0\1\xffabc")
 
 
 def test_rows_inside_of_a_statement() -> None:
-    """A start between a table map and its rows says what to do."""
+    """The error for a start between a table map and its rows names the remedy."""
     log = log_with()
     log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(1)))
     with pytest.raises(DecodeError, match="inside a statement"):
@@ -129,7 +129,7 @@ def test_rows_inside_of_a_statement() -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_table_map_inside_of_a_transaction(*, refuses: bool) -> None:
-    """Who wants whole transactions is told of one that began before the start."""
+    """An error reports a transaction that began before the start, if requested."""
     log = log_with()
     log.add(b.TABLE_MAP, b.table_map_body([INT]))
     log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(1)))
@@ -144,8 +144,8 @@ def test_table_map_inside_of_a_transaction(*, refuses: bool) -> None:
     assert reading.values == ([] if refuses else ["1"])
 
 
-def test_transactions_that_began_behind_the_start() -> None:
-    """The rest of one that ended is borne, whatever is refused."""
+def test_transactions_that_began_before_the_start() -> None:
+    """The rest of a transaction that has ended is accepted in either mode."""
     log = log_with()
     log.xid()
     insert(log, 7)
@@ -156,7 +156,7 @@ def test_transactions_that_began_behind_the_start() -> None:
 
 
 def test_rotate_without_a_name() -> None:
-    """A rotate that names no file is refused with its place."""
+    """A rotate without a file name is refused with its position."""
     log = log_with()
     log.add(b.ROTATE, bytes(8))
     with pytest.raises(DecodeError, match="without a file name") as caught:
@@ -170,8 +170,8 @@ def test_rotate_without_a_name() -> None:
 # --- tables -------------------------------------------------------------------------
 
 
-def test_subjects() -> None:
-    """Rows carry the number of their table's name."""
+def test_table_ids() -> None:
+    """Rows carry the id of their table's name."""
     log = log_with()
     insert(log, 1)
     reading = Reading()
@@ -187,8 +187,8 @@ def test_subjects() -> None:
     assert numbers == [0, number, 0]
 
 
-def test_tables_that_are_not_wanted() -> None:
-    """What nobody wants is not looked up, nor read."""
+def test_tables_that_are_filtered_out() -> None:
+    """Tables that no filter selects are not looked up and not read."""
     log = log_with()
     insert(log, 1, table="other", table_id=6)
     insert(log, 2)
@@ -199,7 +199,7 @@ def test_tables_that_are_not_wanted() -> None:
 
 
 def test_wishes_change_between_a_table_map_and_its_rows() -> None:
-    """A new wish counts from the next table map on; the rows before it are whole."""
+    """A new filter applies from the next table map; the rows before are complete."""
     log = log_with()
     insert(log, 1)
     insert(log, 2)
@@ -216,8 +216,8 @@ def test_wishes_change_between_a_table_map_and_its_rows() -> None:
     assert reading.values == ["1", "3"]
 
 
-def test_columns_that_are_wanted() -> None:
-    """A filter of columns is asked for each table."""
+def test_columns_that_pass_the_filter() -> None:
+    """The column filter is called for each table."""
     log = log_with()
     log.begin()
     log.add(b.TABLE_MAP, b.table_map_body([INT, INT]))
@@ -229,7 +229,7 @@ def test_columns_that_are_wanted() -> None:
 
 
 def test_columns_that_changed_places() -> None:
-    """Where the binlog names columns, their filter goes by those names."""
+    """Where the binlog names columns, the column filter uses those names."""
     log = log_with()
     log.begin()
     names = b"\4\6\2c1\2c0"  # a field of that type and length: two names
@@ -242,7 +242,7 @@ def test_columns_that_changed_places() -> None:
 
 
 def test_columns_are_looked_up_again() -> None:
-    """Where what is known does not fit, the server is asked, and then it may."""
+    """Where the known columns do not fit, the server is asked, and may fit."""
     log = log_with()
     insert(log, 1)
     images = Images(t=("int", "int"))
@@ -262,28 +262,27 @@ def test_columns_are_looked_up_again() -> None:
     ],
 )
 def test_columns_that_do_not_fit(types: tuple[str, ...] | None, message: str) -> None:
-    """Where they do not fit at all it stops, says how, where, and what to do."""
+    """Where they do not fit at all it stops: how, where, and the remedy."""
     log = log_with()
     insert(log, 1)
     images = Images() if types is None else Images(t=types)
     with pytest.raises(TableMetaError, match=message) as caught:
         Reading(images).run(log.as_stream())
     place = 4 + len(log.events[0]) + len(log.events[1])
-    assert f"that rows at bin.000001:{place} have" in str(caught.value)
+    assert f"the rows at bin.000001:{place} are" in str(caught.value)
     assert "filter.table.error" in str(caught.value)
 
 
-def test_columns_that_do_not_fit_of_a_table_that_is_gone() -> None:
-    """What is known and does not fit is told also when the server cannot help."""
+def test_columns_that_do_not_fit_of_a_dropped_table() -> None:
+    """Known columns that do not fit are reported also without the server's help."""
     log = log_with()
     insert(log, 1)
     images = Images(t=("int", "int"))
     images.refresh = lambda *_: None  # type: ignore[method-assign]
     with pytest.raises(TableMetaError) as caught:
         Reading(images).run(log.as_stream())
-    assert "1 in the binlog vs 2 known; the server has no such table now. The" in str(
-        caught.value
-    )
+    problem = "1 in the binlog vs 2 known; the table does not exist on the server now. "
+    assert problem in str(caught.value)
 
 
 def test_tables_that_may_be_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -302,7 +301,7 @@ def test_tables_that_may_be_left_out(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_sets_that_a_file_begins_with() -> None:
-    """In GTID mode the set in front of a file is part of the executed set."""
+    """In GTID mode the set at the start of a file is part of the executed set."""
     log = log_with()
     known = GtidSet.parse(f"{SID_TEXT}:1-5")
     log.add(b.PREVIOUS_GTIDS, known.encode())
@@ -318,7 +317,7 @@ def test_sets_that_a_file_begins_with() -> None:
 
 
 def test_lists_that_a_file_begins_with() -> None:
-    """The same for MariaDB's list."""
+    """The same holds for MariaDB's list."""
     log = log_with()
     log.add(b.GTID_LIST, struct.pack("<IIIQ", 1, 0, 11, 5))
     log.server_id = 11
@@ -335,7 +334,7 @@ def test_lists_that_a_file_begins_with() -> None:
     [(b.PREVIOUS_GTIDS, GtidSet()), (b.GTID_LIST, MariaGtidSet())],
 )
 def test_broken_sets(kind: int, gtids: GtidSet | MariaGtidSet) -> None:
-    """A set that ends early is refused with its place."""
+    """A truncated set is refused with its position."""
     log = log_with()
     log.add(kind, b"\3\0\0\0")
     with pytest.raises(DecodeError) as caught:
@@ -346,8 +345,8 @@ def test_broken_sets(kind: int, gtids: GtidSet | MariaGtidSet) -> None:
 # --- numbers of tables --------------------------------------------------------------
 
 
-def test_tables_ask_anew_when_their_numbers_do() -> None:
-    """Rows carry a table's new number though its table map has the same bytes."""
+def test_tables_ask_again_when_their_ids_restart() -> None:
+    """Rows carry a table's new id although its table map has the same bytes."""
     log = log_with()
     for table_id, table in enumerate(("t", "u", "v", "t"), start=5):
         insert(log, table_id, table=table, table_id=5 if table == "t" else table_id)
@@ -361,8 +360,8 @@ def test_tables_ask_anew_when_their_numbers_do() -> None:
     assert names == [(("db", name),) for name in "tuvt"]
 
 
-def test_a_statement_in_which_numbers_begin_anew() -> None:
-    """A table whose map stood before keeps its old number for this statement."""
+def test_a_statement_in_which_table_ids_restart() -> None:
+    """A table whose map came earlier keeps its old id for this statement."""
     log = log_with()
     insert(log, 1, table="a", table_id=1)
     log.begin()

@@ -16,7 +16,7 @@ from canal_server.runtime.lifecycle import Stop
 
 
 def inner_transaction(*values: int) -> bytes:
-    """Return the events of a transaction as they lie in a payload."""
+    """Return the events of a transaction as in a payload."""
     rows = b"".join(map(b.int_row, values))
     return (
         b.inner(b.QUERY, b.query_body(b"BEGIN"))
@@ -28,7 +28,7 @@ def inner_transaction(*values: int) -> bytes:
 
 @pytest.mark.parametrize("algorithm", [0, 255])
 def test_compressed_transactions(algorithm: int) -> None:
-    """A payload's events are delivered, compressed or not, and what follows it."""
+    """A payload's events are delivered, compressed or not, and what follows them."""
     events = inner_transaction(*range(100_000))
     data = zstandard.compress(events) if algorithm == 0 else events
     log = log_with()
@@ -46,13 +46,13 @@ def test_compressed_transactions(algorithm: int) -> None:
     ("body", "message"),
     [
         (b.payload_body(b"nonsense", algorithm=0, size=9), "cannot be inflated"),
-        (b.payload_body(b"x", algorithm=7, size=9), "with algorithm 7"),
+        (b.payload_body(b"x", algorithm=7, size=9), "algorithm 7"),
         (b.payload_body(b"x" * 9, algorithm=255, size=9), "9 bytes left"),
         (b"\1", "ends early"),
     ],
 )
 def test_broken_payloads(body: bytes, message: str) -> None:
-    """A payload that cannot be read is refused with the place of its event."""
+    """A payload that cannot be read is refused with the position of its event."""
     log = log_with()
     log.add(b.PAYLOAD, body)
     with pytest.raises(DecodeError, match=message) as caught:
@@ -61,13 +61,13 @@ def test_broken_payloads(body: bytes, message: str) -> None:
 
 
 def test_stopped_inside_of_a_payload() -> None:
-    """Delivery refused in the middle of a compressed transaction ends the session."""
+    """Delivery refused inside a compressed transaction ends the session."""
     log = log_with()
     events = inner_transaction(1)
     log.add(b.PAYLOAD, b.payload_body(events, algorithm=255, size=len(events)))
     reading = Reading()
     source = Bytes([log.as_stream()])
-    with pytest.raises(ConnectionLost, match="inside of a compressed"):
+    with pytest.raises(ConnectionLost, match="inside a compressed"):
         reading.reader.run(source, lambda _: False, reading.note_idle, Stop())
 
 
@@ -77,7 +77,7 @@ def deflated(data: bytes) -> bytes:
 
 
 def test_compressed_events_of_mariadb() -> None:
-    """Compressed statements and rows are delivered as the plain ones they stand for."""
+    """Compressed statements and rows are delivered like the plain ones."""
     log = log_with()
     sql = b"CREATE TABLE x (a INT)"
     head = b.query_body(sql)[: -len(sql)]

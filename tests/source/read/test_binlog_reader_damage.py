@@ -1,4 +1,4 @@
-"""Recordings with changed bytes: read over, or refused with their place."""
+"""Recordings with changed bytes: either readable, or refused with their position."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def with_right_checksums(events: list[bytearray]) -> bytes:
-    """Return events end to end with the checksums that their bytes have."""
+    """Return events end to end with recomputed checksums."""
     return b"".join(
         bytes(event[:-4]) + zlib.crc32(event[:-4]).to_bytes(4, "little")
         for event in events
@@ -40,7 +40,7 @@ def with_right_checksums(events: list[bytearray]) -> bytes:
 
 
 def events_of(binlog: bytes) -> list[bytearray]:
-    """Cut a file into its events."""
+    """Split a file into its events."""
     found = []
     at = 4
     while at < len(binlog):
@@ -58,13 +58,13 @@ SMALL = [
 
 
 def damage(rng: random.Random, events: list[bytearray]) -> None:
-    """Change some bytes of some events, behind their headers."""
+    """Change some bytes of some events, after their headers."""
     for _ in range(rng.randint(1, 4)):
         event = rng.choice(events[1:])
         if len(event) <= 24:
             continue
         if rng.random() < 0.2:
-            # Another length: the tail is cut off or something is put in.
+            # Another length: the tail is cut off or bytes are inserted.
             at = rng.randrange(19, len(event) - 4)
             event[at : at + rng.randint(0, 8)] = rng.randbytes(rng.randint(0, 8))
             event[9:13] = len(event).to_bytes(4, "little")
@@ -76,7 +76,7 @@ def damage(rng: random.Random, events: list[bytearray]) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_damaged_recordings(name: str, rng: random.Random) -> None:
-    """Whatever is wrong inside of events, it is read over or told with its place."""
+    """Any damage inside events is readable or reported with its position."""
     workload = load_workload(name)
     binlog = next(iter(workload.binlogs.values()))
     outcomes = set()
@@ -108,7 +108,7 @@ def test_damaged_recordings(name: str, rng: random.Random) -> None:
 
 
 def read_all(change: Callable[[bytearray], None]) -> set[type[Exception]]:
-    """Return the errors that come when every event is changed in the same way."""
+    """Return the errors for every event when it is changed in the same way."""
     found: set[type[Exception]] = set()
     workload = load_workload("ev_txn")
     binlog = next(iter(workload.binlogs.values()))
@@ -127,7 +127,7 @@ def read_all(change: Callable[[bytearray], None]) -> set[type[Exception]]:
 
 
 def test_events_without_a_body() -> None:
-    """An event of any kind that lost its body is read over or refused."""
+    """An event of any type without its body is readable or refused."""
 
     def empty(event: bytearray) -> None:
         del event[19:-4]
@@ -136,7 +136,7 @@ def test_events_without_a_body() -> None:
 
 
 def test_events_cut_in_half() -> None:
-    """An event of any kind that lost its second half is read over or refused."""
+    """An event of any type without its second half is readable or refused."""
 
     def halve(event: bytearray) -> None:
         del event[19 + (len(event) - 23) // 2 : -4]

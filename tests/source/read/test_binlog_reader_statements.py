@@ -1,4 +1,4 @@
-"""Statements that a reader meets: DDL, what is logged beside rows, incidents."""
+"""Statements in the binlog: DDL, what is logged with rows, incidents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_ddl() -> None:
-    """A DDL is delivered with its names, and the images learn of it before rows."""
+    """A DDL is delivered with its names, and applied before the next rows."""
     log = log_with("ALTER TABLE t ADD COLUMN b INT", thread=3)
     reading = Reading()
     reading.run(log.as_stream())
@@ -36,7 +36,7 @@ def test_ddl() -> None:
 
 
 def test_a_rollback_ends_its_transaction() -> None:
-    """What a server logged in spite of it is not joined to the next transaction."""
+    """A statement logged without its COMMIT is not joined to the next transaction."""
     log = log_with()
     log.begin()
     log.add(b.TABLE_MAP, b.table_map_body([(b.LONG, b"")]))
@@ -53,7 +53,7 @@ def test_a_rollback_ends_its_transaction() -> None:
 
 
 def test_ddl_between_rows_of_a_table() -> None:
-    """Behind a DDL a table map of the same bytes is looked up anew."""
+    """After a DDL a table map with the same bytes is looked up again."""
     log = log_with()
     insert(log, 1)
     log.add(b.QUERY, b.query_body(b"ALTER TABLE t COMMENT 'x'"))
@@ -72,8 +72,8 @@ def test_ddl_between_rows_of_a_table() -> None:
     assert found == [("db", "t")] * 2
 
 
-def test_ddl_that_is_not_wanted() -> None:
-    """DDL of other tables is not delivered, but applied all the same."""
+def test_ddl_that_is_filtered_out() -> None:
+    """DDL of filtered tables is not delivered, but applied."""
     log = log_with("CREATE TABLE other (a INT)")
     reading = Reading(black=r"db\.other")
     reading.run(log.as_stream())
@@ -94,7 +94,7 @@ def test_ddl_that_is_not_wanted() -> None:
     ],
 )
 def test_kinds_of_statements_left_out(option: str, sql: str, *, is_left: bool) -> None:
-    """Each switch leaves out its kind of statement."""
+    """Each setting leaves out its kind of statement."""
     options: dict[str, Any] = {option: True}
     reading = Reading(**options)
     reading.run(log_with(sql).as_stream())
@@ -102,7 +102,7 @@ def test_kinds_of_statements_left_out(option: str, sql: str, *, is_left: bool) -
 
 
 def test_dml_statements() -> None:
-    """A statement that changes rows is delivered as such, no DDL."""
+    """A statement that changes rows is delivered as such, not as DDL."""
     reading = Reading()
     reading.run(log_with("UPDATE t SET a = 1").as_stream())
     change = reading.entries[0].row_change()
@@ -111,7 +111,7 @@ def test_dml_statements() -> None:
 
 
 def test_statements_in_the_words_of_their_session() -> None:
-    """sql_mode and character set of the session say how a text is read."""
+    """The session's sql_mode and character set decide how a text is parsed."""
     status = b"\1" + (4).to_bytes(8, "little") + b"\4" + struct.pack("<HHH", 28, 28, 28)
     log = log_with(
         'CREATE TABLE "中" (a INT)'.encode("gbk"),
@@ -125,7 +125,7 @@ def test_statements_in_the_words_of_their_session() -> None:
 
 
 def test_what_is_logged_beside_rows() -> None:
-    """Texts of statements come as entries of their own, in their order."""
+    """Texts of statements are delivered as separate entries, in order."""
     log = log_with()
     log.add(b.ROWS_QUERY, b"\x20INSERT INTO t VALUES (1)")
     log.add(b.ANNOTATE_ROWS, b"DELETE FROM t")
@@ -151,7 +151,7 @@ def test_what_is_logged_beside_rows() -> None:
 
 
 def test_incidents(caplog: pytest.LogCaptureFixture) -> None:
-    """When the source says that its binlog may lack something, that is an error."""
+    """An incident, by which events may be missing from the binlog, is an error."""
     log = log_with()
     log.add(b.INCIDENT, b"\1\0\3abc")
     insert(log, 1)
@@ -163,7 +163,7 @@ def test_incidents(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_alter_that_is_not_done() -> None:
-    """Of MariaDB's ALTER in two parts the second is told and followed."""
+    """The second part of MariaDB's two-part ALTER is delivered and applied."""
     log = log_with()
     for more in (2, 4):
         log.add(b.MARIA_GTID, struct.pack("<QIBB", 7, 0, 1, more) + bytes(8))

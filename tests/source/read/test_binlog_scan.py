@@ -1,4 +1,4 @@
-"""Looking into a server's binlog files for what a start needs."""
+"""Scanning a server's binlog files for what a start needs."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ EARLY, LATE = 1_500_000_000, 1_500_001_000  # s; older than any test
 
 @pytest.fixture
 def scanner(source_server: Server) -> Scanner:
-    """Give a scanner of the MySQL, then of the MariaDB."""
+    """Yield a scanner of the MySQL, then of the MariaDB."""
     return Scanner(InstanceConfig(destination="scan"), access_of(source_server), Stop())
 
 
 def new_file(server: Server) -> str:
-    """Begin a binlog file that nothing but changes grows; returns its name."""
+    """Start a binlog file that only changes extend; return its name."""
     server.execute("FLUSH BINARY LOGS")
     file = server.binlog_position()[0]
     if server.flavour == "mariadb":
-        # It is in the background that MariaDB notes in the file where its recovery
-        # would begin: nothing of the changes, but behind them if it comes late.
+        # In the background MariaDB records in the file where its recovery would start:
+        # that is not a change, but is after them if it is written late.
         give_up_at = time.monotonic() + 3 * UNIT_S
         while not any(
             (row[2], row[5]) == ("Binlog_checkpoint", file)
@@ -49,21 +49,21 @@ def new_file(server: Server) -> str:
 
 
 def beside_rows(server: Server) -> str:
-    """Return the statement that logs texts of statements beside their rows."""
+    """Return the statement that logs texts of statements with their rows."""
     if server.flavour == "mysql":
         return "SET SESSION binlog_rows_query_log_events = ON"
     return "SET SESSION binlog_annotate_row_events = ON"
 
 
 def test_first_event(source_server: Server, scanner: Scanner) -> None:
-    """A file begins when the server began it."""
+    """The first event has the time at which the server created the file."""
     file = new_file(source_server)
     now = int(source_server.execute("SELECT UNIX_TIMESTAMP()")[0][0])
     assert (now - 100) * 1000 <= scanner.first_event_ms(file) <= (now + 1) * 1000
 
 
 def test_boundaries(source_server: Server, scanner: Scanner, database: str) -> None:
-    """The last transaction before a time ends where the server's binlog stood."""
+    """The last transaction before a time ends at the server's position at that time."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
     file = new_file(source_server)
     source_server.execute(
@@ -83,7 +83,7 @@ def test_boundaries(source_server: Server, scanner: Scanner, database: str) -> N
 def test_no_boundary_inside_of_a_transaction(
     source_server: Server, scanner: Scanner, database: str
 ) -> None:
-    """A statement's text beside rows is no place to begin, whatever its time."""
+    """A statement's text next to rows is not a start position, whatever its time."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
     file = new_file(source_server)
     source_server.execute(
@@ -101,7 +101,7 @@ def test_no_boundary_inside_of_a_transaction(
 def test_ddl_is_a_boundary_of_its_own(
     source_server: Server, scanner: Scanner, database: str
 ) -> None:
-    """A file of nothing but statements has boundaries, or none to be wrong."""
+    """A file of statements only has correct boundaries, or none."""
     file = new_file(source_server)
     source_server.execute(f"SET timestamp = {EARLY}", f"CREATE DATABASE {database}x")
     _, end = source_server.binlog_position()
@@ -110,7 +110,7 @@ def test_ddl_is_a_boundary_of_its_own(
 
 
 def test_gtids(source_server: Server, scanner: Scanner, database: str) -> None:
-    """The set at an offset is that of the server when its binlog stood there."""
+    """The set at an offset is that of the server when its binlog ended there."""
     mariadb = source_server.flavour == "mariadb"
     variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
     kind = MariaGtidSet if mariadb else GtidSet
@@ -126,18 +126,18 @@ def test_gtids(source_server: Server, scanner: Scanner, database: str) -> None:
 
 
 def test_first_sent(source_server: Server, scanner: Scanner, database: str) -> None:
-    """What is sent behind a set begins when its first transaction was written."""
+    """The first event sent after a set has the time of its first transaction."""
     mariadb = source_server.flavour == "mariadb"
     variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
 
-    def start_behind_all() -> DumpStart:
+    def start_after_all() -> DumpStart:
         text = str(source_server.execute(f"SELECT @@global.{variable}")[0][0])
         if mariadb:
             return MariaGtidStart(text)
         return GtidStart(GtidSet.parse("".join(text.split())).encode())
 
     source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
-    start = start_behind_all()
+    start = start_after_all()
     assert scanner.first_sent_ms(start) is None
     for number, time_s in enumerate((LATE, EARLY)):
         source_server.execute(
@@ -147,7 +147,7 @@ def test_first_sent(source_server: Server, scanner: Scanner, database: str) -> N
 
 
 def test_stop(source_server: Server) -> None:
-    """A stop ends a scan with an error, not with half an answer."""
+    """A stop ends a scan with an error, not with a partial answer."""
     stop = Stop()
     stop.request()
     access = access_of(source_server)
@@ -156,18 +156,18 @@ def test_stop(source_server: Server) -> None:
         scanner.boundary_before(source_server.binlog_position()[0], EARLY * 1000)
 
 
-def test_files_that_are_gone(source_server: Server, scanner: Scanner) -> None:
-    """A file that the server no longer has is told as purged."""
+def test_purged_files(source_server: Server, scanner: Scanner) -> None:
+    """A file that the server no longer has is reported as purged."""
     file, _ = source_server.binlog_position()
     gone = file.rpartition(".")[0] + ".999999"
     with pytest.raises(BinlogPurged):
         scanner.first_event_ms(gone)
 
 
-def test_behind_a_statement_that_leaves_no_record(
+def test_after_a_statement_that_leaves_no_record(
     source_server: Server, scanner: Scanner, database: str
 ) -> None:
-    """Behind a GRANT it is between transactions, amid a transaction it is not."""
+    """After a GRANT is between transactions, inside a transaction is not."""
     file = new_file(source_server)
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     source_server.execute(f"GRANT SELECT ON {database}.t TO 'canal'@'%'")

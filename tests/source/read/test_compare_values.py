@@ -1,6 +1,6 @@
-"""The library's values in canal's text form, and what is known to differ."""
+"""The library's values in canal's text form, and the known differences."""
 
-# ruff: noqa: DTZ001  # as the library gives them
+# ruff: noqa: DTZ001  # as the library returns them
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from canal_server.source.read.compare_values import (
      (1e23, "1.0E23"), (5e-324, "4.9E-324"), (2e-3, "0.002")],
 )  # fmt: skip
 def test_java_double(value: float, text: str) -> None:
-    """Doubles are told as Java's Double.toString does."""
+    """Doubles are printed as by Java's Double.toString."""
     assert java_float(value, single=False) == text
 
 
@@ -70,12 +70,12 @@ ALIKE = [
 
 @pytest.mark.parametrize(("value", "kind", "text"), ALIKE)
 def test_text(value, kind: str, text: str | None) -> None:
-    """A value of each kind becomes the text that we have for it."""
+    """A value of each type becomes our text."""
     assert text_of(value, ColumnMeta("c", kind), text) == text
 
 
 def test_json_that_differs() -> None:
-    """Documents are compared as such: another value or kind of value is told."""
+    """Documents are compared as such: another value or type is a difference."""
     column = ColumnMeta("c", "json")
     assert text_of({b"a": 1}, column, '{"a": 2}') == "{b'a': 1}"
     assert text_of([True], column, "[1]") == "[True]"
@@ -102,7 +102,7 @@ def test_json_that_differs() -> None:
     ],
 )  # fmt: skip
 def test_known(value, kind: str, charset: str | None, ours: str, reason: str) -> None:
-    """What is known to differ is not compared, and has a reason that is explained."""
+    """Known differences are not compared, and each has an explained reason."""
     with pytest.raises(Known) as caught:
         text_of(value, ColumnMeta("c", kind, charset), ours)
     assert str(caught.value) == reason
@@ -110,7 +110,7 @@ def test_known(value, kind: str, charset: str | None, ours: str, reason: str) ->
 
 
 def test_readable() -> None:
-    """Tables with vectors or compressed columns are those that it cannot read."""
+    """Tables with vectors or compressed columns are unreadable for the library."""
     kinds = {"vector(3)": False, "text /*M!100301 COMPRESSED*/": False, "text": True}
     for kind, expected in kinds.items():
         assert is_readable(TableMeta("s", "t", (ColumnMeta("c", kind),))) is expected

@@ -1,4 +1,4 @@
-"""Compressed events are inflated as far as they tell, or refused with the reason."""
+"""Compressed events inflate up to their announced size, or are refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def deflated(data: bytes, *, length: int | None = None, size: int = 1) -> bytes:
 
 
 def test_inflating() -> None:
-    """Data comes back, whatever the width of its length."""
+    """Data is restored, whatever the width of its length."""
     for size, data in ((1, b"x" * 200), (2, b"y" * 40_000), (3, b""), (4, b"z")):
         assert (
             inflated_query(QUERY_HEAD + deflated(data, size=size)) == QUERY_HEAD + data
@@ -57,13 +57,13 @@ def test_inflating() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "unknown algorithm"),
-        (b"\x91\1x", "unknown algorithm"),
-        (b"\0\1x", "unknown algorithm"),
-        (deflated(b"abc", length=2), "more than 2 bytes when inflated"),
-        (deflated(b"abc", length=4), "3 bytes when inflated, expected 4"),
-        (deflated(bytes(range(99)))[:-30], "74 bytes when inflated, expected 99"),
-        (deflated(b"abc")[:-1], "ends early"),
+        (b"", "unknown compression algorithm"),
+        (b"\x91\1x", "unknown compression algorithm"),
+        (b"\0\1x", "unknown compression algorithm"),
+        (deflated(b"abc", length=2), "inflates to more than 2 bytes"),
+        (deflated(b"abc", length=4), "inflates to 3 bytes, expected 4"),
+        (deflated(bytes(range(99)))[:-30], "inflates to 74 bytes, expected 99"),
+        (deflated(b"abc")[:-1], "is truncated"),
         (b"\x81\3nonsense", "cannot be inflated"),
         (
             deflated(b"a", length=1 << 31, size=4),
@@ -72,20 +72,20 @@ def test_inflating() -> None:
     ],
 )
 def test_broken_compression(data: bytes, message: str) -> None:
-    """Compressed data that contradicts itself is refused with the reason."""
+    """Inconsistent compressed data is refused with the reason."""
     with pytest.raises(DecodeError, match=message):
         inflated_query(QUERY_HEAD + data)
 
 
 def test_inflating_is_bounded() -> None:
-    """A few bytes that inflate to very many are not inflated beyond what they tell."""
+    """A few bytes that inflate to very many inflate only up to the announced size."""
     bomb = zlib.compress(bytes(50_000_000))
-    with pytest.raises(DecodeError, match="more than 10 bytes when inflated"):
+    with pytest.raises(DecodeError, match="inflates to more than 10 bytes"):
         inflated_query(QUERY_HEAD + b"\x81\x0a" + bomb)
 
 
 def test_compressed_statements() -> None:
-    """What stands before the text stays as it is."""
+    """What precedes the text is unchanged."""
     plain = b.query_body(b"CREATE TABLE t (a INT)", b"db")
     head = plain[: -len(b"CREATE TABLE t (a INT)")]
     assert inflated_query(head + deflated(b"CREATE TABLE t (a INT)")) == plain
@@ -94,7 +94,7 @@ def test_compressed_statements() -> None:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("update", [False, True])
 def test_compressed_rows(version: int, *, update: bool) -> None:
-    """What stands before the rows stays as it is, in both versions of row events."""
+    """What precedes the rows is unchanged, in both versions of row events."""
     rows = b.int_row(*range(20)) * (2 if update else 1)
     images = 2 if update else 1
     head = b.rows_body(20, b"", version=version, images=images)
@@ -105,7 +105,7 @@ def test_compressed_rows(version: int, *, update: bool) -> None:
 
 
 def test_compressed_events_cut_anywhere() -> None:
-    """A compressed event that ends early is refused."""
+    """A truncated compressed event is refused."""
     head = b.query_body(b"", b"db")
     whole = head + deflated(b"x" * 50)
     for cut in range(len(whole)):
@@ -119,7 +119,7 @@ def test_compressed_events_cut_anywhere() -> None:
 
 
 def test_payloads() -> None:
-    """Algorithm, size and data are found among the fields, unknown ones are skipped."""
+    """Algorithm, size and data are found among the fields; unknown ones are skipped."""
     body = b.payload_body(b"data", algorithm=255, size=4)
     for each in (body, b"\x09\3abc" + body):
         found = payload_of(memoryview(each))
@@ -129,18 +129,18 @@ def test_payloads() -> None:
     assert (found.algorithm, found.size, bytes(found.data)) == (ZSTD, None, b"data")
 
 
-def test_payloads_are_inflated_as_far_as_they_tell() -> None:
-    """A payload that inflates to more than it announces is refused on the way."""
+def test_payloads_are_inflated_up_to_their_size() -> None:
+    """A payload that inflates to more than its announced size is refused midway."""
     data = zstandard.compress(bytes(10_000_000))
     payload = payload_of(memoryview(b.payload_body(data, algorithm=ZSTD, size=300_000)))
     given: list[int] = []
-    with pytest.raises(DecodeError, match="more than 300000 bytes when inflated"):
+    with pytest.raises(DecodeError, match="inflates to more than 300000 bytes"):
         given.extend(map(len, payload.pieces()))
     assert sum(given) <= 300_000
 
 
 def test_payloads_cut_anywhere() -> None:
-    """A payload whose fields end early is refused."""
+    """A payload with truncated fields is refused."""
     body = b.payload_body(b"", algorithm=0, size=300)
     for cut in range(len(body)):
         with pytest.raises(DecodeError, match="payload"):
@@ -148,7 +148,7 @@ def test_payloads_cut_anywhere() -> None:
 
 
 def test_any_bytes(rng: random.Random) -> None:
-    """Whatever the bytes, they are read or refused."""
+    """Any bytes are parsed or refused."""
     functions = (
         inflated_query,
         lambda body: b"".join(payload_of(memoryview(body)).pieces()),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def scanner(source_server: Server) -> DdlScanner:
-    """Give a scanner of the MySQL, then of the MariaDB."""
+    """Yield a scanner of the MySQL, then of the MariaDB."""
     config = InstanceConfig(destination="ddl-scan")
     return DdlScanner(config, access_of(source_server), Stop())
 
@@ -40,12 +40,12 @@ def here(server: Server) -> EntryPosition:
 
 
 def texts(scanner: DdlScanner, start: EntryPosition, stop: EntryPosition) -> list[str]:
-    """Return the statements between two places, without the servers' own comments."""
+    """Return the statements between two positions, without server comments."""
     return [event.ddl.split(" /*")[0] for event in scanner.between(start, stop)]
 
 
-def test_an_alter_that_is_told_twice(mariadb_server: Server, database: str) -> None:
-    """Of what MariaDB tells when it begins and when it ends, the end counts."""
+def test_an_alter_that_is_logged_twice(mariadb_server: Server, database: str) -> None:
+    """MariaDB logs the start and the end of an ALTER; the end counts."""
     scanner = DdlScanner(
         InstanceConfig(destination="ddl-scan"), access_of(mariadb_server), Stop()
     )
@@ -96,7 +96,7 @@ def test_statements_of_several_files(
 
 
 def test_the_bounds(source_server: Server, scanner: DdlScanner, database: str) -> None:
-    """What begins at the start is found, what begins at the end is not."""
+    """A statement at the start is found, a statement at the end is not."""
     start = here(source_server)
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     middle = here(source_server)
@@ -124,7 +124,7 @@ def executed(server: Server) -> Any:
 def test_between_sets(
     source_server: Server, scanner: DdlScanner, database: str
 ) -> None:
-    """The statement with which a set is reached is found, also right behind rows."""
+    """The statement that completes a set is found, also right after rows."""
     start = executed(source_server)
     source_server.execute(
         f"CREATE TABLE {database}.t (a INT)",
@@ -140,10 +140,10 @@ def test_between_sets(
     ]
 
 
-def test_what_is_told_of_a_statement(
+def test_what_is_known_of_a_statement(
     source_server: Server, scanner: DdlScanner, database: str
 ) -> None:
-    """Default schema, mode, thread and GTID of the session come with it."""
+    """A statement carries default schema, mode, thread and GTID of its session."""
     start = here(source_server)
     source_server.execute(
         f"USE {database}", "SET sql_mode = 'ANSI_QUOTES'", 'CREATE TABLE "t" (a INT)'
@@ -167,7 +167,7 @@ def test_what_is_told_of_a_statement(
 
 
 def test_purged_files(source_server: Server, scanner: DdlScanner) -> None:
-    """A file that is gone is an error of its own, not an empty answer."""
+    """A purged file is a separate error, not an empty answer."""
     with pytest.raises(BinlogPurged):
         scanner.between(EntryPosition("gone.000001", 4), here(source_server))
 
@@ -175,7 +175,7 @@ def test_purged_files(source_server: Server, scanner: DdlScanner) -> None:
 def test_first_position(
     source_server: Server, scanner: DdlScanner, database: str
 ) -> None:
-    """By GTID the server begins behind what was executed; at the end with nothing."""
+    """By GTID the server starts after the executed set; at the end it sends nothing."""
     mariadb = source_server.flavour == "mariadb"
     name = "gtid_binlog_pos" if mariadb else "gtid_executed"
 
@@ -197,7 +197,7 @@ def test_first_position(
 def test_from_amid_a_transaction(
     source_server: Server, scanner: DdlScanner, database: str
 ) -> None:
-    """It may begin at any event of a transaction, also between map and rows."""
+    """Reading may start at any event of a transaction, also between map and rows."""
     source_server.execute(
         f"USE {database}",
         "CREATE TABLE a (x INT PRIMARY KEY)",
@@ -223,10 +223,10 @@ def test_from_amid_a_transaction(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_a_server_that_was_started_anew(
+def test_a_restarted_server(
     own_server: Callable[[str, Sequence[str]], PrivateServer], flavour: str
 ) -> None:
-    """Temporary tables of before a crash hide nothing any more."""
+    """Temporary tables from before a crash no longer hide anything."""
     server = own_server(flavour, ["--binlog-format=STATEMENT"])
     server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (a INT)")
     start = here(server)
@@ -252,7 +252,7 @@ def test_a_server_that_was_started_anew(
     model = MemoryTableMeta(mariadb=flavour == "mariadb")
     model.load("shop", "CREATE TABLE `t` (`a` int)")
     for event in events:
-        # As if the sessions had the same number, which after a start is likely.
+        # As if the sessions had the same id, which is likely after a restart.
         context = replace(Context.from_json(event.extra), thread_id=thread)
         model.apply(event.position, event.schema, event.ddl, context)
     found = model.find("shop", "t")

@@ -1,4 +1,4 @@
-"""Events that are larger than they may be are refused, within little memory."""
+"""Events above the size limit are refused, with little memory."""
 
 from __future__ import annotations
 
@@ -41,18 +41,22 @@ def read(case: str) -> dict[str, Any]:
         ("endless_error", "an answer of 16777215 bytes that is no event", 48 * MIB),
         ("long_event", "9437219 bytes, above canal.instance.event.bytes", 32 * MIB),
         ("payload_with_large_event", "event type 30: 4294967295 bytes, ab", 32 * MIB),
-        ("payload_beyond_its_size", "of more than 1048576 bytes when", 32 * MIB),
+        ("payload_beyond_its_size", "inflates to more than 1048576 bytes", 32 * MIB),
         ("wide_table", "of 1000000 columns for db.t, above the limit of 4", 32 * MIB),
         ("many_names", "more names than its 1 columns", 32 * MIB),
         ("many_tables", "bytes in one statement, above the limit", 400 * MIB),
-        ("compressed_event_above", "event type 165: 943718416 bytes when", 32 * MIB),
+        (
+            "compressed_event_above",
+            "event type 165: inflates to 943718416 bytes",
+            32 * MIB,
+        ),
         ("compressed_values", "bytes, above the limit of 67108864", 300 * MIB),
         ("compressed_value_above", "a value of 629145600 bytes when", 32 * MIB),
-        ("long_file_name", "name of 1048576 bytes, above the limit of 512", 32 * MIB),
+        ("long_file_name", "name of 1048576 bytes, limit 512", 32 * MIB),
     ],
 )
 def test_what_is_too_large_is_refused(case: str, message: str, grown_max: int) -> None:
-    """The error names the event, its position and the limit, and memory is bounded."""
+    """The error names the event, its position and the limit; memory is bounded."""
     found = read(case)
     assert found["error"].startswith("DecodeError: ")
     assert message in found["error"]
@@ -62,7 +66,7 @@ def test_what_is_too_large_is_refused(case: str, message: str, grown_max: int) -
 
 @pytest.mark.parametrize("case", ["null_event", "compressed_null_event"])
 def test_rows_come_in_pieces(case: str) -> None:
-    """10 MiB of rows that are NULL become 1.6 GB of entries, a piece at a time."""
+    """10 MiB of rows that are NULL become 1.6 GB of entries, piece by piece."""
     found = read(case)
     assert found["error"] == ""
     assert found["rows"] == 10 * MIB
@@ -83,5 +87,5 @@ def test_what_is_allowed_is_read(case: str, rows: int) -> None:
 
 
 def test_compressed_transactions_are_inflated_in_pieces() -> None:
-    """300 MiB of a compressed transaction never lie in memory together."""
+    """300 MiB of a compressed transaction are never in memory together."""
     assert read("large_transaction")["grown"] < 100 * MIB

@@ -1,4 +1,4 @@
-"""Statements and what statement format logs beside them."""
+"""Statements and what statement format logs with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mode_status(mode: int) -> bytes:
 
 
 def test_parts() -> None:
-    """Thread, schema and text are read; without variables nothing more is known."""
+    """Thread, schema and text are parsed; without variables the rest is unknown."""
     found = python_events.parse_query(
         b.query_body(b"CREATE TABLE t (a INT)", b"sch", thread=9)
     )
@@ -50,7 +50,7 @@ def test_names_are_utf8() -> None:
 
 
 def test_variables() -> None:
-    """Every status variable that there is may stand before those that are read."""
+    """Every existing status variable may precede those that are parsed."""
     others = (
         b"\0" + bytes(4)  # flags
         + b"\2\3abc\0"  # catalog with a terminator
@@ -75,7 +75,7 @@ def test_variables() -> None:
 
 
 def test_what_decides_a_ddl() -> None:
-    """Mode, collations, error and the kind of timestamps make a DDL's context."""
+    """Mode, collations, error and the kind of timestamps form a DDL's context."""
     flags = b"\0" + (1 << 24).to_bytes(4, "little")
     charset = b"\4" + b"\x08\0\x21\0\x3f\0"
     rest = b"\x08\x1c\0" + b"\x12\x2d\0"
@@ -95,7 +95,7 @@ def test_what_decides_a_ddl() -> None:
 
 
 def test_unknown_variables_end_the_reading() -> None:
-    """Behind a variable of a later server nothing is read, nor is it an error."""
+    """Nothing is parsed after a variable of a later server, without an error."""
     status = mode_status(4) + b"\x63" + charset_status(28)
     found = python_events.parse_query(b.query_body(b"x", status=status))
     assert found.ansi_quotes
@@ -107,12 +107,12 @@ def test_unknown_variables_end_the_reading() -> None:
     [b"\5", b"\x0b", b"\x0b\2ab", b"\x0c", b"\x0c\2a\0b", b"\1ab", b"\4", b"\2"],
 )
 def test_variables_that_end_early(status: bytes) -> None:
-    """A variable that is cut off does no harm to the statement."""
+    """A truncated variable does not affect the statement."""
     assert python_events.parse_query(b.query_body(b"text", status=status)).sql == "text"
 
 
 def test_load_data() -> None:
-    """EXECUTE_LOAD_QUERY has 13 more bytes in front of its variables."""
+    """EXECUTE_LOAD_QUERY has 13 more bytes before its variables."""
     plain = b.query_body(b"LOAD DATA", b"db", status=charset_status(33))
     body = plain[:13] + bytes(13) + plain[13:]
     found = python_events.parse_query(body, load=True)
@@ -120,7 +120,7 @@ def test_load_data() -> None:
 
 
 def test_statements_cut_anywhere() -> None:
-    """Without its schema's end a statement is refused."""
+    """A statement without the end of its schema is refused."""
     body = b.query_body(b"text", b"db", status=charset_status(33))
     for cut in range(len(body) - 4):
         with pytest.raises(DecodeError, match="a statement's event ends early"):
@@ -147,7 +147,7 @@ def test_statements_cut_anywhere() -> None:
     ],
 )
 def test_text(charset: str | None, text: bytes, sql: str) -> None:
-    """A text is read in the client's character set, whole, also behind a zero byte."""
+    """A text is decoded in the client's character set, also after a zero byte."""
     assert python_events.decode_sql(text, charset) == sql
 
 
@@ -166,7 +166,7 @@ def test_text(charset: str | None, text: bytes, sql: str) -> None:
     ],
 )
 def test_text_of_the_server(text: bytes, charset: str, sql: str | None) -> None:
-    """A CREATE as the server writes it is UTF-8, all else the client's."""
+    """A CREATE written by the server is UTF-8, all else the client's."""
     found = python_events.parse_query(b.query_body(text, status=charset_status(8)))
     assert found.charset == charset
     expected = text.decode("cp1252" if charset == "latin1" else "utf-8")
@@ -177,7 +177,7 @@ def test_text_of_the_server(text: bytes, charset: str, sql: str | None) -> None:
 
 
 def test_integers_of_a_statement() -> None:
-    """INTVAR tells the next generated number, or the last one."""
+    """INTVAR has the next generated number, or the last one."""
     assert (
         python_events.intvar_sql(b"\2" + (7).to_bytes(8, "little"))
         == "SET INSERT_ID = 7"
@@ -188,7 +188,7 @@ def test_integers_of_a_statement() -> None:
 
 
 def test_seeds() -> None:
-    """RAND tells both seeds, spaced as canal does."""
+    """RAND has both seeds, spaced as in canal."""
     body = struct.pack("<QQ", 3, 1 << 63)
     assert python_events.rand_sql(body) == (
         "SET SESSION rand_seed1 = 3 , rand_seed2 = 9223372036854775808"
@@ -225,7 +225,7 @@ def user_var(
     ],
 )
 def test_user_variables(body: bytes, value: str) -> None:
-    """Variables of each kind become a SET statement."""
+    """Variables of each type become a SET statement."""
     assert python_events.user_var_sql(body) == f"SET @v := {value}"
 
 
@@ -254,13 +254,13 @@ def test_names_of_user_variables() -> None:
     ],
 )
 def test_broken_user_variables(body: bytes) -> None:
-    """A variable that contradicts itself is refused."""
+    """An inconsistent variable is refused."""
     with pytest.raises(DecodeError):
         python_events.user_var_sql(body)
 
 
 def test_short_events() -> None:
-    """INTVAR and RAND that end early are refused."""
+    """Truncated INTVAR and RAND events are refused."""
     for size in range(9):
         with pytest.raises(DecodeError, match="an INTVAR event"):
             python_events.intvar_sql(bytes(size))
@@ -273,7 +273,7 @@ def test_short_events() -> None:
 
 
 def test_any_bytes(rng: random.Random) -> None:
-    """Whatever the bytes, each function reads them or refuses them."""
+    """Each function parses or refuses any bytes."""
     functions = (
         python_events.parse_query,
         python_events.intvar_sql,

@@ -15,24 +15,24 @@ TIMED_OUT = ConnectionLost("timed out", errno=2013, heard_s=0.0)
 
 
 def patience_of(silence_s: float, so_timeout_s: float) -> Patience:
-    """Return the limits by these settings."""
+    """Return the limits for these settings."""
     return Patience(SourceConfig(silence_s=silence_s, so_timeout_s=so_timeout_s))
 
 
 def first_s(patience: Patience) -> float:
-    """Return how long a dump may be silent at its beginning; later it is as set."""
+    """Return the first silence limit of a dump; the later one is as configured."""
     options = patience.options()
     assert options.silence_max_s <= options.silence_first_s
     return options.silence_first_s
 
 
 def silent(heard_s: float) -> ConnectionLost:
-    """Return the error of a dump that was heard for so long."""
+    """Return the error of a dump that received data for that long."""
     return ConnectionLost("silent", heard_s=heard_s)
 
 
 def test_a_dump_that_is_silent_from_its_beginning() -> None:
-    """It may be silent for twice as long each time, up to a limit, until one is not."""
+    """The limit doubles each time, up to a maximum, until a dump receives data."""
     patience = patience_of(9.0, 30.0)
     found = []
     for _ in range(6):
@@ -45,7 +45,7 @@ def test_a_dump_that_is_silent_from_its_beginning() -> None:
 
 
 def test_answers_that_do_not_come() -> None:
-    """Statements and log-ins have more time each time, up to the configured time."""
+    """Statements and logins get more time each time, up to the configured time."""
     patience = patience_of(9.0, 30.0)
     found = []
     for _ in range(4):
@@ -59,7 +59,7 @@ def test_answers_that_do_not_come() -> None:
 
 
 def test_other_errors_say_nothing() -> None:
-    """What is no silence changes no limit."""
+    """An error that is not silence changes no limit."""
     patience = patience_of(9.0, 30.0)
     for error in (ConnectionLost("reset", errno=2013), ValueError("x")):
         patience.failed(error)
@@ -67,14 +67,14 @@ def test_other_errors_say_nothing() -> None:
 
 
 def test_a_limit_that_is_long_already() -> None:
-    """What is configured is never shortened."""
+    """Configured limits are never shortened."""
     patience = patience_of(300.0, 30.0)
     patience.failed(silent(0.0))
     assert first_s(patience) == 300.0
 
 
 def test_a_dump_of_a_part() -> None:
-    """It may be silent for as long as is set, and for longer while it looks."""
+    """A dump may be silent for the configured time, and longer at the start."""
     source = SourceConfig(heartbeat_s=1.0, silence_s=3.0)
     options = options_of(source, follow=False)
     assert (options.heartbeat_s, options.silence_max_s) == (1.0, 3.0)

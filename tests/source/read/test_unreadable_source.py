@@ -1,4 +1,4 @@
-"""A damaged event in the binlog of a real server: shown, named, passed over."""
+"""A damaged event in the binlog of a real server: shown, named, skipped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MARK = "a text that is found in the binlog"
 def damaged(server: PrivateServer) -> tuple[str, int, int]:
     """Insert three rows and damage the second one in the binlog.
 
-    Returns the binlog's file, where to begin, and where the damaged event begins.
+    Returns the binlog's file, the start offset, and the damaged event's offset.
     """
     server.execute("CREATE DATABASE shop")
     server.execute("CREATE TABLE shop.t (a INT PRIMARY KEY, b VARCHAR(100))")
@@ -50,13 +50,13 @@ def damaged(server: PrivateServer) -> tuple[str, int, int]:
 
 
 def damaged_row(server: PrivateServer) -> tuple[str, int]:
-    """Do so in a table that is there; returns the file and where the event begins."""
+    """Do so in an existing table; return the file and the event's offset."""
     file, start = server.binlog_position()
     for number, text in ((1, "one"), (2, MARK), (3, "three")):
         server.execute(f"INSERT INTO shop.t VALUES ({number}, '{text}')")
     path = server.data_folder / file
     data = bytearray(path.read_bytes())
-    # The statement's text may be there, too, in front of the row.
+    # The statement's text may be there, too, before the row.
     at = data.rindex(MARK.encode())
     with path.open("r+b") as opened:
         opened.seek(at)
@@ -75,7 +75,7 @@ def test_a_damaged_row(
     capsys: pytest.CaptureFixture[str],
     make_conf: Callable[..., Path],
 ) -> None:
-    """The error tells a command that shows the event, and a name to resume with."""
+    """The error has a command that shows the event, and a name to resume with."""
     server = own_server(flavour, ())
     file, start, event = damaged(server)
     settings = (
@@ -90,7 +90,7 @@ def test_a_damaged_row(
     key = f"canal.instance.master.unreadable.events = {file}:{event}=skip"
     assert f"write {key} in {own}, and restart" in message
 
-    # The command of the message, as it is.
+    # The command of the message, unchanged.
     command = message.split("to inspect: ")[1].split(";")[0]
     assert cli.main(shlex.split(command)[1:]) == 0
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -131,7 +131,7 @@ def test_a_damaged_row(
 def test_the_standby_is_named_when_it_is_read(
     own_server: Callable[[str, Sequence[str]], PrivateServer],
 ) -> None:
-    """The command of the message asks the server that has the event."""
+    """The command of the message queries the server that has the event."""
     server = own_server("mysql", ())
     file, start, _ = damaged(server)
     access = access_of(server)
@@ -159,14 +159,14 @@ def test_the_standby_is_named_when_it_is_read(
 
 
 def has_values(found: Pumped, *values: str) -> bool:
-    """Tell whether these rows were delivered."""
+    """Return whether these rows were delivered."""
     return found.values == list(values)
 
 
 def begun(
     server: Server, file: str, start: int, own: Path | None = None, **settings: object
 ) -> Pumped:
-    """Return a pump that runs from a place on."""
+    """Return a pump that runs from a position on."""
     master = HostConfig(journal_name=file, position=start)
     found = Pumped(access_of(server), "shop", None, own=own, master=master, **settings)
     found.pump.start()
@@ -174,7 +174,7 @@ def begun(
 
 
 def stopped(server: Server, file: str, start: int, own: Path) -> str:
-    """Return the error with which a pump stops; `own`: the file with its settings."""
+    """Return the error that stops a pump; `own`: the file with its settings."""
     found = begun(server, file, start, own=own)
     try:
         eventually(lambda: found.pump.status.error)

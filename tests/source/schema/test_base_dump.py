@@ -27,7 +27,7 @@ CONFIG = InstanceConfig(destination="base-dump")
 
 
 class DisturbedDumper(BaseDumper):
-    """A dumper of tables that somebody alters before each look at the end."""
+    """A dumper whose tables are altered before each query of the binlog's end."""
 
     disturb: Callable[[], None]
 
@@ -48,7 +48,7 @@ class Dumping:
         self.server.execute(f"USE {self.schema}", *statements)
 
     def take(self, disturb: Callable[[], None]) -> BaseDump:
-        """Take a dump; `disturb` is called before each look at the binlog's end."""
+        """Read a dump; `disturb` is called before each query of the binlog's end."""
         access = access_of(self.server)
         with ControlConnection(access) as control:
             scanner = DdlScanner(CONFIG, access, Stop())
@@ -69,17 +69,17 @@ class Dumping:
 
 @pytest.fixture
 def dumping(source_server: Server, database: str) -> Dumping:
-    """Give a schema of a MySQL, then of a MariaDB, with two tables."""
+    """Yield a schema of a MySQL, then of a MariaDB, with two tables."""
     made = Dumping(source_server, database)
     made.run("CREATE TABLE t (a INT)", "CREATE TABLE s (a INT)")
     return made
 
 
 def test_tables_that_change_meanwhile(dumping: Dumping) -> None:
-    """What is altered while tables are read is read again, until nothing was."""
+    """Tables altered while tables are read are read again, until none was."""
     rounds = iter(
         [
-            (),  # before all
+            (),  # before everything
             (
                 "ALTER TABLE t ADD b INT",
                 "DROP TABLE s",
@@ -98,7 +98,7 @@ def test_tables_that_change_meanwhile(dumping: Dumping) -> None:
 
 
 def test_schemas_that_come_and_go(dumping: Dumping) -> None:
-    """A schema that is dropped and made meanwhile is what it is at the end."""
+    """A schema that is dropped and recreated meanwhile is as it is at the end."""
     rounds = iter(
         [
             (),
@@ -116,7 +116,7 @@ def test_schemas_that_come_and_go(dumping: Dumping) -> None:
 
 
 def test_tables_that_never_rest(dumping: Dumping) -> None:
-    """After many rounds it gives up, and says that another attempt may do."""
+    """After many rounds it fails, and says that another attempt may succeed."""
 
     def alter() -> None:
         dumping.run("ALTER TABLE t COMMENT = ''")
@@ -128,7 +128,7 @@ def test_tables_that_never_rest(dumping: Dumping) -> None:
 def test_names_without_case(
     own_server: Callable[[str, Sequence[str]], PrivateServer],
 ) -> None:
-    """Where the server compares names without case, so are those of statements."""
+    """Where the server ignores the case of names, names in statements match as well."""
     server = own_server("mariadb", ["--lower-case-table-names=1"])
     server.execute("CREATE DATABASE shop")
     dumping = Dumping(server, "shop")

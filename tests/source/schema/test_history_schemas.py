@@ -1,4 +1,4 @@
-"""What the pump is told of tables, and when the server is asked, on real servers."""
+"""The columns that the pump gets, and when the server is asked, on real servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONFIG = InstanceConfig(destination="history")
 
 
 class Session:
-    """Images of a session that begins where the binlog ends when it is made."""
+    """Schemas of a session that starts at the current end of the binlog."""
 
     def __init__(self, server: Server, schema: str, folder: Path) -> None:
         self.server = server
@@ -66,36 +66,36 @@ class Session:
         return EntryPosition(*self.server.binlog_position())
 
     def run(self, *statements: str, logged: bool = True) -> None:
-        """Run statements in the schema, told by the binlog or not."""
+        """Run statements in the schema, with or without the binlog."""
         self.server.execute(
             f"USE {self.schema}", f"SET sql_log_bin = {int(logged)}", *statements
         )
 
     def read(self) -> None:
-        """Follow what the binlog has told since."""
+        """Apply what the binlog has since."""
         end = self.here()
         for event in self.scanner.between(self.read_to, end):
             self.images.apply(event.position, event.schema, event.ddl, event.extra)
         self.read_to = end
 
     def find(self, table: str = "t") -> Sequence[str]:
-        """Return the names of a table's columns, as rows here would have them."""
+        """Return a table's column names, as rows at this position have them."""
         found = self.images.find(self.schema, table, self.read_to)
         return [] if found is None else [column.name for column in found.columns]
 
     def refresh(self, table: str = "t") -> Sequence[str]:
-        """Ask anew, as when the binlog contradicts what is known."""
+        """Refresh a table, as when the binlog contradicts the known columns."""
         found = self.images.refresh(self.schema, table, self.read_to)
         return [] if found is None else [column.name for column in found.columns]
 
     def is_uncertain(self, table: str = "t") -> bool:
-        """Tell whether the table is in doubt."""
+        """Return whether the table is in doubt."""
         return self.tsdb.is_uncertain(self.schema, table)
 
 
 @pytest.fixture
 def session(source_server: Server, database: str, tmp_path: Path) -> Iterator[Session]:
-    """Give a session with a table in doubt: it came without the binlog."""
+    """Yield a session with a table in doubt: it was created without the binlog."""
     made = Session(source_server, database, tmp_path)
     made.run("CREATE TABLE t (a INT)", logged=False)
     made.run("ALTER TABLE t ADD b INT")
@@ -107,7 +107,7 @@ def session(source_server: Server, database: str, tmp_path: Path) -> Iterator[Se
 
 
 def test_a_doubt_is_settled(session: Session) -> None:
-    """What nobody changes any more is what it is now, and is followed from there."""
+    """A table without later changes is as it is now, and is followed from there."""
     assert session.find() == ["a", "b"]
     assert not session.is_uncertain()
     session.run("ALTER TABLE t ADD c INT")
@@ -118,7 +118,7 @@ def test_a_doubt_is_settled(session: Session) -> None:
 
 
 def test_a_doubt_stays(session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    """A table that is altered behind the place may have been another; that is told."""
+    """A table altered after the position may have been different; that is logged."""
     session.run("ALTER TABLE t RENAME COLUMN a TO z")
     for _ in range(2):
         assert session.find() == []
@@ -131,14 +131,14 @@ def test_a_doubt_stays(session: Session, caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_other_tables_leave_no_doubt(session: Session) -> None:
-    """Statements on others between the place and now do not count."""
+    """Statements on other tables between the position and now do not count."""
     session.run("CREATE TABLE other (x INT)", "DROP TABLE other")
     assert session.find() == ["a", "b"]
     assert not session.is_uncertain()
 
 
-def test_far_behind(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where too much lies between, it is not read for one table's sake."""
+def test_far_from_the_end(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the end is far, the rest is not read for the sake of one table."""
     monkeypatch.setattr(history_schemas, "LOOK_BYTES_MAX", -1)
     assert session.find() == []
     assert session.is_uncertain()
@@ -149,9 +149,9 @@ def test_far_behind(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_that_nobody_knew(
     session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is unknown until the server is asked, and known to the history then.
+    """It is unknown until the server is asked; then the history has it.
 
-    So is one that the account could not see when the history began.
+    So is one that the account could not see when the history started.
     """
     session.run("CREATE TABLE quiet (a INT)", logged=False)
     assert session.find("quiet") == []
@@ -169,7 +169,7 @@ def test_a_table_that_nobody_knew(
 def test_a_table_that_was_altered_without_the_binlog(
     session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the binlog contradicts is corrected, kept, and told with table and place."""
+    """What the binlog contradicts is corrected, stored, and logged with position."""
     assert session.find() == ["a", "b"]
     session.run("ALTER TABLE t ADD secret INT", logged=False)
     caplog.clear()

@@ -132,7 +132,7 @@ def handoff(source_server: Server, database: str, tmp_path: Path) -> Iterator[Ha
     made.tsdb.close()
 
 
-def test_places_of_one_binlog(handoff: Handoff) -> None:
+def test_positions_of_one_binlog(handoff: Handoff) -> None:
     """In, after and before the segment: each position has the columns of its time."""
     places = [handoff.here()]
     for number in range(1, 7):
@@ -154,7 +154,7 @@ def test_places_of_one_binlog(handoff: Handoff) -> None:
     assert not handoff.is_uncertain()
 
 
-def test_behind_a_statement_that_was_read_last(handoff: Handoff) -> None:
+def test_after_a_statement_that_was_read_last(handoff: Handoff) -> None:
     """No event begins at the end of the history: that causes no gap."""
     handoff.begin(handoff.here())
     start = handoff.here()
@@ -169,7 +169,7 @@ def test_behind_a_statement_that_was_read_last(handoff: Handoff) -> None:
     assert [segment] == handoff.tsdb.segments()
 
 
-def test_a_place_that_is_purged(handoff: Handoff, database: str) -> None:
+def test_a_purged_position(handoff: Handoff, database: str) -> None:
     """A purged position is refused before tables are read; nothing is stored."""
     del database
     gone = replace(handoff.here(), journal_name="binlog.000000")
@@ -192,7 +192,7 @@ def test_a_history_that_ends_in_what_is_purged(
     assert line.endswith(f"between it and {here} is purged, so a new history starts")
 
 
-def test_a_binlog_begun_anew(handoff: Handoff) -> None:
+def test_a_reset_binlog(handoff: Handoff) -> None:
     """A file of the same name created at another time is another file."""
     segment = handoff.begin(handoff.here())
     assert segment.traits.file
@@ -235,7 +235,7 @@ def test_a_history_of_the_java_server(handoff: Handoff) -> None:
     assert handoff.columns() == ["a", "b"]
 
 
-def test_a_session_behind_a_stored_transaction(handoff: Handoff) -> None:
+def test_a_session_after_a_stored_transaction(handoff: Handoff) -> None:
     """The history ends where reading can continue, even after a row event."""
     handoff.begin(handoff.here())
     handoff.run("INSERT INTO t VALUES (1)")
@@ -251,7 +251,7 @@ def test_a_session_behind_a_stored_transaction(handoff: Handoff) -> None:
     assert handoff.columns() == ["a", "b"]
 
 
-def test_a_session_behind_a_stored_statement(handoff: Handoff) -> None:
+def test_a_session_after_a_stored_statement(handoff: Handoff) -> None:
     """A statement that was delivered last is included, and is not applied again."""
     start = handoff.here()
     handoff.begin(start)
@@ -277,7 +277,7 @@ def test_a_beginning_has_a_time(handoff: Handoff) -> None:
         handoff.tsdb.position_at(1_000_000_000_000)
 
 
-def test_what_comes_while_the_place_is_looked_for(handoff: Handoff) -> None:
+def test_what_is_written_while_the_position_is_searched(handoff: Handoff) -> None:
     """A statement right after the query counts as a later one."""
     gtids = handoff.gtids()
     look = DdlScanner.first_position
@@ -296,7 +296,7 @@ def test_what_comes_while_the_place_is_looked_for(handoff: Handoff) -> None:
     assert handoff.columns() == ["a", "b"]
 
 
-class TestTakeOver:
+class TestTransfer:
     """Another server is read, at positions by GTID."""
 
     @pytest.fixture
@@ -332,7 +332,7 @@ class TestTakeOver:
         assert handoff.columns() == ["a", "b", "c"]
         assert not handoff.is_uncertain()
 
-    def test_a_stored_place_of_the_other_server(
+    def test_a_stored_position_of_the_other_server(
         self, handoff: Handoff, known: Any
     ) -> None:
         """A file and offset of another server are not trusted for their GTID set."""
@@ -440,7 +440,7 @@ class TestTakeOver:
                 assert isinstance(found, NotCarried)
                 assert why in found.why
 
-    def test_a_binlog_begun_anew(self, handoff: Handoff, known: Any) -> None:
+    def test_a_reset_binlog(self, handoff: Handoff, known: Any) -> None:
         """Earlier GTIDs may mean something else: the tables are read again."""
         (segment,) = handoff.tsdb.segments()
         with ControlConnection(access_of(handoff.server)) as control:
@@ -471,7 +471,7 @@ def from_nothing(
     made.tsdb.close()
 
 
-def test_known_from_the_first_transaction_on(from_nothing: Handoff) -> None:
+def test_covered_from_the_first_transaction_on(from_nothing: Handoff) -> None:
     """A history that started when nothing was executed is carried over like others."""
     handoff = from_nothing
     begin = handoff.here()
@@ -485,7 +485,7 @@ def test_known_from_the_first_transaction_on(from_nothing: Handoff) -> None:
     assert not handoff.is_uncertain()
 
 
-def test_what_it_lacks_is_purged(
+def test_what_the_history_lacks_is_purged(
     from_nothing: Handoff, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Statements after its end that no server has now: all tables are read again."""
@@ -499,7 +499,7 @@ def test_what_it_lacks_is_purged(
     assert " is purged: " in line
 
 
-class TestTakeOverByTime:
+class TestTransferByTime:
     """Another server is read, at positions by time."""
 
     NOW_S = 1_900_000_000

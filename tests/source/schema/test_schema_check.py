@@ -32,7 +32,7 @@ CONFIG = InstanceConfig(destination="verify")
 
 
 class Known:
-    """What a history knows of one schema of a server, as of when it was made."""
+    """The history of one schema of a server, as of when it was read."""
 
     def __init__(self, server: Server, schema: str) -> None:
         self.access = access_of(server)
@@ -60,7 +60,7 @@ class Known:
         )
 
     def found(self) -> dict[str, list[str]]:
-        """Return what differs, by table."""
+        """Return the differences, by table."""
         return {
             each.name[1]: [str(one) for one in each.found]
             for each in self.verify().differing
@@ -69,7 +69,7 @@ class Known:
 
 @pytest.fixture
 def known(source_server: Server, database: str) -> Known:
-    """Give what is known of a schema with tables of many kinds."""
+    """Yield the history of a schema with tables of many kinds."""
     source_server.execute(
         f"USE {database}",
         "CREATE TABLE plain (a INT PRIMARY KEY, b VARCHAR(9), UNIQUE (b))",
@@ -81,7 +81,7 @@ def known(source_server: Server, database: str) -> Known:
 
 
 def test_nothing_differs(known: Known) -> None:
-    """What was just read is what is there; views are not compared."""
+    """A history just read equals the server; views are not compared."""
     verified = known.verify()
     assert verified.differing == ()
     assert verified.compared == 3
@@ -92,7 +92,7 @@ def test_nothing_differs(known: Known) -> None:
 def test_tables_that_the_account_may_not_see(
     source_server: Server, database: str, known: Known
 ) -> None:
-    """A right that is limited to some tables makes no differences of the others."""
+    """A privilege on some tables only makes no differences for the others."""
     user = "'limited'@'%'"
     source_server.execute(
         f"CREATE USER {user} IDENTIFIED BY 'pass word'",
@@ -113,10 +113,10 @@ def test_tables_that_the_account_may_not_see(
     assert "GRANT SELECT" in verified.unread[0]
 
 
-def test_statements_behind_are_taken_into_account(
+def test_later_statements_are_applied(
     source_server: Server, database: str, known: Known
 ) -> None:
-    """DDL that the history does not know yet explains all that it changed."""
+    """DDL that the history does not know yet explains all its changes."""
     source_server.execute(
         f"USE {database}",
         "ALTER TABLE plain ADD c TEXT, MODIFY b CHAR(3), DROP PRIMARY KEY",
@@ -138,7 +138,7 @@ def test_statements_behind_are_taken_into_account(
 def test_what_was_not_logged_is_a_difference(
     source_server: Server, database: str, known: Known
 ) -> None:
-    """Changes that no binlog tells are found, from the history to the server."""
+    """Changes without binlog are found, from the history to the server."""
     source_server.execute(
         f"USE {database}",
         "SET sql_log_bin = 0",
@@ -155,8 +155,8 @@ def test_what_was_not_logged_is_a_difference(
     }
 
 
-def test_doubt_is_told(known: Known, database: str) -> None:
-    """A table of which the history is uncertain says so when it differs."""
+def test_doubt_is_reported(known: Known, database: str) -> None:
+    """A table marked as uncertain in the history says so when it differs."""
     before = known.replay.model.find(database, "plain")
     assert before is not None
     known.replay.model.apply(None, database, "ALTER TABLE plain DROP b")
@@ -167,17 +167,17 @@ def test_doubt_is_told(known: Known, database: str) -> None:
 
 
 def test_a_definition_that_nobody_can_read(known: Known, database: str) -> None:
-    """A text that cannot be read is a difference, not an agreement."""
+    """A text that cannot be parsed is a difference, not an agreement."""
     known.replay.model.load(database, "CREATE TABLE gibberish", "plain")
     found = known.found()
     assert list(found) == ["plain"]
     assert "definition that cannot be parsed (history)" in found["plain"][0]
 
 
-def test_right_behind_a_statement(
+def test_right_after_a_statement(
     source_server: Server, database: str, known: Known
 ) -> None:
-    """A history that ends with a statement is compared, and does not apply it again."""
+    """A history that ends with a statement is compared without applying it again."""
     source_server.execute(
         f"ALTER TABLE {database}.plain ADD c INT, RENAME COLUMN a TO d"
     )
@@ -194,7 +194,7 @@ def test_right_behind_a_statement(
 
 
 def test_of_the_java_server(source_server: Server, database: str, known: Known) -> None:
-    """A history that knows the server by its number alone is compared, too."""
+    """A history that knows the server only by its number is compared, too."""
     with ControlConnection(known.access) as control:
         number = str(read_server_info(control).server_id)
     source_server.execute(f"CREATE TABLE {database}.late (t VARCHAR(3))")
@@ -217,8 +217,8 @@ def test_another_server(known: Known) -> None:
         known.verify(replace(known.segment, source="someone"))
 
 
-def test_a_binlog_that_was_begun_anew(known: Known) -> None:
-    """A history whose end the binlog has not reached is none of this binlog."""
+def test_a_binlog_that_was_reset(known: Known) -> None:
+    """A history whose end the binlog has not reached belongs to another binlog."""
     last = replace(known.segment.last, journal_name="binlog.999999")
     with pytest.raises(TableMetaError, match="the binlog was reset"):
         known.verify(replace(known.segment, last=last))

@@ -1,4 +1,4 @@
-"""Statements of a GTID set that lie behind what the set lacks, on real servers."""
+"""Statements of a GTID set after the first transaction it lacks, on real servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONFIG = InstanceConfig(destination="skipped")
 
 @dataclass
 class Source:
-    """A server of the test's own, with transactions of its own and of others."""
+    """A private server, with transactions of its own and of others."""
 
     server: PrivateServer
 
@@ -41,7 +41,7 @@ class Source:
         self.server.execute("CREATE DATABASE db", "CREATE TABLE db.t (a INT, b INT)")
 
     def run(self, statement: str, other: int = 0) -> None:
-        """Run a statement, as this server or as another one's of this number."""
+        """Run a statement, as this server or as another one, with that number."""
         if not other:
             self.server.execute(statement)
         elif self.is_mysql:
@@ -57,7 +57,7 @@ class Source:
         return (GtidSet if self.is_mysql else MariaGtidSet).parse(text)
 
     def executed(self) -> Any:
-        """Return the set that was executed."""
+        """Return the executed set."""
         variable = "gtid_executed" if self.is_mysql else "gtid_binlog_pos"
         text = str(self.server.execute(f"SELECT @@global.{variable}")[0][0])
         return self.parse("".join(text.split()))
@@ -75,7 +75,7 @@ class Source:
     def asking(
         self, wanted: Any, at: EntryPosition, known: Iterable[EntryPosition] = ()
     ) -> str:
-        """Return the set to ask by, as text."""
+        """Return the set to request, as text."""
         access = access_of(self.server)
         with ControlConnection(access) as control:
             finder = SkipFinder(
@@ -91,25 +91,25 @@ class Source:
 def source(
     request: pytest.FixtureRequest, own_server: Callable[[str], PrivateServer]
 ) -> Source:
-    """Give a MySQL, then a MariaDB."""
+    """Yield a MySQL, then a MariaDB."""
     return Source(own_server(request.param))
 
 
 @pytest.fixture
 def mysql_source(own_server: Callable[[str], PrivateServer]) -> Source:
-    """Give a MySQL; a MariaDB refuses sets that it has not executed."""
+    """Yield a MySQL; a MariaDB refuses sets that it has not executed."""
     return Source(own_server("mysql"))
 
 
-def test_nothing_lies_behind(source: Source) -> None:
-    """A set that was executed where reading begins is asked by as it is."""
+def test_nothing_follows(source: Source) -> None:
+    """A set that was executed at the start position is requested unchanged."""
     wanted, at = source.executed(), source.here()
     source.run("ALTER TABLE db.t ADD c INT")
     assert source.asking(wanted, at) == str(wanted)
 
 
-def test_a_statement_behind(source: Source) -> None:
-    """Only what changes tables is asked for again, by MySQL; by MariaDB its domain."""
+def test_a_later_statement(source: Source) -> None:
+    """MySQL sends only schema changes again; MariaDB sends their domain."""
     source.run("INSERT INTO db.t VALUES (1, 1)", other=1)
     begin, at = source.executed(), source.here()
     source.run("INSERT INTO db.t VALUES (2, 2)")
@@ -123,16 +123,16 @@ def test_a_statement_behind(source: Source) -> None:
         assert found == str(begin)
 
 
-def test_a_domain_that_begins_behind(source: Source) -> None:
-    """Of a server that had executed nothing at the place all comes again."""
+def test_a_domain_that_begins_after(source: Source) -> None:
+    """From a server that had executed nothing there, everything is sent again."""
     begin, at = source.executed(), source.here()
     source.run("INSERT INTO db.t VALUES (2, 2)")
     source.run("ALTER TABLE db.t ADD c INT", other=1)
     assert source.asking(begin.union(source.others(1)), at) == str(begin)
 
 
-def test_rows_behind(source: Source) -> None:
-    """Rows of the set do not come again, wherever they lie."""
+def test_later_rows(source: Source) -> None:
+    """Rows of the set are not sent again, wherever they lie."""
     begin, at = source.executed(), source.here()
     source.run("INSERT INTO db.t VALUES (1, 1)")
     source.run("INSERT INTO db.t VALUES (2, 2)", other=1)
@@ -140,10 +140,10 @@ def test_rows_behind(source: Source) -> None:
     assert source.asking(wanted, at) == str(wanted)
 
 
-def test_a_statement_that_is_not_there(mysql_source: Source) -> None:
-    """What this server has not executed is asked for when it is known as a statement.
+def test_a_missing_statement(mysql_source: Source) -> None:
+    """What this server has not executed is requested if it is a known statement.
 
-    It may come yet, or never: then its tables are without it.
+    It may arrive later, or never: then its tables are without it.
     """
     source = mysql_source
     begin, at = source.executed(), source.here()

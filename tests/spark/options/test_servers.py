@@ -15,7 +15,7 @@ from arrow_truth import GenericTruth, TypedTruth
 from random_reading import Reading, all_rows, random_load
 
 from canal_server.decoder.text.time_zone import read_zone
-from canal_server.source.read.binlog_part import Place
+from canal_server.source.read.binlog_part import FilePosition
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -221,7 +221,7 @@ def test_json_means_the_same(
 ) -> None:
     """A document's text is another than SELECT's, and the same document."""
     mysql_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, doc JSON)")
-    start = Place(*mysql_server.binlog_position())
+    start = FilePosition(*mysql_server.binlog_position())
     document = {"a": [1, 2.5, None, True], "ü": {"b": '"\\\n'}}
     text = json.dumps(document).encode().hex()
     mysql_server.execute(

@@ -13,7 +13,7 @@ from canal_server.filters.table_filters import TableFilter
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.runtime.lifecycle import Stop
-from canal_server.source.read.binlog_part import Part, Place
+from canal_server.source.read.binlog_part import FilePosition, Part
 from canal_server.spark.columns.spark_columns import wanted_column
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Reading:
     """The entries of a schema from a place to the binlog's end, and its columns."""
 
     def __init__(
-        self, server: Server, schema: str, start: Place, tables: Iterable[str]
+        self, server: Server, schema: str, start: FilePosition, tables: Iterable[str]
     ) -> None:
         self.entries: list[Entry] = []
         self.tables: dict[str, TableMeta] = {}
@@ -43,7 +43,7 @@ class Reading:
                 images=images,
                 take=self._take,
                 table_filter=TableFilter(rf"{schema}\..*", "").accepts,
-                until=Place(*server.binlog_position()),
+                until=FilePosition(*server.binlog_position()),
             ).read_server(access, start, Stop())
             for table in tables:
                 meta = images.find(schema, table)
@@ -63,7 +63,7 @@ def random_load(
     server: Server, schema: str, rng: random.Random, **options: Any
 ) -> tuple[RandomLoad, Reading]:
     """Write random rows to random tables, and read them from the binlog."""
-    start = Place(*server.binlog_position())
+    start = FilePosition(*server.binlog_position())
     load = RandomLoad(server, schema, rng, **options)
     load.run(tables=4, steps=longer(30))
     return load, Reading(server, schema, start, [table.name for table in load.tables])

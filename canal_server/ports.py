@@ -272,7 +272,7 @@ class RangeSource(Protocol):
     def subscriptions(self) -> tuple[list[Subscription], int | None]:
         """Return all subscriptions, and the last epoch if there is one."""
 
-    def ack(self, name: str, place: EpochPosition) -> None:
+    def ack(self, name: str, position: EpochPosition) -> None:
         """Move a cursor forward, never back; durable when it returns."""
 
     def head(

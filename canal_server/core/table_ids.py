@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 
-NO_SUBJECT = 0  # entries without a table: every filter passes them
+NO_TABLE = 0  # entries without a table: every filter passes them
 # In one epoch; more than the tables that are in use at once. A name takes about 350
 # bytes, and twice as many are kept while entries of the previous epoch wait for
 # clients.
@@ -33,11 +33,11 @@ class TableIds:
     def __init__(self, names_max: int = NAMES_MAX) -> None:
         self._names_max = names_max
         self._numbering = threading.Lock()
-        self._ordinals: dict[Names, int] = {(): NO_SUBJECT}  # of this epoch
+        self._ordinals: dict[Names, int] = {(): NO_TABLE}  # of this epoch
         # The lowest number that still has a name, and the names from it on. One value,
         # so that other threads see a consistent pair.
-        self._living: tuple[int, list[Names]] = (NO_SUBJECT + 1, [])
-        self._epoch_first = NO_SUBJECT + 1
+        self._living: tuple[int, list[Names]] = (NO_TABLE + 1, [])
+        self._epoch_first = NO_TABLE + 1
         self.epoch = 0  # when it changes, cached numbers are outdated
         self.ageing = False  # names of the previous epoch are still kept
 
@@ -64,7 +64,7 @@ class TableIds:
 
         Raises LookupError when they were forgotten.
         """
-        if ordinal == NO_SUBJECT:
+        if ordinal == NO_TABLE:
             return ()
         first, living = self._living
         if ordinal < first:
@@ -75,7 +75,7 @@ class TableIds:
         """Return the lowest number that has a name, and the names from `ordinal` on.
 
         The names start at the lowest number when that is higher, and without
-        NO_SUBJECT.
+        NO_TABLE.
         """
         first, living = self._living
         return first, living[max(ordinal - first, 0) :]
@@ -83,7 +83,7 @@ class TableIds:
     def _begin_epoch(self) -> None:
         first, living = self._living
         self._epoch_first = first + len(living)
-        self._ordinals = {(): NO_SUBJECT}
+        self._ordinals = {(): NO_TABLE}
         self.epoch += 1
         self.ageing = True
 
@@ -95,5 +95,5 @@ class TableIds:
             self.ageing = False
 
     def __len__(self) -> int:
-        """Return how many names are kept, including that of NO_SUBJECT."""
+        """Return how many names are kept, including that of NO_TABLE."""
         return len(self._living[1]) + 1

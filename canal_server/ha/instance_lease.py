@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.doors.zookeeper import Node
-    from canal_server.ha.membership import Member
+    from canal_server.ha.membership import Membership
     from canal_server.runtime.lifecycle import Stop
 
 log = logging.getLogger(__name__)
@@ -56,15 +56,15 @@ class ZooKeeperLease:
     def __init__(
         self,
         destination: str,
-        member: Member,
+        membership: Membership,
         address: Callable[[], str],
         *,
         takeover_delay_s: float,
     ) -> None:
         """`address` is called when the lease is opened."""
         self.destination = destination
-        self._member = member
-        self._zookeeper = member.zookeeper
+        self._membership = membership
+        self._zookeeper = membership.zookeeper
         self._find_address = address
         self._takeover_delay_s = takeover_delay_s
         self._path = znodes.running_path(destination)
@@ -92,8 +92,8 @@ class ZooKeeperLease:
         self._changed = changed
         self._address = self._find_address()
         self._zookeeper.listen(self._look)
-        self._member.open()
-        self._member.announce(
+        self._membership.open()
+        self._membership.announce(
             znodes.server_path(self._address),
             znodes.candidate_path(self.destination, self._address),
         )
@@ -106,9 +106,11 @@ class ZooKeeperLease:
         """
         if self._may_be_made:
             self._give_back(self._zookeeper.session)
-        self._member.withdraw(znodes.candidate_path(self.destination, self._address))
+        self._membership.withdraw(
+            znodes.candidate_path(self.destination, self._address)
+        )
         self._zookeeper.unlisten(self._look)
-        self._member.close()
+        self._membership.close()
 
     def wake(self) -> None:
         """Make a wait check again."""
@@ -122,7 +124,9 @@ class ZooKeeperLease:
     def held(self) -> bool:
         """Return whether it is certainly held."""
         session = self._session
-        return session is not None and not self._lost and self._member.proven(session)
+        return (
+            session is not None and not self._lost and self._membership.proven(session)
+        )
 
     # --- acquire --------------------------------------------------------------------
 
@@ -169,15 +173,15 @@ class ZooKeeperLease:
         """Create the node `running`, unless it is too early."""
         if self._other_had_it:
             self._other_had_it = False
-            self._not_before_s = self._member.now_s() + self._takeover_delay_s
+            self._not_before_s = self._membership.now_s() + self._takeover_delay_s
         self._note_owner(None)
         if (
             self._its_fence
             and self._zookeeper.watch(self._its_fence, self._look) is None
         ):
             self._its_fence = ""
-            self._not_before_s = self._member.now_s()
-        wait_s = self._not_before_s - self._member.now_s()
+            self._not_before_s = self._membership.now_s()
+        wait_s = self._not_before_s - self._membership.now_s()
         if wait_s > 0:
             return wait_s
         self._make_fence(session)
@@ -199,7 +203,7 @@ class ZooKeeperLease:
         """Use the node that this session has: an answer about it was lost."""
         running = decode(node.data)
         if running == Running(self._address) and (
-            self._member.now_s() >= self._not_before_s
+            self._membership.now_s() >= self._not_before_s
         ):
             self._make_fence(session)
             return self._hold(session)
@@ -209,7 +213,7 @@ class ZooKeeperLease:
     def _hold(self, session: int) -> float:
         """Hold it, if the node belongs to this session and the session lives."""
         node = self._zookeeper.watch(self._path, self._look)
-        if node is None or node.owner != session or not self._member.prove(session):
+        if node is None or node.owner != session or not self._membership.prove(session):
             return 0.0
         self._session = session
         self._its_fence = ""
@@ -237,7 +241,7 @@ class ZooKeeperLease:
             if reason:
                 self._lost = True
                 return reason
-            wait_s = self._member.certain_s(session)
+            wait_s = self._membership.certain_s(session)
             self._woken.wait(wait_s if self._watched else min(wait_s, ASK_AGAIN_S))
         return ""
 
@@ -246,8 +250,8 @@ class ZooKeeperLease:
         if self._zookeeper.session != session:
             return "the session with ZooKeeper has ended"
         # Also after a pause of the whole process, when no proof was renewed.
-        if not self._member.proven(session) and not self._member.prove(session):
-            silence_s = self._member.silence_s()
+        if not self._membership.proven(session) and not self._membership.prove(session):
+            silence_s = self._membership.silence_s()
             return f"no contact with ZooKeeper for {silence_s:.1f} s"
         return self._changed_by_others(session)
 
@@ -287,7 +291,7 @@ class ZooKeeperLease:
             return  # the node ended with the session
         if self._asked_for:
             # Others wait for one delay: they come first.
-            self._not_before_s = self._member.now_s() + 2 * self._takeover_delay_s
+            self._not_before_s = self._membership.now_s() + 2 * self._takeover_delay_s
             self._asked_for = False
         self._give_back(session)
 

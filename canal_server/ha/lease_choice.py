@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from canal_server.config.schema import Wiring
 from canal_server.ha.address import registered_ip
 from canal_server.ha.instance_lease import ZooKeeperLease
-from canal_server.ha.membership import Member
+from canal_server.ha.membership import Membership
 from canal_server.ha.predecessor import Predecessor
 from canal_server.ha.single import SingleNode
 
@@ -42,7 +42,7 @@ class Leases:
         self._port = port
         self._lock_file = lock
         self._lock = threading.Lock()
-        self._members: dict[ZooKeeper, Member] = {}
+        self._memberships: dict[ZooKeeper, Membership] = {}
 
     def of(self, config: InstanceConfig) -> Lease:
         """Return the lease of a destination; connects to nothing.
@@ -57,18 +57,18 @@ class Leases:
         )
         ip = registered_ip(self._settings)
         with self._lock:
-            if zookeeper not in self._members:
-                self._members[zookeeper] = Member(
+            if zookeeper not in self._memberships:
+                self._memberships[zookeeper] = Membership(
                     zookeeper,
                     predecessor=self._predecessor(
                         position.zookeeper_servers,
                         position.zookeeper_session_timeout_ms / 1000,
                     ),
                 )
-            member = self._members[zookeeper]
+            membership = self._memberships[zookeeper]
         return ZooKeeperLease(
             config.destination,
-            member,
+            membership,
             lambda: f"{ip}:{self._port()}",
             takeover_delay_s=position.zookeeper_takeover_delay_ms / 1000,
         )

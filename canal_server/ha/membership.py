@@ -57,7 +57,7 @@ class Proof:
     until_s: float
 
 
-class Member:
+class Membership:
     """Maintains ephemeral nodes, and proves that the session lives.
 
     All leases of one ZooKeeper session share it: a stage whose `open` and `close` each
@@ -96,7 +96,7 @@ class Member:
             self.zookeeper.start()
             self._stopping = False
             self._thread = threading.Thread(
-                target=self._keep, name="zookeeper member", daemon=True
+                target=self._keep, name="zookeeper membership", daemon=True
             )
             self._thread.start()
 

@@ -53,14 +53,14 @@ class LeavingCursors:
         self._seen: tuple[str | None, LogIdentity | None] = (None, None)
         self._looked_s = 0.0
 
-    def look(self, place: LogPosition | None) -> None:
+    def look(self, position: LogPosition | None) -> None:
         """Move the cursors that may move to the end of what was put into the store.
 
         Cheap while the position stays in a file. Raises MetaStoreError.
         """
-        if place is None:
+        if position is None:
             return
-        seen = place.position.journal_name, place.identity
+        seen = position.position.journal_name, position.identity
         now_s = self._clock()
         if seen == self._seen and now_s - self._looked_s < LOOK_S:
             return
@@ -72,10 +72,10 @@ class LeavingCursors:
             for identity, cursor in self._cursors():
                 if (
                     cursor is not None
-                    and _is_of_earlier_file(cursor, place)
+                    and _is_of_earlier_file(cursor, position)
                     and self._has_all(identity.client_id)
                 ):
-                    self._move(identity, place)
+                    self._move(identity, position)
         finally:
             self._steady.release()
 
@@ -95,27 +95,27 @@ def leaving_of(
 
 
 def furthest_of(
-    before: LogPosition | None, place: LogPosition | None
+    before: LogPosition | None, position: LogPosition | None
 ) -> LogPosition | None:
     """Return the position after which everything unacked comes, for an idle client.
 
-    `before` is the store's answer, `place` the end of what was put into the store.
+    `before` is the store's answer, `position` the end of what was put into the store.
     """
     if (
         before is None
-        or place is None
-        or not same_server(before.identity, place.identity)
+        or position is None
+        or not same_server(before.identity, position.identity)
     ):
         return before
-    later = place.position.order() > before.position.order()
-    return place if later else before
+    later = position.position.order() > before.position.order()
+    return position if later else before
 
 
-def _is_of_earlier_file(cursor: LogPosition, place: LogPosition) -> bool:
-    if cursor.position.journal_name == place.position.journal_name:
+def _is_of_earlier_file(cursor: LogPosition, position: LogPosition) -> bool:
+    if cursor.position.journal_name == position.position.journal_name:
         return False
     return (
         bool(cursor.position.journal_name)
-        and cursor.position.order() < place.position.order()
-        and same_server(cursor.identity, place.identity)
+        and cursor.position.order() < position.position.order()
+        and same_server(cursor.identity, position.identity)
     )

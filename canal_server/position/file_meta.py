@@ -3,7 +3,7 @@
 `<data dir>/<destination>/meta.dat` has the content of `meta_file`, `parse.dat` next to
 it that of one position. What they cannot hold is in other files next to them
 (`sidecar`, `source_positions`). All are written by `atomic_file`. Leaves out when they
-are written (`write_behind`, `kept`).
+are written (`write_behind`, `stored_log_positions`).
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class MetaFiles:
         if restored:
             self._restored.add(destination)
         entries = _read_full(self._disk, path, sidecar.decode_clients) or {}
-        places = self._read_source_positions(destination, path)
+        positions = self._read_source_positions(destination, path)
         found = [
             StoredClient(
                 identity,
                 cursor
                 and sidecar.completed(cursor, entries.get(identity.client_id, ())),
-                source_positions=places.get(identity.client_id, {}),
+                source_positions=positions.get(identity.client_id, {}),
             )
             for identity, cursor in clients
         ]
@@ -141,7 +141,7 @@ class MetaFiles:
     ) -> dict[int, source_positions.SourcePositions]:
         """Read the clients' positions in the sources of a group, by client id."""
         try:
-            places, restored = _read(
+            positions, restored = _read(
                 self._disk,
                 path.with_name(path.name + source_positions.SUFFIX),
                 source_positions.decode_clients,
@@ -153,33 +153,33 @@ class MetaFiles:
         self._groups.add(destination)
         if restored:
             self._restored.add(destination)
-        return places
+        return positions
 
     def _write_source_positions(
         self, destination: str, path: Path, clients: list[StoredClient]
     ) -> None:
-        places = {
+        positions = {
             client.identity.client_id: {
-                number: self._completed(place)
-                for number, place in client.source_positions.items()
+                number: self._completed(position)
+                for number, position in client.source_positions.items()
             }
             for client in clients
             if client.source_positions
         }
-        if not places and destination not in self._groups:
+        if not positions and destination not in self._groups:
             return
         self._groups.add(destination)
         _write(
             self._disk,
             path.with_name(path.name + source_positions.SUFFIX),
-            source_positions.encode_clients(places),
+            source_positions.encode_clients(positions),
             what=f"the source positions of {destination}",
             keep=destination not in self._restored,
         )
 
 
 class PositionFiles:
-    """Positions in `parse.dat`; a `kept.PositionStorage`."""
+    """Positions in `parse.dat`; a `stored_log_positions.PositionStorage`."""
 
     def __init__(self, data_dir: Path, *, disk: Disk | None = None) -> None:
         self._data_dir = data_dir

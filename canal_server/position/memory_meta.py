@@ -22,7 +22,7 @@ class MemoryMetaManager:
         self._subscribed: dict[ClientIdentity, ClientIdentity] = {}
         # The rest outlives a subscription: a client that subscribes again resumes.
         self._cursors: dict[ClientIdentity, LogPosition] = {}
-        self._places: dict[ClientIdentity, dict[int, LogPosition]] = {}
+        self._source_positions: dict[ClientIdentity, dict[int, LogPosition]] = {}
         self._batches: dict[ClientIdentity, dict[int, PositionRange]] = {}
         self._last_batch_ids: dict[ClientIdentity, int] = {}
 
@@ -43,7 +43,7 @@ class MemoryMetaManager:
         identity: ClientIdentity,
         cursor: LogPosition | None,
         last_batch_id: int,
-        places: Mapping[int, LogPosition] | None = None,
+        positions: Mapping[int, LogPosition] | None = None,
     ) -> None:
         """Restore what an earlier process stored; batch ids continue after its last.
 
@@ -53,8 +53,8 @@ class MemoryMetaManager:
             self._subscribed[identity] = identity
             if cursor is not None:
                 self._cursors[identity] = cursor
-            if places:
-                self._places[identity] = dict(places)
+            if positions:
+                self._source_positions[identity] = dict(positions)
             self._last_batch_ids[identity] = last_batch_id
 
     def subscribe(self, identity: ClientIdentity) -> None:
@@ -97,14 +97,14 @@ class MemoryMetaManager:
     def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
         """Return the client's acked position in each source of a group."""
         with self._lock:
-            return dict(self._places.get(identity, {}))
+            return dict(self._source_positions.get(identity, {}))
 
     def update_places(
-        self, identity: ClientIdentity, places: Mapping[int, LogPosition]
+        self, identity: ClientIdentity, positions: Mapping[int, LogPosition]
     ) -> None:
         """Move these positions of the client."""
         with self._lock:
-            self._places.setdefault(identity, {}).update(places)
+            self._source_positions.setdefault(identity, {}).update(positions)
 
     def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
         """Register a batch; returns its id: 1, 2, 3 … per client."""

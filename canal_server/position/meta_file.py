@@ -116,8 +116,8 @@ def abridged(position: LogPosition) -> LogPosition:
     if _has_tags(position):
         items = (_TAG.sub("", item) for item in gtids.split(","))
         gtids = ",".join(item for item in items if ":" in item)
-    place = replace(position.position, gtid=gtids, included=False)
-    return replace(position, position=place)
+    entry = replace(position.position, gtid=gtids, included=False)
+    return replace(position, position=entry)
 
 
 @contextmanager
@@ -131,11 +131,11 @@ def damage_message() -> Iterator[None]:
 
 def check(position: LogPosition) -> None:
     """Raise TypeError when a part of a position has another type."""
-    place = position.position
-    for text in (place.journal_name, place.gtid):
+    entry = position.position
+    for text in (entry.journal_name, entry.gtid):
         if not isinstance(text, str | None):
             raise TypeError(f"expected a string in a position, found {text!r}")
-    for value in (place.position, place.timestamp, place.server_id):
+    for value in (entry.position, entry.timestamp, entry.server_id):
         if not isinstance(value, int | None):
             raise TypeError(f"expected an integer in a position, found {value!r}")
 

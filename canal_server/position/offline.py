@@ -30,8 +30,8 @@ from canal_server.position.file_meta import MetaFiles
 from canal_server.position.source_positions import (
     by_source,
     cursor_among,
-    places_of,
     servers_of,
+    source_positions_of,
 )
 from canal_server.position.write_behind import StoredClient
 from canal_server.position.zookeeper_meta import MetaNodes
@@ -177,21 +177,22 @@ def _moved(
     if not config.group:
         return StoredClient(client.identity, positions[0])
     servers = servers_of(config.group)
-    places = {
-        **places_of(client.source_positions, client.cursor, servers),
+    source_positions = {
+        **source_positions_of(client.source_positions, client.cursor, servers),
         **by_source(positions, config.destination, servers),
     }
     return StoredClient(
         client.identity,
-        cursor_among(places, client.cursor, servers),
-        source_positions=places,
+        cursor_among(source_positions, client.cursor, servers),
+        source_positions=source_positions,
     )
 
 
 def _cursors(config: InstanceConfig, clients: list[StoredClient]) -> DestinationCursors:
     servers = servers_of(config.group)
-    places = [
-        places_of(each.source_positions, each.cursor, servers) for each in clients
+    source_positions = [
+        source_positions_of(each.source_positions, each.cursor, servers)
+        for each in clients
     ]
     return DestinationCursors(
         tuple(ClientCursor(each.identity, each.cursor) for each in clients),
@@ -199,7 +200,7 @@ def _cursors(config: InstanceConfig, clients: list[StoredClient]) -> Destination
             number: DestinationCursors(
                 tuple(
                     ClientCursor(each.identity, of_client.get(number))
-                    for each, of_client in zip(clients, places, strict=True)
+                    for each, of_client in zip(clients, source_positions, strict=True)
                 )
             )
             for number in servers

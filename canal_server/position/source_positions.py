@@ -41,9 +41,9 @@ SUFFIX: Final = ".sources"  # appended to the name of the cursor's file or node
 SourcePositions = dict[int, LogPosition]  # by the number of the source
 
 
-def encode(places: Mapping[int, LogPosition]) -> bytes:
+def encode(positions: Mapping[int, LogPosition]) -> bytes:
     """Return the content next to one cursor."""
-    return compact(_to_json(places))
+    return compact(_to_json(positions))
 
 
 def decode(content: bytes) -> SourcePositions:
@@ -89,10 +89,10 @@ def acked_places(
     meta: MetaManager, identity: ClientIdentity, servers: Servers
 ) -> SourcePositions:
     """Return a client's acked position in each source of a group, if it is known."""
-    return places_of(meta.places(identity), meta.cursor(identity), servers)
+    return source_positions_of(meta.places(identity), meta.cursor(identity), servers)
 
 
-def places_of(
+def source_positions_of(
     beside: Mapping[int, LogPosition], cursor: LogPosition | None, servers: Servers
 ) -> SourcePositions:
     """Return the same from a cursor and the source positions stored next to it.
@@ -102,12 +102,12 @@ def places_of(
     without changing the source positions.
     """
     found: SourcePositions = {}
-    for number, place in beside.items():
-        owner = owner_of(place.identity, servers)
+    for number, position in beside.items():
+        owner = owner_of(position.identity, servers)
         if owner is None and number in servers:
-            found.setdefault(number, place)
+            found.setdefault(number, position)
         elif owner is not None:
-            found[owner] = place
+            found[owner] = position
     owner = None if cursor is None else owner_of(cursor.identity, servers)
     if cursor is not None and owner is not None and found.get(owner) != cursor:
         found[owner] = cursor  # an equal position may know more, such as a GTID set
@@ -115,14 +115,14 @@ def places_of(
 
 
 def cursor_among(
-    places: Mapping[int, LogPosition], cursor: LogPosition | None, servers: Servers
+    positions: Mapping[int, LogPosition], cursor: LogPosition | None, servers: Servers
 ) -> LogPosition | None:
     """Return the cursor of a client that was moved to these positions.
 
     It remains a position in the source that it names, so that it contradicts none.
     """
     owner = None if cursor is None else owner_of(cursor.identity, servers)
-    return places.get(min(places, default=0) if owner is None else owner, cursor)
+    return positions.get(min(positions, default=0) if owner is None else owner, cursor)
 
 
 def by_source(
@@ -184,8 +184,8 @@ class SourceLogPositionManager:
         """
         del destination
         smallest: LogPosition | None = None
-        for place in self.places():
-            smallest = place if smallest is None else earlier(smallest, place)
+        for position in self.places():
+            smallest = position if smallest is None else earlier(smallest, position)
         return smallest
 
     def newest(self) -> LogPosition | None:
@@ -197,25 +197,25 @@ class SourceLogPositionManager:
     def places(self) -> Iterator[LogPosition]:
         """Yield each client's position in the source, if it is known."""
         for identity in self._meta.subscriptions(self._destination):
-            places = acked_places(self._meta, identity, self._servers)
-            if self._number in places:
-                yield places[self._number]
+            positions = acked_places(self._meta, identity, self._servers)
+            if self._number in positions:
+                yield positions[self._number]
 
     def persist(self, destination: str, position: LogPosition) -> None:
         """Do nothing: clients move their positions by acks."""
 
 
-def _to_json(places: Mapping[int, LogPosition]) -> dict[str, Any]:
+def _to_json(positions: Mapping[int, LogPosition]) -> dict[str, Any]:
     return {
         "sources": [
-            {"number": number} | entry_to_json(places[number])
-            for number in sorted(places)
+            {"number": number} | entry_to_json(positions[number])
+            for number in sorted(positions)
         ]
     }
 
 
 def _from_json(content: dict[str, Any]) -> SourcePositions:
     found = {int(each["number"]): entry_from_json(each) for each in content["sources"]}
-    for place in found.values():
-        check(place)
+    for position in found.values():
+        check(position)
     return found

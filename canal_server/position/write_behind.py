@@ -183,12 +183,12 @@ class MixedMetaManager:
         return self._memory.places(identity)
 
     def update_places(
-        self, identity: ClientIdentity, places: Mapping[int, LogPosition]
+        self, identity: ClientIdentity, positions: Mapping[int, LogPosition]
     ) -> None:
         """Move these positions of the client."""
         self._load(identity.destination)
-        has_first = not self._memory.places(identity).keys() >= places.keys()
-        self._memory.update_places(identity, places)
+        has_first = not self._memory.places(identity).keys() >= positions.keys()
+        self._memory.update_places(identity, positions)
         self._mark(identity.destination, urgent=has_first)
 
     def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
@@ -256,15 +256,15 @@ class MixedMetaManager:
         # Batches change with every get: one snapshot in a period would say nothing.
         periodic = self._writing is Writing.PERIODIC
         batches = {} if periodic else self._memory.batches(identity)
-        places = self._memory.places(identity)
+        positions = self._memory.places(identity)
         if (
             known is not None
             and known.identity is identity  # others with another filter are equal
             and known.cursor is cursor
-            and not (batches or known.batches or places or known.source_positions)
+            and not (batches or known.batches or positions or known.source_positions)
         ):
             return known
-        return StoredClient(identity, cursor, batches, source_positions=places)
+        return StoredClient(identity, cursor, batches, source_positions=positions)
 
     def _load(self, destination: str) -> None:
         if destination in self._loaded:  # never removed, so this needs no lock

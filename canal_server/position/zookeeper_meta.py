@@ -19,7 +19,7 @@ A node that another client changed since it was read here is never overwritten. 
 that lost its lease meanwhile writes nothing, and what it read does not count. Leaves
 out
 the lease (`canal_server.ha`), the contents (`node_json`, `meta_file`), how a node is
-written (`node_writer`), and when (`write_behind`, `kept`).
+written (`node_writer`), and when (`write_behind`, `stored_log_positions`).
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ class MetaNodes:
                 f"{path}/cursor{source_positions.SUFFIX}",
                 source_positions.encode(
                     {
-                        number: self._completed(place)
-                        for number, place in client.source_positions.items()
+                        number: self._completed(position)
+                        for number, position in client.source_positions.items()
                     }
                 ),
                 fence=fence,
@@ -272,7 +272,7 @@ class MetaNodes:
 
 
 class PositionNodes:
-    """Positions in nodes; a `kept.PositionStorage`."""
+    """Positions in nodes; a `stored_log_positions.PositionStorage`."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper

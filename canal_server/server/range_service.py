@@ -222,23 +222,23 @@ def _answer(source: RangeSource, request: range_messages.RangeRequest) -> bytes:
                 name, expression, start or "latest", temporary=temporary
             )
             subscribed = range_messages.RangeSubscribed(
-                _position(found.cursor), created, found.filter
+                _wire_position(found.cursor), created, found.filter
             )
             return range_messages.answer(PacketType.RANGE_SUBSCRIBED, subscribed)
         case range_messages.RangePlan():
             return _plan(source, request)
         case range_messages.RangeAck(_, name, position):
-            source.ack(name, _place(position))
+            source.ack(name, _epoch_position(position))
             return ACK_FRAME
         case range_messages.RangeSchema():
             return _schema(source, request)
         case range_messages.RangeUnsubscribe(_, name):
             source.unsubscribe(name)
             return ACK_FRAME
-        case range_messages.RangeLocate(_, name, place):
-            found_place = _position(source.locate(name, place or "latest"))
+        case range_messages.RangeLocate(_, name, text):
+            located = _wire_position(source.locate(name, text or "latest"))
             return range_messages.answer(
-                PacketType.RANGE_PLACE, range_messages.RangeFound(found_place)
+                PacketType.RANGE_PLACE, range_messages.RangeFound(located)
             )
     raise AssertionError(f"{request!r} is answered elsewhere")
 
@@ -246,7 +246,7 @@ def _answer(source: RangeSource, request: range_messages.RangeRequest) -> bytes:
 def _head(
     source: RangeSource, request: range_messages.RangeHead, peer_fd: int | None
 ) -> bytes:
-    start = _place(request.start)
+    start = _epoch_position(request.start)
     if request.ack:
         source.ack(request.name, start)
     found = source.head(
@@ -257,25 +257,25 @@ def _head(
         peer_fd,
     )
     ends = range_messages.RangeEnds(
-        _position(found.end),
+        _wire_position(found.end),
         found.rows,
         found.bytes,
-        _position(found.latest),
+        _wire_position(found.latest),
         found.latest_ms,
     )
     return range_messages.answer(PacketType.RANGE_ENDS, ends)
 
 
 def _plan(source: RangeSource, request: range_messages.RangePlan) -> bytes:
-    ends = _place(request.start), _place(request.end)
+    ends = _epoch_position(request.start), _epoch_position(request.end)
     found = source.plan(request.name, request.filter, *ends, request.parts)
     parts = tuple(
         range_messages.RangePart(
-            _position(part.start),
-            _position(part.end),
+            _wire_position(part.start),
+            _wire_position(part.end),
             part.rows,
             part.bytes,
-            RangePosition() if part.commit is None else _position(part.commit),
+            RangePosition() if part.commit is None else _wire_position(part.commit),
             part.commit_ms,
         )
         for part in found
@@ -298,14 +298,14 @@ def _read(
         number += 1
         send((range_messages.piece_header(number, size), *slices))
 
-    ends = _place(request.start), _place(request.end)
+    ends = _epoch_position(request.start), _epoch_position(request.end)
     relays = request.wire == range_messages.Wire.BINLOG
     source.read(request.name, request.filter, *ends, take, relays=relays, cut=cut)
     send((range_messages.LAST_FRAME,))
 
 
 def _schema(source: RangeSource, request: range_messages.RangeSchema) -> bytes:
-    at = _place(request.at) if request.at.journal else None
+    at = _epoch_position(request.at) if request.at.journal else None
     meta = source.columns(request.schema, request.table, at)
     columns = tuple(
         range_messages.RangeColumn(
@@ -322,7 +322,7 @@ def _schema(source: RangeSource, request: range_messages.RangeSchema) -> bytes:
     return range_messages.answer(PacketType.RANGE_TABLE, table)
 
 
-def _place(position: RangePosition) -> EpochPosition:
+def _epoch_position(position: RangePosition) -> EpochPosition:
     return EpochPosition(
         position.epoch,
         position.journal,
@@ -332,9 +332,13 @@ def _place(position: RangePosition) -> EpochPosition:
     )
 
 
-def _position(place: EpochPosition) -> RangePosition:
+def _wire_position(position: EpochPosition) -> RangePosition:
     return RangePosition(
-        place.epoch, place.journal, place.position, place.begin, place.gtids
+        position.epoch,
+        position.journal,
+        position.position,
+        position.begin,
+        position.gtids,
     )
 
 

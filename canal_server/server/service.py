@@ -445,7 +445,7 @@ def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
     No entries are retained for a client that has unsubscribed: what others acked
     meanwhile is lost for it. Requires the identity's lock.
     """
-    _join_places(instance, identity)
+    _join_source_positions(instance, identity)
     first = instance.resume_position(identity.client_id)
     if first is None:
         return
@@ -456,15 +456,15 @@ def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
         _warn_of_gap(identity, acked, here)
 
 
-def _join_places(instance: RunningInstance, identity: ClientIdentity) -> None:
+def _join_source_positions(instance: RunningInstance, identity: ClientIdentity) -> None:
     """Do the same for each source of a group. Requires the identity's lock."""
-    places = instance.resume_places(identity.client_id)
-    if not places:
+    positions = instance.resume_places(identity.client_id)
+    if not positions:
         return
     acked = instance.meta.places(identity)
-    new = {source: here for source, here in places.items() if source not in acked}
+    new = {source: here for source, here in positions.items() if source not in acked}
     instance.meta.update_places(identity, new)
-    for source, here in places.items():
+    for source, here in positions.items():
         if source in acked and _is_earlier(acked[source], here):
             _warn_of_gap(identity, acked[source], here)
 
@@ -482,11 +482,11 @@ def _skip_rejected(instance: RunningInstance, identity: ClientIdentity) -> None:
 
     Otherwise the client would seem to have missed that. Requires the identity's lock.
     """
-    places = instance.resume_places(identity.client_id)
-    known = instance.meta.places(identity) if places else {}
+    positions = instance.resume_places(identity.client_id)
+    known = instance.meta.places(identity) if positions else {}
     moved = {
         source: here
-        for source, here in places.items()
+        for source, here in positions.items()
         if source in known and _is_earlier(known[source], here)
     }
     if moved:

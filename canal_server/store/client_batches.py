@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from canal_server.store.ring import BlockPosition
 
 
-def position_of(place: BlockPosition) -> EntryPosition:
+def position_of(position: BlockPosition) -> EntryPosition:
     """Return the position of an entry from its block's fields."""
-    file, offset, timestamp_ms, server_id, gtid, source = place
+    file, offset, timestamp_ms, server_id, gtid, source = position
     return EntryPosition(
         file, offset, timestamp_ms, server_id, gtid or None, source=source
     )
@@ -35,13 +35,13 @@ def batch_of(fetched: Fetched) -> Batch:
         end=position_of(end),
         ack=None if ack is None else position_of(ack),
         source_positions={
-            source: position_of(place)
-            for source, place in (fetched.boundaries or {}).items()
+            source: position_of(position)
+            for source, position in (fetched.boundaries or {}).items()
         },
     )
 
 
-def place_after(
+def start_order(
     after: EntryPosition | Mapping[int, EntryPosition] | None,
 ) -> tuple[int, int] | dict[int, tuple[int, int]] | None:
     """Return the form in which a cursor compares positions."""

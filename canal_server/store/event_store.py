@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from canal_server.config.schema import BatchMode
 from canal_server.errors import StoreError
 from canal_server.runtime.lifecycle import Deadline
-from canal_server.store.client_batches import batch_of, place_after, position_of
+from canal_server.store.client_batches import batch_of, position_of, start_order
 from canal_server.store.counts import Blocked, Slowest, StoreCounts, counts_of
 from canal_server.store.cursor import Cursor
 from canal_server.store.eviction import (
@@ -330,7 +330,7 @@ class MemoryEventStore:
         transaction at it. In a group, `after` maps the number of each source to a
         position there. An existing cursor does not move, whatever `after` says.
         """
-        place = place_after(after)
+        position = start_order(after)
         with self._lock:
             found = self._cursors.get(client_id)
             if found is not None:
@@ -338,39 +338,39 @@ class MemoryEventStore:
                 self._wake_getters()
             else:
                 self._cursors[client_id] = Cursor(
-                    self._ring, client_id, table_filter, place
+                    self._ring, client_id, table_filter, position
                 )
 
-    def begin_run(self, place: tuple[int, int] | None) -> None:
+    def begin_run(self, position: tuple[int, int] | None) -> None:
         """Note that the next put does not continue after the last entry.
 
-        The source is read from `place` on, None: by a GTID set. Called by the pump.
+        The source is read from `position` on, None: by a GTID set. Called by the pump.
         """
         with self._lock:
-            self._run.begin(place, self._ring.put_sequence)
+            self._run.begin(position, self._ring.put_sequence)
 
     @property
     def run(self) -> int:
         """Return the number of the run that is being read."""
         return self._run.number
 
-    def covers(self, place: tuple[int, int], run: int) -> bool:
+    def covers(self, position: tuple[int, int], run: int) -> bool:
         """Return whether everything that the pump reads after a position is kept here.
 
-        `place` is in the binlog of that run.
+        `position` is in the binlog of that run.
         """
         with self._lock:
-            return self._covers(place, run)
+            return self._covers(position, run)
 
-    def _covers(self, place: tuple[int, int], run: int) -> bool:
+    def _covers(self, position: tuple[int, int], run: int) -> bool:
         ring, here = self._ring, self._run
         if self._closed or not run or run != here.number:
             return False
         if ring.free_sequence < here.sequence:
             return False  # the first entries belong to another run
         if ring.free_sequence > here.sequence:
-            return place >= (ring.freed_file_number, ring.freed_offset)
-        return here.place is None or place >= here.place
+            return position >= (ring.freed_file_number, ring.freed_offset)
+        return here.start is None or position >= here.start
 
     def join(
         self,
@@ -461,22 +461,24 @@ class MemoryEventStore:
         with self._lock:
             cursor = self._cursor(client_id)
             cursor.scan()
-            place = cursor.resume_boundary()
-        return None if place is None else position_of(place)
+            boundary = cursor.resume_boundary()
+        return None if boundary is None else position_of(boundary)
 
     def oldest_position(self) -> EntryPosition | None:
         """Return the transaction boundary after which all entries in the ring come."""
         with self._lock:
-            place = self._ring.boundary_before(self._ring.free_sequence)
-        return None if place is None else position_of(place)
+            boundary = self._ring.boundary_before(self._ring.free_sequence)
+        return None if boundary is None else position_of(boundary)
 
     def resume_positions(self, client_id: int) -> dict[int, EntryPosition]:
         """Return the same for each source of a group that has one, by number."""
         with self._lock:
             cursor = self._cursor(client_id)
             cursor.scan()
-            places = cursor.resume_boundaries()
-        return {source: position_of(place) for source, place in places.items()}
+            boundaries = cursor.resume_boundaries()
+        return {
+            source: position_of(position) for source, position in boundaries.items()
+        }
 
     def close(self) -> None:
         """Drop the content and end every waiting get and put."""

@@ -48,21 +48,21 @@ class Run:
     """A stretch of the binlog that the pump reads without a gap.
 
     Entries of an earlier run may be in the ring before it. `sequence` is that of its
-    first entry. `place` is a binlog file's number and an offset, after which the run
+    first entry. `start` is a binlog file's number and an offset, after which the run
     begins; None when it begins by a GTID set.
     """
 
-    __slots__ = ("number", "place", "sequence")
+    __slots__ = ("number", "sequence", "start")
 
     def __init__(self) -> None:
         self.number = 0
         self.sequence = 0  # of its first entry
-        self.place: tuple[int, int] | None = None
+        self.start: tuple[int, int] | None = None
 
-    def begin(self, place: tuple[int, int] | None, sequence: int) -> None:
+    def begin(self, start: tuple[int, int] | None, sequence: int) -> None:
         """Begin another run, whose first entry has this sequence."""
         self.number += 1
-        self.place, self.sequence = place, sequence
+        self.start, self.sequence = start, sequence
 
 
 def slowest_of(cursors: Collection[Cursor], put_sequence: int) -> Slowest | None:

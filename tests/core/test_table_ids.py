@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.core.table_ids import NO_SUBJECT, TableIds
+from canal_server.core.table_ids import NO_TABLE, TableIds
 
 
 def test_numbers() -> None:
@@ -13,7 +13,7 @@ def test_numbers() -> None:
     one = table_ids.ordinal_of((("db", "t"),))
     two = table_ids.ordinal_of((("db", "t"), ("db", "u")))
     assert one == table_ids.ordinal_of((("db", "t"),))
-    assert len({one, two, NO_SUBJECT}) == 3
+    assert len({one, two, NO_TABLE}) == 3
     assert table_ids.names_of(one) == (("db", "t"),)
     assert table_ids.names_of(two) == (("db", "t"), ("db", "u"))
     assert len(table_ids) == 3
@@ -22,8 +22,8 @@ def test_numbers() -> None:
 def test_no_names() -> None:
     """Entries without a table have the number that every filter passes."""
     table_ids = TableIds()
-    assert table_ids.ordinal_of(()) == NO_SUBJECT
-    assert table_ids.names_of(NO_SUBJECT) == ()
+    assert table_ids.ordinal_of(()) == NO_TABLE
+    assert table_ids.names_of(NO_TABLE) == ()
 
 
 def test_small_numbers() -> None:
@@ -45,7 +45,7 @@ def test_an_epoch_begins_with_too_many_names() -> None:
         (("db", "a"),),
         (("db", "b"),),
     ]
-    assert table_ids.ordinal_of(()) == NO_SUBJECT
+    assert table_ids.ordinal_of(()) == NO_TABLE
 
 
 def test_forgotten_names() -> None:

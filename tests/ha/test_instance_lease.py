@@ -14,7 +14,7 @@ from fix_zookeeper import end_session
 from canal_server.doors.zookeeper import ZooKeeper
 from canal_server.errors import ZooKeeperUnavailable
 from canal_server.ha.instance_lease import ZooKeeperLease
-from canal_server.ha.membership import Member
+from canal_server.ha.membership import Membership
 from canal_server.ha.single import SingleNode
 from canal_server.model.running import Running, decode
 from canal_server.model.znodes import candidate_path, lease_path, running_path
@@ -32,11 +32,11 @@ class Server:
     def __init__(self, servers, address, *, session_s=SESSION_S, delay_s=0.0):
         self.clock = Clock()
         zookeeper = ZooKeeper(servers, session_timeout_s=session_s)
-        self.member = Member(zookeeper, clock_s=self.clock)
+        self.membership = Membership(zookeeper, clock_s=self.clock)
         self.zookeeper = zookeeper
         self.stop = Stop()
         self.lease = ZooKeeperLease(
-            "example", self.member, lambda: address, takeover_delay_s=delay_s
+            "example", self.membership, lambda: address, takeover_delay_s=delay_s
         )
         self.news = threading.Semaphore(0)
         self.lease.open(self.news.release)
@@ -316,7 +316,7 @@ class TestCluster:
         Its session may: other destinations use it.
         """
         one = serve(ONE)
-        one.member.open()  # as another destination
+        one.membership.open()  # as another destination
         create = one.zookeeper.create
 
         def unanswered(path, *rest, **options):
@@ -331,7 +331,7 @@ class TestCluster:
         one.lease.close()
         assert zookeeper.read(RUNNING) is None
         one.lease.open(lambda: None)  # for the fixture, which closes it
-        one.member.close()
+        one.membership.close()
 
 
 class TestFencing:

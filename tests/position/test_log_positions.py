@@ -9,7 +9,6 @@ from canal_server.errors import MetaStoreError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file_meta import PositionFiles
-from canal_server.position.kept import KeptLogPositionManager
 from canal_server.position.log_positions import (
     FailbackLogPositionManager,
     MemoryLogPositionManager,
@@ -18,6 +17,7 @@ from canal_server.position.log_positions import (
     same_server,
 )
 from canal_server.position.memory_meta import MemoryMetaManager
+from canal_server.position.stored_log_positions import StoredLogPositionManager
 from canal_server.position.write_behind import Writing
 from canal_server.position.zookeeper_meta import PositionNodes
 
@@ -66,7 +66,7 @@ def manager(name, request):
         if name == "file"
         else PositionNodes(ZooKeeper(request.getfixturevalue("zookeeper_root")))
     )
-    return KeptLogPositionManager(place, destinations=["d"], writing=KEPT[name])
+    return StoredLogPositionManager(place, destinations=["d"], writing=KEPT[name])
 
 
 @pytest.fixture(params=ALL)

@@ -321,5 +321,5 @@ def test_cursor_of_a_client_that_was_moved():
     ):
         moved = source_positions.cursor_among(places, cursor, SERVERS)
         assert moved == found
-        assert source_positions.places_of(places, moved, SERVERS) == places
+        assert source_positions.source_positions_of(places, moved, SERVERS) == places
     assert source_positions.cursor_among({}, at("db1", 5), SERVERS) == at("db1", 5)

@@ -19,7 +19,7 @@ from canal_server.model.positions import (
     PositionRange,
 )
 from canal_server.model.znodes import lease_path
-from canal_server.position.kept import KeptLogPositionManager
+from canal_server.position.stored_log_positions import StoredLogPositionManager
 from canal_server.position.write_behind import MixedMetaManager, StoredClient, Writing
 from canal_server.position.zookeeper_meta import MetaNodes, PositionNodes
 from canal_server.runtime.lifecycle import Stop
@@ -251,10 +251,10 @@ def test_what_somebody_else_wrote_stays(zookeeper_root, zookeeper):
     ):
         meta.update_cursor(CLIENT, position(8))
     assert zookeeper.read(CURSOR) == Node(theirs, 1)
-    with pytest.raises(MetaStoreError, match="changed by somebody"):
+    with pytest.raises(MetaStoreError, match="changed by another client"):
         meta.update_cursor(TWO, position(8))
     assert b'"position":8,' in zookeeper.read(f"{D}/1002/cursor").data
-    with pytest.raises(MetaStoreError, match="changed by somebody"):
+    with pytest.raises(MetaStoreError, match="changed by another client"):
         meta.stop()
     # A restart reads it.
     again = manager(zookeeper_root)
@@ -469,7 +469,7 @@ def test_stop_without_zookeeper(own_zookeeper):
 
 def test_position_of_the_pump(zookeeper_root, zookeeper):
     """It is in the node of the Java server, without a hint, and is read back."""
-    first = KeptLogPositionManager(
+    first = StoredLogPositionManager(
         PositionNodes(ZooKeeper(zookeeper_root)), writing=Writing.AT_ONCE
     )
     first.start()
@@ -481,7 +481,7 @@ def test_position_of_the_pump(zookeeper_root, zookeeper):
     recorded = json.loads(CURSOR_RECORDED)
     del recorded["@type"]
     assert stored == recorded
-    second = KeptLogPositionManager(PositionNodes(ZooKeeper(zookeeper_root)))
+    second = StoredLogPositionManager(PositionNodes(ZooKeeper(zookeeper_root)))
     second.start()
     assert second.latest("example") == position(283)
     second.stop()
@@ -490,7 +490,7 @@ def test_position_of_the_pump(zookeeper_root, zookeeper):
 def test_damaged_position(zookeeper_root, zookeeper):
     """A node that holds no position is an error, not the absence of one."""
     zookeeper.create(f"{D}/parse", b"{}")
-    positions = KeptLogPositionManager(PositionNodes(ZooKeeper(zookeeper_root)))
+    positions = StoredLogPositionManager(PositionNodes(ZooKeeper(zookeeper_root)))
     positions.start()
     with pytest.raises(MetaStoreError, match="example/parse in ZooKeeper is damaged"):
         positions.latest("example")

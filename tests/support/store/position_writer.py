@@ -19,7 +19,7 @@ from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.atomic_file import Disk
 from canal_server.position.file_meta import MetaFiles, PositionFiles
-from canal_server.position.kept import KeptLogPositionManager
+from canal_server.position.stored_log_positions import StoredLogPositionManager
 from canal_server.position.write_behind import MixedMetaManager, Writing
 from canal_server.position.zookeeper_meta import MetaNodes, PositionNodes
 
@@ -77,7 +77,7 @@ class Store:
         disk = DyingDisk() if dying else None
         session = DyingZooKeeper if dying else ZooKeeper
         self._meta: MixedMetaManager | None = None
-        self._positions: KeptLogPositionManager | None = None
+        self._positions: StoredLogPositionManager | None = None
         if kind == "cursors":
             self._meta = MixedMetaManager(
                 MetaFiles(folder, disk=disk) if folder else MetaNodes(session(place)),
@@ -86,7 +86,7 @@ class Store:
                 flush_period_s=0.003,
             )
         else:
-            self._positions = KeptLogPositionManager(
+            self._positions = StoredLogPositionManager(
                 PositionFiles(folder, disk=disk)
                 if folder
                 else PositionNodes(session(place)),

@@ -42,7 +42,7 @@ class PositionStorage(Protocol):
         """Return the text of an error for a storage that does not answer."""
 
 
-class KeptLogPositionManager:
+class StoredLogPositionManager:
     """Positions in memory and a storage; a `ports.LogPositionManager`.
 
     A stored position is read at the first request. With `Writing.AT_ONCE`, `persist`

@@ -11,8 +11,8 @@ from fix_store import eventually
 from canal_server.errors import MetaStoreError
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file_meta import PositionFiles
-from canal_server.position.kept import KeptLogPositionManager
 from canal_server.position.meta_file import decode_position, encode_position
+from canal_server.position.stored_log_positions import StoredLogPositionManager
 from canal_server.position.write_behind import Writing
 
 PATH = Path("/data/example/parse.dat")
@@ -28,7 +28,7 @@ def position(offset):
 
 def manager(disk, *, writing=Writing.PERIODIC, folder=Path("/data")):
     """Return a manager whose period does not end within a test."""
-    return KeptLogPositionManager(
+    return StoredLogPositionManager(
         PositionFiles(folder, disk=disk),
         destinations=["example"],
         writing=writing,

@@ -20,7 +20,7 @@ from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.rows.copy_positions import latest
 from canal_server.mirror.run.progress import Progress
-from canal_server.mirror.run.table_sync import TableWork, columns_at
+from canal_server.mirror.run.table_sync import TableSync, columns_at
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings.mirror_settings import (
     CanalSettings,
@@ -62,7 +62,7 @@ def settings_of(
 
 def work_on(
     pipeline: Pipeline, folder: Path, form: str = "delta"
-) -> tuple[TableWork, States]:
+) -> tuple[TableSync, States]:
     """Return what brings tables of a pipeline's source in, and what notes that."""
     settings = settings_of(pipeline, folder, form)
     stream = ChangeStream(
@@ -70,11 +70,11 @@ def work_on(
         1,
         parts_max=1,
         on_statement=print,
-        on_left=print,
+        on_leave=print,
         on_batch=print,
     )
     store = States(open_folder(settings.lake, settings.folder))
-    work = TableWork(
+    work = TableSync(
         settings, None, store, stream,
         progress=Progress(), stop=Stop(),
         is_mariadb=pipeline.source.flavour == "mariadb",
@@ -92,7 +92,7 @@ def test_without_gtids_a_table_rests_first(own_server, make_pipeline, tmp_path) 
     work, store = work_on(pipeline, tmp_path / "lake")
     state = store.write(TableState(NAME, "shop/t"))
     with pytest.raises(SourceError, match="table was changed by CREATE TABLE"):
-        work.bring_in(state)
+        work.sync(state)
     left = store.read(NAME)
     assert left is not None
     assert left.phase is Phase.WAITING
@@ -112,7 +112,7 @@ def test_the_order_of_a_log(source_server, database, make_pipeline, tmp_path) ->
     log = opened(tmp_path / "lake" / database / "t", table)
     upto = version_of(RangePosition(7, "binlog.000001", 4))
     log.publish("before", lake_schema(table), [], upto, {})
-    work.bring_in(store.write(TableState(name, table.target)))
+    work.sync(store.write(TableState(name, table.target)))
     left = store.read(name)
     assert left is not None
     assert left.phase is Phase.STOPPED
@@ -136,16 +136,16 @@ def test_a_table_without_a_key_that_changes_before_its_moment(
     folder = tmp_path / "lake"
     work, store = work_on(pipeline, folder)
     channel = Channel(table_options(settings_of(pipeline, folder), name), DESTINATION)
-    place = latest(settings_of(pipeline, folder), channel)
+    position = latest(settings_of(pipeline, folder), channel)
     begun = TableState(
         name, f"{database}/t", phase=Phase.COPYING, copy_id="c1", copies=1,
-        place=place, columns=columns_at(channel, name, place),
+        position=position, columns=columns_at(channel, name, position),
     )  # fmt: skip
     channel.close()
     source_server.execute(
         f"ALTER TABLE {name} MODIFY a INT NULL", f"INSERT INTO {name} VALUES (NULL)"
     )
-    work.bring_in(store.write(begun))
+    work.sync(store.write(begun))
     left = store.read(name)
     assert left is not None
     assert left.phase is Phase.FOLLOWING

@@ -112,7 +112,7 @@ def test_no_server(failing, tmp_path) -> None:
     """Servers are asked for as long as the settings say; the key is named."""
     told = failing(FAILED, canal={"servers": "127.0.0.1:1"})
     assert told == (
-        "no server runs destination example: 127.0.0.1:1 were asked for 0.1 s "
+        "no server runs destination example: tried 127.0.0.1:1 for 0.1 s "
         "(stream.retry_timeout), the last answer was: [Errno 111] Connection refused"
     )
     assert left(tmp_path / "lake") == LOCK

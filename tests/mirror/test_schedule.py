@@ -12,7 +12,7 @@ import pytest
 from canal_server.errors import LakeError
 from canal_server.mirror.follow.follower import CopyNeededError
 from canal_server.mirror.lake.lake_storage import open_folder
-from canal_server.mirror.run.pauses import copied_again, is_due
+from canal_server.mirror.run.pauses import is_due, paused
 from canal_server.mirror.run.progress import Progress
 from canal_server.mirror.run.run import Mirror, _ended
 from canal_server.mirror.settings.settings_file import read
@@ -46,7 +46,7 @@ class Bringing:
         do(state)
         return Future()  # which is not done
 
-    def bring_in(self, state: TableState) -> None:
+    def sync(self, state: TableState) -> None:
         """Note it."""
         self.begun.append(state.source)
 
@@ -96,17 +96,17 @@ def test_a_table_that_has_its_folder_gets_a_new_copy(mirror) -> None:
     bringing = Bringing()
     mirror._other_statement(created(B))
     mirror._schedule(bringing, bringing)
-    mirror._again(mirror._states[A], "")
+    mirror._copy_again(mirror._states[A], "")
     mirror._schedule(bringing, bringing)
     assert bringing.begun == [A]
 
     del mirror._at_work[A]
     mirror._states[A] = mirror._states[A].moved(Phase.DROPPED)
-    mirror._again(mirror._states[B], "")
+    mirror._copy_again(mirror._states[B], "")
     mirror._schedule(bringing, bringing)
     assert bringing.begun == [A, B]
     # What is being copied there has no state of it yet.
-    mirror._again(mirror._states[A], "")
+    mirror._copy_again(mirror._states[A], "")
     mirror._schedule(bringing, bringing)
     assert phases(mirror)[A] == (
         Phase.STOPPED,
@@ -118,7 +118,7 @@ def test_a_table_that_the_lake_does_not_take(mirror) -> None:
     """It is tried three times, then stopped; for what a store says, for ever."""
     error: Exception = UnusableTableError("cannot publish")
 
-    def bring_in() -> tuple[Phase, str]:
+    def sync() -> tuple[Phase, str]:
         tried: Future[None] = Future()
         tried.set_exception(error)
         mirror._at_work[C] = tried
@@ -127,8 +127,8 @@ def test_a_table_that_the_lake_does_not_take(mirror) -> None:
 
     mirror._states[C] = TableState(C, "c", Phase.COPYING, "c1")
     waits = (Phase.COPYING, "cannot publish")
-    assert [bring_in() for _ in range(2)] == [waits, waits]
-    phase, told = bring_in()
+    assert [sync() for _ in range(2)] == [waits, waits]
+    phase, told = sync()
     assert phase is Phase.STOPPED
     assert told.startswith(f"cannot publish; `canal-server mirror copy {C}` makes a")
     assert phases(mirror)[C] == (Phase.STOPPED, "cannot publish")
@@ -136,9 +136,9 @@ def test_a_table_that_the_lake_does_not_take(mirror) -> None:
     mirror._store.write(mirror._states[C])
     for kind in (UnusableTableError, LakeError, UnusableTableError):
         error = kind("cannot publish")
-        assert [bring_in() for _ in range(2)] == [waits] * 2  # not in a row
+        assert [sync() for _ in range(2)] == [waits] * 2  # not in a row
     error = LakeError("cannot publish")
-    assert [bring_in() for _ in range(4)] == [waits] * 4
+    assert [sync() for _ in range(4)] == [waits] * 4
 
 
 def test_a_table_that_leaves_again_and_again(mirror) -> None:
@@ -152,7 +152,7 @@ def test_a_table_that_leaves_again_and_again(mirror) -> None:
     def leave() -> float:
         """Have it leave the stream; returns after which seconds it is begun."""
         mirror._states[A] = replace(mirror._states[A], phase=Phase.FOLLOWING)
-        mirror._left(A, CopyNeededError("its key is another one"))
+        mirror._table_left(A, CopyNeededError("its key is another one"))
         left, bringing.begun = now[0], []
         for _ in range(200):
             mirror._schedule(bringing, bringing)
@@ -170,7 +170,7 @@ def test_a_table_that_leaves_again_and_again(mirror) -> None:
     assert [leave() for _ in range(4)] == [0, 0, 0, 60]
 
     mirror._states[A] = replace(mirror._states[A], phase=Phase.FOLLOWING)
-    mirror._left(A, CopyNeededError("its key is another one"))
+    mirror._table_left(A, CopyNeededError("its key is another one"))
     mirror._other_statement(created(C))
     bringing.begun = []
     mirror._schedule(bringing, bringing)
@@ -184,16 +184,16 @@ def test_a_table_that_leaves_again_and_again(mirror) -> None:
     assert bringing.begun == [C]
 
     again._store.request_copy([A])
-    again._take_requests()
+    again._accept_requests()
     again._schedule(bringing, bringing)
     assert bringing.begun == [C, A]
-    again._gone.close()
+    again._dropped.close()
 
 
 def _message_of_pause(mirror: Mirror, times: int) -> str:
     """Return what is told of a table that left so many times."""
     state = replace(mirror._states[A], leaves=times - 1)
-    return copied_again(state, "its key is another one", mirror._clock()).message
+    return paused(state, "its key is another one", mirror._clock()).message
 
 
 @pytest.mark.parametrize("drift", ["copy", "stop"])
@@ -211,7 +211,7 @@ def test_a_table_that_leaves_as_soon_as_it_has_joined(mirror, drift) -> None:
         hidden=("mail",), copies=1,
     )  # fmt: skip
     mirror._store.write(joined)
-    mirror._left(C, CopyNeededError("its key is another one"))
+    mirror._table_left(C, CopyNeededError("its key is another one"))
     stored = mirror._store.read(C)
     assert stored == mirror._states[C]
     assert stored.phase is (Phase.WAITING if drift == "copy" else Phase.STOPPED)
@@ -255,7 +255,7 @@ def test_a_machine_at_its_end_ends_the_mirror(mirror) -> None:
 def test_a_clock_that_was_set_back() -> None:
     """Nothing waits longer than the longest pause."""
     state = TableState(A, "both", leaves=9, left_at_ms=int(1e12))
-    state = copied_again(state, "so", 1e9)
+    state = paused(state, "so", 1e9)
     assert not is_due(state, 1e9)
     assert not is_due(state, 1e9 + 3599)
     assert is_due(state, 1e9 + 3600)
@@ -265,25 +265,25 @@ def test_a_clock_that_was_set_back() -> None:
 def test_what_cannot_be_noted_is_looked_at_again(mirror, monkeypatch) -> None:
     """A table that was made again is not forgotten where the lake is full."""
     mirror._states[A] = mirror._states[A].moved(Phase.DROPPED)
-    monkeypatch.setattr(mirror._gone, "_present", lambda: {A})
+    monkeypatch.setattr(mirror._dropped, "_present", lambda: {A})
 
     def full(_state: TableState) -> TableState:
         raise LakeError("the disk is full")
 
     def look() -> None:
-        mirror._look_for_gone()  # asks
-        assert mirror._gone._answer is not None
-        wait([mirror._gone._answer], 60)
-        mirror._look_for_gone()
+        mirror._check_recreated()  # asks
+        assert mirror._dropped._answer is not None
+        wait([mirror._dropped._answer], 60)
+        mirror._check_recreated()
 
-    mirror._gone.add(A)
+    mirror._dropped.add(A)
     with monkeypatch.context() as patch:
         patch.setattr(mirror._store, "write", full)
         with pytest.raises(LakeError):
             look()
     look()
     assert phases(mirror) == {A: (Phase.WAITING, "the table was recreated")}
-    mirror._gone.close()
+    mirror._dropped.close()
 
 
 def test_an_end_that_fails_is_told(caplog) -> None:

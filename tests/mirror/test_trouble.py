@@ -502,8 +502,8 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
 def _stop_amid_batches(mirror: Shop) -> None:
     """End it while rows come all the time; what was begun is ended, and no more."""
     with mirror.writing("UPDATE t SET b = b + 1"):
-        place = mirror.lake("t", "id")[1,]["b"]
-        mirror.wait_for(lambda: mirror.lake("t", "id")[1,]["b"] > place, "a batch")
+        position = mirror.lake("t", "id")[1,]["b"]
+        mirror.wait_for(lambda: mirror.lake("t", "id")[1,]["b"] > position, "a batch")
         mirror.check_log()
         mirror.stop()
 

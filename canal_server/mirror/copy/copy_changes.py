@@ -23,7 +23,7 @@ from canal_server.spark.reading.range_tasks import (
     Range,
     cut,
     is_lost,
-    told_of_loss,
+    loss_message,
 )
 from canal_server.spark.row_batches import read_rows
 
@@ -55,13 +55,13 @@ class CatchUp:
         stop: Stop,
         *,
         name: TableName,
-        goes_on: bool = False,
+        continues: bool = False,
     ) -> None:
         """Read for a mirror, by options whose filter selects one table.
 
-        `continues` is the position of an earlier read, whose changes this one skips.
+        `continues`: an earlier read has seen transactions that this one does not see.
         """
-        self._xa = PreparedXa(forgotten={name: NOBODY_KNOWS} if goes_on else {})
+        self._xa = PreparedXa(forgotten={name: NOBODY_KNOWS} if continues else {})
         self._options = options
         self._mirror = mirror
         self._channel = Channel(options, destination, stop=stop)
@@ -99,7 +99,7 @@ class CatchUp:
                 raise
             raise CopyNeededError(
                 f"changes after {start}, where its copy began, are no longer available "
-                f"({told_of_loss(str(error))})"
+                f"({loss_message(str(error))})"
             ) from error
         finally:
             follower.is_ahead = True  # of the stream
@@ -115,7 +115,7 @@ class CatchUp:
                 for item in unpack(pa.Table.from_batches([batch])):
                     if item.kind == ROWS:
                         rows += item.count
-                    rolled_back = self._xa.take(item)
+                    rolled_back = self._xa.accept(item)
                     if is_of_xa(item):
                         concerns = name in rolled_back
                     else:

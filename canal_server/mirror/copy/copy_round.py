@@ -54,7 +54,7 @@ _FULL: Final = (1040, 1203, 1226)
 _RESULT: Final = "chunk int, failure string"  # of chunks that were started
 
 # Errors that a task may report, by name; the driver raises them again.
-_TOLD: Final[dict[str, type[CanalError]]] = {
+_RAISABLE: Final[dict[str, type[CanalError]]] = {
     kind.__name__: kind
     for kind in (
         ConnectionLost,
@@ -86,7 +86,7 @@ class CopyRound:
         self._left = deque(chunks)
         self._at_work = 0  # lots in progress
         self._is_over = False
-        self._told: list[str] = []
+        self._failures: list[str] = []
         self.broken = ""  # why Spark failed, if it did
         self._threads = [
             threading.Thread(
@@ -117,12 +117,12 @@ class CopyRound:
             self._spark.sparkContext.cancelJobsWithTag(self._tag)
             self.join(LOOK_S)
 
-    def raise_told(self, table: MirrorTable) -> None:
+    def raise_failure(self, table: MirrorTable) -> None:
         """Raise the error that a task has reported, if any."""
-        for text in self._told:
-            told = json.loads(text)
-            kind = _TOLD.get(told["kind"])
-            message = f"{told['message']} (chunk {told['chunk']})"
+        for text in self._failures:
+            failure = json.loads(text)
+            kind = _RAISABLE.get(failure["kind"])
+            message = f"{failure['message']} (chunk {failure['chunk']})"
             if str(table.source) not in message:
                 message = f"table {table.source}: {message}"
             raise DecodeError(message) if kind is None else kind(message)
@@ -137,11 +137,11 @@ class CopyRound:
             while lot := self._next():
                 left = lot
                 try:
-                    with self._slots.turn(lambda: self._is_over) as has_turn:
-                        if has_turn:
+                    with self._slots.slot(lambda: self._is_over) as has_slot:
+                        if has_slot:
                             left = self._copy(lot)
                 finally:
-                    self._put_back(left)
+                    self._return(left)
         except Exception as error:  # noqa: BLE001  # the thread's outermost frame
             # Tasks or Spark were lost: finished chunks are in manifests.
             self.broken = reason(error)
@@ -159,7 +159,7 @@ class CopyRound:
             self._at_work += 1
             return [self._left.popleft() for _ in range(min(share, LOT_MAX))]
 
-    def _put_back(self, chunks: Sequence[Chunk]) -> None:
+    def _return(self, chunks: Sequence[Chunk]) -> None:
         with self._changed:
             self._left.extendleft(reversed(chunks))
             self._at_work -= 1
@@ -174,10 +174,10 @@ class CopyRound:
     def _copy(self, lot: list[Chunk]) -> list[Chunk]:
         """Copy chunks in a job of Spark; returns those it had no time for."""
         frame = self._spark.range(0, 1, 1, 1)
-        worker = _worker(self._task, lot, self._slots.turn_s)
+        worker = _worker(self._task, lot, self._slots.hold_s)
         begun = frame.mapInArrow(worker, _RESULT).collect()
-        self._told.extend(row["failure"] for row in begun if row["failure"])
-        if self._told:
+        self._failures.extend(row["failure"] for row in begun if row["failure"])
+        if self._failures:
             self._finish()
         numbers = {row["chunk"] for row in begun}
         return [chunk for chunk in lot if chunk.number not in numbers]
@@ -187,13 +187,13 @@ class CopyRound:
 
 
 def _worker(
-    task: CopyTask, chunks: Sequence[Chunk], turn_s: float
+    task: CopyTask, chunks: Sequence[Chunk], hold_s: float
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return an executor's function: it yields chunks, with the failure of one."""
 
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:  # a single one, of a single row
-            numbers, failures = zip(*_copy_chunks(task, chunks, turn_s), strict=True)
+            numbers, failures = zip(*_copy_chunks(task, chunks, hold_s), strict=True)
             yield pa.RecordBatch.from_arrays(
                 [pa.array(numbers, pa.int32()), pa.array(failures, pa.string())],
                 names=["chunk", "failure"],
@@ -203,10 +203,10 @@ def _worker(
 
 
 def _copy_chunks(
-    task: CopyTask, chunks: Sequence[Chunk], turn_s: float
+    task: CopyTask, chunks: Sequence[Chunk], hold_s: float
 ) -> Iterator[tuple[int, str]]:
     """Copy one chunk, and more while there is time; ends at a failure."""
-    until = time.monotonic() + turn_s
+    until = time.monotonic() + hold_s
     for chunk in chunks:
         failure = _copy_chunk(task, chunk)
         yield chunk.number, failure
@@ -239,9 +239,9 @@ def _failure(error: CanalError, chunk: Chunk) -> str:
     message = str(error)
     if isinstance(error, SourceError) and error.errno in _FULL:
         message += "; lower copy.connections, or raise the server's limit"
-    told = {
+    failure = {
         "kind": type(error).__name__,
         "message": message,
         "chunk": chunk.number,
     }
-    return json.dumps(told)
+    return json.dumps(failure)

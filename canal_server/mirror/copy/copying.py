@@ -58,7 +58,7 @@ class Copied(NamedTuple):
     """The result of a copy."""
 
     files: list[CopiedFile]
-    place: RangePosition  # where its changes start
+    position: RangePosition  # where its changes start
     schema: pa.Schema
     rows: int
 
@@ -78,7 +78,7 @@ class CopyJob:
         settings: MirrorSettings,
         table: MirrorTable,
         copy_id: str,
-        place: RangePosition,
+        position: RangePosition,
         *,
         slots: Slots | None = None,
     ) -> None:
@@ -93,8 +93,8 @@ class CopyJob:
         self._spark = spark
         self._settings = settings
         self._table = table
-        self._place = place
-        self._seq = version_of(place)
+        self._position = position
+        self._seq = version_of(position)
         lake = open_folder(settings.lake)
         self._manifests = lake.below(f"{settings.folder}/copies/{copy_id}")
         self._connections = settings.copy.connections_each
@@ -125,7 +125,7 @@ class CopyJob:
         for manifest in finished(self._manifests, plan.chunks, {}):
             if is_whole(manifest, sizes):
                 known[manifest.chunk] = manifest
-        tell = _Telling(plan, on_progress)
+        tell = _ProgressReport(plan, on_progress)
         tell(known)
         for _ in range(ROUNDS_MAX):
             left = [chunk for chunk in plan.chunks if chunk.number not in known]
@@ -140,7 +140,7 @@ class CopyJob:
                 f"{failure or self._not_here()}"
             )
         files = [file for number in sorted(known) for file in known[number].files]
-        return self._copied(files, self._place)
+        return self._copied(files, self._position)
 
     def _not_here(self) -> str:
         """Describe files that tasks have written but that are not visible here."""
@@ -158,13 +158,13 @@ class CopyJob:
             on_progress(CopyProgress(1, 0, rows, 0))
 
         tell(0)
-        manifest, place = copy_keyless(self._settings, self._task, stop, tell)
+        manifest, position = copy_keyless(self._settings, self._task, stop, tell)
         on_progress(CopyProgress(1, 1, manifest.rows, manifest.size))
-        return self._copied(list(manifest.files), place)
+        return self._copied(list(manifest.files), position)
 
-    def _copied(self, files: list[CopiedFile], place: RangePosition) -> Copied:
+    def _copied(self, files: list[CopiedFile], position: RangePosition) -> Copied:
         rows = sum(file.rows for file in files)
-        return Copied(files, place, copy_schema(self._table), rows)
+        return Copied(files, position, copy_schema(self._table), rows)
 
     # --- the plan ---------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class CopyJob:
         left: Sequence[Chunk],
         plan: CopyPlan,
         known: dict[int, ChunkManifest],
-        tell: _Telling,
+        tell: _ProgressReport,
         stop: Stop,
     ) -> str:
         """Run a round in Spark and collect its chunks; returns why it failed."""
@@ -218,7 +218,7 @@ class CopyJob:
             job.end()
         self._gather(plan, known)
         tell(known)
-        job.raise_told(self._table)
+        job.raise_failure(self._table)
         return job.broken
 
     def _gather(self, plan: CopyPlan, known: dict[int, ChunkManifest]) -> None:
@@ -227,17 +227,17 @@ class CopyJob:
 
 
 @dataclass(slots=True)
-class _Telling:
+class _ProgressReport:
     """Reports a copy's progress when it has changed."""
 
     plan: CopyPlan
     on_progress: Callable[[CopyProgress], None]
-    told: int = -1
+    reported: int = -1
 
     def __call__(self, known: dict[int, ChunkManifest]) -> None:
-        if len(known) == self.told:
+        if len(known) == self.reported:
             return
-        self.told = len(known)
+        self.reported = len(known)
         sums: Counter[str] = Counter()
         for manifest in known.values():
             sums["rows"] += manifest.rows

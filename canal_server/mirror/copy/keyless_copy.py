@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from canal_server.errors import SourceError, SourceRefused
 from canal_server.mirror.copy.copy_files import is_whole, sizes_of, write_files
-from canal_server.mirror.follow.widening import told_apart
+from canal_server.mirror.follow.widening import definitions_of
 from canal_server.mirror.rows.chunk_read import open_stream, read_rows
 from canal_server.mirror.rows.chunks import Chunk, quoted, table_in_sql
-from canal_server.mirror.rows.copy_positions import latest, starting_place
+from canal_server.mirror.rows.copy_positions import latest, start_position
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.state.manifests import ChunkManifest
 from canal_server.model.columns_known import ColumnMeta
@@ -76,26 +76,26 @@ def copy_keyless(
     chunk = Chunk(0)
     known = ChunkManifest.read(task.manifests, chunk.number)
     if known is not None and is_whole(known, sizes_of(task)):
-        return known, _place_of(settings, known)
+        return known, _position_of(settings, known)
     window = _Window(settings, task.table, stop)
     with ResultStream(settings.source.read_from, stop) as stream, closing(window):
         open_stream(stream)
-        place = window.find(stream)
+        position = window.find(stream)
         rows = read_rows(stream, task.table, chunk, rows_per_s=task.rows_per_s)
         files = write_files(
-            replace(task, seq=version_of(place)), chunk, _counted(rows, on_rows)
+            replace(task, seq=version_of(position)), chunk, _counted(rows, on_rows)
         )
     manifest = ChunkManifest(
         chunk.number,
         sum(file.rows for file in files),
         tuple(files),
-        offset_to_json({settings.canal.destination: place}),
+        offset_to_json({settings.canal.destination: position}),
     )
     manifest.write(task.manifests)
-    return manifest, place
+    return manifest, position
 
 
-def _place_of(settings: MirrorSettings, manifest: ChunkManifest) -> RangePosition:
+def _position_of(settings: MirrorSettings, manifest: ChunkManifest) -> RangePosition:
     return offset_from_json(manifest.place)[settings.canal.destination]
 
 
@@ -129,9 +129,9 @@ class _Window:
         """Open a snapshot of the table as of one position; returns the position."""
         pause_s = PAUSE_S
         for number in range(1, TRIES + 1):
-            place = self._opened(stream, locked=False)
-            if place is not None:
-                return place
+            position = self._opened(stream, locked=False)
+            if position is not None:
+                return position
             log.info("%s: the table changed during try %d", self._table.source, number)
             if number < TRIES:
                 stream.pause(pause_s)
@@ -143,9 +143,9 @@ class _Window:
                 "set copy.keyless_lock = true, which makes writers wait for a moment "
                 "(LOCK TABLES … READ), or add a primary key"
             )
-        place = self._opened(stream, locked=True)
-        assert place is not None, "a locked table does not change"
-        return place
+        position = self._opened(stream, locked=True)
+        assert position is not None, "a locked table does not change"
+        return position
 
     def _opened(self, stream: ResultStream, *, locked: bool) -> RangePosition | None:
         """Open a snapshot; None if the table changed meanwhile."""
@@ -155,14 +155,14 @@ class _Window:
                 access = self._settings.source.access
                 control = stack.enter_context(ControlConnection(access, self._stop))
                 self._lock(control, name)
-                before = starting_place(
+                before = start_position(
                     self._settings,
                     self._channel,
                     self._stop,
                     patience_s=LOCKED_PATIENCE_S,
                 )
             else:
-                before = starting_place(self._settings, self._channel, self._stop)
+                before = start_position(self._settings, self._channel, self._stop)
             for statement in _SNAPSHOT:
                 stream.query(statement)
             # From here to the end of the snapshot, the table's columns cannot change.
@@ -201,12 +201,12 @@ class _Window:
             for item in unpack(pa.Table.from_batches([batch]))
         )
 
-    def _check_columns(self, place: RangePosition) -> None:
+    def _check_columns(self, position: RangePosition) -> None:
         """Check that the columns are those with which the copy was started."""
         name = self._table.source
         found = self._channel.call(
             lambda c: c.schema(
-                self._settings.canal.destination, name.schema, name.table, place
+                self._settings.canal.destination, name.schema, name.table, position
             )
         )
         there = {each.name: each for each in found.columns}
@@ -218,7 +218,7 @@ class _Window:
                     "started, was dropped: copy the table again"
                 )
             if (now.mysql_type, now.charset) != (column.mysql_type, column.charset):
-                texts = told_apart(
+                texts = definitions_of(
                     ColumnMeta(column.name, column.mysql_type, column.charset),
                     ColumnMeta(column.name, now.mysql_type, now.charset),
                 )

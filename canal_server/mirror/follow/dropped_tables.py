@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import SourceError
 from canal_server.messages import mirror_stream_messages
-from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.settings import selected_tables
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.runtime.backoff import Backoff
 
@@ -49,9 +49,9 @@ class DroppedTables:
         self._connection: ControlConnection | None = None
         self._is_closed = False
         self._names: set[TableName] = set()
-        self._asked: set[TableName] = set()
+        self._query: set[TableName] = set()
         self._answer: Future[set[TableName]] | None = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="gone")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="dropped")
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due = 0.0
 
@@ -60,14 +60,14 @@ class DroppedTables:
         with self._lock:
             self._names.add(name)
 
-    def turn(self) -> set[TableName]:
+    def poll(self) -> set[TableName]:
         """Return the recreated tables; starts a query if one is due."""
         if self._answer is not None:
-            return self._taken() if self._answer.done() else set()
+            return self._collect() if self._answer.done() else set()
         if self._now() >= self._due:
             with self._lock:
-                self._asked, self._names = self._names, set()
-            if self._asked:
+                self._query, self._names = self._names, set()
+            if self._query:
                 self._answer = self._pool.submit(self._present)
         return set()
 
@@ -79,7 +79,7 @@ class DroppedTables:
                 self._connection.abort()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _taken(self) -> set[TableName]:
+    def _collect(self) -> set[TableName]:
         """Collect the result of the query; after a failure it is repeated later."""
         assert self._answer is not None
         answer, self._answer = self._answer, None
@@ -90,11 +90,11 @@ class DroppedTables:
             delay_s = self._backoff.delay_s(now)
             self._due = now + delay_s
             with self._lock:
-                self._names |= self._asked
+                self._names |= self._query
             mirror_stream_messages.MIRROR_TABLES_NOT_LISTED.log(log, error, delay_s)
             return set()
         self._backoff.reset()
-        return self._asked & found
+        return self._query & found
 
     def _present(self) -> set[TableName]:
         connection = ControlConnection(self._settings.source.access, self._stop)
@@ -103,4 +103,4 @@ class DroppedTables:
             if self._is_closed:
                 connection.abort()
         with connection:
-            return wanted_tables.present(connection, self._settings)
+            return selected_tables.present(connection, self._settings)

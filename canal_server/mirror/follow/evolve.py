@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from canal_server.errors import ConfigError, LakeError
-from canal_server.mirror.follow.amid_copy import unsure_amid_copy
+from canal_server.mirror.follow.copy_ddl import copy_doubt
 from canal_server.mirror.follow.fills import NotConstantError, fill_of
 from canal_server.mirror.follow.renames import is_shown
 from canal_server.mirror.follow.table_statements import read_statement
-from canal_server.mirror.follow.widening import Outcome, outcome, told_apart
+from canal_server.mirror.follow.widening import Outcome, definitions_of, outcome
 from canal_server.mirror.lake.masks import lake_mysql_type, masked, source_type
 from canal_server.mirror.lake.reshape import filled
 from canal_server.mirror.lake.steps import (
@@ -27,13 +27,13 @@ from canal_server.mirror.lake.steps import (
     WidenColumn,
 )
 from canal_server.mirror.settings.mirror_settings import SHOW
-from canal_server.mirror.settings.wanted_tables import HIDDEN_PREFIX, table_by_rule
+from canal_server.mirror.settings.selected_tables import HIDDEN_PREFIX, table_by_rule
 from canal_server.tablemeta.model.table_schema import AUTO_INCREMENT, GENERATED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from canal_server.mirror.follow.table_statements import Said
+    from canal_server.mirror.follow.table_statements import StatementEffect
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import (
@@ -50,14 +50,14 @@ class Steps:
 
     `columns` are the source's after the statement, with their NULL attributes; the next
     decision uses them. `kept` are names in the lake of columns that the source has
-    dropped. `unsure_amid_copy`: why rows that a copy has read around the statement may
-    be wrong (`amid_copy`).
+    dropped. `copy_doubt`: why rows that a copy has read around the statement may
+    be wrong (`copy_ddl`).
     """
 
     steps: tuple[Step, ...]
     columns: tuple[ColumnMeta, ...]
     kept: tuple[str, ...] = ()
-    unsure_amid_copy: str = ""
+    copy_doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Empty:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Dropped:
     """The table no longer exists."""
 
 
@@ -84,7 +84,7 @@ class Stop:
     reason: str
 
 
-Decision = Steps | Empty | Gone | Copy | Stop
+Decision = Steps | Empty | Dropped | Copy | Stop
 
 
 def decide(
@@ -107,8 +107,8 @@ def decide(
     """
     old, new = _shown(before), _shown(after)
     if not new:
-        return Gone()
-    said = read_statement(
+        return Dropped()
+    effect = read_statement(
         sql,
         table,
         schema=schema or table.schema,
@@ -116,7 +116,7 @@ def decide(
         mariadb=mariadb,
     )
     try:
-        decision = _Decision(table, old, new, rule, said)
+        decision = _Decision(table, old, new, rule, effect)
         return decision.made(kept)
     except _CannotFollowError as error:
         return (Stop if rule.drift == "stop" else Copy)(str(error))
@@ -142,13 +142,13 @@ class _Decision:
         before: Sequence[ColumnMeta],
         after: Sequence[ColumnMeta],
         rule: TableRule,
-        said: Said,
+        effect: StatementEffect,
     ) -> None:
         self._table = table
         self._before = {each.name.lower(): each for each in before}
         self._after = after
         self._rule = rule
-        self._said = said
+        self._effect = effect
         self._kept: set[str] = set()
         self._old = self._mirrored(before)
         self._drops: list[Step] = []
@@ -164,18 +164,18 @@ class _Decision:
 
     def made(self, kept: Collection[str]) -> Decision:
         """Return the decision. Raises _CannotFollowError, ConfigError."""
-        said = self._said
+        effect = self._effect
         self._kept.update(kept)
         new = self._mirrored(self._after)
-        if said.becomes_versioned:
+        if effect.becomes_versioned:
             return Stop(
                 "the table is now system-versioned: old rows cannot be distinguished"
             )
         if not self._before:
             raise _CannotFollowError("the table is new")
-        if said.problem:
-            raise _CannotFollowError(said.problem)
-        if said.empties:
+        if effect.problem:
+            raise _CannotFollowError(effect.problem)
+        if effect.empties:
             return Empty()
         origins = self._origins()
         leak = self._leak(origins, new)
@@ -187,7 +187,7 @@ class _Decision:
         for column in columns:
             key = column.name.lower()
             if key in new:
-                self._take(column, new[key], origins[key])
+                self._follow_column(column, new[key], origins[key])
         self._check_renames()
         steps = (*self._drops, *self._renames, *self._widens, *self._adds)
         pairs = [
@@ -195,21 +195,21 @@ class _Decision:
             for each in columns
             if origins[each.name.lower()]
         ]
-        unsure = unsure_amid_copy(said, pairs)
+        unsure = copy_doubt(effect, pairs)
         return Steps(steps, tuple(columns), tuple(sorted(self._kept)), unsure)
 
     def _origins(self) -> dict[str, str]:
         """Return the original name of each current column, "" for a new one."""
-        said = self._said
+        effect = self._effect
         origins = {
-            said.renamed.get(name, name): name
+            effect.renamed.get(name, name): name
             for name in self._before
-            if name not in said.dropped
+            if name not in effect.dropped
         }
-        for name in said.added:
+        for name in effect.added:
             if name not in origins:
                 origins[name] = ""
-            elif name not in said.only_if_missing:
+            elif name not in effect.only_if_missing:
                 raise _CannotFollowError(
                     f"the statement adds column {name}, which exists"
                 )
@@ -255,9 +255,9 @@ class _Decision:
     def _with_null(self, column: ColumnMeta, origins: dict[str, str]) -> ColumnMeta:
         """Return a column with its NULL attribute, from the statement or as before."""
         key = column.name.lower()
-        spec = self._said.defined.get(key)
+        spec = self._effect.defined.get(key)
         origin = origins[key]
-        if spec is not None and (not origin or key not in self._said.added):
+        if spec is not None and (not origin or key not in self._effect.added):
             # Without an attribute, a TIMESTAMP may be NOT NULL, depending on the
             # server.
             is_timestamp = column.mysql_type.lower().startswith("timestamp")
@@ -267,7 +267,9 @@ class _Decision:
             nullable = self._before[origin].nullable
         return replace(column, nullable=nullable)
 
-    def _take(self, column: ColumnMeta, new: MirrorColumn, origin: str) -> None:
+    def _follow_column(
+        self, column: ColumnMeta, new: MirrorColumn, origin: str
+    ) -> None:
         """Add the steps for a column that the lake has after the statement."""
         if not origin:
             self._add(column, new)
@@ -285,7 +287,7 @@ class _Decision:
             )
         effect = outcome(before, column)
         if effect is Outcome.UNKNOWN:
-            was, now = told_apart(before, column)
+            was, now = definitions_of(before, column)
             raise _CannotFollowError(
                 f"column {new.name} was {was} and is now {now}: some values may have "
                 "changed"
@@ -303,7 +305,7 @@ class _Decision:
             )
 
     def _add(self, column: ColumnMeta, new: MirrorColumn) -> None:
-        spec = self._said.added[column.name.lower()]
+        spec = self._effect.added[column.name.lower()]
         if new.target.lower() in {each.lower() for each in self._kept}:
             raise _CannotFollowError(
                 f"column {new.name} is added, but a dropped column is kept under this "
@@ -352,14 +354,14 @@ class _Decision:
 
     def _check_renames(self) -> None:
         """Raise for names that are in use while the steps run one after another."""
-        gone = {each.name for each in self._drops if isinstance(each, DropColumn)}
-        taken = {each.target.lower() for each in self._old.values()} | {
+        dropped = {each.name for each in self._drops if isinstance(each, DropColumn)}
+        used = {each.target.lower() for each in self._old.values()} | {
             each.lower() for each in self._kept
         }
-        taken -= {each.lower() for each in gone}
+        used -= {each.lower() for each in dropped}
         for rename in self._renames:
             is_case_only = rename.old.lower() == rename.new.lower()
-            if rename.new.lower() in taken and not is_case_only:
+            if rename.new.lower() in used and not is_case_only:
                 raise _CannotFollowError(
                     f"column {rename.old} is renamed to {rename.new}, a name in use"
                 )

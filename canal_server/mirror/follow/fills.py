@@ -204,7 +204,7 @@ def _characters(value: str, column: ColumnMeta) -> str:
     return value
 
 
-def _member(value: str, column: ColumnMeta) -> str:
+def _label(value: str, column: ColumnMeta) -> str:
     """Return the label that a text means; the server ignores its case."""
     wanted = value.rstrip(" ")
     members = [each for each in labels_of(column.mysql_type) if isinstance(each, str)]
@@ -214,10 +214,10 @@ def _member(value: str, column: ColumnMeta) -> str:
     return found[0]
 
 
-def _member_set(value: str, column: ColumnMeta) -> str:
+def _label_set(value: str, column: ColumnMeta) -> str:
     if not value:
         return ""
-    chosen = {_member(each, column) for each in value.split(",")}
+    chosen = {_label(each, column) for each in value.split(",")}
     members = [each for each in labels_of(column.mysql_type) if isinstance(each, str)]
     return ",".join(each for each in members if each in chosen)
 
@@ -232,8 +232,8 @@ _READERS: Final[dict[str, Callable[[str, ColumnMeta], str | None]]] = {
 }
 _TEXT_READERS: Final[dict[str, Callable[[str, ColumnMeta], str | None]]] = {
     **dict.fromkeys(_TEXTS, _characters),
-    "enum": _member,
-    "set": _member_set,
+    "enum": _label,
+    "set": _label_set,
     "time": _time,
     "year": _year,
 }

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.errors import CanalError
-from canal_server.mirror.follow.evolve import Copy, Empty, Gone, Steps, Stop, decide
-from canal_server.mirror.follow.table_statements import is_moved_beside, read_statement
-from canal_server.mirror.follow.widening import told_apart
+from canal_server.mirror.follow.evolve import Copy, Dropped, Empty, Steps, Stop, decide
+from canal_server.mirror.follow.table_statements import moves_rows_of, read_statement
+from canal_server.mirror.follow.widening import definitions_of
 from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.row_keys import NullKeyError, check_keys
 from canal_server.mirror.state.lake_tables import UnlikeError
@@ -105,7 +105,7 @@ class Follower:
         self.begun = begun
         self.rows = 0  # written rows since the caller set this to 0
         # Before this position number, a row of the copy may be from before or after a
-        # statement (`amid_copy`).
+        # statement (`copy_ddl`).
         self.copied_until = 0
         self.lake = lake
         self._copy_id = copy_id
@@ -114,7 +114,7 @@ class Follower:
         self._is_mariadb = is_mariadb
         self.applied = lake.applied(copy_id)
         # Whether the table may be beyond the current read.
-        self.is_ahead = BATCH not in lake.place()[1]
+        self.is_ahead = BATCH not in lake.position()[1]
         self._part = (0, 0)  # positions between which the current items were requested
         self._gathered: list[pa.Table] = []
         self._gathered_rows = 0
@@ -132,11 +132,11 @@ class Follower:
         self.rows = 0
         self._part = (0, 0)
         self._batch = batch
-        self._is_done = bool(batch) and self.lake.place()[1].get(BATCH) == batch
+        self._is_done = bool(batch) and self.lake.position()[1].get(BATCH) == batch
 
-    def reached(self, place: int) -> None:
+    def reached(self, position: int) -> None:
         """Record that the current read has reached a position."""
-        if epoch_of(place) == epoch_of(self.applied) and place >= self.applied:
+        if epoch_of(position) == epoch_of(self.applied) and position >= self.applied:
             self.is_ahead = False
 
     def feed(self, item: Packed, note: Mapping[str, str]) -> None:
@@ -156,7 +156,7 @@ class Follower:
             )
         if self._is_done or self._was_applied_before(item):
             if item.kind == STATEMENT:
-                self._take_again(item)
+                self._accept_repeated(item)
             return
         if item.kind == STATEMENT:
             self._statement(item, note)
@@ -277,12 +277,12 @@ class Follower:
 
     def _check_columns(self, data: pa.Table, item: Packed) -> None:
         """Raise unless rows have the known columns of the table."""
-        came, known = shapes_of(data.schema), shapes(self.columns.all)
-        if came == known:
+        actual, known = shapes_of(data.schema), shapes(self.columns.all)
+        if actual == known:
             return
         raise CopyNeededError(
             f"rows at {item.journal}:{item.position} have other columns than known "
-            f"({_what_differs(known, came)[:300]}), without a statement for it"
+            f"({_what_differs(known, actual)[:300]}), without a statement for it"
         )
 
     # --------------------------------------------------------------------------------
@@ -292,63 +292,63 @@ class Follower:
     def _statement(self, item: Packed, note: Mapping[str, str]) -> None:
         where = f"{item.journal}:{item.position}"
         if item.seq < self.applied:
-            self._take_again(item)
+            self._accept_repeated(item)
             return
-        told = f"at {where}: {item.sql[:200]}"
+        context = f"at {where}: {item.sql[:200]}"
         if not item.is_ddl and item.event_type != _EMPTIES:
             raise CopyNeededError(
-                f"a change was logged as a statement, without its rows, {told}"
+                f"a change was logged as a statement, without its rows, {context}"
             )
         if not item.table.table and item.event_type != _ERASE:
-            self._unnamed(item, note, told)
+            self._unnamed(item, note, context)
             return
         self.flush(item.seq, note)
         upto = item.seq + 1
         decision = self._decided(item)
-        if isinstance(decision, Gone):
-            raise TableDroppedError(f"dropped or renamed {told}")
+        if isinstance(decision, Dropped):
+            raise TableDroppedError(f"dropped or renamed {context}")
         if isinstance(decision, Copy):
-            raise CopyNeededError(f"{decision.reason}, {told}")
+            raise CopyNeededError(f"{decision.reason}, {context}")
         if isinstance(decision, Stop):
-            raise TableStoppedError(f"{decision.reason}, {told}")
+            raise TableStoppedError(f"{decision.reason}, {context}")
         if isinstance(decision, Empty):
             self.lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
             return
-        if item.seq < self.copied_until and decision.unsure_amid_copy:
-            raise CopyNeededError(f"{decision.unsure_amid_copy}, {told}")
+        if item.seq < self.copied_until and decision.copy_doubt:
+            raise CopyNeededError(f"{decision.copy_doubt}, {context}")
         if decision.steps or shapes(decision.columns) != shapes(self.columns.all):
             # Also for columns that the lake does not have: a repeated statement is
             # recognized by its position, as its columns match already.
             with _needing_a_copy():
                 self.lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
-        self._take(decision)
+        self._use_columns(decision)
 
-    def _unnamed(self, item: Packed, note: Mapping[str, str], told: str) -> None:
+    def _unnamed(self, item: Packed, note: Mapping[str, str], context: str) -> None:
         """Handle a statement whose tables the server does not know.
 
         A statement that is known not to concern tables, such as CREATE DATABASE, is
         skipped.
         """
-        said = read_statement(
+        effect = read_statement(
             item.sql,
             self.table.source,
             schema=item.table.schema,
             exists=True,
             mariadb=self._is_mariadb,
         )
-        if said.problem:
+        if effect.problem:
             self.flush(item.seq, note)
-            raise CopyNeededError(f"{said.problem}, {told}")
+            raise CopyNeededError(f"{effect.problem}, {context}")
 
-    def _take_again(self, item: Packed) -> None:
+    def _accept_repeated(self, item: Packed) -> None:
         """Use the columns after a statement that was applied before a crash.
 
         Raises CopyNeededError for a statement that moved rows after the start of the
         copy, and that this table missed while it caught up.
         """
-        if item.seq >= self.begun and is_moved_beside(
+        if item.seq >= self.begun and moves_rows_of(
             item.sql, self.table.source, item.table.schema
         ):
             raise CopyNeededError(
@@ -358,7 +358,7 @@ class Follower:
         if item.columns:
             decision = self._decided(item)
             if isinstance(decision, Steps):
-                self._take(decision)
+                self._use_columns(decision)
 
     def _decided(self, item: Packed) -> Decision:
         return decide(
@@ -372,10 +372,10 @@ class Follower:
             kept=self.columns.kept,
         )
 
-    def _take(self, decision: Steps) -> None:
+    def _use_columns(self, decision: Steps) -> None:
         self.columns = Columns(decision.columns, decision.kept)
         self.table = self._plan(self.columns.all)
-        self.lake.take(self.table)
+        self.lake.use_definition(self.table)
 
 
 def is_about(item: Packed, table: TableName) -> bool:
@@ -430,21 +430,21 @@ def shapes_of(schema: pa.Schema) -> tuple[Shape, ...]:
     )
 
 
-def _what_differs(known: Sequence[Shape], came: Sequence[Shape]) -> str:
+def _what_differs(known: Sequence[Shape], actual: Sequence[Shape]) -> str:
     """Return the columns that differ between two tables, with their types."""
     before, after = (
-        {each[0]: meta_of(*each) for each in side} for side in (known, came)
+        {each[0]: meta_of(*each) for each in side} for side in (known, actual)
     )
-    told = []
+    differences = []
     for name in sorted(before.keys() | after.keys()):
         if name not in after:
-            told.append(f"no {name}")
+            differences.append(f"no {name}")
         elif name not in before:
-            told.append(f"{name} is new")
+            differences.append(f"{name} is new")
         elif before[name] != after[name]:
-            was, now = told_apart(before[name], after[name])
-            told.append(f"{name} was {was} and is now {now}")
-    return ", ".join(told) or "in another order"
+            was, now = definitions_of(before[name], after[name])
+            differences.append(f"{name} was {was} and is now {now}")
+    return ", ".join(differences) or "in another order"
 
 
 def _text(metadata: Any, key: bytes) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from canal_server.errors import ConfigError, SourceError
 from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.follow.key_values import has_values
-from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_columns import TableColumns
@@ -62,12 +62,12 @@ class HiddenKey(NamedTuple):
     def warning(self) -> str:
         """A warning that is shown as long as the key exists; empty: none."""
         if self.why_not:
-            told = (
+            text = (
                 "the rows that it changes are in no event of the binlog, so the copy "
                 f"keeps their old values ({self.why_not})"
             )
         elif self.above:
-            told = (
+            text = (
                 f"rows of {'.'.join(self.key.parent)} that foreign key {self.above} "
                 "changes are in no event and are not read again, so the changes of "
                 "this key are missed"
@@ -75,7 +75,7 @@ class HiddenKey(NamedTuple):
         else:
             return ""
         return (
-            f"{self.child}: {self.key}: {told}; see docs/howto/mirror-foreign-keys.md"
+            f"{self.child}: {self.key}: {text}; see docs/howto/mirror-foreign-keys.md"
         )
 
 
@@ -86,7 +86,7 @@ def hidden_keys(
 
     Raises SourceError.
     """
-    names = wanted_tables.present(connection, settings)
+    names = selected_tables.present(connection, settings)
     keys = [
         key
         for key in hidden_foreign_keys(connection, {name.schema for name in names})
@@ -99,7 +99,7 @@ def hidden_keys(
         meta = metas.get((name.schema, name.table))
         with suppress(ConfigError):  # reported elsewhere
             if meta is not None:
-                known[name] = wanted_tables.mirror_table(name, meta.columns, settings)
+                known[name] = selected_tables.mirror_table(name, meta.columns, settings)
     found = [HiddenKey(key, _why_not(key, settings, known)) for key in keys]
     found.sort(key=lambda each: (each.key.child, each.key.name))
     return _with_keys_above(found)
@@ -171,26 +171,26 @@ class KeyWatch:
 
     def begin(self, keys: Iterable[HiddenKey]) -> None:
         """Set the keys at the start of the mirror, and warn of them."""
-        self._take(keys)
+        self._set_keys(keys)
 
-    def turn(self, statements: int) -> None:
+    def poll(self, statements: int) -> None:
         """Query the keys again after further statements."""
         if self._answer is not None:
             if self._answer.done():
-                self._taken()
+                self._collect()
         elif statements != self._statements and self._now() >= self._due:
             self._statements = statements
-            self._answer = self._pool.submit(self._asked)
+            self._answer = self._pool.submit(self._query)
 
     def close(self) -> None:
         """End the query's thread; the stop was requested before."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _asked(self) -> list[HiddenKey]:
+    def _query(self) -> list[HiddenKey]:
         with ControlConnection(self._settings.source.access, self._stop) as connection:
             return hidden_keys(connection, self._settings)
 
-    def _taken(self) -> None:
+    def _collect(self) -> None:
         assert self._answer is not None
         answer, self._answer = self._answer, None
         try:
@@ -204,9 +204,9 @@ class KeyWatch:
             )
         else:
             self._backoff.reset()
-            self._take(keys)
+            self._set_keys(keys)
 
-    def _take(self, keys: Iterable[HiddenKey]) -> None:
+    def _set_keys(self, keys: Iterable[HiddenKey]) -> None:
         found = tuple(keys)
         for each in found:
             if each not in self._known and each.warning:

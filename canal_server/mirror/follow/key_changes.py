@@ -43,10 +43,12 @@ class KeyChanges:
             settings,
             stop,
             table_of=self._table,
-            place=self._place,
+            position=self._position,
             suspect=self._suspect,
         )
-        self._rereading = Rereading(settings, stop, stream.follower, self._recheck.want)
+        self._rereading = Rereading(
+            settings, stop, stream.follower, self._recheck.request
+        )
         stream.rereading = self._rereading
 
     @property
@@ -58,10 +60,10 @@ class KeyChanges:
         """Set the keys at the start of the mirror."""
         self._watch.begin(keys)
 
-    def turn(self) -> None:
+    def poll(self) -> None:
         """Check for new keys, and read rows again while the stream is idle."""
-        self._watch.turn(self._stream.statements)
-        self._recheck.turn()
+        self._watch.poll(self._stream.statements)
+        self._recheck.poll()
         self._stream.settle()
 
     def close(self) -> None:
@@ -76,7 +78,9 @@ class KeyChanges:
             self._rereading.use(each.key for each in now if each.key in used)
         # The stream may still have changes from before a key was dropped.
         others = used ^ {each.key for each in before if not each.why_not}
-        self._recheck.want(each.child for each in (*before, *now) if each.key in others)
+        self._recheck.request(
+            each.child for each in (*before, *now) if each.key in others
+        )
 
     def _table(self, name: TableName) -> tuple[MirrorTable, tuple[str, ...]] | None:
         with self._stream.joining:
@@ -85,9 +89,9 @@ class KeyChanges:
                 return None
             return follower.table, self._rereading.columns_of(follower)
 
-    def _place(self) -> int:
+    def _position(self) -> int:
         feed = self._stream.feed
-        return 0 if feed is None else version_of(feed.place)
+        return 0 if feed is None else version_of(feed.position)
 
     def _suspect(self, name: TableName, keys: pa.Table) -> None:
         self._rereading.suspect(name, keys)

@@ -65,19 +65,19 @@ class KeyValues:
 
 
 def changed_values(
-    came: KeyValues, key: ForeignKey, parent: Follower | None
+    changes: KeyValues, key: ForeignKey, parent: Follower | None
 ) -> tuple[pa.Table, pa.Table]:
     """Return the values that a parent lost, and those that replaced them.
 
     They have the names of the child's columns; some values may be unchanged.
     """
     old, new = [], []
-    for run in came.tables():
+    for run in changes.tables():
         names = _own_names(run, key.referenced)
-        gone = pc.is_in(run[_OP], pa.array([fold.DELETE, fold.PREIMAGE]))
-        old.append(run.filter(gone).select(names))
-        with_gone = pc.is_in(run[_SEQ], pc.unique(run.filter(gone)[_SEQ]))
-        new.append(run.filter(pc.and_(with_gone, pc.invert(gone))).select(names))
+        removed = pc.is_in(run[_OP], pa.array([fold.DELETE, fold.PREIMAGE]))
+        old.append(run.filter(removed).select(names))
+        with_removed = pc.is_in(run[_SEQ], pc.unique(run.filter(removed)[_SEQ]))
+        new.append(run.filter(pc.and_(with_removed, pc.invert(removed))).select(names))
         if not _in_key(run, names):
             # Rows keep their primary keys, and only the lake has their old values.
             values = _other_values(run, names, _primary(run), parent)
@@ -201,10 +201,10 @@ def matching(
         parts = [pa.table(each) for each in batches]
     for part in parts:
         marked = _folded(part.cast(kept), names)
-        places = pa.array(range(marked.num_rows), pa.int64())
-        hit = marked.select(on).append_column("place", places)
+        indexes = pa.array(range(marked.num_rows), pa.int64())
+        hit = marked.select(on).append_column("index", indexes)
         hit = hit.join(marks, on, join_type="left semi")
-        found.append(part.cast(kept).take(hit["place"].sort()))
+        found.append(part.cast(kept).take(hit["index"].sort()))
     rows = pa.concat_tables(found)
     return rows if columns is None else rows.select(list(dict.fromkeys(columns)))
 

@@ -25,7 +25,7 @@ from canal_server.mirror.follow.follower import (
     is_about,
 )
 from canal_server.mirror.follow.table_faults import fault_of
-from canal_server.mirror.follow.table_statements import is_moved_beside
+from canal_server.mirror.follow.table_statements import moves_rows_of
 from canal_server.mirror.state.lake_tables import OtherCopyError, UnusableTableError
 from canal_server.mirror.state.xa import PreparedXa, is_of_xa
 from canal_server.spark.options.offsets import offset_to_json, version_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PLACE_NOTE: Final = "canal.place"  # in a commit's note: its position in the binlog
+POSITION_NOTE: Final = "canal.place"  # in a commit's note: its position in the binlog
 HELD_BYTES_MAX: Final = 64 << 20  # of compressed runs of rows, before they are written
 UNUSABLE_TRIES: Final = 3  # of a batch, before the table that fails leaves the stream
 
@@ -71,7 +71,7 @@ class BatchReport:
     number: int
     end: RangePosition | None
     rows: int = 0  # written to the lake
-    came: int = 0  # received rows, of all tables
+    received: int = 0  # received rows, of all tables
     seconds: float = 0.0
     newest_ms: int = 0  # commit time of its last change
     written: dict[TableName, int] = field(default_factory=dict)
@@ -88,12 +88,12 @@ class ChangeStream:
         *,
         parts_max: int,
         on_statement: Callable[[Packed], None],
-        on_left: Callable[[TableName, CanalError], None],
+        on_leave: Callable[[TableName, CanalError], None],
         on_batch: Callable[[BatchReport], None],
     ) -> None:
         """Write `tables_at_once` tables at a time, read `parts_max` parts in one job.
 
-        `on_statement` gets statements about tables that are not followed. `on_left`
+        `on_statement` gets statements about tables that are not followed. `on_leave`
         gets a table that leaves the stream, and the reason (TableFaultError for an
         unexpected error, UnusableTableError for one that was met several times). Both
         are called within a batch. What they raise ends the batch, which is delivered
@@ -103,7 +103,7 @@ class ChangeStream:
         self._at_once = at_once
         self._parts_max = parts_max
         self._on_statement = on_statement
-        self._on_left = on_left
+        self._on_leave = on_leave
         self._on_batch = on_batch
         self._followers: dict[TableName, Follower] = {}
         self.joining = threading.Lock()  # held while a batch is applied
@@ -160,7 +160,7 @@ class ChangeStream:
         if self.feed is not None and self.feed.query != query:
             # Batches have new names, which do not identify a table that is ahead.
             for follower in self._followers.values():
-                follower.is_ahead = follower.applied > version_of(self.feed.place)
+                follower.is_ahead = follower.applied > version_of(self.feed.position)
 
     def close(self) -> None:
         """Apply no further batch, after the current one has ended."""
@@ -171,7 +171,7 @@ class ChangeStream:
     # Batches
     # --------------------------------------------------------------------------------
 
-    def take(self, frame: Any, number: int) -> None:
+    def apply(self, frame: Any, number: int) -> None:
         """Apply a micro-batch to the lake; `foreachBatch` calls this.
 
         Raises CanalError if the lake or the source fails as a whole.
@@ -188,7 +188,7 @@ class ChangeStream:
             held: dict[TableName, list[Packed]] = {}
             size = 0
             part: Packed | None = None
-            told: dict[
+            informed: dict[
                 TableName, Packed
             ] = {}  # the parts that followers were informed of
             xa = PreparedXa() if self.feed is None else self.feed.xa.copy()
@@ -200,21 +200,21 @@ class ChangeStream:
                 self._note(item, moved, rereading)
                 for name in self._concerned(item, xa):
                     items = held.setdefault(name, [])
-                    if part is not None and told.get(name) is not part:
-                        told[name] = part
+                    if part is not None and informed.get(name) is not part:
+                        informed[name] = part
                         items.append(part)
                     items.append(item)
                 size += item.arrow.size if item.arrow is not None else 0
                 if size >= HELD_BYTES_MAX:
                     self._write(pool, held, report, None)
                     held, size = {}, 0
-            assert report.end is not None or not report.came, "each task has a part"
+            assert report.end is not None or not report.received, "each task has a part"
             self._end(pool, held, report, rereading)
             if self.feed is not None and report.end is not None:
-                place, query = report.end, self._query
+                position, query = report.end, self._query
                 report.feed = replace(
                     self.feed,
-                    place=place,
+                    position=position,
                     query=query,
                     batch=number,
                     xa=xa,
@@ -229,7 +229,7 @@ class ChangeStream:
     def _note(self, item: Packed, moved: Seqs, rereading: Rereading | None) -> None:
         """Record what a change means beyond the rows of its table."""
         if rereading is not None:
-            rereading.take(item)
+            rereading.accept(item)
         if is_moved(item):
             moved[item.table] = max(item.seq, moved.get(item.table, 0))
 
@@ -268,7 +268,7 @@ class ChangeStream:
         try:
             rereading.begin()
             rereading.find()
-            self._settle(rereading, self.feed.place)
+            self._settle(rereading, self.feed.position)
         finally:
             self.joining.release()
 
@@ -301,13 +301,13 @@ class ChangeStream:
 
     def _leave(self, name: TableName, why: CanalError) -> None:
         # Stored first: otherwise it would follow the stream with a gap.
-        self._on_left(name, why)
+        self._on_leave(name, why)
         del self._followers[name]
         self._unusable.pop(name, None)
 
     def _concerned(self, item: Packed, xa: PreparedXa) -> list[TableName]:
         """Return the tables that get an item; reports statements for other tables."""
-        rolled_back = xa.take(item)
+        rolled_back = xa.accept(item)
         self.statements += item.kind == STATEMENT
         if is_of_xa(item):
             return [
@@ -337,7 +337,7 @@ class ChangeStream:
                 self._check_same_binlog(end)
                 if report.end is None or version_of(end) > version_of(report.end):
                     report.end = end
-            report.came += item.count
+            report.received += item.count
             report.newest_ms = max(report.newest_ms, committed_ms(item))
             yield item
 
@@ -348,7 +348,7 @@ class ChangeStream:
             return
         self.gap = (
             f"the stream would continue at {start}, but the lake ends at "
-            f"{feed.place}: the changes in between would be missing"
+            f"{feed.position}: the changes in between would be missing"
         )
         raise GapError(self.gap)
 
@@ -359,7 +359,7 @@ class ChangeStream:
             return
         self.gap = (
             f"the stream would continue up to {end}, but the lake ends at "
-            f"{feed.place} of another binlog: the source was replaced or its binlog "
+            f"{feed.position} of another binlog: the source was replaced or its binlog "
             "was reset at a time that canal-server does not know, so changes in "
             "between would be missing"
         )
@@ -440,12 +440,12 @@ def is_moved(item: Packed) -> bool:
     return (
         item.kind == STATEMENT
         and item.is_ddl
-        and is_moved_beside(item.sql, item.table, item.table.schema)
+        and moves_rows_of(item.sql, item.table, item.table.schema)
     )
 
 
-def note_of(place: RangePosition | None, destination: str) -> dict[str, str]:
+def note_of(position: RangePosition | None, destination: str) -> dict[str, str]:
     """Return the note of a commit with its position in the binlog."""
-    if place is None:
+    if position is None:
         return {}
-    return {PLACE_NOTE: json.dumps(offset_to_json({destination: place}))}
+    return {POSITION_NOTE: json.dumps(offset_to_json({destination: position}))}

@@ -50,12 +50,12 @@ RETRY_S: Final = 10.0
 
 
 @dataclass(slots=True)
-class _Wish:
+class _Request:
     """A request to compare a table."""
 
     due_s: float
     head: int | None = None  # required position of the stream; None: not queried yet
-    again: bool = False  # requested again, after that position
+    repeat: bool = False  # requested again, after that position
 
 
 class Recheck:
@@ -67,7 +67,7 @@ class Recheck:
         stop: Stop,
         *,
         table_of: Callable[[TableName], tuple[MirrorTable, tuple[str, ...]] | None],
-        place: Callable[[], int],
+        position: Callable[[], int],
         suspect: Callable[[TableName, pa.Table], None],
         pause_s: float = PAUSE_S,
     ) -> None:
@@ -79,29 +79,29 @@ class Recheck:
         self._settings = settings
         self._stop = stop
         self._table_of = table_of
-        self._place = place
+        self._position = position
         self._suspect = suspect
         self._pause_s = pause_s
         self._lock = threading.Lock()
-        self._wishes: dict[TableName, _Wish] = {}
+        self._requests: dict[TableName, _Request] = {}
         self._ended: dict[TableName, float] = {}  # when a table may be compared again
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="recheck")
         self._work: tuple[TableName, Future[None]] | None = None
 
-    def want(self, names: Iterable[TableName], delay_s: float = 0.0) -> None:
+    def request(self, names: Iterable[TableName], delay_s: float = 0.0) -> None:
         """Request a comparison of tables; thread-safe."""
         now = time.monotonic()
         with self._lock:
             for name in names:
-                wish = self._wishes.get(name)
-                if wish is None:
-                    self._wishes[name] = _Wish(now + delay_s)
-                elif wish.head is not None:
-                    wish.again = True
+                request = self._requests.get(name)
+                if request is None:
+                    self._requests[name] = _Request(now + delay_s)
+                elif request.head is not None:
+                    request.repeat = True
                 else:
-                    wish.due_s = max(wish.due_s, now + delay_s)
+                    request.due_s = max(request.due_s, now + delay_s)
 
-    def turn(self) -> None:
+    def poll(self) -> None:
         """Continue with the requests."""
         if self._work is not None:
             name, work = self._work
@@ -111,12 +111,12 @@ class Recheck:
             self._ended_with(name, work)
         now = time.monotonic()
         with self._lock:
-            for name, wish in self._wishes.items():
-                if wish.due_s > now or self._ended.get(name, 0.0) > now:
+            for name, request in self._requests.items():
+                if request.due_s > now or self._ended.get(name, 0.0) > now:
                     continue
-                if wish.head is None:
-                    self._work = name, self._pool.submit(self._locate, name, wish)
-                elif wish.head <= self._place():
+                if request.head is None:
+                    self._work = name, self._pool.submit(self._locate, name, request)
+                elif request.head <= self._position():
                     self._work = name, self._pool.submit(self._compare, name)
                 else:
                     continue
@@ -131,12 +131,12 @@ class Recheck:
             work.result()
         except (CanalError, OSError) as error:
             with self._lock:
-                self._wishes[name].due_s = time.monotonic() + RETRY_S
+                self._requests[name].due_s = time.monotonic() + RETRY_S
             mirror_stream_messages.MIRROR_FOREIGN_KEYS_NOT_COMPARED.log(
                 log, name, error, RETRY_S
             )
 
-    def _locate(self, name: TableName, wish: _Wish) -> None:
+    def _locate(self, name: TableName, request: _Request) -> None:
         channel = Channel(
             table_options(self._settings, name),
             self._settings.canal.destination,
@@ -147,7 +147,7 @@ class Recheck:
         finally:
             channel.close()
         with self._lock:
-            wish.head = head
+            request.head = head
 
     def _compare(self, name: TableName) -> None:
         begun = time.monotonic()
@@ -162,11 +162,11 @@ class Recheck:
                 self._suspect(name, keys)
         took_s = time.monotonic() - begun
         with self._lock:
-            wish = self._wishes.pop(name)
+            request = self._requests.pop(name)
             pause_s = max(self._pause_s, PAUSE_SHARE * took_s)
             self._ended[name] = time.monotonic() + pause_s
-            if wish.again:
-                self._wishes[name] = _Wish(0.0)
+            if request.repeat:
+                self._requests[name] = _Request(0.0)
 
     def _differing(
         self, table: MirrorTable, names: tuple[str, ...]

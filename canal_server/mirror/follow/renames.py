@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.mirror.settings.mirror_settings import SHOW
-from canal_server.mirror.settings.wanted_tables import HIDDEN_PREFIX, mask_of, selects
+from canal_server.mirror.settings.selected_tables import HIDDEN_PREFIX, mask_of, selects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,22 +58,22 @@ def what_is_revealed(
     before = {each.name.lower() for each in state.columns}
     now = {each.name.lower() for each in after}
     hidden = (*state.hidden, *hidden_columns(state.columns, rule))
-    gone = [name for name in dict.fromkeys(hidden) if name.lower() not in now]
+    missing = [name for name in dict.fromkeys(hidden) if name.lower() not in now]
     named = {each.lower() for each in (*rule.columns, *rule.shown)}
-    came = [
+    appeared = [
         each.name
         for each in after
         if each.name.lower() not in before | named
         and not each.name.startswith(HIDDEN_PREFIX)
         and not _is_hidden(rule, each.name)
     ]
-    if not (gone and came):
+    if not (missing and appeared):
         return ""
     return (
-        f"since the table was copied, {_listed(gone)} (masked or left out) "
-        f"disappeared and {_listed(came)} (neither) appeared, which may be the same "
-        f"under another name: add {_listed(came)} to masks or without; `{SHOW}` under "
-        "masks allows its values to be seen"
+        f"since the table was copied, {_listed(missing)} (masked or left out) "
+        f"disappeared and {_listed(appeared)} (neither) appeared, which may be the "
+        f"same under another name: add {_listed(appeared)} to masks or without; "
+        f"`{SHOW}` under masks allows its values to be seen"
     )
 
 

@@ -166,7 +166,7 @@ class Rereading:
         self._seen.clear()
         self._had_xa = False
 
-    def take(self, item: Packed) -> None:
+    def accept(self, item: Packed) -> None:
         """Accept an item; only changes of a parent's rows count."""
         if is_of_xa(item):
             self._had_xa = True
@@ -187,7 +187,7 @@ class Rereading:
             # Rows arrive at the prepare, but foreign keys act at the commit, which has
             # no rows.
             self._recheck({TableName(*key.child) for key in self._keys}, 0.0)
-        self._take_incoming()
+        self._collect_added()
         for key, values in self._changed():
             child = TableName(*key.child)
             follower = self._follower_of(child)
@@ -198,7 +198,7 @@ class Rereading:
             with self._noting(child):
                 self._spread(child, self._affected(follower, key, values))
 
-    def _take_incoming(self) -> None:
+    def _collect_added(self) -> None:
         """Collect added suspects, with the rows of other tables that refer to them."""
         while self._incoming:
             name, keys = self._incoming.popleft()
@@ -427,10 +427,10 @@ class Rereading:
         came = _by_key(rows, names, own)
         fresh = {key: at for key, (at, row) in came.items()
                  if key not in known or known[key][1] != row}  # fmt: skip
-        gone = [at for key, (at, _) in known.items() if key not in came]
+        missing = [at for key, (at, _) in known.items() if key not in came]
         changes = [rows.take(pa.array(list(fresh.values()), pa.int64()))]
-        if gone:
-            deleted = there.take(pa.array(gone, pa.int64())).select(own)
+        if missing:
+            deleted = there.take(pa.array(missing, pa.int64())).select(own)
             added["_change_type"] = pa.scalar(fold.DELETE)
             for column, value in added.items():
                 deleted = deleted.append_column(

@@ -14,14 +14,14 @@ from canal_server.errors import CanalError
 from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.follow.stream_start import (
     DataLossError,
-    begin_again,
+    reset_subscription,
     subscription_of,
 )
 from canal_server.mirror.session.idle import listen
 from canal_server.mirror.session.spark_errors import reason
 from canal_server.mirror.session.spark_session import in_settings, stream_options
 from canal_server.runtime.backoff import Backoff
-from canal_server.spark.reading.range_tasks import told_of_loss
+from canal_server.spark.reading.range_tasks import loss_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,9 +77,9 @@ class Query:
         self._due = 0.0
         # Whether a checkpoint that did not match the lake was abandoned, and whether
         # the subscription, which advanced with it, still has to be moved back.
-        self._has_left = self._has_to_go_back = False
-        self._left_at: Feed | None = None
-        self._begun_at: Feed | None = None  # replaced as soon as a batch is applied
+        self._has_reset = self._must_move_back = False
+        self._reset_at: Feed | None = None
+        self._started_at: Feed | None = None  # replaced as soon as a batch is applied
 
     def start(self) -> None:
         """Start at the checkpoint's position, or at the end of the binlog."""
@@ -90,7 +90,7 @@ class Query:
             .load()
         )
         writer = (
-            frame.writeStream.foreachBatch(self._stream.take)
+            frame.writeStream.foreachBatch(self._stream.apply)
             .option("checkpointLocation", self._checkpoint)
             .queryName(f"mirror {self._settings.name}")
         )
@@ -100,7 +100,7 @@ class Query:
         )
         with self._stream.joining:  # no batch is applied before its query is known
             self._query = writer.start()
-            self._begun_at = self._stream.feed
+            self._started_at = self._stream.feed
             # The checkpoint's id: the same as before, unless the checkpoint was
             # removed.
             self._stream.open(str(self._query.id))
@@ -118,12 +118,12 @@ class Query:
             return
         now = time.monotonic()
         if self._query is not None:
-            self._take_failure(now)
+            self._handle_failure(now)
         if now >= self._due:
             try:
-                if self._has_to_go_back:
-                    begin_again(self._settings, self._stream.feed, self._stop)
-                    self._has_to_go_back = False
+                if self._must_move_back:
+                    reset_subscription(self._settings, self._stream.feed, self._stop)
+                    self._must_move_back = False
                 self.start()
             except DataLossError:
                 raise
@@ -143,7 +143,7 @@ class Query:
             self._query.stop()
             self._query = None
 
-    def _take_failure(self, now: float) -> None:
+    def _handle_failure(self, now: float) -> None:
         """Report why the query failed, and repair what can be repaired."""
         text = _reason(self._query.exception())
         self._query = None
@@ -155,7 +155,7 @@ class Query:
         elif _HALF_BEGUN in text:
             log.info("the stream has not started: clearing %s", self._checkpoint)
             self._clear()
-        if self._stream.feed is not self._begun_at:
+        if self._stream.feed is not self._started_at:
             self._backoff.reset()  # it worked in between
         delay_s = self._backoff.delay_s(now)
         self._due = now + delay_s
@@ -174,10 +174,10 @@ class Query:
         missing.
         """
         gap, self._stream.gap = self._stream.gap, ""
-        if self._has_left and self._stream.feed is self._left_at:
+        if self._has_reset and self._stream.feed is self._reset_at:
             raise DataLossError(gap)
-        self._has_left = self._has_to_go_back = True
-        self._left_at = self._stream.feed  # replaced as soon as a batch is applied
+        self._has_reset = self._must_move_back = True
+        self._reset_at = self._stream.feed  # replaced as soon as a batch is applied
         mirror_stream_messages.MIRROR_CHECKPOINT_CLEARED.log(log, gap, self._checkpoint)
         self._clear()
 
@@ -193,4 +193,4 @@ class Query:
 
 def _reason(error: object) -> str:
     """Return an error of Spark, with the names of the mirror's settings."""
-    return in_settings(told_of_loss(reason(error)))
+    return in_settings(loss_message(reason(error)))

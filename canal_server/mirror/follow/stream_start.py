@@ -74,7 +74,7 @@ def begin_stream(
     beginning = _Beginning(settings, generation, stop)
     try:
         if feed is not None:
-            beginning.go_on(feed)
+            beginning.resume(feed)
             return feed
         return beginning.first(is_followed=is_followed)
     except SourceError:
@@ -86,7 +86,7 @@ def begin_stream(
         beginning.close()
 
 
-def begin_again(settings: MirrorSettings, feed: Feed | None, stop: Stop) -> None:
+def reset_subscription(settings: MirrorSettings, feed: Feed | None, stop: Stop) -> None:
     """Move the subscription to the lake's position, or before it.
 
     Raises what `begin_stream` raises, CanalError and OSError.
@@ -94,7 +94,7 @@ def begin_again(settings: MirrorSettings, feed: Feed | None, stop: Stop) -> None
     if feed is not None:
         beginning = _Beginning(settings, feed.generation, stop)
         try:
-            beginning.go_on(feed)
+            beginning.resume(feed)
         finally:
             beginning.close()
 
@@ -132,7 +132,7 @@ class _Beginning:
             log.info("the stream starts at %s", made.cursor)
         return Feed(self._destination, made.cursor, self._generation)
 
-    def go_on(self, feed: Feed) -> None:
+    def resume(self, feed: Feed) -> None:
         """Check that the subscription exists, and is not after the lake's position."""
         if feed.destination != self._destination:
             raise DataLossError(
@@ -142,29 +142,29 @@ class _Beginning:
         cursor = self._cursor()
         if cursor is None:
             mirror_stream_messages.MIRROR_SUBSCRIPTION_MISSING.log(log, self._name)
-            self._make_again(feed)
-        elif cursor.epoch == feed.place.epoch and _is_behind(cursor, feed.place):
+            self._recreate(feed)
+        elif cursor.epoch == feed.position.epoch and _is_behind(cursor, feed.position):
             mirror_stream_messages.MIRROR_SUBSCRIPTION_BEHIND.log(
-                log, self._name, cursor, feed.place
+                log, self._name, cursor, feed.position
             )
             self._check_same(feed)
             self._channel.call(lambda c: c.unsubscribe(self._destination, self._name))
-            self._make_again(feed)
+            self._recreate(feed)
         else:
             self._subscribe("latest")  # with the current filter
 
-    def _make_again(self, feed: Feed) -> None:
+    def _recreate(self, feed: Feed) -> None:
         """Create the subscription at the lake's position."""
-        place, start = feed.place, "latest"
+        position, start = feed.position, "latest"
         epoch = self._locate("latest").epoch
-        if place.epoch > epoch:
+        if position.epoch > epoch:
             raise DataLossError(
-                f"the lake ends at {place}, but canal-server has lost its data and "
+                f"the lake ends at {position}, but canal-server has lost its data and "
                 "restarted its epochs: the changes since then are unknown"
             )
-        if place.epoch == epoch:
+        if position.epoch == epoch:
             self._check_same(feed)
-            start = f"file:{place.journal}:{place.position}"
+            start = f"file:{position.journal}:{position.position}"
         # In another server's binlog, only the checkpoint knows the later changes: if it
         # is missing as well, the first batch leaves a gap.
         made = self._subscribe(start)
@@ -178,25 +178,26 @@ class _Beginning:
 
         If a subscription is lost, the server's record of epochs may be lost as well.
         """
-        place = feed.place
+        position = feed.position
         try:
-            found = self._locate(f"file:{place.journal}:{place.position}")
+            found = self._locate(f"file:{position.journal}:{position.position}")
         except ClientError as error:
             if error.code not in _NO_PLACE:
                 raise
             raise DataLossError(
-                f"the lake ends at {place}, but the changes after it are no longer "
+                f"the lake ends at {position}, but the changes after it are no longer "
                 f"available ({error})"
             ) from error
-        if place.gtids and found.gtids:
-            ours, theirs = place.gtids, found.gtids
+        if position.gtids and found.gtids:
+            ours, theirs = position.gtids, found.gtids
             is_same = has_all(ours, theirs) and has_all(theirs, ours)
         else:
             is_same = feed.source in ("", self._source())
         if not is_same:
             raise DataLossError(
-                f"the lake ends at {place} of another binlog: the source was replaced "
-                "or its binlog was reset, at a time that canal-server does not know"
+                f"the lake ends at {position} of another binlog: the source was "
+                "replaced or its binlog was reset, at a time that canal-server does "
+                "not know"
             )
 
     def _source(self) -> str:
@@ -214,9 +215,9 @@ class _Beginning:
                 raise
             return None
 
-    def _locate(self, place: str) -> RangePosition:
+    def _locate(self, position: str) -> RangePosition:
         return self._channel.call(
-            lambda c: c.locate(self._destination, place, self._name)
+            lambda c: c.locate(self._destination, position, self._name)
         )
 
     def _subscribe(self, start: str) -> RangeSubscribed:
@@ -227,5 +228,5 @@ class _Beginning:
         )
 
 
-def _is_behind(place: RangePosition, other: RangePosition) -> bool:
-    return version_of(place) > version_of(other)
+def _is_behind(position: RangePosition, other: RangePosition) -> bool:
+    return version_of(position) > version_of(other)

@@ -38,7 +38,7 @@ _ENGINES_WITHOUT_ROWS: Final = ("blackhole",)
 
 
 @dataclass(slots=True)
-class Said:
+class StatementEffect:
     """What a statement does to one table, as far as its text shows.
 
     `problem`: why rows may differ after it, though the binlog has none of them.
@@ -70,41 +70,41 @@ class Said:
 
 def read_statement(
     sql: str, table: TableName, *, schema: str, exists: bool, mariadb: bool
-) -> Said:
+) -> StatementEffect:
     """Return the effect of a statement on a table; `exists`: it existed before.
 
     `schema` is the session's default schema. Never raises.
     """
     context = Context(schema=schema, mariadb=mariadb, explicit_timestamp=True)
-    said = Said()
+    effect = StatementEffect()
     try:
         word, move = word_and_move(sql, context.dialect)
     except SqlTextError as error:
-        said.problem = f"the statement cannot be parsed: {error}"
-        return said
+        effect.problem = f"the statement cannot be parsed: {error}"
+        return effect
     if word == "TRUNCATE":
-        said.empties = True
+        effect.empties = True
     elif word == "REPAIR":
-        said.problem = "REPAIR TABLE may remove rows"
+        effect.problem = "REPAIR TABLE may remove rows"
     elif word in _ROWS:
-        said.problem = f"its rows were changed by a statement ({word}), not by rows"
+        effect.problem = f"its rows were changed by a statement ({word}), not by rows"
     else:
         for operation in resolve(sql, context):
-            _take(operation, table, said, exists=exists)
+            _add_operation(operation, table, effect, exists=exists)
             if (
                 move
                 and isinstance(operation, AlterTable)
                 and _is(table, operation.name)
             ):
-                said.problem = f"the statement {move}"
-        if move and is_moved_beside(sql, table, schema):
-            said.problem = f"the statement {move}"
-        if said.repeats:
-            said.problem = "several of its items concern one column"
-    return said
+                effect.problem = f"the statement {move}"
+        if move and moves_rows_of(sql, table, schema):
+            effect.problem = f"the statement {move}"
+        if effect.repeats:
+            effect.problem = "several of its items concern one column"
+    return effect
 
 
-def is_moved_beside(sql: str, table: TableName, schema: str) -> bool:
+def moves_rows_of(sql: str, table: TableName, schema: str) -> bool:
     """Check whether a statement on another table moves rows of this one.
 
     A reader of this table alone does not see such a statement.
@@ -120,28 +120,30 @@ def is_moved_beside(sql: str, table: TableName, schema: str) -> bool:
     )
 
 
-def _take(operation: Operation, table: TableName, said: Said, *, exists: bool) -> None:
+def _add_operation(
+    operation: Operation, table: TableName, effect: StatementEffect, *, exists: bool
+) -> None:
     """Add the effect of an operation on the table."""
     if isinstance(operation, AlterTable):
         if _is(table, operation.name):
             for item in operation.items:
-                _take_item(item, said)
+                _add_item(item, effect)
         elif any(
             isinstance(item, RenameTo) and _is(table, item.name)
             for item in operation.items
         ):
-            said.problem = "another table got its name"
+            effect.problem = "another table got its name"
     elif isinstance(operation, Unknown):
         if not operation.names or any(_is(table, name) for name in operation.names):
-            said.problem = f"the statement cannot be parsed: {operation.problem}"
+            effect.problem = f"the statement cannot be parsed: {operation.problem}"
     elif isinstance(operation, CreateTable | CreateLike):
         skipped = operation.temporary or (exists and operation.if_not_exists)
         if _is(table, operation.name) and not skipped:
-            said.problem = "the table was recreated"
+            effect.problem = "the table was recreated"
     elif isinstance(operation, RenameTables) and any(
         _is(table, new) for _, new in operation.pairs
     ):
-        said.problem = "another table got its name"
+        effect.problem = "another table got its name"
 
 
 def _is(table: TableName, name: tuple[str, str]) -> bool:
@@ -151,36 +153,36 @@ def _is(table: TableName, name: tuple[str, str]) -> bool:
     )
 
 
-def _take_item(item: Item, said: Said) -> None:
+def _add_item(item: Item, effect: StatementEffect) -> None:
     if isinstance(item, AddColumn):
         name = item.column.name.lower()
-        said.added[name] = said.defined[name] = item.column
-        said.results.append(name)
+        effect.added[name] = effect.defined[name] = item.column
+        effect.results.append(name)
         if item.if_not_exists:
-            said.only_if_missing.add(name)
+            effect.only_if_missing.add(name)
     elif isinstance(item, ChangeColumn):
-        _rename(said, item.old, item.column.name)
-        said.defined[item.column.name.lower()] = item.column
+        _rename(effect, item.old, item.column.name)
+        effect.defined[item.column.name.lower()] = item.column
         if GENERATED in item.column.flags:
-            said.problem = (
+            effect.problem = (
                 f"column {item.column.name} has another generation expression"
             )
     elif isinstance(item, RenameColumn):
-        _rename(said, item.old, item.new)
+        _rename(effect, item.old, item.new)
     elif isinstance(item, DropColumn):
-        said.dropped.add(item.name.lower())
-        said.origins.append(item.name.lower())
+        effect.dropped.add(item.name.lower())
+        effect.origins.append(item.name.lower())
     elif isinstance(item, Options):
         if item.engine in _ENGINES_WITHOUT_ROWS:
-            said.problem = f"engine {item.engine} stores no rows"
-        said.becomes_versioned = said.becomes_versioned or bool(item.is_versioned)
+            effect.problem = f"engine {item.engine} stores no rows"
+        effect.becomes_versioned = effect.becomes_versioned or bool(item.is_versioned)
     elif isinstance(item, ConvertTo):
-        said.converts = True
+        effect.converts = True
 
 
-def _rename(said: Said, old: str, new: str) -> None:
-    said.origins.append(old.lower())
-    said.results.append(new.lower())
-    said.redefined.add(new.lower())
+def _rename(effect: StatementEffect, old: str, new: str) -> None:
+    effect.origins.append(old.lower())
+    effect.results.append(new.lower())
+    effect.redefined.add(new.lower())
     if old.lower() != new.lower():
-        said.renamed[old.lower()] = new.lower()
+        effect.renamed[old.lower()] = new.lower()

@@ -31,7 +31,7 @@ VACUUM_EVERY_S: Final = 3600.0
 class _Duty(NamedTuple):
     """A job for a table."""
 
-    late_s: float  # overdue time; below 0: not due yet
+    overdue_s: float  # overdue time; below 0: not due yet
     name: TableName
     done: dict[TableName, float]
     do: Callable[[TableName], None]
@@ -52,7 +52,7 @@ class Upkeep:
         self._compacted: dict[TableName, float] = {}  # last time, or when first seen
         self._vacuumed: dict[TableName, float] = {}
 
-    def turn(self) -> None:
+    def run_next(self) -> None:
         """Do one job of at most one table, if it is due; the most overdue comes first.
 
         A failure is logged, also an internal one, and the job is repeated after its
@@ -60,7 +60,7 @@ class Upkeep:
         """
         now = self._now()
         duty = max(self._duties(now), key=attrgetter("late_s"), default=None)
-        if duty is None or duty.late_s < 0:
+        if duty is None or duty.overdue_s < 0:
             return
         duty.done[duty.name] = now
         try:
@@ -83,8 +83,8 @@ class Upkeep:
             (self._vacuumed, vacuum_every_s, self._vacuum),
         ):
             for name in self._stream.tables if period_s else ():
-                late_s = now - done.setdefault(name, now) - period_s
-                yield _Duty(late_s, name, done, do)
+                overdue_s = now - done.setdefault(name, now) - period_s
+                yield _Duty(overdue_s, name, done, do)
 
     def _compact(self, name: TableName) -> None:
         with self._stream.joining:

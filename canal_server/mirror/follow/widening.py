@@ -66,7 +66,7 @@ def outcome(before: ColumnMeta, after: ColumnMeta) -> Outcome:
     return _in_lake(before, after)
 
 
-def told_apart(before: ColumnMeta, after: ColumnMeta) -> tuple[str, str]:
+def definitions_of(before: ColumnMeta, after: ColumnMeta) -> tuple[str, str]:
     """Return the old and new definition of a column, as texts that differ."""
     has_set = (before.charset or "") != (after.charset or "")
     was, now = (_defined(each, has_set=has_set) for each in (before, after))
@@ -172,7 +172,7 @@ def _text(old: _Type, new: _Type) -> bool:
     if not _holds(new.charset, old.charset):
         return False
     if old.base in ("enum", "set") or new.base in ("enum", "set"):
-        return _members(old, new)
+        return _labels(old, new)
     if new.base in ("char", "varchar"):
         # A CHAR loses trailing blanks.
         return (
@@ -190,7 +190,7 @@ def _text(old: _Type, new: _Type) -> bool:
     return size >= min(old_size * width, SIZES["long"])
 
 
-def _members(old: _Type, new: _Type) -> bool:
+def _labels(old: _Type, new: _Type) -> bool:
     before = labels_of(old.text)
     if old.base != new.base:
         return False

@@ -70,22 +70,26 @@ class _State:
 
     def to_bytes(self) -> bytes:
         """Return the text of the state file."""
-        told = {
+        values = {
             "copy": self.copy,
             "upto": self.upto,
             "note": self.note,
             "staged": list(self.staged),
             "schema": base64.b64encode(self.schema.serialize()).decode(),
         }
-        return json.dumps(told, indent=1).encode()
+        return json.dumps(values, indent=1).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _State:
         """Parse the text of a state file. Raises ValueError, KeyError."""
-        told = json.loads(data)
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
+        values = json.loads(data)
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values["schema"])))
         return cls(
-            told["copy"], told["upto"], schema, told["note"], tuple(told["staged"])
+            values["copy"],
+            values["upto"],
+            schema,
+            values["note"],
+            tuple(values["staged"]),
         )
 
 
@@ -100,18 +104,18 @@ class ChangeLog:
 
     def exists(self) -> bool:
         """Check whether the log has a commit."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             return self._state() is not None
 
     def arrow_schema(self) -> pa.Schema | None:
         """Return the columns of new files, with the one for the kind of change."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             state = self._state()
             return None if state is None else _written(state.schema)
 
     def applied(self, copy_id: str) -> int:
         """Return the position number of the last commit."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             state = self._state()
             return state.upto if state and state.copy == copy_id else NOWHERE
 
@@ -127,7 +131,7 @@ class ChangeLog:
 
         What is in the log stays: it may be the only place that still has it.
         """
-        with self._telling("publish the copy of"):
+        with self._as_lake_error("publish the copy of"):
             before = self._state()
             if before is not None and before.copy == copy_id:
                 return
@@ -136,8 +140,8 @@ class ChangeLog:
             staged = []
             if before is not None:
                 now = pa.scalar(datetime.now(UTC), TIME.type)
-                gone = _truncate(kept, at, COPY_ROW, now)
-                staged += self._stage(gone, f"copy-{copy_id}")
+                emptied = _truncate(kept, at, COPY_ROW, now)
+                staged += self._stage(emptied, f"copy-{copy_id}")
             for number, file in enumerate(files):
                 rows = self._copied(file, kept)
                 staged += self._stage(rows, f"copy-{copy_id}-{number:06}")
@@ -149,7 +153,7 @@ class ChangeLog:
         self, copy_id: str, changes: pa.Table, upto: int, note: Mapping[str, str]
     ) -> Applied:
         """Append changes, in one file per date of their commits."""
-        with self._telling("append changes to"):
+        with self._as_lake_error("append changes to"):
             state = self._published(copy_id)
             if state.upto >= upto:
                 return Applied()
@@ -169,7 +173,7 @@ class ChangeLog:
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
         """Append a row for TRUNCATE at a time, which deletes all rows."""
-        with self._telling("append to"):
+        with self._as_lake_error("append to"):
             state = self._published(copy_id)
             if state.upto < upto:
                 time = pa.scalar(at_ms * 1000, TIME.type)
@@ -181,13 +185,13 @@ class ChangeLog:
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
     ) -> None:
         """Change the columns of new files."""
-        with self._telling("change the columns of"):
+        with self._as_lake_error("change the columns of"):
             state = self._published(copy_id)
             if state.upto < upto:
                 schema = Reshape(state.schema, steps).schema
                 self._commit(_State(copy_id, upto, schema, dict(note)))
 
-    def take(self, table: MirrorTable) -> None:
+    def use_definition(self, table: MirrorTable) -> None:
         """Use the table's current definition from now on."""
         self._table = table
 
@@ -197,7 +201,7 @@ class ChangeLog:
 
     def vacuum(self, hours: float) -> int:  # noqa: ARG002  # a log has no versions
         """Delete files that were never committed; returns their number."""
-        with self._telling("delete old files of"):
+        with self._as_lake_error("delete old files of"):
             state = self._state()
             if state is None:
                 return 0
@@ -213,7 +217,7 @@ class ChangeLog:
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield all changes, with the current columns; LakeError for a condition."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             if where is not None or version is not None:
                 raise LakeError("a log of changes has no conditions and no versions")
             state = self._state()
@@ -224,9 +228,9 @@ class ChangeLog:
                 rows = _completed(self._read(name, schema), schema)
                 yield from (rows.select(columns) if columns else rows).to_batches()
 
-    def place(self) -> tuple[int, dict[str, str]]:
+    def position(self) -> tuple[int, dict[str, str]]:
         """Return the position number and the note of the last commit."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             state = self._state()
             return (NOWHERE, {}) if state is None else (state.upto, state.note)
 
@@ -310,7 +314,7 @@ class ChangeLog:
             return pq.ParquetFile(file).read()
 
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
+    def _as_lake_error(self, what: str) -> Iterator[None]:
         """Raise LakeError with the table's name for errors of the storage."""
         try:
             yield
@@ -328,13 +332,13 @@ def _written(schema: pa.Schema) -> pa.Schema:
 
 def _truncate(schema: pa.Schema, seq: int, row: int, time: pa.Scalar) -> pa.Table:
     """Return the change that deletes all rows."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         OP.name: pa.scalar(TRUNCATE),
         SEQ.name: pa.scalar(seq, SEQ.type),
         ROW.name: pa.scalar(row, ROW.type),
         TIME.name: time,
     }
-    columns = {name: pa.repeat(value, 1) for name, value in told.items()}
+    columns = {name: pa.repeat(value, 1) for name, value in values.items()}
     return _completed(pa.table(columns), _written(schema))
 
 

@@ -114,12 +114,12 @@ def _range(least: Any, greatest: Any, kind: pa.DataType, target: str) -> str:
         greatest = max(_rounded(greatest, _UP), -_STATISTICS_MAX)
         limit = Decimal(10) ** (kind.precision - kind.scale)
         sides = [">=" if least > -limit else "", "<=" if greatest < limit else ""]
-    told = [
+    conditions = [
         f"{target} {side} {literal(value, kind)}"
         for side, value in zip(sides, (least, greatest), strict=True)
         if side
     ]
-    return f"({' AND '.join(told) or 'true'})"
+    return f"({' AND '.join(conditions) or 'true'})"
 
 
 def _as_far_as_true(least: Any, greatest: Any, rows: int) -> FileRange:
@@ -147,14 +147,14 @@ def _separated(values: _Sorted, files: Sequence[FileRange]) -> tuple[list[int], 
         if file.least is None or file.greatest is None:
             rows += file.rows  # its bounds are unknown
             continue
-        place = bisect_left(values, file.least)
-        if bisect_right(values, file.greatest) > place:
+        index = bisect_left(values, file.least)
+        if bisect_right(values, file.greatest) > index:
             rows += file.rows
         else:
-            between[place] = between.get(place, 0) + file.rows
-    inner = [place for place in between if 0 < place < len(values)]
-    inner.sort(key=lambda place: -between[place])
-    rows += sum(between[place] for place in inner[RANGES_MAX - 1 :])
+            between[index] = between.get(index, 0) + file.rows
+    inner = [index for index in between if 0 < index < len(values)]
+    inner.sort(key=lambda index: -between[index])
+    rows += sum(between[index] for index in inner[RANGES_MAX - 1 :])
     return sorted(inner[: RANGES_MAX - 1]), rows
 
 

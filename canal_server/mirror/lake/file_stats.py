@@ -62,8 +62,8 @@ class FileStats:
         for name, (low, high) in self._ends.items():
             if isinstance(low, Decimal) and not _is_plain(low, high):
                 continue
-            least.append(f"{json.dumps(name)}:{_told(low, upwards=False)}")
-            most.append(f"{json.dumps(name)}:{_told(high, upwards=True)}")
+            least.append(f"{json.dumps(name)}:{_as_json(low, upwards=False)}")
+            most.append(f"{json.dumps(name)}:{_as_json(high, upwards=True)}")
         nulls = json.dumps(self._nulls, separators=(",", ":"))
         return (
             f'{{"numRecords":{self.rows},"minValues":{{{",".join(least)}}},'
@@ -79,7 +79,7 @@ def _is_plain(low: Decimal, high: Decimal) -> bool:
     return max(abs(low), abs(high)) < _INTEGER_MAX
 
 
-def _told(value: Any, *, upwards: bool) -> str:
+def _as_json(value: Any, *, upwards: bool) -> str:
     """Return a value as JSON, rounded up or down if JSON cannot hold it."""
     if isinstance(value, str) and len(value) > _CHARACTERS_MAX:
         value = value[:_CHARACTERS_MAX] + (_LAST_CHARACTER if upwards else "")

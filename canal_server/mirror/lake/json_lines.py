@@ -41,7 +41,7 @@ def write(table: pa.Table, file: pa.NativeFile) -> None:
 
 def read(file: pa.NativeFile, schema: pa.Schema) -> pa.Table:
     """Return the rows of lines, with those of the columns that occur in them."""
-    known = pa.schema([field.with_type(_told(field.type)) for field in schema])
+    known = pa.schema([field.with_type(_json_type(field.type)) for field in schema])
     rows = pyarrow.json.read_json(
         file,
         pyarrow.json.ReadOptions(use_threads=False, block_size=LINE_MAX),
@@ -60,7 +60,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _told(kind: pa.DataType) -> pa.DataType:
+def _json_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of a column's JSON values."""
     return kind if _is_number(kind) or pa.types.is_boolean(kind) else pa.string()
 

@@ -27,7 +27,7 @@ _GONE: Final = (fold.DELETE, fold.PREIMAGE)
 class Difference(NamedTuple):
     """The effect of changes on a table."""
 
-    gone: pa.Int64Array  # hashes whose rows are all removed
+    removed: pa.Int64Array  # hashes whose rows are all removed
     added: pa.Table  # rows to add, some of which replace removed ones
     counts: tuple[int, int]  # of new and of deleted rows
 
@@ -68,33 +68,35 @@ def difference(
         # An update's old row is not marked as deleted: the new row replaces it.
         marks = changes.filter(pc.equal(changes[_OP], fold.DELETE))
         added.append(_marked(marks, deleted=True))
-    gone = pc.unique(fewer[HASH.name])
-    if len(gone):
-        added.append(_that_stay(_identified(find(gone)), fewer, added[0].schema))
+    removed = pc.unique(fewer[HASH.name])
+    if len(removed):
+        added.append(_remaining(_identified(find(removed)), fewer, added[0].schema))
     columns = [name for name in added[0].column_names if name not in (_OP, _OTHER)]
     rows = pa.concat_tables([part.select(columns) for part in added])
     fewer_rows = -(pc.sum(fewer["net_sum"]).as_py() or 0)
-    return Difference(gone, rows, (len(rows), fewer_rows))
+    return Difference(removed, rows, (len(rows), fewer_rows))
 
 
-def _that_stay(found: pa.Table, fewer: pa.Table, schema: pa.Schema) -> pa.Table:
+def _remaining(found: pa.Table, fewer: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the remaining rows among those with the hash of a removed row."""
     found = found.sort_by([(name, "ascending") for name in _SAME])
-    found = found.append_column("place", pa.array(range(len(found)), pa.int64()))
-    first = found.group_by(_SAME).aggregate([("place", "min"), ("place", "count")])
+    found = found.append_column("index", pa.array(range(len(found)), pa.int64()))
+    first = found.group_by(_SAME).aggregate([("index", "min"), ("index", "count")])
     known = fewer.join(first, _SAME, join_type="full outer")
-    there = pc.fill_null(known["place_count"], 0)
-    stay = pc.add(there, pc.fill_null(known["net_sum"], 0))
-    if pc.min(stay).as_py() < 0:
-        missing = pc.sum(pc.if_else(pc.less(stay, 0), pc.negate(stay), 0)).as_py()
+    existing = pc.fill_null(known["index_count"], 0)
+    remains = pc.add(existing, pc.fill_null(known["net_sum"], 0))
+    if pc.min(remains).as_py() < 0:
+        missing = pc.sum(pc.if_else(pc.less(remains, 0), pc.negate(remains), 0)).as_py()
         raise UnlikeError(
             f"{missing} changed or deleted rows are not in it: the copy is not "
             "equal to its source table"
         )
-    known = known.append_column("stay", stay).select([*_SAME, "place_min", "stay"])
-    joined = found.join(known.filter(pc.greater(stay, 0)), _SAME, join_type="inner")
-    rank = pc.subtract(joined["place"], joined["place_min"])
-    kept = joined.filter(pc.less(rank, joined["stay"]))
+    known = known.append_column("remains", remains).select(
+        [*_SAME, "index_min", "remains"]
+    )
+    joined = found.join(known.filter(pc.greater(remains, 0)), _SAME, join_type="inner")
+    rank = pc.subtract(joined["index"], joined["index_min"])
+    kept = joined.filter(pc.less(rank, joined["remains"]))
     names = [name for name in schema.names if name != _OP]
     return kept.select(names).cast(pa.schema([schema.field(name) for name in names]))
 
@@ -123,8 +125,8 @@ def _repeated(numbers: pa.ChunkedArray, times: pa.ChunkedArray) -> pa.Array:
     """Return each number, repeated by its count."""
     parts = [numbers]
     left = times
-    while len(numbers := numbers.filter(again := pc.greater(left, 1))):
-        left = pc.subtract(left.filter(again), 1)
+    while len(numbers := numbers.filter(repeated := pc.greater(left, 1))):
+        left = pc.subtract(left.filter(repeated), 1)
         parts.append(numbers)
     return _one(
         pa.chunked_array([c for part in parts for c in part.chunks], pa.int64())

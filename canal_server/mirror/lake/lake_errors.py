@@ -45,7 +45,7 @@ def lake_error(what: str, error: Exception) -> LakeError:
         kind = type(error)
     elif _is_of_table(error):
         kind = UnusableTableError
-    return kind(f"{what}: {_told(error)}")
+    return kind(f"{what}: {_causes(error)}")
 
 
 def _is_of_table(error: Exception) -> bool:
@@ -59,7 +59,7 @@ def _is_of_table(error: Exception) -> bool:
     return _OF_STORE.search(text) is None and _BROKEN.search(text) is not None
 
 
-def _told(error: Exception) -> str:
+def _causes(error: Exception) -> str:
     """Return an error's causes in one line."""
     lines: list[str] = []
     for line in _COLOUR.sub("", str(error)).splitlines():

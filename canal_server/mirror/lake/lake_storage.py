@@ -59,7 +59,10 @@ class Folder:
         """
         path = f"{self._path}/{name}"
         try:
-            with self._telling("read", path), self._fs.open_input_stream(path) as file:
+            with (
+                self._as_lake_error("read", path),
+                self._fs.open_input_stream(path) as file,
+            ):
                 return bytes(file.read())
         except FileNotFoundError:
             return None
@@ -67,7 +70,7 @@ class Folder:
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically: readers see either the old one or the new one."""
         path = f"{self._path}/{name}"
-        with self._telling("write", path):
+        with self._as_lake_error("write", path):
             if self._is_local:
                 self._write_locally(path, data)
                 return
@@ -88,7 +91,7 @@ class Folder:
         """Delete a file, if it exists."""
         path = f"{self._path}/{name}"
         try:
-            with self._telling("delete", path):
+            with self._as_lake_error("delete", path):
                 self._fs.delete_file(path)
         except FileNotFoundError:
             return
@@ -96,7 +99,7 @@ class Folder:
     def remove(self) -> None:
         """Delete the folder and its contents, if it exists."""
         try:
-            with self._telling("delete", self._path):
+            with self._as_lake_error("delete", self._path):
                 self._fs.delete_dir(self._path)
         except FileNotFoundError:
             return
@@ -107,7 +110,7 @@ class Folder:
 
     def sizes(self) -> dict[str, int]:
         """Return the files in this folder by name, with their sizes in bytes."""
-        with self._telling("list", self._path):
+        with self._as_lake_error("list", self._path):
             selector = fs.FileSelector(self._path, allow_not_found=True)
             return {
                 each.base_name: int(each.size)
@@ -118,7 +121,7 @@ class Folder:
 
     def below_names(self) -> list[str]:
         """Return the paths of all files in this folder and its subfolders."""
-        with self._telling("list", self._path):
+        with self._as_lake_error("list", self._path):
             selector = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
             return sorted(
                 each.path.removeprefix(self._path).lstrip("/")
@@ -130,7 +133,7 @@ class Folder:
     def open_input(self, name: str) -> Iterator[pa.NativeFile]:
         """Open a file for reading, until the context ends."""
         path = f"{self._path}/{name}"
-        with self._telling("read", path), self._fs.open_input_file(path) as file:
+        with self._as_lake_error("read", path), self._fs.open_input_file(path) as file:
             yield file
 
     @contextmanager
@@ -139,14 +142,17 @@ class Folder:
 
         After that it survives a crash of the machine.
         """
-        with self._telling("write", f"{self._path}/{name}"), self.create(name) as file:
+        with (
+            self._as_lake_error("write", f"{self._path}/{name}"),
+            self.create(name) as file,
+        ):
             yield file
         self.keep(name)
 
     def create(self, name: str) -> pa.NativeFile:
         """Open a new file for writing; the caller closes it and makes it durable."""
         path = f"{self._path}/{name}"
-        with self._telling("write", path):
+        with self._as_lake_error("write", path):
             if self._is_local:
                 os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
             return self._fs.open_output_stream(path)
@@ -154,14 +160,14 @@ class Folder:
     def keep(self, name: str) -> None:
         """Make a closed file survive a crash of the machine."""
         path = f"{self._path}/{name}"
-        with self._telling("write", path):
+        with self._as_lake_error("write", path):
             if self._is_local:
                 _sync(path)
 
     def move(self, name: str, to: str) -> None:
         """Rename a file, if it exists."""
         path, target = f"{self._path}/{name}", f"{self._path}/{to}"
-        with self._telling("move", path):
+        with self._as_lake_error("move", path):
             if self._fs.get_file_info(path).type != fs.FileType.File:
                 return
             if self._is_local:
@@ -169,7 +175,7 @@ class Folder:
             self._fs.move(path, target)
 
     @contextmanager
-    def _telling(self, what: str, path: str) -> Iterator[None]:
+    def _as_lake_error(self, what: str, path: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:

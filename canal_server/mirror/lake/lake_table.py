@@ -126,7 +126,7 @@ class LakeTable(Protocol):
     ) -> None:
         """Change the table's columns."""
 
-    def take(self, table: MirrorTable) -> None:
+    def use_definition(self, table: MirrorTable) -> None:
         """Use the source table's current definition: its key may have other names.
 
         Does not change the lake; for use after `evolve`, now or before a crash.
@@ -149,7 +149,7 @@ class LakeTable(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows, in any order; `where` is a condition in SQL."""
 
-    def place(self) -> tuple[int, dict[str, str]]:
+    def position(self) -> tuple[int, dict[str, str]]:
         """Return the position number and the note of the mirror's newest change."""
 
 

@@ -1,7 +1,7 @@
 """Turns rows of the source into rows of the lake: selects, renames, masks.
 
 A masked value never leaves this module; its replacement does not reveal it, except for
-what `truncate` keeps. Leaves out which columns have which masks (`wanted_tables`).
+what `truncate` keeps. Leaves out which columns have which masks (`selected_tables`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.errors import TableMetaError
-from canal_server.mirror.settings.wanted_tables import OWN_COLUMNS
+from canal_server.mirror.settings.selected_tables import OWN_COLUMNS
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.spark.columns.spark_columns import WantedColumn, wanted_column
 from canal_server.spark.reading.arrow_batches import typed_schema
@@ -41,10 +41,10 @@ def apply(rows: _Rows, table: MirrorTable) -> _Rows:
     another type.
     """
     names: list[str] = rows.schema.names
-    places = {name.lower(): index for index, name in reversed([*enumerate(names)])}
+    indexes = {name.lower(): index for index, name in reversed([*enumerate(names)])}
     arrays, fields = [], []
     for column in table.columns:
-        index = places.get(column.name.lower(), -1)
+        index = indexes.get(column.name.lower(), -1)
         if index < 0:
             raise TableMetaError(
                 f"table {table.source}: rows lack column {column.name}, which "

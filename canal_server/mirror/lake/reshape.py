@@ -114,13 +114,13 @@ def _stepped(schema: pa.Schema, step: Step) -> pa.Schema:
         return schema.insert(len(own), _field(step.wanted))
     old = step.old if isinstance(step, RenameColumn) else step.name
     _expect(old in schema.names, f"has no column {old}")
-    place = schema.get_field_index(old)
+    index = schema.get_field_index(old)
     if isinstance(step, DropColumn):
-        return schema.remove(place)
+        return schema.remove(index)
     if isinstance(step, RenameColumn):
         _expect(step.new not in schema.names, f"already has a column {step.new}")
-        return schema.set(place, schema.field(place).with_name(step.new))
-    return schema.set(place, _field(step.wanted))
+        return schema.set(index, schema.field(index).with_name(step.new))
+    return schema.set(index, _field(step.wanted))
 
 
 def _field(wanted: WantedColumn) -> pa.Field:

@@ -98,7 +98,7 @@ class Report:
         if why:
             self._idle.batch()
 
-    def turn(self, spark: str = "", warnings: Sequence[str] = ()) -> None:
+    def store(self, spark: str = "", warnings: Sequence[str] = ()) -> None:
         """Store the collected data, every few seconds; a failure is logged.
 
         `spark` is why jobs wait for Spark's resources; `warnings` are about conditions

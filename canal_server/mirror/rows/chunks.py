@@ -86,9 +86,9 @@ class Chunk:
     @classmethod
     def from_json(cls, text: str) -> Chunk:
         """Parse the value of `to_json`."""
-        told: dict[str, Any] = json.loads(text)
-        texts = {name: tuple(told[name]) for name in ("columns", "above", "upto")}
-        return cls(number=int(told["number"]), index=str(told["index"]), **texts)
+        fields: dict[str, Any] = json.loads(text)
+        texts = {name: tuple(fields[name]) for name in ("columns", "above", "upto")}
+        return cls(number=int(fields["number"]), index=str(fields["index"]), **texts)
 
 
 def quoted(name: str) -> str:
@@ -201,12 +201,12 @@ class _Key:
         texts = [() if end is None else (str(end),) for end in (above, upto)]
         where = Chunk(0, self.index, self.columns, *texts).where
         # With FORCE INDEX, MySQL would not look into the index.
-        (told, *_) = self.connection.query_named(
+        (fields, *_) = self.connection.query_named(
             f"EXPLAIN FORMAT=TRADITIONAL SELECT {quoted(self.columns[0])} "
             f"FROM {self.table} USE INDEX ({quoted(self.index)}){where}"
         )
-        share = float(str(told.get("filtered") or 100.0)) / 100
-        return int(float(str(told.get("rows") or 0)) * share)
+        share = float(str(fields.get("filtered") or 100.0)) / 100
+        return int(float(str(fields.get("rows") or 0)) * share)
 
     def step(self, above: tuple[str, ...], rows: int) -> tuple[str, ...] | None:
         """Return the `rows`-th row after a bound; None if there are fewer."""

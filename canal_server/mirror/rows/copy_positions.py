@@ -56,10 +56,10 @@ XA_UNSEEN: Final = (
     "GRANT XA_RECOVER_ADMIN ON *.* TO {account}"
 )
 _SNAPSHOT: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
-_SNAPSHOT_PLACE: Final = "SHOW STATUS LIKE 'binlog_snapshot_%'"
+_SNAPSHOT_POSITION: Final = "SHOW STATUS LIKE 'binlog_snapshot_%'"
 
 
-def starting_place(
+def start_position(
     settings: MirrorSettings,
     channel: Channel,
     stop: Stop | None = None,
@@ -83,22 +83,24 @@ def starting_place(
         wait = _Waiting(control, stop, Deadline(patience_s))
         info = read_server_info(control)
         if info.has_gtids or info.is_mariadb:
-            place = latest(settings, channel)
+            position = latest(settings, channel)
         else:
-            place = _old(control, channel, replica)
+            position = _old(control, channel, replica)
         if info.is_mariadb:
-            _await_snapshot(wait, place)
+            _await_snapshot(wait, position)
         elif info.has_gtids:
-            _await_owners(wait, place)
+            _await_owners(wait, position)
         _await_prepared(wait, has_xa=has_xa)
         if replica is not None:
             # Read after the position, so the set includes everything before it.
             executed = executed_gtids(control, info)
             _await_set(_Waiting(replica, stop, wait.deadline), executed, info)
-    return place
+    return position
 
 
-def await_visible(settings: MirrorSettings, place: RangePosition, stop: Stop) -> bool:
+def await_visible(
+    settings: MirrorSettings, position: RangePosition, stop: Stop
+) -> bool:
     """Wait until later reads see everything before a position.
 
     False if the server cannot tell: MySQL without GTIDs. Raises SourceError when that
@@ -108,9 +110,9 @@ def await_visible(settings: MirrorSettings, place: RangePosition, stop: Stop) ->
         wait = _Waiting(control, stop, Deadline(SHORT_S))
         info = read_server_info(control)
         if info.is_mariadb:
-            _await_snapshot(wait, place)
+            _await_snapshot(wait, position)
         elif info.has_gtids:
-            _await_owners(wait, place)
+            _await_owners(wait, position)
         else:
             return False
     return True
@@ -149,7 +151,7 @@ class _Waiting:
 # --- MySQL with GTIDs -----------------------------------------------------------------
 
 
-def _await_owners(wait: _Waiting, place: RangePosition) -> None:
+def _await_owners(wait: _Waiting, position: RangePosition) -> None:
     """Wait for transactions that are before a position but not visible yet.
 
     Such a transaction owns its GTID from its write to the binlog until it is visible,
@@ -162,15 +164,15 @@ def _await_owners(wait: _Waiting, place: RangePosition) -> None:
         f"{_shown(','.join(sorted(owned)))}: end what blocks them (SHOW PROCESSLIST) "
         "or semi-synchronous replication without a replica that answers",
     )
-    if place.gtids:
-        _await_set(wait, place.gtids, None)
+    if position.gtids:
+        _await_set(wait, position.gtids, None)
 
 
 def _owned(control: ControlConnection) -> set[str]:
     """Return the GTIDs that transactions own: `uuid:number#thread`."""
-    told = str(control.query("SELECT @@global.gtid_owned")[0][0] or "")
+    values = str(control.query("SELECT @@global.gtid_owned")[0][0] or "")
     found: set[str] = set()
-    for item in "".join(told.split()).split(","):
+    for item in "".join(values.split()).split(","):
         uuid, *owners = item.split(":")
         found.update(f"{uuid}:{owner.partition('#')[0]}" for owner in owners)
     return found
@@ -179,30 +181,30 @@ def _owned(control: ControlConnection) -> set[str]:
 # --- MariaDB --------------------------------------------------------------------------
 
 
-def _await_snapshot(wait: _Waiting, place: RangePosition) -> None:
+def _await_snapshot(wait: _Waiting, position: RangePosition) -> None:
     """Wait until a snapshot has everything before a position of the binlog."""
-    wanted = binlog_file_number(place.journal), place.position
+    wanted = binlog_file_number(position.journal), position.position
     wait.until(
-        lambda: _snapshot_place(wait.control) >= wanted,
-        f"no snapshot reaches {place} in the server's binlog: check that source.host "
-        "is the server that canal-server reads, and end what blocks commits (SHOW "
-        "PROCESSLIST)",
+        lambda: _snapshot_position(wait.control) >= wanted,
+        f"no snapshot reaches {position} in the server's binlog: check that "
+        "source.host is the server that canal-server reads, and end what blocks "
+        "commits (SHOW PROCESSLIST)",
     )
 
 
-def _snapshot_place(control: ControlConnection) -> tuple[int, int]:
+def _snapshot_position(control: ControlConnection) -> tuple[int, int]:
     control.query(_SNAPSHOT)
     try:
-        told = {str(n).lower(): v for n, v in control.query(_SNAPSHOT_PLACE)}
+        values = {str(n).lower(): v for n, v in control.query(_SNAPSHOT_POSITION)}
     finally:
         control.query("ROLLBACK")
-    file = str(told.get("binlog_snapshot_file") or "")
+    file = str(values.get("binlog_snapshot_file") or "")
     if not file:
         raise SourceRefused(
             f"server {control.access.address} writes no binary log: set source.host to "
             "the server that canal-server reads"
         )
-    return binlog_file_number(file), int(told["binlog_snapshot_position"])
+    return binlog_file_number(file), int(values["binlog_snapshot_position"])
 
 
 # --- MySQL without GTIDs --------------------------------------------------------------

@@ -111,8 +111,8 @@ def _conditions(names: Sequence[str], values: pa.Table) -> Iterator[str]:
     for first in range(0, len(rows), ROWS_AT_ONCE):
         part = rows[first : first + ROWS_AT_ONCE]
         if len(columns) == 1:
-            told = ", ".join(literal(row[0]) for row in part)
-            yield f" WHERE {columns[0]} IN ({told})"
+            literals = ", ".join(literal(row[0]) for row in part)
+            yield f" WHERE {columns[0]} IN ({literals})"
             continue
         # MariaDB does not use a key for a list of rows, `(a, b) IN (…)`.
         ways = (

@@ -19,7 +19,7 @@ from canal_server.mirror.run.overview import aligned
 from canal_server.mirror.run.resume import binlog_problems
 from canal_server.mirror.run.table_sync import left_out_of, unknown_to
 from canal_server.mirror.session.spark_session import in_settings, source_options
-from canal_server.mirror.settings.wanted_tables import HIDDEN_PREFIX, survey
+from canal_server.mirror.settings.selected_tables import HIDDEN_PREFIX, survey
 from canal_server.mirror.state.lake_tables import other_format
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.selected_tables import FoundTable
     from canal_server.mirror.settings.table_values import MirrorTable
-    from canal_server.mirror.settings.wanted_tables import FoundTable
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
 
@@ -180,10 +180,10 @@ def _look_at_server(found: DryRun) -> None:
     options = source_options(settings) | {"retryTimeoutMs": str(PATIENCE_MS)}
     channel = Channel(read_options(options), destination)
     try:
-        place = channel.call(lambda client: client.locate(destination, "latest"))
+        position = channel.call(lambda client: client.locate(destination, "latest"))
         found.server = (
             f"{channel.server}, destination {destination}, reads up to "
-            f"{place.journal}:{place.position}"
+            f"{position.journal}:{position.position}"
         )
         for each in found.tables:
             found.problems += _compared(each, channel, settings)

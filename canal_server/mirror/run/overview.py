@@ -60,9 +60,9 @@ class Overview:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object."""
-        told = asdict(self)
-        told["running"] = self.runs_on is not None
-        return told
+        fields = asdict(self)
+        fields["running"] = self.runs_on is not None
+        return fields
 
 
 def overview(settings: MirrorSettings) -> Overview:
@@ -163,11 +163,11 @@ def _stream_line(status: Status, now_ms: float) -> str:
     delay = f"delay {last.delay_ms / 1000:.1f} s, " if last.delay_ms >= 0 else ""
     if status.caught_up:
         delay = "caught up, "
-    place = f", up to {last.journal}:{last.position}" if last.journal else ""
+    position = f", up to {last.journal}:{last.position}" if last.journal else ""
     return (
         f"stream: {delay}{status.rows_per_second:,.0f} rows/s, last batch "
         f"{last.rows:,} rows in {last.seconds:.2f} s, {_ago(now_ms, last.at_ms)} ago"
-        f"{place}"
+        f"{position}"
     )
 
 

@@ -23,7 +23,7 @@ MAX_S: Final = 3600.0
 CALM_S: Final = 3600.0  # of following the stream, after which the count is reset
 
 
-def copied_again(state: TableState, why: str, now_s: float) -> TableState:
+def paused(state: TableState, why: str, now_s: float) -> TableState:
     """Return the state of a table that left the stream and waits for its next copy."""
     since_s = now_s - max(state.left_at_ms, state.due_at_ms) / 1000
     leaves = 1 if since_s >= CALM_S else state.leaves + 1
@@ -43,7 +43,7 @@ def copied_again(state: TableState, why: str, now_s: float) -> TableState:
     )
 
 
-def asked_for(state: TableState, why: str) -> TableState:
+def requested(state: TableState, why: str) -> TableState:
     """Return the state of a table whose new copy was requested: it starts at once."""
     return replace(state.moved(Phase.WAITING, why), leaves=0)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOLD_EVERY_S: Final = 15.0  # without a terminal
-STREAM_TOLD_EVERY_S: Final = 60.0  # the same, for the stream
+LOG_EVERY_S: Final = 15.0  # without a terminal
+STREAM_LOG_EVERY_S: Final = 60.0  # the same, for the stream
 RATE_OVER_S: Final = 30.0  # window of the rate
 BARS_MAX: Final = 8  # drawn at once
 BAR_WIDTH: Final = 20
@@ -41,14 +41,14 @@ _UP: Final = "\x1b[{}F"  # to the first column, that many lines up
 class _Bar(NamedTuple):
     """How far a copy is, and where it began, as it may be a resumed one."""
 
-    begun_s: float
+    started_s: float
     first: CopyProgress
     now: CopyProgress
     expected: int  # estimated rows; 0: unknown
 
 
 @dataclass(slots=True)
-class _Late:
+class _Recent:
     """The recent state of the stream."""
 
     last: BatchReport
@@ -82,11 +82,11 @@ class Progress:
         self._lock = threading.RLock()
         self._bars: dict[TableName, _Bar] = {}
         self._phases: dict[Phase, int] = {}
-        self._late: _Late | None = None
+        self._recent: _Recent | None = None
         self._is_caught_up = False
         self._rows: deque[tuple[float, int]] = deque()
         self._drawn = 0  # lines
-        self._told_s = self._stream_told_s = now()
+        self._logged_s = self._stream_logged_s = now()
 
     # --------------------------------------------------------------------------------
     # Events
@@ -117,9 +117,9 @@ class Progress:
             delay_s = max(0.0, self._wall() - report.newest_ms / 1000)
         now = self._now()
         with self._lock:
-            if delay_s < 0 and self._late is not None:
-                delay_s = self._late.delay_s
-            self._late = _Late(report, now, delay_s)
+            if delay_s < 0 and self._recent is not None:
+                delay_s = self._recent.delay_s
+            self._recent = _Recent(report, now, delay_s)
             if report.rows:
                 self._rows.append((now, report.rows))
             self._forget(now)
@@ -183,53 +183,58 @@ class Progress:
         names = [_shortened(str(name)) for name, _ in shown]
         widest = max(map(len, names), default=0)
         for name, (_, bar) in zip(names, shown, strict=True):
-            yield f"{name:<{widest}} {_drawn(bar)} {self._told(bar)}"
+            yield f"{name:<{widest}} {_drawn(bar)} {self._described(bar)}"
         if len(self._bars) > BARS_MAX:
             yield f"… and {len(self._bars) - BARS_MAX} more"
         yield self._stream()
 
     def _due_lines(self) -> Iterator[str]:
         now = self._now()
-        if self._bars and now - self._told_s >= TOLD_EVERY_S:
-            self._told_s = now
+        if self._bars and now - self._logged_s >= LOG_EVERY_S:
+            self._logged_s = now
             for name, bar in self._bars.items():
-                yield f"{name}: copying, {self._told(bar)}"
-        if self._late is not None and now - self._stream_told_s >= STREAM_TOLD_EVERY_S:
-            self._stream_told_s = now
+                yield f"{name}: copying, {self._described(bar)}"
+        if (
+            self._recent is not None
+            and now - self._stream_logged_s >= STREAM_LOG_EVERY_S
+        ):
+            self._stream_logged_s = now
             yield self._stream()
 
-    def _told(self, bar: _Bar) -> str:
+    def _described(self, bar: _Bar) -> str:
         """Return rows, rate and the remaining time."""
         at, first = bar.now, bar.first
-        seconds = self._now() - bar.begun_s
+        seconds = self._now() - bar.started_s
         rows = f"{at.rows:,} rows"
         if _is_by_rows(bar):
             rows = f"{at.rows:,} of about {bar.expected:,} rows"
-        told = [rows, f"{at.chunks_done} of {at.chunks} chunks"]
+        parts = [rows, f"{at.chunks_done} of {at.chunks} chunks"]
         share = _share(bar, at)
         done = share - _share(bar, first)
         if done > 0 and seconds > 0:
-            told.append(f"{(at.rows - first.rows) / seconds:,.0f} rows/s")
-            told.append(f"{duration(seconds / done * (1 - share))} left")
-        return ", ".join(told)
+            parts.append(f"{(at.rows - first.rows) / seconds:,.0f} rows/s")
+            parts.append(f"{duration(seconds / done * (1 - share))} left")
+        return ", ".join(parts)
 
     def _stream(self) -> str:
         """Return the status line: tables, delay, rate, the last batch."""
-        told = [f"{count} {phase.value}" for phase, count in self._phases.items()]
-        tables = f"tables: {', '.join(told)} | " if told else ""
-        late = self._late
-        if late is None:
+        parts = [f"{count} {phase.value}" for phase, count in self._phases.items()]
+        tables = f"tables: {', '.join(parts)} | " if parts else ""
+        recent = self._recent
+        if recent is None:
             return f"{tables}stream: no batch yet"
         now = self._now()
         self._forget(now)
         rate = sum(rows for _, rows in self._rows) / RATE_OVER_S
-        delay = "no change yet" if late.delay_s < 0 else f"delay {late.delay_s:.1f} s"
+        delay = (
+            "no change yet" if recent.delay_s < 0 else f"delay {recent.delay_s:.1f} s"
+        )
         if self._is_caught_up:
             delay = "caught up"
         return (
             f"{tables}stream: {delay}, {rate:,.0f} rows/s, last batch "
-            f"{late.last.rows:,} rows in {late.last.seconds:.2f} s, "
-            f"{duration(now - late.at_s)} ago"
+            f"{recent.last.rows:,} rows in {recent.last.seconds:.2f} s, "
+            f"{duration(now - recent.at_s)} ago"
         )
 
     def _forget(self, now: float) -> None:

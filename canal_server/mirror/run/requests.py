@@ -17,7 +17,7 @@ from canal_server.errors import (
 )
 from canal_server.mirror.follow.stream_start import subscription_of
 from canal_server.mirror.lake.lake_storage import open_folder
-from canal_server.mirror.run.pauses import asked_for
+from canal_server.mirror.run.pauses import requested
 from canal_server.mirror.session.spark_session import source_options
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.feed import FILE
@@ -37,12 +37,12 @@ PATIENCE_MS: Final = 2_000  # for the server, while a person waits
 NO_SUBSCRIPTION: Final = 404
 
 
-def told_to_stop(name: TableName, why: CanalError) -> str:
+def stopped_message(name: TableName, why: CanalError) -> str:
     """Return the message for a table that is stopped until it is copied again."""
-    told = f"{why}; `canal-server mirror copy {name}` makes a new copy"
+    text = f"{why}; `canal-server mirror copy {name}` makes a new copy"
     if isinstance(why, UnusableTableError):
-        told += "; if that fails in the same way, move the lake's table away first"
-    return told
+        text += "; if that fails in the same way, move the lake's table away first"
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def copy_all(settings: MirrorSettings) -> Requested:
         tables = _present(states.values())
         for name in tables:
             why = "a new copy of all tables was requested"
-            store.write(asked_for(states[name], why))
+            store.write(requested(states[name], why))
         before = store.generation()
         store.next_generation()
         folder.delete(FILE)  # of the old stream, even if it is unreadable

@@ -17,10 +17,10 @@ from canal_server.mirror.follow.follower import TableStoppedError
 from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.stream_start import identity_of
 from canal_server.mirror.rows.chunks import quoted
-from canal_server.mirror.run.requests import told_to_stop
+from canal_server.mirror.run.requests import stopped_message
 from canal_server.mirror.run.table_sync import columns_at
 from canal_server.mirror.session.spark_session import table_options
-from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import (
     NOWHERE,
     UnusableTableError,
@@ -50,7 +50,7 @@ SPARSE: Final = ("MINIMAL", "NOBLOB")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selected:
     """The tables to mirror; `stopped`: why some of them cannot be mirrored."""
 
     names: tuple[TableName, ...]
@@ -60,7 +60,7 @@ class Wanted:
     hidden_keys: tuple[HiddenKey, ...] = ()  # whose changes no event shows
 
 
-def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
+def look(settings: MirrorSettings, known: Known, stop: Stop) -> Selected:
     """Find the tables to mirror; `known` are those of earlier runs.
 
     Raises ConfigError for all problems of the database and of rules that have mirrored
@@ -69,7 +69,7 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
     with ControlConnection(settings.source.access, stop) as connection:
         info = read_server_info(connection)
         problems = list(binlog_problems(info))
-        found = wanted_tables.survey(connection, settings)
+        found = selected_tables.survey(connection, settings)
         is_mariadb = connection.is_mariadb
         keys = tuple(hidden_keys(connection, settings))
     in_use = {id(rule) for rule in _in_use(settings, known)}
@@ -81,12 +81,14 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Wanted:
         if problem.table is None:
             mirror_run_messages.MIRROR_RULE_UNUSED.log(log, problem.text)
         else:
-            told = stopped.get(problem.table)
-            stopped[problem.table] = f"{told}; {problem.text}" if told else problem.text
+            earlier = stopped.get(problem.table)
+            stopped[problem.table] = (
+                f"{earlier}; {problem.text}" if earlier else problem.text
+            )
     names = [each.table.source for each in found.tables] + list(stopped)
     hidden = _hidden(settings, known, set(names))
     identity = identity_of(info)
-    return Wanted((*names, *hidden), stopped, is_mariadb, identity, keys)
+    return Selected((*names, *hidden), stopped, is_mariadb, identity, keys)
 
 
 def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:
@@ -96,7 +98,7 @@ def _in_use(settings: MirrorSettings, known: Known) -> Iterator[TableRule]:
         if (
             rule
             and state.plan
-            and state.plan == wanted_tables.signature(name, settings)
+            and state.plan == selected_tables.signature(name, settings)
         ):
             yield rule
 
@@ -146,7 +148,7 @@ def new_state(settings: MirrorSettings, name: TableName) -> TableState:
     """Return the state of a table to mirror that is not known yet."""
     rule = settings.rule_of(name)
     assert rule is not None  # a rule matches it
-    return TableState(name, wanted_tables.target_of(name, rule))
+    return TableState(name, selected_tables.target_of(name, rule))
 
 
 class Resume:
@@ -166,17 +168,17 @@ class Resume:
         self._store = store
         self._join = join
 
-    def states(self, wanted: Wanted, known: Known) -> dict[TableName, TableState]:
+    def states(self, selected: Selected, known: Known) -> dict[TableName, TableState]:
         """Return the new states of all tables, which are stored. Raises LakeError."""
         states = dict(known)
-        for name in wanted.names:
+        for name in selected.names:
             state = states.get(name) or new_state(self._settings, name)
-            states[name] = self._taken_up(state, wanted.stopped.get(name, ""))
-        for name in states.keys() - set(wanted.names):
-            states[name] = self._not_wanted(states[name])
+            states[name] = self._resumed(state, selected.stopped.get(name, ""))
+        for name in states.keys() - set(selected.names):
+            states[name] = self._not_selected(states[name])
         return states
 
-    def _taken_up(self, state: TableState, problem: str) -> TableState:
+    def _resumed(self, state: TableState, problem: str) -> TableState:
         if state.phase is Phase.STOPPED:
             mirror_table_messages.MIRROR_TABLE_STOPPED_BEFORE.log(
                 log, state.source, state.message
@@ -191,19 +193,19 @@ class Resume:
         except TableStoppedError as error:
             return self._stopped(state, str(error))
         except UnusableTableError as error:
-            return self._stopped(state, told_to_stop(state.source, error))
+            return self._stopped(state, stopped_message(state.source, error))
 
     def _as_it_was(self, state: TableState) -> TableState:
         if state.phase is Phase.DROPPED:  # and exists again
             return self._store.write(state.moved(Phase.WAITING))
         if state.phase is Phase.WAITING:
             return state
-        if wanted_tables.signature(state.source, self._settings) != state.plan:
+        if selected_tables.signature(state.source, self._settings) != state.plan:
             return self._store.write(
                 state.moved(Phase.WAITING, "the settings of the table have changed")
             )
         if state.phase in (Phase.CATCHING_UP, Phase.FOLLOWING):
-            table = wanted_tables.mirror_table(
+            table = selected_tables.mirror_table(
                 state.source, state.columns, self._settings
             )
             if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
@@ -219,7 +221,7 @@ class Resume:
         mirror_table_messages.MIRROR_TABLE_STOPPED.log(log, state.source, why)
         return self._store.write(state.moved(Phase.STOPPED, why))
 
-    def _not_wanted(self, state: TableState) -> TableState:
+    def _not_selected(self, state: TableState) -> TableState:
         if state.phase in (Phase.DROPPED, Phase.STOPPED):
             return state
         why = (

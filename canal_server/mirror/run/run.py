@@ -39,13 +39,13 @@ from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.report.report import Report
 from canal_server.mirror.rows.copy_positions import warn_of_unseen_xa
 from canal_server.mirror.run import pauses
-from canal_server.mirror.run.requests import told_to_stop
+from canal_server.mirror.run.requests import stopped_message
 from canal_server.mirror.run.resume import Resume, look, new_state
-from canal_server.mirror.run.table_sync import TableWork
+from canal_server.mirror.run.table_sync import TableSync
 from canal_server.mirror.session.executors import Executors
 from canal_server.mirror.session.spark_errors import reason
 from canal_server.mirror.session.spark_session import in_settings, open_session
-from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.feed import write_feed
 from canal_server.mirror.state.lake_lease import Lease
 from canal_server.mirror.state.lake_tables import OtherCopyError, UnusableTableError
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.follow.micro_batches import BatchReport
     from canal_server.mirror.run.progress import Progress
-    from canal_server.mirror.run.resume import Wanted
+    from canal_server.mirror.run.resume import Selected
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
     from canal_server.runtime.lifecycle import Stop
@@ -94,8 +94,8 @@ class Mirror:
         self._states: dict[TableName, TableState] = {}
         self._guard = threading.RLock()  # of the states and the running work
         self._at_work: dict[TableName, Future[None]] = {}
-        self._gone = DroppedTables(settings, stop)
-        self._knows_of_xa = False
+        self._dropped = DroppedTables(settings, stop)
+        self._has_checked_xa = False
         self._later: dict[TableName, tuple[float, Backoff]] = {}
         self._unusable: Counter[TableName] = Counter()  # failures in a row
         self._stream = ChangeStream(
@@ -103,8 +103,8 @@ class Mirror:
             settings.stream.tables_at_once,
             parts_max=settings.stream.max_partitions,
             on_statement=self._other_statement,
-            on_left=self._left,
-            on_batch=self._batch_taken,
+            on_leave=self._table_left,
+            on_batch=self._batch_applied,
         )
         self._keys = KeyChanges(settings, stop, self._stream)
 
@@ -118,19 +118,19 @@ class Mirror:
                 raise
 
     def _run(self, lease: Lease) -> None:
-        wanted = self._found()
-        if wanted is None:
+        selected = self._found()
+        if selected is None:
             return
-        self._keys.begin(wanted.hidden_keys)
+        self._keys.begin(selected.hidden_keys)
         spark = open_session(self._settings)
-        work = TableWork(
+        work = TableSync(
             self._settings,
             spark,
             self._store,
             self._stream,
             progress=self._progress,
             stop=self._stop,
-            is_mariadb=wanted.is_mariadb,
+            is_mariadb=selected.is_mariadb,
             known=self._known,
         )
         query = Query(
@@ -146,19 +146,19 @@ class Mirror:
             self._settings.copy.tables_at_once, thread_name_prefix="copy"
         )
         try:
-            self._begin(wanted, work)
+            self._begin(selected, work)
             query.start()
             self._turns(pool, work, query, lease, Executors(spark))
         finally:
             self._stop.request()  # also ends the copies
             with ExitStack() as ending:  # all of them, even if one raises
                 ending.callback(_ended, "Spark", spark.stop)
-                ending.callback(self._gone.close)
+                ending.callback(self._dropped.close)
                 ending.callback(self._keys.close)
                 ending.callback(pool.shutdown, wait=True, cancel_futures=True)
                 ending.callback(_ended, "the stream", query.stop)
 
-    def _found(self) -> Wanted | None:
+    def _found(self) -> Selected | None:
         """Return what the servers report; None when a stop is requested first."""
         try:
             known = self._store.read_all()
@@ -188,7 +188,7 @@ class Mirror:
     def _turns(
         self,
         pool: ThreadPoolExecutor,
-        work: TableWork,
+        work: TableSync,
         query: Query,
         lease: Lease,
         executors: Executors,
@@ -200,39 +200,39 @@ class Mirror:
         while not self._stop.wait(pause_s):
             pause_s = TURN_S
             try:
-                self._take_requests()
-                self._look_for_gone()
-                self._look_for_xa()
-                self._keys.turn()
+                self._accept_requests()
+                self._check_recreated()
+                self._check_xa()
+                self._keys.poll()
                 self._schedule(pool, work)
                 self._look_at(query)
-                upkeep.turn()
+                upkeep.run_next()
                 lease.renew()
             except LakeError as error:
                 # What could not be stored there is found again.
                 pause_s = backoff.delay_s(time.monotonic())
                 mirror_run_messages.MIRROR_LAKE_FAILED.log(log, error, pause_s)
-            self._report.turn(executors.problem(), self._keys.warnings)
+            self._report.store(executors.problem(), self._keys.warnings)
             self._show()
 
-    def _begin(self, wanted: Wanted, work: TableWork) -> None:
+    def _begin(self, selected: Selected, work: TableSync) -> None:
         """Resume each table where it stopped."""
 
         def join(state: TableState) -> None:
             follower = work.follower_of(state)
             if self._stream.feed is not None:
-                follower.reached(version_of(self._stream.feed.place))
+                follower.reached(version_of(self._stream.feed.position))
             with self._stream.joining:
                 self._stream.join(follower)
 
-        taking_up = Resume(self._settings, self._store, join)
-        self._states = taking_up.states(wanted, self._store.read_all())
+        resuming = Resume(self._settings, self._store, join)
+        self._states = resuming.states(selected, self._store.read_all())
 
     # --------------------------------------------------------------------------------
     # Copies
     # --------------------------------------------------------------------------------
 
-    def _schedule(self, pool: ThreadPoolExecutor, work: TableWork) -> None:
+    def _schedule(self, pool: ThreadPoolExecutor, work: TableSync) -> None:
         """Start syncing tables that do not follow yet; several at once."""
         self._collect()
         now = time.monotonic()
@@ -244,31 +244,31 @@ class Mirror:
                 if name not in self._later or self._later[name][0] <= now
                 if pauses.is_due(state, self._clock())
             ]
-            folders = self._folders() if due else wanted_tables.Folders()
+            folders = self._folders() if due else selected_tables.Folders()
             for state in due:
                 name, target = state.source, self._target(state)
                 problem = folders.problem(name, target)
                 if problem:
                     # Otherwise one table's copy would replace the other's.
-                    self._left(name, TableStoppedError(problem))
+                    self._table_left(name, TableStoppedError(problem))
                 else:
-                    folders.take(name, target)
-                    self._at_work[name] = pool.submit(work.bring_in, state)
+                    folders.assign(name, target)
+                    self._at_work[name] = pool.submit(work.sync, state)
 
     def _known(self) -> list[TableState]:
         with self._guard:
             return list(self._states.values())
 
-    def _folders(self) -> wanted_tables.Folders:
+    def _folders(self) -> selected_tables.Folders:
         """Return the owner of each folder: the first table that is copied there."""
-        folders = wanted_tables.Folders()
+        folders = selected_tables.Folders()
         for name in self._at_work:
-            folders.take(name, self._target(self._states[name]))
+            folders.assign(name, self._target(self._states[name]))
         copied = [state for state in self._states.values() if state.copy_id]
         for phases in _OWNING:
             for state in copied:
                 if state.phase in phases:
-                    folders.take(state.source, state.target)
+                    folders.assign(state.source, state.target)
         return folders
 
     def _target(self, state: TableState) -> str:
@@ -277,7 +277,7 @@ class Mirror:
         return (
             state.target
             if rule is None
-            else wanted_tables.target_of(state.source, rule)
+            else selected_tables.target_of(state.source, rule)
         )
 
     def _collect(self) -> None:
@@ -293,12 +293,12 @@ class Mirror:
                     self._later.pop(name, None)
                     self._unusable.pop(name, None)
                     if self._states[name].phase is Phase.DROPPED:
-                        self._gone.add(name)
+                        self._dropped.add(name)
                     continue
                 if fault := fault_of(error):
-                    self._left(name, fault)
+                    self._table_left(name, fault)
                 elif self._is_unusable(error, name):
-                    self._left(name, error)
+                    self._table_left(name, error)
                 elif isinstance(error, (CanalError, OSError)):
                     self._postpone(name, error)
                 else:
@@ -323,9 +323,9 @@ class Mirror:
         now = time.monotonic()
         delay_s = backoff.delay_s(now)
         self._later[name] = now + delay_s, backoff
-        told = in_settings(str(error))
-        mirror_table_messages.MIRROR_TABLE_RETRIED.log(log, name, told, delay_s)
-        state = self._states[name] = replace(self._states[name], message=told)
+        text = in_settings(str(error))
+        mirror_table_messages.MIRROR_TABLE_RETRIED.log(log, name, text, delay_s)
+        state = self._states[name] = replace(self._states[name], message=text)
         try:
             self._store.write(state)
         except LakeError as failure:  # perhaps the same failure; the state only informs
@@ -346,32 +346,32 @@ class Mirror:
                 state = new_state(self._settings, item.table)
                 self._states[item.table] = self._store.write(state)
             elif state.phase is Phase.DROPPED:
-                self._again(state, "the table was recreated")
+                self._copy_again(state, "the table was recreated")
 
-    def _left(self, name: TableName, why: CanalError) -> None:
+    def _table_left(self, name: TableName, why: CanalError) -> None:
         """Record that a table can no longer follow the stream."""
         with self._guard:
             state = self._newest(name) or self._states[name]
             if isinstance(why, CopyNeededError):
                 rule = self._settings.rule_of(name)
                 if rule is None or rule.drift == "copy":
-                    self._again(state, str(why))
+                    self._copy_again(state, str(why))
                     return
             elif isinstance(why, OtherCopyError) and self._store.read(name) is None:
                 raise why  # the lake is unavailable, not the table
-            phase, told = Phase.STOPPED, told_to_stop(name, why)
+            phase, text = Phase.STOPPED, stopped_message(name, why)
             if isinstance(why, TableDroppedError):
-                phase, told = Phase.DROPPED, str(why)
-                self._gone.add(name)
-            self._states[name] = self._store.write(state.moved(phase, told))
+                phase, text = Phase.DROPPED, str(why)
+                self._dropped.add(name)
+            self._states[name] = self._store.write(state.moved(phase, text))
             # Logged after it is stored: a failing store would repeat the line.
             fault = why.__cause__ if isinstance(why, TableFaultError) else None
             if phase is Phase.STOPPED:
                 mirror_table_messages.MIRROR_TABLE_STOPPED.log(
-                    log, name, told, exc_info=fault
+                    log, name, text, exc_info=fault
                 )
             else:
-                mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, name, told)
+                mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, name, text)
 
     def _newest(self, name: TableName) -> TableState | None:
         """Return the state of a table that follows, which may have just joined.
@@ -383,15 +383,15 @@ class Mirror:
             return self._store.read(name)
         return state
 
-    def _again(self, state: TableState, why: str) -> None:
+    def _copy_again(self, state: TableState, why: str) -> None:
         """Copy a table again, after a pause if that happens repeatedly."""
-        state = pauses.copied_again(state, why, self._clock())
+        state = pauses.paused(state, why, self._clock())
         mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
             log, state.source, state.message
         )
         self._states[state.source] = self._store.write(state)
 
-    def _batch_taken(self, report: BatchReport) -> None:
+    def _batch_applied(self, report: BatchReport) -> None:
         """Store what a batch changed, before Spark records the batch as done."""
         with self._guard:
             for name, (columns, kept) in self._stream.columns().items():
@@ -413,7 +413,7 @@ class Mirror:
     # Requests and failures
     # --------------------------------------------------------------------------------
 
-    def _take_requests(self) -> None:
+    def _accept_requests(self) -> None:
         """Copy the requested tables again."""
         for name in self._store.requested():
             with self._stream.joining, self._guard:
@@ -422,34 +422,34 @@ class Mirror:
                     continue  # the request waits until the work is done
                 if state is not None:
                     # Stored first: otherwise it would follow the stream with a gap.
-                    told = "a new copy was requested"
+                    text = "a new copy was requested"
                     self._states[name] = self._store.write(
-                        pauses.asked_for(state, told)
+                        pauses.requested(state, text)
                     )
                     self._stream.leave(name)
                     log.info("%s: a new copy was requested", name)
-                self._store.take_request(name)
+                self._store.remove_request(name)
 
-    def _look_for_gone(self) -> None:
+    def _check_recreated(self) -> None:
         """Copy tables that were dropped and recreated before the drop was handled."""
-        there = sorted(self._gone.turn())
+        there = sorted(self._dropped.poll())
         try:
             while there:
                 with self._guard:
                     state = self._states[there[-1]]
                     if state.phase is Phase.DROPPED:
-                        self._again(state, "the table was recreated")
+                        self._copy_again(state, "the table was recreated")
                 there.pop()
         finally:
             for name in there:  # whose state could not be stored
-                self._gone.add(name)
+                self._dropped.add(name)
 
-    def _look_for_xa(self) -> None:
+    def _check_xa(self) -> None:
         """Warn once if copied tables may lack rows of XA transactions."""
         feed = self._stream.feed
-        if self._knows_of_xa or feed is None or not feed.xa.is_used:
+        if self._has_checked_xa or feed is None or not feed.xa.is_used:
             return
-        self._knows_of_xa = True
+        self._has_checked_xa = True
         # The source may take long to answer.
         threading.Thread(
             target=warn_of_unseen_xa,

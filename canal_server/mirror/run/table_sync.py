@@ -27,7 +27,7 @@ from canal_server.mirror.follow.follower import (
     meta_of,
     shapes,
 )
-from canal_server.mirror.follow.micro_batches import PLACE_NOTE, note_of
+from canal_server.mirror.follow.micro_batches import POSITION_NOTE, note_of
 from canal_server.mirror.follow.renames import (
     hidden_columns,
     hidden_in_another,
@@ -36,10 +36,10 @@ from canal_server.mirror.follow.renames import (
 )
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.row_keys import NullKeyError
-from canal_server.mirror.rows.copy_positions import OLD_S, latest, starting_place
+from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
 from canal_server.mirror.session.slots import Slots
 from canal_server.mirror.session.spark_session import cores_of, table_options
-from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import (
     NOWHERE,
     OtherCopyError,
@@ -70,7 +70,7 @@ _NO_INDEX = "(error 1176)"  # the index that cut the chunks is missing
 COPIES_MAX = 5  # in a row, of a table that changes while it is copied
 
 
-class TableWork:
+class TableSync:
     """Syncs tables with the stream; each call is for one thread and one table."""
 
     def __init__(
@@ -104,7 +104,7 @@ class TableWork:
     # The steps of a table
     # --------------------------------------------------------------------------------
 
-    def bring_in(self, state: TableState) -> None:
+    def sync(self, state: TableState) -> None:
         """Copy the table if necessary, and make it follow the stream.
 
         Ends early when a stop is requested. A problem of this table alone is written
@@ -114,7 +114,7 @@ class TableWork:
         why = ""
         for _ in range(COPIES_MAX):
             try:
-                self._bring_in(state)
+                self._sync_steps(state)
             except CopyNeededError as error:
                 why = str(error)
                 mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
@@ -135,14 +135,14 @@ class TableWork:
             f"`canal-server mirror copy` when its DDL is done (last: {why})",
         )
 
-    def _bring_in(self, state: TableState) -> None:
-        goes_on = state.phase not in (Phase.WAITING, Phase.COPYING)
-        if not goes_on:
+    def _sync_steps(self, state: TableState) -> None:
+        continues = state.phase not in (Phase.WAITING, Phase.COPYING)
+        if not continues:
             state = self._copied(state)
             if self._stop.requested():
                 return
         follower = self.follower_of(state)
-        catching = self._catching(state.source, goes_on=goes_on)
+        catching = self._catching(state.source, continues=continues)
         try:
             self._caught_up(follower, state, catching)
         finally:
@@ -152,31 +152,31 @@ class TableWork:
         """Copy a table and publish the copy; resumes an unfinished copy."""
         channel = self._channel(state.source)
         try:
-            state, table = self._begun(state, channel)
+            state, table = self._start(state, channel)
         finally:
             channel.close()
         lake = open_table(self._settings, table)
         destination = self._settings.canal.destination
         if lake.applied(state.copy_id) != NOWHERE:
             # It was published, but its state was not stored.
-            place = offset_from_json(json.loads(lake.place()[1][PLACE_NOTE]))
-            state = replace(state, place=place[destination])
+            position = offset_from_json(json.loads(lake.position()[1][POSITION_NOTE]))
+            state = replace(state, position=position[destination])
         else:
             copied = self._run(state, table)
             if copied is None:
                 return state
             if table.is_keyless:
-                self._check_columns_at(state, copied.place)
-            note = note_of(copied.place, destination)
-            at = version_of(copied.place)
+                self._check_columns_at(state, copied.position)
+            note = note_of(copied.position, destination)
+            at = version_of(copied.position)
             lake.publish(state.copy_id, copied.schema, copied.files, at, note)
             rows, files = copied.rows, len(copied.files)
             log.info("%s: copied, %d rows in %d files", state.source, rows, files)
-            state = replace(state, place=copied.place, rows=rows)
+            state = replace(state, position=copied.position, rows=rows)
         self._progress.copied(state.source)
         seen = 0 if table.is_keyless else version_of(self._latest(state.source))
-        assert state.place is not None  # as the copy was started
-        begun = version_of(state.place)
+        assert state.position is not None  # as the copy was started
+        begun = version_of(state.position)
         state = replace(state, phase=Phase.CATCHING_UP, seen=seen, begun=begun)
         state = self._store.write(state)
         self._forget_copy(state)
@@ -194,13 +194,13 @@ class TableWork:
 
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
         """Return the result of a copy; None when it was stopped."""
-        assert state.place is not None  # as the copy was started
+        assert state.position is not None  # as the copy was started
         job = CopyJob(
             self._spark,
             self._settings,
             table,
             state.copy_id,
-            state.place,
+            state.position,
             slots=self._slots,
         )
         try:
@@ -219,14 +219,14 @@ class TableWork:
                 ) from error
             raise
 
-    def _check_columns_at(self, state: TableState, place: RangePosition) -> None:
+    def _check_columns_at(self, state: TableState, position: RangePosition) -> None:
         """Raise unless a table's columns are the same at the position of its copy.
 
         Earlier statements do not appear in the stream.
         """
         channel = self._channel(state.source)
         try:
-            columns = columns_at(channel, state.source, place)
+            columns = columns_at(channel, state.source, position)
         finally:
             channel.close()
         if columns != state.columns:
@@ -235,7 +235,7 @@ class TableWork:
                 "at which it was read"
             )
 
-    def _begun(
+    def _start(
         self, state: TableState, channel: Channel
     ) -> tuple[TableState, MirrorTable]:
         """Return where a copy begins, with the columns as of that position."""
@@ -244,38 +244,38 @@ class TableWork:
             if shapes(now) == shapes(state.columns):
                 return state, self._plan(state.source, state.columns)
         feed = self._stream.feed
-        place = starting_place(
+        position = start_position(
             self._settings,
             channel,
             self._stop,
             has_xa=feed is not None and feed.xa.is_used,
         )
-        if not place.gtids:
-            self._check_since(state.source, place)
-        if self._stream.is_moved_since(state.source, version_of(place)):
+        if not position.gtids:
+            self._check_since(state.source, position)
+        if self._stream.is_moved_since(state.source, version_of(position)):
             raise SourceError(
                 f"without GTIDs a copy begins {OLD_S} s ago, and since then a "
                 "statement on another table added or removed rows"
             )
-        columns = columns_at(channel, state.source, place)
+        columns = columns_at(channel, state.source, position)
         if not columns:
             self._raise_missing(state.source)
         table = self._plan(state.source, columns)
         rule = self._rule(state.source)
-        self._check_hidden(state, columns, place, channel)
-        self._check_place(table, place, channel)
+        self._check_hidden(state, columns, position, channel)
+        self._check_target(table, position, channel)
         self._forget_copy(state)
         state = replace(
             state,
             target=table.target,
             phase=Phase.COPYING,
             copy_id=uuid.uuid4().hex[:12],
-            place=place,
+            position=position,
             seen=0,
             columns=columns,
             kept=(),
             hidden=hidden_columns(columns, rule),
-            plan=wanted_tables.signature(state.source, self._settings),
+            plan=selected_tables.signature(state.source, self._settings),
             message="",
             rows=0,
             rows_expected=self._estimate(state.source),
@@ -287,7 +287,7 @@ class TableWork:
         self,
         state: TableState,
         columns: Sequence[ColumnMeta],
-        place: RangePosition,
+        position: RangePosition,
         channel: Channel,
     ) -> None:
         """Raise if a copy may reveal what was hidden under another name."""
@@ -295,9 +295,9 @@ class TableWork:
         revealed = what_is_revealed(state, columns, rule)
         if not state.columns:
             found = hidden_in_another(name, columns, rule, self._known())
-            for other, told in found.items():
-                if not columns_at(channel, other, place):
-                    revealed = told
+            for other, reason in found.items():
+                if not columns_at(channel, other, position):
+                    revealed = reason
         if revealed:
             raise TableStoppedError(
                 f"{revealed}; then start the mirror again, and run `canal-server "
@@ -308,7 +308,7 @@ class TableWork:
         """Return an estimate of the rows to copy."""
         access = self._settings.source.read_from
         with ControlConnection(access, self._stop) as connection:
-            return wanted_tables.estimate(connection, name)
+            return selected_tables.estimate(connection, name)
 
     def _raise_missing(self, name: TableName) -> NoReturn:
         """Raise for a table that canal-server does not know."""
@@ -318,12 +318,12 @@ class TableWork:
             raise TableDroppedError("the source has no such table")
         raise ConfigError([unknown_to(self._settings.canal.destination)])
 
-    def _check_place(
-        self, table: MirrorTable, place: RangePosition, channel: Channel
+    def _check_target(
+        self, table: MirrorTable, position: RangePosition, channel: Channel
     ) -> None:
         """Raise if a foreign table would be replaced, or a log's order lost."""
         lake = open_table(self._settings, table)
-        upto = lake.place()[0] if lake.exists() else 0
+        upto = lake.position()[0] if lake.exists() else 0
         if upto == NOWHERE:
             raise TableStoppedError(
                 f"{lake} was not made by a mirror: move it away, or choose "
@@ -333,7 +333,7 @@ class TableWork:
         if problem:
             raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
         # Data in a Delta table is replaced; data in a log stays.
-        if table.form == "delta" or version_of(place) >= upto:
+        if table.form == "delta" or version_of(position) >= upto:
             return
         end = latest(self._settings, channel)  # a position without GTIDs is older
         if version_of(end) < upto:
@@ -349,7 +349,7 @@ class TableWork:
         self, follower: Follower, state: TableState, catching: CatchUp
     ) -> None:
         """Read the changes that the stream has and the table lacks, then join."""
-        at = state.place
+        at = state.position
         assert at is not None  # as it was copied
         while not self._stop.requested():
             end = catching.latest()
@@ -359,7 +359,7 @@ class TableWork:
             if self._stop.requested():
                 return
             at = end
-            state = self._keep(replace(state, place=at), follower)
+            state = self._keep(replace(state, position=at), follower)
             if rows > NEAR_ROWS:
                 continue
             with self._stream.joining:
@@ -373,7 +373,7 @@ class TableWork:
                         "a statement on another table added or removed rows while "
                         "the table was copied"
                     )
-                state = replace(state, phase=Phase.FOLLOWING, place=end)
+                state = replace(state, phase=Phase.FOLLOWING, position=end)
                 self._keep(state, follower)
                 self._stream.join(follower)
             log.info("%s: follows the stream", state.source)
@@ -409,18 +409,18 @@ class TableWork:
 
     def _plan(self, name: TableName, columns: Sequence[ColumnMeta]) -> MirrorTable:
         try:
-            return wanted_tables.mirror_table(name, columns, self._settings)
+            return selected_tables.mirror_table(name, columns, self._settings)
         except ConfigError as error:
             raise TableStoppedError("; ".join(error.problems)) from error
 
-    def _check_since(self, name: TableName, place: RangePosition) -> None:
+    def _check_since(self, name: TableName, position: RangePosition) -> None:
         """Raise SourceError for a table that changed after an earlier position.
 
         A copy that starts at that position would meet the change and fail.
         """
         catching = self._catching(name)
         try:
-            for item in catching.statements(name, place, catching.latest()):
+            for item in catching.statements(name, position, catching.latest()):
                 raise SourceError(
                     f"without GTIDs a copy begins {OLD_S} s ago, and since then the "
                     f"table was changed by {item.sql[:200]}"
@@ -428,7 +428,7 @@ class TableWork:
         finally:
             catching.close()
 
-    def _catching(self, name: TableName, *, goes_on: bool = False) -> CatchUp:
+    def _catching(self, name: TableName, *, continues: bool = False) -> CatchUp:
         return CatchUp(
             table_options(self._settings, name),
             self._settings.canal.destination,
@@ -436,7 +436,7 @@ class TableWork:
             lambda end: note_of(end, self._settings.canal.destination),
             self._stop,
             name=name,
-            goes_on=goes_on,
+            continues=continues,
         )
 
     def _latest(self, name: TableName) -> RangePosition:
@@ -470,13 +470,13 @@ class TableWork:
 
 
 def columns_at(
-    channel: Channel, name: TableName, place: RangePosition | None
+    channel: Channel, name: TableName, position: RangePosition | None
 ) -> tuple[ColumnMeta, ...]:
     """Return a table's columns at a position (None: now), empty if it does not exist.
 
     Raises ConfigError if the destination omits some of its changes.
     """
-    at = () if place is None else (place,)
+    at = () if position is None else (position,)
     found = channel.call(
         lambda c: c.schema(channel.destination, name.schema, name.table, *at)
     )

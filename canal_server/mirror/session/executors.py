@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 5.0  # how often it is checked
 PATIENCE_S: Final = 30.0  # an executor takes some seconds to start
-TOLD: Final = (
+WAITING_TEXT: Final = (
     "Spark has granted no executor yet, so nothing is copied or followed: check "
     "spark.cores.max, spark.executor.memory, and what the cluster's other jobs use"
 )
@@ -40,7 +40,7 @@ class Executors:
             elif self._since_s is None:
                 self._since_s = now
         has_waited = self._since_s is not None and now - self._since_s >= PATIENCE_S
-        return TOLD if has_waited else ""
+        return WAITING_TEXT if has_waited else ""
 
 
 def waits(context: Any) -> bool:

@@ -29,23 +29,23 @@ class Idle:
         self._holds_s = trigger_s + HOLDS_S
         self._now = now
         self._lock = threading.Lock()
-        self._told_s: float | None = None
+        self._reported_s: float | None = None
 
     def note(self) -> None:
         """Record that a poll brought nothing."""
         with self._lock:
-            self._told_s = self._now()
+            self._reported_s = self._now()
 
     def batch(self) -> None:
         """Record that a poll brought data: there may be more."""
         with self._lock:
-            self._told_s = None
+            self._reported_s = None
 
     def is_caught_up(self) -> bool:
         """Check whether the stream's last poll brought nothing."""
         with self._lock:
-            told_s = self._told_s
-        return told_s is not None and self._now() - told_s <= self._holds_s
+            reported_s = self._reported_s
+        return reported_s is not None and self._now() - reported_s <= self._holds_s
 
 
 def listen(session: Any, on_idle: Callable[[], None]) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.5  # how often the number of slots is checked
 # How long a slot's holder may start chunks: beside the stream, and without waiters.
-TURN_S: Final = 2.0
-LONG_TURN_S: Final = 10.0
+HOLD_S: Final = 2.0
+LONG_HOLD_S: Final = 10.0
 
 
 class Slots:
@@ -40,38 +40,38 @@ class Slots:
         self._cores = cores
         self._is_followed = is_followed
         self._changed = threading.Condition()
-        self._taken = 0
+        self._held = 0
         self._waiting: deque[object] = deque()
 
     @contextmanager
-    def turn(self, is_over: Callable[[], bool]) -> Iterator[bool]:
+    def slot(self, is_over: Callable[[], bool]) -> Iterator[bool]:
         """Wait for a slot and hold it inside; false if the caller gives up."""
-        has_turn = self._take(is_over)
+        has_slot = self._acquire(is_over)
         try:
-            yield has_turn
+            yield has_slot
         finally:
-            if has_turn:
+            if has_slot:
                 with self._changed:
-                    self._taken -= 1
+                    self._held -= 1
                     self._changed.notify_all()
 
     @property
-    def turn_s(self) -> float:
+    def hold_s(self) -> float:
         """How long the holder of a slot may start further work."""
-        return TURN_S if self._is_followed() else LONG_TURN_S
+        return HOLD_S if self._is_followed() else LONG_HOLD_S
 
-    def _take(self, is_over: Callable[[], bool]) -> bool:
+    def _acquire(self, is_over: Callable[[], bool]) -> bool:
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
             try:
-                while self._waiting[0] is not ticket or self._taken >= self._most():
+                while self._waiting[0] is not ticket or self._held >= self._most():
                     if is_over():
                         return False
                     # With a timeout: the set of followed tables changes without a
                     # notice.
                     self._changed.wait(LOOK_S)
-                self._taken += 1
+                self._held += 1
                 return True
             finally:
                 self._waiting.remove(ticket)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-TOLD_MAX: Final = 600
+TEXT_MAX: Final = 600
 _QUERY: Final = "\n=== Streaming Query"  # Spark's description of the query follows
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # The last line of a traceback: the error and its message.
@@ -40,18 +40,18 @@ _HINTS: Final = {
 def reason(error: object) -> str:
     """Return an error's message without stack traces, and its remedy."""
     text = str(error).partition(_QUERY)[0].strip()
-    told = _raised(text) or _thrown(text) or repr(error)
-    told = " ".join(told.split()).removesuffix(".")[:TOLD_MAX]
-    hints = [hint for said, hint in _HINTS.items() if said in told]
-    return "; ".join((told, *hints[:1]))  # the first is the most specific
+    text_found = _raised(text) or _thrown(text) or repr(error)
+    text_found = " ".join(text_found.split()).removesuffix(".")[:TEXT_MAX]
+    hints = [hint for fragment, hint in _HINTS.items() if fragment in text_found]
+    return "; ".join((text_found, *hints[:1]))  # the first is the most specific
 
 
 def _raised(text: str) -> str:
     """Return the last line of the last traceback in a text; empty without one."""
-    _, traceback, behind = text.rpartition(_TRACEBACK)
+    _, traceback, rest = text.rpartition(_TRACEBACK)
     if not traceback:
         return ""
-    for line in behind.splitlines():
+    for line in rest.splitlines():
         found = _RAISED.match(line)
         if found:
             return found[2] if found[2] and found[1] not in _BARE else line
@@ -64,8 +64,8 @@ def _thrown(text: str) -> str:
     This is so for `Exception thrown in awaitResult: `.
     """
     text = _CALLING.sub("", text, count=1)
-    told = _CLASS.sub("", _STACK.split(text, maxsplit=1)[0], count=1).strip()
-    _, causes, behind = text.rpartition(f"\n{_CAUSE}")
-    if causes and told.endswith(":"):
-        return f"{told} {behind.partition(chr(10))[0]}"
-    return told
+    text_found = _CLASS.sub("", _STACK.split(text, maxsplit=1)[0], count=1).strip()
+    _, causes, rest = text.rpartition(f"\n{_CAUSE}")
+    if causes and text_found.endswith(":"):
+        return f"{text_found} {rest.partition(chr(10))[0]}"
+    return text_found

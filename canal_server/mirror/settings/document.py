@@ -58,11 +58,11 @@ class Document:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+            location = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
             what = " ".join(filter(None, (error.context, error.problem)))
             if "expected ',' or '}', but got '{'" in what:
                 what += "; put ${NAME} in quotes inside braces"
-            raise ConfigError([f"{place}: not valid YAML: {what}"]) from None
+            raise ConfigError([f"{location}: not valid YAML: {what}"]) from None
         except yaml.YAMLError as error:
             raise ConfigError([f"{name}: not valid YAML: {error}"]) from None
         except RecursionError:

@@ -86,7 +86,7 @@ class TableRule:
     drift: str = "copy"  # or stop: the reaction to DDL that cannot be followed
     dropped_columns: str = "drop"  # or keep
     foreign_keys: str = "warn"  # or reread: for rows that they change without an event
-    place: str = ""  # in the file, for later error messages
+    location: str = ""  # in the file, for later error messages
 
     def applies_to(self, name: TableName) -> bool:
         """Check whether the table matches and is not excluded."""

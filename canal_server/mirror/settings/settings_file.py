@@ -1,7 +1,7 @@
 """The file of a mirror's settings: its keys and their valid values.
 
 All problems are reported at once, each with its line and column. What only the database
-knows (whether a table or column exists) is checked in `wanted_tables`.
+knows (whether a table or column exists) is checked in `selected_tables`.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _spark(root: Section) -> dict[str, str]:
 
 
 def _rule(
-    section: Section, place: str, deletes: str, form: str, salt: str
+    section: Section, location: str, deletes: str, form: str, salt: str
 ) -> TableRule:
     match = _expression(section, "match")
     if not match and not section.has("match"):
@@ -290,7 +290,7 @@ def _rule(
         drift=section.one_of("drift", ("copy", "stop"), "copy"),
         foreign_keys=section.one_of("foreign_keys", ("warn", "reread"), "warn"),
         dropped_columns=section.one_of("dropped_columns", ("drop", "keep"), "drop"),
-        place=place,
+        location=location,
     )
     section.finish()
     return rule

@@ -40,7 +40,7 @@ class Feed:
     """
 
     destination: str
-    place: RangePosition
+    position: RangePosition
     generation: int = 0  # how often the stream was restarted from scratch
     source: str = ""
     query: str = ""
@@ -56,9 +56,9 @@ class Feed:
         """
         if query == self.query and batch <= self.batch + 1:
             return True
-        if start.epoch <= self.place.epoch:
-            return version_of(start) <= version_of(self.place)
-        return has_all(self.place.gtids, start.gtids)
+        if start.epoch <= self.position.epoch:
+            return version_of(start) <= version_of(self.position)
+        return has_all(self.position.gtids, start.gtids)
 
     def is_in_another(self, end: RangePosition) -> bool:
         """Check whether a batch that ends at a position is of another binlog.
@@ -67,25 +67,25 @@ class Feed:
         of MySQL, a later position has all GTIDs of an earlier one. In one of MariaDB,
         it has the last GTID of each domain, which may be an older one.
         """
-        place = self.place
-        if end.epoch != place.epoch or version_of(end) < version_of(place):
+        position = self.position
+        if end.epoch != position.epoch or version_of(end) < version_of(position):
             return False
-        is_known = ":" in end.gtids and ":" in place.gtids
-        return is_known and not has_all(end.gtids, place.gtids)
+        is_known = ":" in end.gtids and ":" in position.gtids
+        return is_known and not has_all(end.gtids, position.gtids)
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        told = {
+        fields = {
             "form": FORM,
             "generation": self.generation,
-            "at": offset_to_json({self.destination: self.place}),
+            "at": offset_to_json({self.destination: self.position}),
             "source": self.source,
             "query": self.query,
             "batch": self.batch,
             "xa": self.xa.to_json(),
             "moved": listed(self.moved),
         }
-        return json.dumps(told, indent=1)
+        return json.dumps(fields, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Feed:
@@ -93,10 +93,10 @@ class Feed:
         found: dict[str, Any] = json.loads(text)
         if found["form"] != FORM:
             raise ValueError(f"form {found['form']} is not supported, only {FORM}")
-        ((destination, place),) = offset_from_json(found["at"]).items()
+        ((destination, position),) = offset_from_json(found["at"]).items()
         return cls(
             destination,
-            place,
+            position,
             int(found["generation"]),
             str(found["source"]),
             str(found["query"]),

@@ -50,7 +50,7 @@ class Lease:
         self._token = uuid.uuid4().hex
         self._file: Any = None
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Acquire the lease. Raises LakeError, which names the owner, if it is held."""
         path = self._folder.local_path
         if path is not None:
@@ -72,7 +72,7 @@ class Lease:
         other = self._owner()
         if other is not None and other.get("token") != self._token:
             raise LeaseLost(
-                f"the lease of {self._folder} was taken over by {_told(other)}"
+                f"the lease of {self._folder} was taken over by {_owner_text(other)}"
             )
         self._write()
 
@@ -87,7 +87,7 @@ class Lease:
             self._folder.delete(FILE)
 
     def __enter__(self) -> Self:
-        self.take()
+        self.acquire()
         return self
 
     def __exit__(
@@ -105,8 +105,8 @@ class Lease:
                 f"{path}/{FILE}", "a+b", opener=_open_no_link
             )
         except OSError as error:
-            told = f"cannot write {path}/{FILE}: {reason_of(error)}"
-            raise LakeError(told) from error
+            text = f"cannot write {path}/{FILE}: {reason_of(error)}"
+            raise LakeError(text) from error
         if not self._locked(file):
             file.close()
             self._refuse(self._owner() or {})
@@ -130,13 +130,13 @@ class Lease:
         self._folder.write(FILE, self._text())
 
     def _text(self) -> bytes:
-        told = {
+        text = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "token": self._token,
             "at": self._now(),
         }
-        return json.dumps(told).encode()
+        return json.dumps(text).encode()
 
     def _owner(self) -> dict[str, Any] | None:
         return _owner_of(self._folder)
@@ -146,8 +146,8 @@ class Lease:
 
     def _refuse(self, other: dict[str, Any]) -> None:
         raise LakeError(
-            f"this mirror is already running: {_told(other)} holds {self._folder}/"
-            f"{FILE}; stop it first, or give this mirror another name"
+            f"this mirror is already running: {_owner_text(other)} holds "
+            f"{self._folder}/{FILE}; stop it first, or give this mirror another name"
         )
 
 
@@ -162,13 +162,13 @@ def holder(folder: Folder) -> str | None:
     if other is None:
         return None
     if folder.local_path is None:
-        return _told(other) if _is_alive(other, time.time()) else None
+        return _owner_text(other) if _is_alive(other, time.time()) else None
     try:
         with open(f"{folder.local_path}/{FILE}", "rb") as file:  # noqa: PTH123
             # Released at once; a process that fails to lock meanwhile tries again.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _told(other)
+        return _owner_text(other)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -190,5 +190,5 @@ def _is_alive(other: dict[str, Any], now_s: float) -> bool:
     return isinstance(at, int | float) and now_s - at < LASTS_S
 
 
-def _told(other: dict[str, Any]) -> str:
+def _owner_text(other: dict[str, Any]) -> str:
     return f"process {other.get('pid', '?')} on {other.get('host', '?')}"

@@ -33,24 +33,24 @@ class CopyPlan:
 
     def write(self, folder: Folder) -> None:
         """Write the plan of a new copy."""
-        told = {
+        fields = {
             "form": FORM,
             "seq": self.seq,
             "columns": self.columns,
             "chunks": [asdict(chunk) for chunk in self.chunks],
         }
-        folder.write(PLAN, json.dumps(told).encode())
+        folder.write(PLAN, json.dumps(fields).encode())
 
     @classmethod
     def read(cls, folder: Folder) -> CopyPlan | None:
         """Return the plan of a copy; None if it was not started."""
-        told = _read(folder, PLAN)
-        if told is None:
+        fields = _read(folder, PLAN)
+        if fields is None:
             return None
         return cls(
-            seq=int(told["seq"]),
-            columns=tuple((str(n), str(t), str(u)) for n, t, u in told["columns"]),
-            chunks=tuple(Chunk.from_json(json.dumps(c)) for c in told["chunks"]),
+            seq=int(fields["seq"]),
+            columns=tuple((str(n), str(t), str(u)) for n, t, u in fields["columns"]),
+            chunks=tuple(Chunk.from_json(json.dumps(c)) for c in fields["chunks"]),
         )
 
 
@@ -77,20 +77,20 @@ class ChunkManifest:
 
     def write(self, folder: Folder) -> None:
         """Record that the chunk is done."""
-        told = asdict(self) | {"form": FORM}
-        folder.write(self.name(self.chunk), json.dumps(told).encode())
+        fields = asdict(self) | {"form": FORM}
+        folder.write(self.name(self.chunk), json.dumps(fields).encode())
 
     @classmethod
     def read(cls, folder: Folder, chunk: int) -> ChunkManifest | None:
         """Return a chunk's manifest; None if it is not done."""
-        told = _read(folder, cls.name(chunk))
-        if told is None:
+        fields = _read(folder, cls.name(chunk))
+        if fields is None:
             return None
         return cls(
-            chunk=int(told["chunk"]),
-            rows=int(told["rows"]),
-            files=tuple(CopiedFile(**file) for file in told["files"]),
-            place=dict(told["place"]),
+            chunk=int(fields["chunk"]),
+            rows=int(fields["rows"]),
+            files=tuple(CopiedFile(**file) for file in fields["files"]),
+            place=dict(fields["place"]),
         )
 
 
@@ -111,8 +111,8 @@ def _read(folder: Folder, name: str) -> dict[str, Any] | None:
     if data is None:
         return None
     try:
-        told: dict[str, Any] = json.loads(data)
-        form = told.get("form")
+        fields: dict[str, Any] = json.loads(data)
+        form = fields.get("form")
     except (ValueError, AttributeError) as error:
         raise LakeError(
             f"{folder}/{name} is not a valid manifest ({error}): delete the folder to "
@@ -123,4 +123,4 @@ def _read(folder: Folder, name: str) -> dict[str, Any] | None:
             f"{folder}/{name} has the form {form!r}, but this version supports {FORM}: "
             "use the version that wrote it, or delete the folder to copy again"
         )
-    return told
+    return fields

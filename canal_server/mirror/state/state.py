@@ -58,11 +58,11 @@ class TableState:
     target: str
     phase: Phase = Phase.WAITING
     copy_id: str = ""
-    place: RangePosition | None = (
+    position: RangePosition | None = (
         None  # every change that the copy may lack is after it
     )
     seen: int = 0  # position number after everything that the copy saw
-    begun: int = 0  # number of `place` when the copy was made; `place` advances
+    begun: int = 0  # number of `position` when the copy was made; `position` advances
     columns: tuple[ColumnMeta, ...] = ()
     kept: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class TableState:
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        place = self.place
+        position = self.position
         return json.dumps(
             {
                 "form": FORM,
@@ -90,12 +90,12 @@ class TableState:
                 "target": self.target,
                 "phase": self.phase,
                 "copy_id": self.copy_id,
-                "place": place
+                "place": position
                 and {
-                    "epoch": place.epoch,
-                    "journal": place.journal,
-                    "position": place.position,
-                    "gtids": place.gtids,
+                    "epoch": position.epoch,
+                    "journal": position.journal,
+                    "position": position.position,
+                    "gtids": position.gtids,
                 },
                 "seen": self.seen,
                 "begun": self.begun,
@@ -131,18 +131,18 @@ class TableState:
         found: Mapping[str, Any] = json.loads(text)
         if found["form"] != FORM:
             raise ValueError(f"form {found['form']} is not supported, only {FORM}")
-        place = found["place"]
+        position = found["place"]
         return cls(
             source=TableName(*map(str, found["source"])),
             target=str(found["target"]),
             phase=Phase(found["phase"]),
             copy_id=str(found["copy_id"]),
-            place=place
+            position=position
             and RangePosition(
-                int(place["epoch"]),
-                str(place["journal"]),
-                int(place["position"]),
-                gtids=str(place["gtids"]),
+                int(position["epoch"]),
+                str(position["journal"]),
+                int(position["position"]),
+                gtids=str(position["gtids"]),
             ),
             seen=int(found.get("seen", 0)),
             begun=int(found.get("begun", 0)),
@@ -231,7 +231,7 @@ class States:
                 self._requests.delete(name)
         return found
 
-    def take_request(self, table: TableName) -> None:
+    def remove_request(self, table: TableName) -> None:
         """Delete a request that the table's state has recorded."""
         self._requests.delete(_file_of(table))
 

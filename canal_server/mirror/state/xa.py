@@ -60,7 +60,7 @@ class PreparedXa:
         tables = {xid: dict(names) for xid, names in self.tables.items()}
         return PreparedXa(tables, dict(self.forgotten), self.is_used)
 
-    def take(self, item: Packed) -> Seqs:
+    def accept(self, item: Packed) -> Seqs:
         """Process the next item; returns the tables whose rows were rolled back."""
         self.is_used |= is_of_xa(item)
         if item.kind == ROWS:
@@ -99,10 +99,10 @@ class PreparedXa:
         }
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> PreparedXa:
+    def from_json(cls, values: dict[str, Any]) -> PreparedXa:
         """Parse the value of `to_json`. Raises KeyError, TypeError, ValueError."""
-        tables = {str(xid): seqs_of(names) for xid, names in told["tables"].items()}
-        return cls(tables, seqs_of(told["forgotten"]), bool(told["is_used"]))
+        tables = {str(xid): seqs_of(names) for xid, names in values["tables"].items()}
+        return cls(tables, seqs_of(values["forgotten"]), bool(values["is_used"]))
 
 
 def listed(names: Seqs) -> list[list[str | int]]:
@@ -110,6 +110,6 @@ def listed(names: Seqs) -> list[list[str | int]]:
     return [[name.schema, name.table, seq] for name, seq in names.items()]
 
 
-def seqs_of(told: Iterable[tuple[str, str, int]]) -> Seqs:
+def seqs_of(values: Iterable[tuple[str, str, int]]) -> Seqs:
     """Parse the value of `listed`. Raises TypeError, ValueError."""
-    return {TableName(schema, table): int(seq) for schema, table, seq in told}
+    return {TableName(schema, table): int(seq) for schema, table, seq in values}

@@ -243,17 +243,17 @@ class _TableVerify:
             connections = self._settings.copy.connections_each
             source = _cached(self._read(reader, len(reader.chunks), connections, form))
             after = positions.head()
-            place = positions.copy(table, after, self._wishes.wait_s)
-            copy = positions.rows(table, place, form.schema)
-            span = _Span(version_of(before), version_of(after), place.upto)
-            start = min(before, place.known, key=version_of)
+            position = positions.copy(table, after, self._wishes.wait_s)
+            copy = positions.rows(table, position, form.schema)
+            span = _Span(version_of(before), version_of(after), position.upto)
+            start = min(before, position.known, key=version_of)
             options = positions.changes(start, positions.head())
         changes = self._spark.read.format("canal").options(**options).load()
         task = HashedChanges(table, form)
         seq = F.col("seq")
         hashed = changes.mapInArrow(task, HASHED_TYPES)
         hashed = _cached(hashed.where((seq >= span.first) & (seq < span.last)))
-        self._check(hashed, span, place)
+        self._check(hashed, span, position)
         tasks = self._spark.sparkContext.defaultParallelism
         sides = source, self._read(copy, copy.files, tasks, form)
         compare_rows = self._keyed if table.key else self._keyless
@@ -262,7 +262,7 @@ class _TableVerify:
         return replace(
             self._report,
             outcome=DIFFERENT if found.differing else EQUAL,
-            place=str(place),
+            place=str(position),
             source=totals_of(found.source),
             copy=totals_of(found.copy),
             left_out=left_out,
@@ -271,7 +271,7 @@ class _TableVerify:
             first=rows.differences(found.first),
         )
 
-    def _check(self, changes: DataFrame, span: _Span, place: CopyPosition) -> None:
+    def _check(self, changes: DataFrame, span: _Span, position: CopyPosition) -> None:
         """Raise if a statement changed the table beyond what row changes show."""
         ddl = changes.where("n = 0").agg(F.min("seq"), F.max("seq")).first()
         assert ddl is not None  # an aggregate without groups has one row
@@ -282,7 +282,7 @@ class _TableVerify:
                 "its columns changed, or it was emptied, while it was read"
             )
         raise LakeError(
-            f"the copy is at {place}; after that the table's columns changed, or it "
+            f"the copy is at {position}; after that the table's columns changed, or it "
             "was emptied: let the mirror run until it has applied this"
         )
 

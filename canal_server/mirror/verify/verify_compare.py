@@ -73,15 +73,15 @@ def last_changes(changes: DataFrame) -> DataFrame:
 
 
 def at_position(
-    source: DataFrame, copy: DataFrame, last: DataFrame, place: int
+    source: DataFrame, copy: DataFrame, last: DataFrame, position: int
 ) -> tuple[DataFrame, DataFrame]:
     """Return both sides as they were at the copy's position.
 
     `last` holds the last changes of keys that may have changed since the read began. A
     key that changed after the position is left out on both sides.
     """
-    after = last.where(F.col("seq") >= place)
-    added = last.where((F.col("seq") < place) & (F.col("n") == 1))
+    after = last.where(F.col("seq") >= position)
+    added = last.where((F.col("seq") < position) & (F.col("n") == 1))
     source = source.join(last.select(*_KEY), _KEY, "left_anti").select(*source.columns)
     source = source.unionByName(added.select(*source.columns))
     copy = copy.join(after.select(*_KEY), _KEY, "left_anti").select(*copy.columns)

@@ -21,10 +21,10 @@ from canal_server.errors import ConfigError, LakeError
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.lake_table import DELETED, NOWHERE
 from canal_server.mirror.rows.chunks import cut
-from canal_server.mirror.rows.copy_positions import starting_place
+from canal_server.mirror.rows.copy_positions import start_position
 from canal_server.mirror.run.table_sync import columns_at, unknown_to
 from canal_server.mirror.session.spark_session import source_options, table_options
-from canal_server.mirror.settings import wanted_tables
+from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import open_table
 from canal_server.mirror.state.run_history import Status, read_status
 from canal_server.mirror.state.state import Phase, States, TableState
@@ -61,11 +61,11 @@ class CopyPosition:
     known: RangePosition
 
     def __str__(self) -> str:
-        place = position_of_version(self.upto)
+        position = position_of_version(self.upto)
         if version_of(self.known) == self.upto:
             return f"{self.known.journal}:{self.known.position}"
         stem = self.known.journal.rpartition(".")[0]
-        return f"{stem}.{place.file_number:06}:{place.offset}"
+        return f"{stem}.{position.file_number:06}:{position.offset}"
 
 
 class DroppedError(LakeError):
@@ -116,7 +116,7 @@ class Positions:
         columns = columns_at(self._channel, self._name, None)
         if not columns:
             self._raise_missing()
-        return wanted_tables.mirror_table(self._name, columns, self._settings)
+        return selected_tables.mirror_table(self._name, columns, self._settings)
 
     def _raise_missing(self) -> NoReturn:
         """Raise for a table that canal-server does not know."""
@@ -134,7 +134,7 @@ class Positions:
 
     def before_reading(self) -> RangePosition:
         """Return a position before which every change is visible to a new reader."""
-        return starting_place(self._settings, self._channel, self._stop)
+        return start_position(self._settings, self._channel, self._stop)
 
     def chunks(self, table: MirrorTable) -> tuple[Chunk, ...]:
         """Return the chunks of the table."""
@@ -162,20 +162,20 @@ class Positions:
             state = States(self._folder).read(self._name)
             waits = not deadline.passed() and _runs(status)
             if state is not None and state.phase is Phase.FOLLOWING:
-                place = self._place(table, state, status)
-                lags = place.upto < version_of(after)
-                if not (lags and waits and self._changes(place.known, after)):
-                    return place
+                position = self._position(table, state, status)
+                lags = position.upto < version_of(after)
+                if not (lags and waits and self._changes(position.known, after)):
+                    return position
             elif not waits or (state and state.phase in _FINAL):
                 raise LakeError(_no_copy_reason(state))
             if self._stop.wait(LOOK_S):
                 raise LakeError("the comparison was interrupted by a stop request")
 
     def rows(
-        self, table: MirrorTable, place: CopyPosition, schema: pa.Schema
+        self, table: MirrorTable, position: CopyPosition, schema: pa.Schema
     ) -> CopyRows:
         """Return the copy's rows. Raises LakeError when its columns differ."""
-        return self._rows(table, place.version, schema)
+        return self._rows(table, position.version, schema)
 
     def changes(self, start: RangePosition, end: RangePosition) -> dict[str, str]:
         """Return the options to read the table's changes between two positions."""
@@ -193,7 +193,7 @@ class Positions:
         )
         return sum(part.rows for part in parts)
 
-    def _place(
+    def _position(
         self, table: MirrorTable, state: TableState, status: Status | None
     ) -> CopyPosition:
         """Return the position of a copy that follows the stream.
@@ -207,7 +207,7 @@ class Positions:
             if not lake.exists():
                 raise LakeError(f"no copy at {path}: copy the table again")
             version = self._delta(path).version()
-            applied, (_, note) = lake.applied(state.copy_id), lake.place()
+            applied, (_, note) = lake.applied(state.copy_id), lake.position()
             if self._delta(path).version() == version:
                 break
         else:
@@ -217,11 +217,11 @@ class Positions:
                 f"this mirror did not make the copy at {path}: copy the table again"
             )
         batch_end = _batch_end(status)
-        assert state.place is not None  # as the table is copied
-        whole = [state.place, *batch_end]  # the copy has all changes before each
-        upto = max([applied, *(version_of(place) for place in whole)])
+        assert state.position is not None  # as the table is copied
+        whole = [state.position, *batch_end]  # the copy has all changes before each
+        upto = max([applied, *(version_of(position) for position in whole)])
         positions = [*whole, *self._noted(note)]
-        known = [place for place in positions if version_of(place) <= upto]
+        known = [position for position in positions if version_of(position) <= upto]
         return CopyPosition(version, upto, max(known, key=version_of))
 
     def _noted(self, note: dict[str, str]) -> list[RangePosition]:
@@ -284,8 +284,8 @@ def _batch_end(status: Status | None) -> list[RangePosition]:
     return [RangePosition(last.epoch, last.journal, last.position, gtids=last.gtids)]
 
 
-def _text_of(place: RangePosition, now: RangePosition) -> str:
+def _text_of(position: RangePosition, now: RangePosition) -> str:
     """Return a position as an option of the source, even if it is of an older epoch."""
-    if place.epoch != now.epoch and place.gtids:
-        return f"gtid:{place.gtids}"
-    return f"file:{place.journal}:{place.position}"
+    if position.epoch != now.epoch and position.gtids:
+        return f"gtid:{position.gtids}"
+    return f"file:{position.journal}:{position.position}"

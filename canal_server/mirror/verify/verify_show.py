@@ -59,7 +59,7 @@ class Rows:
         changed = [
             each
             for each in found
-            if SHARE in {place.share for place in (each.source, each.copy) if place}
+            if SHARE in {origin.share for origin in (each.source, each.copy) if origin}
         ]
         if changed:
             # Rows with equal hashes are equal, no matter where they were read.
@@ -70,11 +70,13 @@ class Rows:
     def _texts(
         self,
         read: Reader,
-        positions: Sequence[RowOrigin | None],
+        origins: Sequence[RowOrigin | None],
         found: Sequence[Difference],
     ) -> Texts:
         """Read the rows of one side."""
-        shares = {place.share for place in positions if place and place.share != SHARE}
+        shares = {
+            origin.share for origin in origins if origin and origin.share != SHARE
+        }
         if not shares:
             return {}
         wanted = frozenset(each.k1 for each in found)
@@ -96,8 +98,8 @@ def _described(
     found: Difference, source: Texts, copy: Texts, form: RowForm
 ) -> RowDifference:
     texts = [
-        rows.get((found.k1, found.k2, place.hash)) if place else None
-        for rows, place in ((source, found.source), (copy, found.copy))
+        rows.get((found.k1, found.k2, origin.hash)) if origin else None
+        for rows, origin in ((source, found.source), (copy, found.copy))
     ]
     known = next((each for each in texts if each), None)
     what = ONLY[found.rows[0] > 0, found.rows[1] > 0]

@@ -305,7 +305,7 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
     process.settings["source"]["password"] = "not-9"
     process.write_conf()
     told = mirror("--dry-run", conf=process.conf, wanted=2)
-    assert "were asked for 2 s (stream.retry_timeout)" in told
+    assert "for 2 s (stream.retry_timeout)" in told
     assert "correct the user name or the password in the settings" in told
 
 

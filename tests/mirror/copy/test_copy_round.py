@@ -87,7 +87,7 @@ def test_each_chunk_is_done_once() -> None:
     assert making.join(PATIENCE_S)
     assert done == Counter(range(500))
     assert most <= 3
-    making.raise_told(TABLE)
+    making.raise_failure(TABLE)
     assert not making.broken
 
 
@@ -175,10 +175,10 @@ def test_a_chunk_that_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
         raise met.pop(0)
 
     monkeypatch.setattr(copy_round, "copy_chunk", copy)
-    told = [*copy_round._copy_chunks(TASK, [Chunk(7), Chunk(8)], 60.0)]
+    failure = [*copy_round._copy_chunks(TASK, [Chunk(7), Chunk(8)], 60.0)]
     assert not met
-    assert [number for number, _ in told] == [7]
+    assert [number for number, _ in failure] == [7]
     making = Round(1, lambda lot: lot, 1)
-    making._told.append(told[0][1])
+    making._failures.append(failure[0][1])
     with pytest.raises(LakeError, match=r"table shop.t: no disk \(chunk 7\)"):
-        making.raise_told(TABLE)
+        making.raise_failure(TABLE)

@@ -158,14 +158,14 @@ def test_a_quiet_table(copies: Copies) -> None:
     copies.source.execute(
         f"INSERT INTO {copies.schema}.t VALUES (1, 'x'), (1, 'x'), (NULL, NULL)"
     )
-    manifest, place = copies.copy()
+    manifest, position = copies.copy()
     found = copies.copied(manifest)
     assert rows_of(found) == copies.truth()
-    assert set(found["_seq"].to_pylist()) == {version_of(place)}
+    assert set(found["_seq"].to_pylist()) == {version_of(position)}
     assert found["_row_hash"] == pa.chunked_array([row_hashes(found)])
     copies.source.execute(f"INSERT INTO {copies.schema}.t VALUES (2, 'later')")
-    assert copies.copy() == (manifest, place)  # it is done
-    assert rows_of(found) + copies.changes(place) == copies.truth()
+    assert copies.copy() == (manifest, position)  # it is done
+    assert rows_of(found) + copies.changes(position) == copies.truth()
 
 
 def test_a_table_that_is_written_to(
@@ -197,11 +197,11 @@ def test_writers_wait_for_a_moment(
 
 def _check_exact(copies: Copies, **settings: Any) -> None:
     copies.source.execute(f"INSERT INTO {copies.schema}.t VALUES (9, 'before')")
-    manifest, place = copies.copy(**settings)
+    manifest, position = copies.copy(**settings)
     found = rows_of(copies.copied(manifest))
     with copies.source.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"LOCK TABLES {copies.schema}.t READ")
-        found.update(copies.changes(place))
+        found.update(copies.changes(position))
         assert {row: n for row, n in found.items() if n} == copies.truth()
     print(f"{sum(found.values())} rows, {manifest.rows} of them copied")
 

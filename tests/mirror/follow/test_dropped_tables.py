@@ -47,14 +47,14 @@ def asking(source_server, database):
         found.close()
 
 
-def answer(gone: DroppedTables) -> set[TableName]:
+def answer(dropped: DroppedTables) -> set[TableName]:
     """Have it ask, and return what is there again."""
     deadline = Deadline(PATIENCE_S)
-    assert gone.turn() == set()  # asks
-    while gone._answer is not None and not gone._answer.done():
+    assert dropped.poll() == set()  # asks
+    while dropped._answer is not None and not dropped._answer.done():
         assert not deadline.passed()
         threading.Event().wait(0.01)
-    return gone.turn()
+    return dropped.poll()
 
 
 def test_made_again(asking, source_server, database) -> None:
@@ -64,41 +64,41 @@ def test_made_again(asking, source_server, database) -> None:
         f"CREATE TABLE {database}.a (id INT PRIMARY KEY)",
         f"CREATE TABLE {database}.c (_seq INT PRIMARY KEY)",  # which cannot be mirrored
     )
-    gone, _, _ = asking()
-    gone.add(a)
-    gone.add(b)
-    assert answer(gone) == {a}
-    assert gone.turn() == set()
+    dropped, _, _ = asking()
+    dropped.add(a)
+    dropped.add(b)
+    assert answer(dropped) == {a}
+    assert dropped.poll() == set()
     source_server.execute(f"CREATE TABLE {database}.b (id INT PRIMARY KEY)")
-    gone.add(b)
-    assert answer(gone) == {b}
+    dropped.add(b)
+    assert answer(dropped) == {b}
 
 
 def test_a_database_that_is_down(asking, source_server, database, caplog) -> None:
     """It is asked again after a while, and not before; the table is not forgotten."""
     with closing(socket.create_server(("127.0.0.1", 0))) as nobody:
         port = nobody.getsockname()[1]
-    gone, clock, _ = asking(Address("127.0.0.1", port))
-    gone.add(TableName(database, "a"))
-    assert answer(gone) == set()
+    dropped, clock, _ = asking(Address("127.0.0.1", port))
+    dropped.add(TableName(database, "a"))
+    assert answer(dropped) == set()
     assert caplog.text.count("cannot list the tables of the source") == 1
-    assert gone.turn() == set()
-    assert gone._answer is None  # nothing is asked yet
+    assert dropped.poll() == set()
+    assert dropped._answer is None  # nothing is asked yet
     clock[0] += 1.1
-    assert answer(gone) == set()
+    assert answer(dropped) == set()
     assert caplog.text.count("cannot list the tables of the source") == 2
 
 
 def test_a_database_that_does_not_answer(asking, database) -> None:
     """Whoever asks goes on meanwhile; a stop ends the waiting."""
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        gone, _, stop = asking(Address("127.0.0.1", silent.getsockname()[1]))
-        gone.add(TableName(database, "a"))
+        dropped, _, stop = asking(Address("127.0.0.1", silent.getsockname()[1]))
+        dropped.add(TableName(database, "a"))
         for _ in range(3):
-            assert gone.turn() == set()
+            assert dropped.poll() == set()
         silent.settimeout(PATIENCE_S)
         client, _ = silent.accept()
         stop.request()
-        gone.close()
-        assert gone.turn() == set()
+        dropped.close()
+        assert dropped.poll() == set()
         client.close()

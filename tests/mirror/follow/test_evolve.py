@@ -13,8 +13,8 @@ import pytest
 from canal_server.mirror.follow.evolve import (
     Copy,
     Decision,
+    Dropped,
     Empty,
-    Gone,
     Steps,
     Stop,
     decide,
@@ -256,8 +256,8 @@ def test_copied_again(sql: str, reason: str):
 def test_empty_gone_and_new():
     """TRUNCATE, DROP and CREATE are what they are."""
     assert ddl("TRUNCATE TABLE t", *TABLE) == Empty()
-    assert ddl("DROP TABLE t") == Gone()
-    assert ddl("RENAME TABLE t TO u") == Gone()
+    assert ddl("DROP TABLE t") == Dropped()
+    assert ddl("RENAME TABLE t TO u") == Dropped()
     assert why("CREATE TABLE t (id INT)", *TABLE, before=()) == "the table is new"
     versioned = ddl("ALTER TABLE t ADD SYSTEM VERSIONING", *TABLE)
     assert isinstance(versioned, Stop)

@@ -95,11 +95,11 @@ class Random:
         """Return an item of an ALTER TABLE."""
         one = self.random.choice(present) if present else ""
         other = self.random.choice(NAMES)
-        place = self.random.choice(("", "", " FIRST", " AFTER id"))
-        kinds = [f"ADD {other} {self.definition()}{place}"] * 2
+        position = self.random.choice(("", "", " FIRST", " AFTER id"))
+        kinds = [f"ADD {other} {self.definition()}{position}"] * 2
         if one:
             kinds += [
-                f"MODIFY {one} {self.definition()}{place}",
+                f"MODIFY {one} {self.definition()}{position}",
                 f"CHANGE {one} {other} {self.definition()}",
                 f"RENAME COLUMN {one} TO {other}",
                 f"DROP COLUMN {one}",

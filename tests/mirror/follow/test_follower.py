@@ -20,8 +20,8 @@ from canal_server.mirror.follow.follower import (
 )
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.settings.mirror_settings import TableRule
+from canal_server.mirror.settings.selected_tables import table_by_rule
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.settings.wanted_tables import table_by_rule
 from canal_server.mirror.state.lake_tables import lake_schema
 from canal_server.model.versions import version
 from canal_server.spark.packed.packed_rows import PART, PROBLEM, STATEMENT, Packed

@@ -52,11 +52,11 @@ def watch(mariadb_server, database) -> Iterator[KeyWatch]:
 def look(watch: KeyWatch, statements: int) -> list[str]:
     """Have it look, and return the tables that it warns of."""
     deadline = Deadline(PATIENCE_S)
-    watch.turn(statements)
+    watch.poll(statements)
     while watch._answer is not None:
         assert not deadline.passed()
         threading.Event().wait(0.01)
-        watch.turn(statements)
+        watch.poll(statements)
     return [each.partition(":")[0] for each in watch.warnings]
 
 

@@ -13,8 +13,8 @@ from canal_server.mirror.follow.key_values import (
     has_values,
 )
 from canal_server.mirror.settings.mirror_settings import TableRule
+from canal_server.mirror.settings.selected_tables import table_by_rule
 from canal_server.mirror.settings.table_values import Mask, TableName
-from canal_server.mirror.settings.wanted_tables import table_by_rule
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.mysql.silent_foreign_keys import ForeignKey
 

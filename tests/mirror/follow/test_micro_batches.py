@@ -22,8 +22,8 @@ from canal_server.mirror.follow.micro_batches import BatchReport, ChangeStream, 
 from canal_server.mirror.follow.table_faults import TableFaultError
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.settings.mirror_settings import TableRule
+from canal_server.mirror.settings.selected_tables import table_by_rule
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.settings.wanted_tables import table_by_rule
 from canal_server.mirror.state.feed import Feed
 from canal_server.mirror.state.lake_tables import (
     OtherCopyError,
@@ -128,7 +128,7 @@ class Followed:
             1,
             parts_max=8,
             on_statement=print,
-            on_left=self._leaves,
+            on_leave=self._leaves,
             on_batch=self.reports.append,
         )
         self.follower = Follower(
@@ -192,10 +192,10 @@ def test_left_when_that_is_noted(followed: Followed) -> None:
     followed.failing = LakeError("the disk is full")
     for _ in range(2):
         with pytest.raises(LakeError, match="the disk is full"):
-            followed.stream.take(batch, 0)
+            followed.stream.apply(batch, 0)
         assert followed.stream.tables == [NAME]
     followed.failing = None
-    followed.stream.take(batch, 0)
+    followed.stream.apply(batch, 0)
     assert followed.stream.tables == []
     (why,) = followed.left
     assert isinstance(why, CopyNeededError)
@@ -204,14 +204,14 @@ def test_left_when_that_is_noted(followed: Followed) -> None:
 
 def test_another_copy_in_the_lake(followed: Followed) -> None:
     """Changes are not applied to what another mirror put there; that table ends."""
-    followed.stream.take(Frame(120, rows(seq(110), ("insert", 1, "x"))), 0)
+    followed.stream.apply(Frame(120, rows(seq(110), ("insert", 1, "x"))), 0)
     followed.publish("c2")
-    followed.stream.take(Frame(140, rows(seq(130), ("insert", 2, "y"))), 1)
+    followed.stream.apply(Frame(140, rows(seq(130), ("insert", 2, "y"))), 1)
     (why,) = followed.left
     assert isinstance(why, OtherCopyError)
     assert "whether another mirror writes it" in str(why)
     assert followed.ids() == []
-    followed.stream.take(Frame(160, rows(seq(150), ("insert", 3, "z"))), 2)
+    followed.stream.apply(Frame(160, rows(seq(150), ("insert", 3, "z"))), 2)
     assert followed.ids() == []
 
 
@@ -233,7 +233,7 @@ def test_a_fault_that_meets_one_table(
         followed.stream.join(other.follower)
     monkeypatch.setattr(followed.follower, "_check_columns", unlike)
     first = rows(seq(110), ("insert", 1, "x"))
-    followed.stream.take(Frame(120, first, replace(first, table=name)), 0)
+    followed.stream.apply(Frame(120, first, replace(first, table=name)), 0)
     (why,) = followed.left
     assert isinstance(why, TableFaultError)
     assert isinstance(why.__cause__, KeyError)
@@ -242,7 +242,7 @@ def test_a_fault_that_meets_one_table(
     assert (followed.ids(), other.ids()) == ([], [1])
     assert followed.lake.applied("c1") == version_of(at(100))
     second = rows(seq(130), ("insert", 2, "y"))
-    followed.stream.take(Frame(140, second, replace(second, table=name)), 1)
+    followed.stream.apply(Frame(140, second, replace(second, table=name)), 1)
     assert (followed.ids(), other.ids()) == ([], [1, 2])
 
 
@@ -259,9 +259,9 @@ def test_what_concerns_all_tables(
     with monkeypatch.context() as patch:
         patch.setattr(followed.follower, "_check_columns", fail)
         with pytest.raises(type(error)):
-            followed.stream.take(batch, 0)
+            followed.stream.apply(batch, 0)
     assert not followed.left
-    followed.stream.take(batch, 0)
+    followed.stream.apply(batch, 0)
     assert followed.ids() == [1]
 
 
@@ -278,7 +278,7 @@ def test_a_damaged_table(followed: Followed, tmp_path: Path) -> None:
     def take(number: int, kind: str, text: str) -> None:
         end = 120 + 10 * number
         change = rows(seq(end - 5), (kind, 1, text))
-        followed.stream.take(Frame(end, change, replace(change, table=name)), number)
+        followed.stream.apply(Frame(end, change, replace(change, table=name)), number)
 
     take(0, "insert", "a")
     for number in (1, 2):
@@ -309,8 +309,8 @@ def test_a_damaged_log_of_a_table(followed: Followed, tmp_path: Path) -> None:
     batch = Frame(120, replace(rows(seq(110), ("insert", 1, "x")), table=name))
     for _ in range(2):
         with pytest.raises(UnusableTableError, match="cannot read"):
-            followed.stream.take(batch, 0)
-    followed.stream.take(batch, 0)
+            followed.stream.apply(batch, 0)
+    followed.stream.apply(batch, 0)
     assert followed.stream.tables == [name]
     assert other.ids() == [1]
     (why,) = followed.left
@@ -324,21 +324,21 @@ def test_what_does_not_follow_on(followed: Followed) -> None:
     that is new: then the numbers of batches tell nothing.
     """
     followed.stream.feed = Feed("d", at(100))
-    followed.stream.take(Frame(120, rows(seq(110), ("insert", 1, "x"))), 0)
+    followed.stream.apply(Frame(120, rows(seq(110), ("insert", 1, "x"))), 0)
     assert followed.reports[-1].feed == Feed("d", at(120), query="q", batch=0)
-    followed.stream.take(Frame(140, rows(seq(130), ("insert", 2, "y")), start=125), 1)
+    followed.stream.apply(Frame(140, rows(seq(130), ("insert", 2, "y")), start=125), 1)
     with followed.stream.joining:
         followed.stream.open("new")
     late = Frame(180, rows(seq(170), ("insert", 4, "z")), start=160)
     for _ in range(2):
         with pytest.raises(GapError, match=r"at b.000001:160 .* ends at b.000001:140"):
-            followed.stream.take(late, 0)
+            followed.stream.apply(late, 0)
     assert "would be missing" in followed.stream.gap
     assert followed.ids() == [1, 2]
 
     # From before that, what the lake has is left out, and the rest is taken.
     again = (rows(seq(130), ("insert", 2, "older")), rows(seq(150), ("insert", 3, "z")))
-    followed.stream.take(Frame(180, *again, start=90), 0)
+    followed.stream.apply(Frame(180, *again, start=90), 0)
     assert followed.ids() == [1, 2, 3]
     assert followed.reports[-1].feed == Feed("d", at(180), query="new", batch=0)
 
@@ -350,13 +350,13 @@ def test_another_database_in_the_place_of_the_first(followed: Followed) -> None:
     """
     followed.stream.feed = Feed("d", at(100, f"{ONE}:1-5"))
     first = Frame(120, rows(seq(110), ("insert", 1, "x")), gtids=f"{ONE}:1-6")
-    followed.stream.take(first, 0)
+    followed.stream.apply(first, 0)
     other = Frame(
         140, rows(seq(130), ("insert", 2, "y")), start=120, gtids=f"{TWO}:1-9"
     )
     for _ in range(2):
         with pytest.raises(GapError, match=r"b.000001:120.*of another binlog"):
-            followed.stream.take(other, 1)
+            followed.stream.apply(other, 1)
     assert "at a time that canal-server does not know" in followed.stream.gap
     assert followed.ids() == [1]
 
@@ -373,12 +373,12 @@ def test_what_was_prepared_and_rolled_back(followed: Followed) -> None:
         xa(seq(110), "XAROWS", "X'01'", NAME),
         xa(seq(115), "XAROWS", "X'02'", TableName("s", "other")),
     )
-    followed.stream.take(prepared, 0)
+    followed.stream.apply(prepared, 0)
     assert followed.ids() == [1]
     feed = followed.reports[-1].feed
     assert feed is not None
     followed.stream.feed = Feed.from_json(feed.to_json())
-    followed.stream.take(
+    followed.stream.apply(
         Frame(
             140,
             xa(seq(125), "XAROLLBACK", "XA ROLLBACK X'02'"),
@@ -390,7 +390,7 @@ def test_what_was_prepared_and_rolled_back(followed: Followed) -> None:
     assert followed.ids() == [1, 2]
     assert followed.left == []
     last = Frame(160, xa(seq(150), "XAROLLBACK", "XA ROLLBACK X'01'"), start=140)
-    followed.stream.take(last, 2)
+    followed.stream.apply(last, 2)
     (why,) = followed.left
     assert isinstance(why, CopyNeededError)
     assert (
@@ -410,15 +410,15 @@ def test_rows_that_a_statement_on_another_table_moves(
     """Where that was is kept, also for a table that is not followed yet, or is gone."""
     followed.stream.feed = Feed("d", at(100))
     other = replace(statement(seq(105), EXCHANGE), table=TableName("shop", "p"))
-    followed.stream.take(Frame(108, other), 0)
+    followed.stream.apply(Frame(108, other), 0)
     feed = followed.reports[-1].feed
     assert feed is not None
     assert feed.moved == {}  # its own statement it can read
     followed.stream.leave(NAME)
     ours = statement(seq(110), EXCHANGE, columns)
     plain = statement(seq(115), "ALTER TABLE t DROP PARTITION a")
-    followed.stream.take(Frame(120, ours, plain, start=108), 1)
-    followed.stream.take(Frame(140, start=120), 2)
+    followed.stream.apply(Frame(120, ours, plain, start=108), 1)
+    followed.stream.apply(Frame(140, start=120), 2)
     feed = followed.reports[-1].feed
     assert feed is not None
     assert feed.moved == {NAME: seq(110)}
@@ -428,7 +428,7 @@ def test_rows_that_a_statement_on_another_table_moves(
     followed.stream._on_batch = lambda _: seen.append(
         followed.stream.is_moved_since(NAME, seq(150))
     )
-    followed.stream.take(Frame(160, later, start=140), 3)
+    followed.stream.apply(Frame(160, later, start=140), 3)
     assert seen == [True]
     assert not followed.stream.is_moved_since(NAME, seq(151))
 
@@ -442,7 +442,7 @@ def test_what_was_rolled_back_before_a_copy(followed: Followed) -> None:
         xa(seq(50), "XAROLLBACK", "XA ROLLBACK X'01'"),
     )
     batch = Frame(120, *old, rows(seq(110), ("insert", 1, "x")), start=10)
-    followed.stream.take(batch, 0)
+    followed.stream.apply(batch, 0)
     assert followed.left == []
     assert followed.ids() == [1]
 
@@ -457,9 +457,9 @@ def test_a_place_that_could_not_be_noted(followed: Followed) -> None:
 
     noting, followed.stream._on_batch = followed.stream._on_batch, full
     with pytest.raises(LakeError):
-        followed.stream.take(batch, 0)
+        followed.stream.apply(batch, 0)
     assert followed.stream.feed == Feed("d", at(100))
     followed.stream._on_batch = noting
-    followed.stream.take(batch, 0)
+    followed.stream.apply(batch, 0)
     assert followed.stream.feed == Feed("d", at(120), query="q", batch=0)
     assert followed.ids() == [1]

@@ -40,9 +40,9 @@ class Here(Recheck):
     head = 100
     refusals = 0  # of comparisons to come
 
-    def _locate(self, name: TableName, wish: Any) -> None:
+    def _locate(self, name: TableName, request: Any) -> None:
         del name
-        wish.head = self.head
+        request.head = self.head
 
     def _compare(self, name: TableName) -> None:
         if self.refusals:
@@ -68,14 +68,14 @@ class Scene:
         self.lake = open_table(settings, self.table)
         self.lake.publish(COPY, lake_schema(self.table), [], 100, {})
         self.seq = 100
-        self.place = 0
+        self.position = 0
         self.found: list[tuple[object, ...]] = []
         self.stop = Stop()
         self.recheck = Here(
             settings,
             self.stop,
             table_of=lambda _: (self.table, ("x", "y", "p")),
-            place=lambda: self.place,
+            position=lambda: self.position,
             suspect=self._suspect,
             pause_s=0.0,
         )
@@ -102,11 +102,11 @@ class Scene:
         """Have the table compared, and return what is suspected."""
         self.found.clear()
         name = self.table.source
-        self.recheck.want([name])
+        self.recheck.request([name])
         deadline = Deadline(PATIENCE_S)
-        while name in self.recheck._wishes:
-            self.recheck._wishes[name].due_s = 0.0
-            self.recheck.turn()
+        while name in self.recheck._requests:
+            self.recheck._requests[name].due_s = 0.0
+            self.recheck.poll()
             threading.Event().wait(0.01)
             assert not deadline.passed()
         return set(self.found)
@@ -123,7 +123,7 @@ def scene(request, source_server, database, tmp_path) -> Iterator[Scene]:
 
 def test_what_is_suspected(scene: Scene) -> None:
     """Rows of one side, or with another foreign key; other columns do not count."""
-    scene.place = Here.head
+    scene.position = Here.head
     assert scene.look() == {(1, "a"), (2, "b"), (3, "c")}
     scene.copy((1, "a", 1, 1), (2, "b", None, 2), (3, "c", 3, 3))
     assert scene.look() == set()
@@ -136,17 +136,17 @@ def test_what_is_suspected(scene: Scene) -> None:
 def test_not_before_the_stream_is_there(scene: Scene, caplog) -> None:
     """The stream comes to where the source was; a source that fails is asked again."""
     name = scene.table.source
-    scene.recheck.want([name])
+    scene.recheck.request([name])
     for _ in range(20):  # no turn compares, however many there are
-        scene.recheck.turn()
+        scene.recheck.poll()
         work = scene.recheck._work
         if work is not None:
             work[1].result(PATIENCE_S)
-    assert scene.recheck._wishes[name].head == Here.head
+    assert scene.recheck._requests[name].head == Here.head
     assert scene.found == []
-    scene.recheck.want([name])  # behind that place
-    assert scene.recheck._wishes[name].again
-    scene.place = Here.head
+    scene.recheck.request([name])  # behind that place
+    assert scene.recheck._requests[name].repeat
+    scene.position = Here.head
     scene.recheck.refusals = 1
     assert len(scene.look()) == 3
     assert "for its foreign keys: it does not answer; trying again" in caplog.text

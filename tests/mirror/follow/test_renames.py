@@ -21,7 +21,7 @@ from canal_server.mirror.follow.renames import (
 )
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run.progress import Progress
-from canal_server.mirror.run.table_sync import TableWork
+from canal_server.mirror.run.table_sync import TableSync
 from canal_server.mirror.settings.mirror_settings import (
     CanalSettings,
     LakeSettings,
@@ -128,7 +128,7 @@ class BegunError(Exception):
     """A copy was begun."""
 
 
-class Copying(TableWork):
+class Copying(TableSync):
     """Begins copies, and does no more."""
 
     def _run(self, state, table):
@@ -136,8 +136,8 @@ class Copying(TableWork):
 
 
 @pytest.fixture
-def bring_in(source_server, database, make_pipeline, tmp_path):
-    """Give `bring_in(state, **rule)`: what became of the table shop.t of a server."""
+def sync(source_server, database, make_pipeline, tmp_path):
+    """Give `sync(state, **rule)`: what became of the table shop.t of a server."""
     source_server.execute(
         f"CREATE TABLE {database}.t (id INT PRIMARY KEY, email VARCHAR(50))"
     )
@@ -157,25 +157,25 @@ def bring_in(source_server, database, make_pipeline, tmp_path):
         )
         store = States(open_folder(settings.lake, settings.folder))
         stream = ChangeStream(
-            DESTINATION, 1, parts_max=1, on_statement=print, on_left=print,
+            DESTINATION, 1, parts_max=1, on_statement=print, on_leave=print,
             on_batch=print,
         )  # fmt: skip
         work = Copying(
             settings, None, store, stream, progress=Progress(), stop=Stop(),
             is_mariadb=source_server.flavour == "mariadb", known=lambda: known,
         )  # fmt: skip
-        work.bring_in(store.write(replace(state, source=name)))
+        work.sync(store.write(replace(state, source=name)))
         return store.read(name)
 
     return bring
 
 
-def test_a_copy_that_may_reveal_something_is_not_begun(bring_in) -> None:
+def test_a_copy_that_may_reveal_something_is_not_begun(sync) -> None:
     """The table is stopped with the remedy, again and again, until the rule says so."""
     before = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
     state = replace(before, copy_id="c1", copies=1, message="its DDL was not followed")
     for _ in range(2):
-        stopped = bring_in(state.moved(Phase.WAITING))
+        stopped = sync(state.moved(Phase.WAITING))
         assert stopped.phase is Phase.STOPPED
         assert "column mail (masked or left out) disappeared and column email" in (
             stopped.message
@@ -186,19 +186,19 @@ def test_a_copy_that_may_reveal_something_is_not_begun(bring_in) -> None:
         state = stopped
     for changes in ({"shown": ("email",)}, {"masks": {"email": HASH}}):
         with pytest.raises(BegunError):
-            bring_in(state.moved(Phase.WAITING), **changes)
+            sync(state.moved(Phase.WAITING), **changes)
 
 
-def test_a_renamed_table_is_not_shown(bring_in, source_server, database) -> None:
+def test_a_renamed_table_is_not_shown(sync, source_server, database) -> None:
     """It is stopped while the one that it was is gone, and copied if that is there."""
     was = TableState(TableName(database, "was"), "shop/was", Phase.DROPPED)
     known = with_columns(was, columns("id email"), (), rule(without=("email",)))
     new = TableState(T, "shop/t")
-    stopped = bring_in(new, known)
+    stopped = sync(new, known)
     assert stopped.phase is Phase.STOPPED
     assert (
         f"{database}.was, which was dropped, and shows column email" in stopped.message
     )
     source_server.execute(f"CREATE TABLE {database}.was (id INT PRIMARY KEY)")
     with pytest.raises(BegunError):
-        bring_in(new, known)
+        sync(new, known)

@@ -20,9 +20,9 @@ from canal_server.mirror.follow.follower import Columns, Follower
 from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.reread import Rereading
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
+from canal_server.mirror.settings.selected_tables import mirror_table
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.settings.wanted_tables import mirror_table
 from canal_server.mirror.state.lake_tables import lake_schema
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_columns import TableColumns
@@ -104,9 +104,9 @@ class Scene:
         data = found.data
         assert data is not None
         # All of one event, as of an update that changes primary keys.
-        place = data.schema.get_field_index("_seq")
+        position = data.schema.get_field_index("_seq")
         seqs = pa.repeat(pa.scalar(self.seq, pa.int64()), data.num_rows)
-        data = data.set_column(place, data.schema.field("_seq"), seqs)
+        data = data.set_column(position, data.schema.field("_seq"), seqs)
         (batch,) = data.combine_chunks().to_batches() or (None,)
         arrow = found.arrow if batch is None else pa.py_buffer(packed_bytes(batch))
         return replace(found, table=follower.table.source, arrow=arrow)
@@ -117,21 +117,21 @@ class Scene:
         for follower in self.followers.values():
             follower.begin("")
         for item in items:
-            self.rereading.take(item)
+            self.rereading.accept(item)
             self.followers[item.table].feed(item, {})
         self.rereading.find()
         for follower in self.followers.values():
             follower.flush(self.seq + 100, {})
-        assert self.rereading.settle(self.place()) == {}
+        assert self.rereading.settle(self.position()) == {}
 
     def find(self, *items: Packed) -> None:
         """Look what changes lead to, of which the followers get none."""
         self.rereading.begin()
         for item in items:
-            self.rereading.take(item)
+            self.rereading.accept(item)
         self.rereading.find()
 
-    def place(self) -> RangePosition:
+    def position(self) -> RangePosition:
         """Return where the binlog ends."""
         file, offset = self.server.binlog_position()
         return RangePosition(0, file, offset)

@@ -71,7 +71,7 @@ class Begun:
     def fed(self) -> Feed:
         """Have the lake be where the binlog ends."""
         end = self.ask(lambda c: c.locate(DESTINATION, "latest", NAME))
-        feed = replace(self.begin(), place=end)
+        feed = replace(self.begin(), position=end)
         write_feed(self.folder, feed)
         return feed
 
@@ -105,7 +105,7 @@ def begun_on(server: Any, schema: str, make_pipeline: Any, folder: Path) -> Begu
     begun = Begun(pipeline, folder)
     feed = begun.begin(is_followed=False)
     assert feed == read_feed(begun.folder, 0)
-    assert feed.place == begun.cursor()
+    assert feed.position == begun.cursor()
     begun.write()
     return begun
 
@@ -122,28 +122,28 @@ def test_a_subscription_that_is_there(begun) -> None:
     fed = begun.fed()
     assert begun.begin() == fed
     assert begun.cursor() == first
-    begun.ask(lambda c: c.ack(DESTINATION, NAME, fed.place))
+    begun.ask(lambda c: c.ack(DESTINATION, NAME, fed.position))
     assert begun.begin() == fed
     begun.write()
     end = begun.ask(lambda c: c.locate(DESTINATION, "latest"))
     begun.ask(lambda c: c.ack(DESTINATION, NAME, end))
     assert begun.begin() == fed
-    assert begun.cursor() == fed.place
+    assert begun.cursor() == fed.position
 
 
 @pytest.mark.parametrize("how", ["removed", "lost"])
 def test_a_subscription_that_is_gone(begun, how, caplog) -> None:
     """It is made again where the lake is, not where the binlog ends by now."""
     fed = begun.fed()
-    assert bool(fed.place.gtids)
+    assert bool(fed.position.gtids)
     begun.write()
     begun.remove() if how == "removed" else begun.lose()
     assert begun.begin() == fed
-    assert begun.cursor() == fed.place
+    assert begun.cursor() == fed.position
     assert f"subscription {NAME} is not there any more" in caplog.text
     begun.write()
     assert begun.begin() == fed
-    assert begun.cursor() == fed.place
+    assert begun.cursor() == fed.position
 
 
 class Failed(Query):
@@ -178,7 +178,7 @@ def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
         assert time.monotonic() < give_up_at, query.done
         query.look()
         time.sleep(0.02)
-    assert begun.cursor() == fed.place
+    assert begun.cursor() == fed.position
     stream.gap = "something would be missing"
     with pytest.raises(DataLossError, match="something would be missing"):
         query.look()
@@ -194,12 +194,12 @@ def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
 def test_nothing_tells_where_the_lake_is(begun) -> None:
     """With tables in it, a stream that is new there would miss something."""
     begun.folder.delete("stream.json")
-    assert begun.begin().place == begun.cursor()  # which is there
+    assert begun.begin().position == begun.cursor()  # which is there
     begun.folder.delete("stream.json")
     begun.remove()
     with pytest.raises(DataLossError, match="the lake does not record"):
         begun.begin()
-    assert begun.begin(is_followed=False).place == begun.cursor()
+    assert begun.begin(is_followed=False).position == begun.cursor()
 
 
 def test_another_destination(begun) -> None:
@@ -223,14 +223,14 @@ def test_a_place_that_means_something_else(
     fed = replace(begun.fed(), source="me")
 
     begun.remove()
-    write_feed(begun.folder, replace(fed, place=replace(fed.place, epoch=1)))
+    write_feed(begun.folder, replace(fed, position=replace(fed.position, epoch=1)))
     with pytest.raises(
         DataLossError, match="of epoch 1, but canal-server has lost its data"
     ):
         begun.begin()
 
     # Without sets it is the database that tells; somebody wrote another one.
-    write_feed(begun.folder, replace(fed, place=replace(fed.place, gtids="")))
+    write_feed(begun.folder, replace(fed, position=replace(fed.position, gtids="")))
     with pytest.raises(DataLossError, match="of another binlog"):
         begun.begin()
 
@@ -238,7 +238,7 @@ def test_a_place_that_means_something_else(
     server.execute(
         "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
     )
-    while version_of(_end(server)) <= version_of(fed.place):
+    while version_of(_end(server)) <= version_of(fed.position):
         begun.write()
     write_feed(begun.folder, fed)
     begun.lose()

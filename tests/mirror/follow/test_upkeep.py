@@ -11,9 +11,9 @@ from canal_server.mirror.follow.follower import Columns, Follower
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.follow.upkeep import VACUUM_EVERY_S, Upkeep
 from canal_server.mirror.lake.lake_table import lake_schema
+from canal_server.mirror.settings.selected_tables import mirror_table
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.settings.wanted_tables import mirror_table
 from canal_server.mirror.state.lake_tables import open_table
 from canal_server.model.columns_known import ColumnMeta
 
@@ -51,7 +51,7 @@ class Noted(Upkeep):
     def told(self) -> list[tuple[str, str]]:
         """Take a turn, and return what was done in it."""
         self.done.clear()
-        self.turn()
+        self.run_next()
         return self.done
 
 
@@ -66,7 +66,7 @@ def make(tmp_path):
             raise AssertionError("no batch comes")
 
         stream = ChangeStream(
-            "example", 1, parts_max=1, on_statement=nothing, on_left=nothing,
+            "example", 1, parts_max=1, on_statement=nothing, on_leave=nothing,
             on_batch=nothing,
         )  # fmt: skip
         for name in (A, B):
@@ -104,7 +104,7 @@ def test_each_in_its_time(make) -> None:
 def test_all_of_it_has_its_turn(make) -> None:
     """Where compacting is due in each turn, files of old versions are deleted, too."""
     upkeep, clock = make(every="1s")
-    upkeep.turn()
+    upkeep.run_next()
     found = []
     clock[0] += VACUUM_EVERY_S
     for _ in range(20):
@@ -117,7 +117,7 @@ def test_all_of_it_has_its_turn(make) -> None:
 def test_never(make) -> None:
     """What is set to 0 s is not done."""
     upkeep, clock = make("0s", "0s")
-    upkeep.turn()
+    upkeep.run_next()
     clock[0] += 10 * VACUUM_EVERY_S
     assert upkeep.told() == []
 
@@ -132,7 +132,7 @@ def test_never(make) -> None:
 def test_a_failure_is_told(make, caplog, error, text) -> None:
     """It is tried again after its period; others have their turn."""
     upkeep, clock = make(after="0s")
-    upkeep.turn()
+    upkeep.run_next()
     upkeep.fails = error
     clock[0] += 600
     assert upkeep.told() == [("compact", "a")]
@@ -145,7 +145,7 @@ def test_a_failure_is_told(make, caplog, error, text) -> None:
 def test_a_table_that_left(make) -> None:
     """Nothing is done of one that is not followed any more."""
     upkeep, clock = make()
-    upkeep.turn()
+    upkeep.run_next()
     clock[0] += 600
     with upkeep._stream.joining:
         upkeep._stream.leave(A)

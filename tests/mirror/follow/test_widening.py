@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from canal_server.mirror.follow.widening import Outcome, outcome, told_apart
+from canal_server.mirror.follow.widening import Outcome, definitions_of, outcome
 from canal_server.model.columns_known import ColumnMeta
 
 SAME, WIDER, UNKNOWN = Outcome.SAME, Outcome.WIDER, Outcome.UNKNOWN
@@ -103,9 +103,11 @@ TELLING = [
 def test_definitions_that_differ_read_differently():
     """Whatever it is that changed of a column, both texts of a message do not agree."""
     for before, after in itertools.permutations(TELLING, 2):
-        was, now = told_apart(before, after)
+        was, now = definitions_of(before, after)
         assert was != now, (before, after)
-    was, now = told_apart(column("varchar(40)|latin1"), column("varchar(40)|utf8mb4"))
+    was, now = definitions_of(
+        column("varchar(40)|latin1"), column("varchar(40)|utf8mb4")
+    )
     assert was == "varchar(40) CHARACTER SET latin1"
     assert now == "varchar(40) CHARACTER SET utf8mb4"
-    assert told_apart(column("int"), column("bigint")) == ("int", "bigint")
+    assert definitions_of(column("int"), column("bigint")) == ("int", "bigint")

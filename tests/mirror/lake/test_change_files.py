@@ -142,11 +142,11 @@ def test_truncate_and_columns(tmp_path: Path, rng: random.Random, form: str) -> 
     at = rows.seq + 10
     for _ in range(2):
         log.empty(COPY, at, 1_700_000_000_000, {"from": "truncate"})
-    assert log.place() == (at, {"from": "truncate"})
+    assert log.position() == (at, {"from": "truncate"})
     steps: list[Step] = [AddColumn("x", "int", "", "5"), RenameColumn("v", "w")]
     for _ in range(2):
         log.evolve(COPY, steps, at + 1, {"from": "alter"})
-    assert log.place() == (at + 1, {"from": "alter"})
+    assert log.position() == (at + 1, {"from": "alter"})
     assert log.arrow_schema().names[:4] == ["id", "w", "x", "_change_type"]  # type: ignore[union-attr]
     later = LakeRows(lake_table([("id", "int"), ("w", "text"), ("x", "int")]), rng)
     later.seq = at + 5
@@ -223,7 +223,7 @@ def test_killed_between_commit_and_files(
     with pytest.raises(Killed):
         ChangeLog(dying, rows.table).apply(COPY, changes, rows.seq + 1, {"n": "1"})
     log = opened(tmp_path, rows.table)
-    assert log.place() == (rows.seq + 1, {"n": "1"})
+    assert log.position() == (rows.seq + 1, {"n": "1"})
     assert log.apply(COPY, changes, rows.seq + 1, {}) == Applied()
     assert in_order(logged(log)) == in_order(in_lake(changes.to_pylist()))
 
@@ -251,7 +251,7 @@ def test_nothing_published(tmp_path: Path, rng: random.Random) -> None:
     log = opened(tmp_path / "none", plain("json"))
     assert not log.exists()
     assert log.arrow_schema() is None
-    assert log.place() == (NOWHERE, {})
+    assert log.position() == (NOWHERE, {})
     assert logged(log) == []
     assert log.vacuum(0) == 0
     with pytest.raises(LakeError, match=r"log shop/orders .*not copy"):
@@ -263,4 +263,4 @@ def test_damaged(tmp_path: Path, rng: random.Random) -> None:
     log = started(tmp_path, LakeRows(plain("json"), rng))
     (tmp_path / STATE).write_text("{")
     with pytest.raises(LakeError, match=r"_log.json is damaged .*move the folder away"):
-        log.place()
+        log.position()

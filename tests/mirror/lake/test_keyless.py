@@ -83,8 +83,8 @@ def keyless_copy(folder: Path, rows: Keyless) -> DeltaLakeTable:
     schema = lake_schema(rows.table)
     told = [row | {"_seq": rows.seq, "_row": 0, "_deleted": False} for row in rows.live]
     table = pa.Table.from_pylist(told, schema=schema)
-    place = schema.get_field_index("_row_hash")
-    table = table.set_column(place, schema.field(place), row_hashes(table))
+    position = schema.get_field_index("_row_hash")
+    table = table.set_column(position, schema.field(position), row_hashes(table))
     lake = DeltaLakeTable(str(folder), rows.table)
     files = write_copy(folder, table)
     lake.publish(COPY, schema, files, rows.seq + 1, {})

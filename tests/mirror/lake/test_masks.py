@@ -139,7 +139,7 @@ def test_rows_that_do_not_fit():
     rows = pa.record_batch({"a": pa.array([1], pa.int64())})
     with pytest.raises(TableMetaError, match="rows lack column b"):
         apply(rows, table_of(column("b", "int")))
-    with pytest.raises(TableMetaError, match="a has type int64, but int requires int32"):
+    with pytest.raises(TableMetaError, match="has type int64, but int requires int32"):
         apply(rows, table_of(column("a", "int")))
 
 

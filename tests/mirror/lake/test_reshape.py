@@ -103,7 +103,7 @@ def test_added_columns(tmp_path: Path, rng: random.Random) -> None:
     assert {path.name for path in tmp_path.rglob("*.parquet")} == files
     expected = [row | {"x": None, "y z": None} for row in rows.rows.values()]
     assert in_order(lake_rows(lake)) == in_order(expected)
-    assert lake.place() == (rows.seq + 2, {"ddl": "1"})
+    assert lake.position() == (rows.seq + 2, {"ddl": "1"})
     more = [*COLUMNS, ("x", "datetime(6)"), ("y z", "bigint unsigned")]
     nothing = {"x": None, "y z": None}
     known = {key: nothing | row for key, row in rows.rows.items()}

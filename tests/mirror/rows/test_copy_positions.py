@@ -21,7 +21,7 @@ pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
 import pyarrow as pa
 
-from canal_server.mirror.rows.copy_positions import starting_place
+from canal_server.mirror.rows.copy_positions import start_position
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings.mirror_settings import (
     CanalSettings,
@@ -95,7 +95,7 @@ class Places:
         self, patience_s: float = PATIENCE_S, *, has_xa: bool = False
     ) -> RangePosition:
         """Return a place to copy from."""
-        return starting_place(
+        return start_position(
             self.settings, self.channel, patience_s=patience_s, has_xa=has_xa
         )
 
@@ -152,17 +152,17 @@ def test_in_the_binlog_and_not_visible_yet(
     make_places: Callable[..., Places], flavour: str
 ) -> None:
     """A place is given when what is before it can be read, and not earlier."""
-    places = make_places(flavour)
-    before = places.latest()
-    with held_insert(places):
-        assert set(places.inserted(before, places.latest())) == {1}
-        assert places.visible() == set()  # so a copy from there on would lack it
+    positions = make_places(flavour)
+    before = positions.latest()
+    with held_insert(positions):
+        assert set(positions.inserted(before, positions.latest())) == {1}
+        assert positions.visible() == set()  # so a copy from there on would lack it
         with pytest.raises(SourceError, match="commit"):
-            places.find(patience_s=0.2)
-        with called_in_thread(places.find) as found:
-            places.source.execute(RELEASE[flavour])
-    assert set(places.inserted(before, found[0])) == {1}
-    assert places.visible() == {1}
+            positions.find(patience_s=0.2)
+        with called_in_thread(positions.find) as found:
+            positions.source.execute(RELEASE[flavour])
+    assert set(positions.inserted(before, found[0])) == {1}
+    assert positions.visible() == {1}
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -171,11 +171,11 @@ def test_while_many_commit(make_places: Callable[..., Places], flavour: str) -> 
     options = ["--sync-binlog=1"]
     if flavour == "mysql":
         options.append("--binlog-group-commit-sync-delay=2000")
-    places = make_places(flavour, *options)
-    before = places.latest()
+    positions = make_places(flavour, *options)
+    before = positions.latest()
     numbers, end = itertools.count(1), threading.Event()
     writers = [
-        threading.Thread(target=_write, args=(places.source, numbers, end))
+        threading.Thread(target=_write, args=(positions.source, numbers, end))
         for _ in range(6)
     ]
     for writer in writers:
@@ -183,16 +183,16 @@ def test_while_many_commit(make_places: Callable[..., Places], flavour: str) -> 
     seen: list[tuple[str, RangePosition, set[int]]] = []
     try:
         for _ in range(15):
-            seen.append(("latest", places.latest(), places.visible()))
-            seen.append(("found", places.find(), places.visible()))
+            seen.append(("latest", positions.latest(), positions.visible()))
+            seen.append(("found", positions.find(), positions.visible()))
     finally:
         end.set()
         for writer in writers:
             writer.join()
-    inserted = places.inserted(before, places.latest())
+    inserted = positions.inserted(before, positions.latest())
     lost = {"latest": 0, "found": 0}
-    for kind, place, visible in seen:
-        end_of = version_of(place)
+    for kind, position, visible in seen:
+        end_of = version_of(position)
         lost[kind] += any(
             at < end_of and n not in visible for n, at in inserted.items()
         )
@@ -215,36 +215,38 @@ def test_a_replica_that_lags(
     replicas.catch_up()
     pipeline = make_pipeline(source, replicated_schema)
     pipeline.start()
-    places = Places(pipeline, source, replicas.replica)
-    with contextlib.closing(places.channel):
-        _follow_a_lagging_one(replicas, places, table)
+    positions = Places(pipeline, source, replicas.replica)
+    with contextlib.closing(positions.channel):
+        _follow_a_lagging_one(replicas, positions, table)
 
 
-def _follow_a_lagging_one(replicas: Replicas, places: Places, table: str) -> None:
-    source, before = replicas.source, places.latest()
+def _follow_a_lagging_one(replicas: Replicas, positions: Places, table: str) -> None:
+    source, before = replicas.source, positions.latest()
     with replicas.lag():
         source.execute(f"INSERT INTO {table} VALUES (1)")
         with pytest.raises(SourceError, match="it has not executed"):
-            places.find(patience_s=0.2)
-        with called_in_thread(places.find) as found:
+            positions.find(patience_s=0.2)
+        with called_in_thread(positions.find) as found:
             replicas.replica.execute("START REPLICA SQL_THREAD")
     assert replicas.replica.execute(f"SELECT id FROM {table}") == ((1,),)
-    assert set(places.inserted(before, found[0])) == {1}
+    assert set(positions.inserted(before, found[0])) == {1}
 
 
 @pytest.mark.mysql
 def test_without_gtids(make_places: Callable[..., Places]) -> None:
     """The place is older than what was written just now; a replica is refused."""
-    places = make_places("mysql", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
-    before = places.latest()
-    places.source.execute(f"INSERT INTO {SCHEMA}.t VALUES (1)")
-    assert version_of(places.find()) <= version_of(before)
-    source = SourceSettings(
-        access=access_of(places.source), replica=access_of(places.source)
+    positions = make_places(
+        "mysql", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"
     )
-    places.settings = replace(places.settings, source=source)
+    before = positions.latest()
+    positions.source.execute(f"INSERT INTO {SCHEMA}.t VALUES (1)")
+    assert version_of(positions.find()) <= version_of(before)
+    source = SourceSettings(
+        access=access_of(positions.source), replica=access_of(positions.source)
+    )
+    positions.settings = replace(positions.settings, source=source)
     with pytest.raises(SourceRefused, match="gtid_mode = ON"):
-        places.find()
+        positions.find()
 
 
 @pytest.mark.mysql
@@ -252,15 +254,15 @@ def test_prepared_transactions_are_waited_for(
     make_places: Callable[..., Places],
 ) -> None:
     """An XA transaction is in the binlog when it is prepared: that is not enough."""
-    places = make_places("mysql")
-    places.find()
+    positions = make_places("mysql")
+    positions.find()
     with pytest.raises(SourceRefused, match="GRANT XA_RECOVER_ADMIN"):
-        places.find(has_xa=True)
-    places.source.execute(
-        f"GRANT XA_RECOVER_ADMIN ON *.* TO '{places.source.user}'@'%'"
+        positions.find(has_xa=True)
+    positions.source.execute(
+        f"GRANT XA_RECOVER_ADMIN ON *.* TO '{positions.source.user}'@'%'"
     )
-    places.find(has_xa=True)
-    with places.source.connect() as connection, connection.cursor() as cursor:
+    positions.find(has_xa=True)
+    with positions.source.connect() as connection, connection.cursor() as cursor:
         for statement in (
             "XA START 'x'",
             f"INSERT INTO {SCHEMA}.t VALUES (1)",
@@ -269,21 +271,21 @@ def test_prepared_transactions_are_waited_for(
         ):
             cursor.execute(statement)
         with pytest.raises(SourceError, match="XA RECOVER"):
-            places.find(patience_s=0.2)
+            positions.find(patience_s=0.2)
         cursor.execute("XA COMMIT 'x'")
-    places.find()
-    assert places.visible() == {1}
+    positions.find()
+    assert positions.visible() == {1}
 
 
 @pytest.mark.mysql
 def test_a_stop_ends_the_wait(make_places: Callable[..., Places]) -> None:
     """Somebody who stops need not wait for a commit that is held up."""
-    places, stop = make_places("mysql"), Stop()
-    with held_insert(places):
+    positions, stop = make_places("mysql"), Stop()
+    with held_insert(positions):
         timer = threading.Timer(0.1, stop.request)
         timer.start()
         with pytest.raises(ConnectionLost, match="interrupted by a stop request"):
-            starting_place(places.settings, places.channel, stop)
+            start_position(positions.settings, positions.channel, stop)
         timer.join()
 
 
@@ -291,16 +293,16 @@ def test_a_stop_ends_the_wait(make_places: Callable[..., Places]) -> None:
 
 
 @contextlib.contextmanager
-def held_insert(places: Places) -> Iterator[None]:
+def held_insert(positions: Places) -> Iterator[None]:
     """Insert a row that is in the binlog inside, and not in the table."""
-    server, before = places.source, places.latest()
+    server, before = positions.source, positions.latest()
     server.execute(*HOLD[server.flavour])
     insert = threading.Thread(
         target=server.execute, args=(f"INSERT INTO {SCHEMA}.t VALUES (1)",), daemon=True
     )
     insert.start()
     try:
-        wait_until(lambda: version_of(places.latest()) > version_of(before))
+        wait_until(lambda: version_of(positions.latest()) > version_of(before))
         yield
     finally:
         server.execute(RELEASE[server.flavour])

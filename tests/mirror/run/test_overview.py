@@ -10,7 +10,7 @@ from canal_server.mirror.follow.micro_batches import BatchReport
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.report.report import Report
 from canal_server.mirror.run.overview import as_text, overview
-from canal_server.mirror.run.pauses import copied_again
+from canal_server.mirror.run.pauses import paused
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_lease import Lease
@@ -50,7 +50,7 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
         TableName("shop", "t"), "shop/t", Phase.FOLLOWING, leaves=4,
         left_at_ms=round(now * 1000),
     )  # fmt: skip
-    States(folder).write(copied_again(table, "its key is another one", now))
+    States(folder).write(paused(table, "its key is another one", now))
 
     found = overview(settings)
     assert found.status == replace(status, message="changes would be missing")
@@ -64,7 +64,7 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
     (told,) = found.to_json()["tables"]
     assert told["due_at_ms"] == round((now + 120) * 1000)
 
-    report.turn()
+    report.store()
     assert "ended: " not in "\n".join(as_text(overview(settings)))
 
 
@@ -76,13 +76,13 @@ def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
     told = SAID + r"\d{4}-\d\d-\d\dT\S+ \(\d+ s\): the disk is full"
 
     def lines() -> list[str]:
-        report.turn()
+        report.store()
         return [line for line in as_text(overview(settings)) if line.startswith(SAID)]
 
     assert lines() == []
     begun_ms = time.time() * 1000
     report.failed("no server answers")
-    report.turn()
+    report.store()
     first = overview(settings).to_json()["status"]
     assert first["failing"] == "no server answers"
     assert begun_ms - 1 <= first["failing_since_ms"] <= time.time() * 1000
@@ -99,7 +99,7 @@ def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
     report.failed("")
     assert lines() == []
     report.failed("the disk is full")
-    report.turn()
+    report.store()
     report.end("changes would be missing")
     text = list(as_text(overview(settings)))
     assert "ended: changes would be missing" in text
@@ -116,7 +116,7 @@ def test_a_stream_that_rests(tmp_path) -> None:
     assert not report.is_caught_up
     report.failed("no server")
     report.idle()
-    report.turn()
+    report.store()
     with Lease(folder):
         told = list(as_text(overview(settings)))[1]
     assert told == "stream: caught up, 0 rows/s, last batch 3 rows in 0.00 s, 0 s ago"
@@ -133,7 +133,7 @@ def test_spark_that_gives_no_executor(tmp_path) -> None:
     """What keeps a mirror waiting is in its status while it runs."""
     settings = read(TEXT, str(tmp_path / "m.yml"), {})
     folder = open_folder(settings.lake, settings.folder)
-    Report(settings, folder).turn("no executor")
+    Report(settings, folder).store("no executor")
     with Lease(folder):
         assert list(as_text(overview(settings)))[2] == "no executor"
     assert "no executor" not in list(as_text(overview(settings)))

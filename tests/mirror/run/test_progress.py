@@ -14,8 +14,8 @@ from canal_server.mirror.copy.copying import CopyProgress
 from canal_server.mirror.follow.micro_batches import BatchReport
 from canal_server.mirror.run.progress import (
     BARS_MAX,
-    STREAM_TOLD_EVERY_S,
-    TOLD_EVERY_S,
+    LOG_EVERY_S,
+    STREAM_LOG_EVERY_S,
     AsideHandler,
     Progress,
     duration,
@@ -166,7 +166,7 @@ def test_without_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
     screen.progress.copying(ORDERS, CopyProgress(4, 0, 0, 0))
     assert screen.draw() == []
     assert not caplog.messages
-    screen.now += TOLD_EVERY_S
+    screen.now += LOG_EVERY_S
     screen.progress.copying(ORDERS, CopyProgress(4, 3, 300, 0))
     screen.draw()
     screen.draw()
@@ -175,7 +175,7 @@ def test_without_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
     ]
     screen.progress.copied(ORDERS)
     screen.progress.batch(BatchReport(1, None, rows=30, seconds=1.0))
-    screen.now += STREAM_TOLD_EVERY_S
+    screen.now += STREAM_LOG_EVERY_S
     screen.draw()
     assert caplog.messages[1:] == [
         "stream: no change yet, 0 rows/s, last batch 30 rows in 1.00 s, 60 s ago"

@@ -11,10 +11,10 @@ from canal_server.client.range_client import RangePosition
 from canal_server.errors import ConfigError
 from canal_server.mirror.follow.follower import TableStoppedError
 from canal_server.mirror.lake.lake_storage import open_folder
-from canal_server.mirror.run.resume import Resume, Wanted, binlog_problems, look
+from canal_server.mirror.run.resume import Resume, Selected, binlog_problems, look
+from canal_server.mirror.settings.selected_tables import mirror_table, signature
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.settings.wanted_tables import mirror_table, signature
 from canal_server.mirror.state.lake_tables import lake_schema, open_table
 from canal_server.mirror.state.state import Phase, States, TableState
 from canal_server.model.columns_known import ColumnMeta
@@ -46,14 +46,14 @@ def copied(settings, name, phase, columns=(ID, MAIL)) -> TableState:
     """Return a table in a phase, with its copy in the lake."""
     table = mirror_table(name, columns, settings)
     open_table(settings, table).publish("c1", lake_schema(table), [], 100, {})
-    place = RangePosition(0, "f.000001", 100)
+    position = RangePosition(0, "f.000001", 100)
     return TableState(
-        name, table.target, phase, copy_id="c1", place=place, columns=columns,
+        name, table.target, phase, copy_id="c1", position=position, columns=columns,
         plan=signature(name, settings),
     )  # fmt: skip
 
 
-def taken_up(settings, wanted: Wanted, *states: TableState, join=lambda _state: None):
+def taken_up(settings, wanted: Selected, *states: TableState, join=lambda _state: None):
     """Return what becomes of tables: (phase, message), and what is stored of it."""
     store = store_of(settings)
     for state in states:
@@ -73,7 +73,7 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
     w, x = TableName("shop", "w"), TableName("other", "x")
     found = taken_up(
         settings,
-        Wanted((T, U, V)),
+        Selected((T, U, V)),
         copied(settings, T, Phase.FOLLOWING),
         replace(copied(settings, U, Phase.COPYING), message="a"),
         copied(settings, w, Phase.CATCHING_UP),
@@ -95,7 +95,7 @@ def test_one_that_is_there_again(tmp_path) -> None:
     settings = settings_in(tmp_path, r"match: shop\..*")
     found = taken_up(
         settings,
-        Wanted((T, U)),
+        Selected((T, U)),
         copied(settings, T, Phase.DROPPED),
         replace(copied(settings, U, Phase.STOPPED), message="so"),
     )
@@ -106,7 +106,7 @@ def test_a_copy_that_is_gone(tmp_path) -> None:
     """It is made again."""
     settings = settings_in(tmp_path, r"match: shop\..*")
     state = replace(copied(settings, T, Phase.FOLLOWING), copy_id="c2")
-    found = taken_up(settings, Wanted((T,)), state)
+    found = taken_up(settings, Selected((T,)), state)
     assert found == {T: (Phase.WAITING, "its copy is missing in the lake")}
 
 
@@ -116,7 +116,7 @@ def test_other_settings_make_another_copy(tmp_path, phase) -> None:
     settings = settings_in(tmp_path, r"match: shop\..*")
     state = copied(settings, T, phase)
     masked = settings_in(tmp_path, r"match: shop\..*, masks: {mail: hash}")
-    found = taken_up(masked, Wanted((T,)), state)
+    found = taken_up(masked, Selected((T,)), state)
     assert found == {T: (Phase.WAITING, "the settings of the table have changed")}
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_taken_up_stops_alone(tmp_path) -> None:
 
     found = taken_up(
         settings,
-        Wanted((T, U, V, w), {T: "there is something"}),
+        Selected((T, U, V, w), {T: "there is something"}),
         copied(settings, T, Phase.FOLLOWING),
         replace(copied(settings, U, Phase.FOLLOWING), columns=of_old),
         copied(settings, V, Phase.FOLLOWING),
@@ -152,7 +152,7 @@ def test_a_damaged_table_stops_alone(tmp_path) -> None:
     states = [copied(settings, name, Phase.FOLLOWING) for name in (T, U)]
     (log,) = tmp_path.rglob(f"{T.table}/_delta_log")
     (log / f"{1:020}.json").write_text("{bad")
-    found = taken_up(settings, Wanted((T, U)), *states)
+    found = taken_up(settings, Selected((T, U)), *states)
     assert found[U] == (Phase.FOLLOWING, "")
     phase, told = found[T]
     assert phase is Phase.STOPPED

@@ -16,7 +16,7 @@ from canal_server.mirror.follow.follower import CopyNeededError
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run.progress import Progress
-from canal_server.mirror.run.table_sync import COPIES_MAX, TableWork
+from canal_server.mirror.run.table_sync import COPIES_MAX, TableSync
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import MirrorTable, TableName
 from canal_server.mirror.state.feed import Feed
@@ -38,10 +38,10 @@ tables: [{match: .*}]
 T = TableName("shop", "t")
 
 
-class Outrun(TableWork):
+class Outrun(TableSync):
     """Copies a table whose columns change in the meantime, each time."""
 
-    def _bring_in(self, state: TableState) -> None:
+    def _sync_steps(self, state: TableState) -> None:
         begun = replace(
             state, phase=Phase.COPYING, copy_id=f"c{state.copies}",
             copies=state.copies + 1,
@@ -50,17 +50,17 @@ class Outrun(TableWork):
         raise CopyNeededError("its columns changed")
 
 
-class Changed(TableWork):
+class Changed(TableSync):
     """Has tables whose columns are other ones by now."""
 
     def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
         return (ColumnMeta("a", "int"),)
 
 
-class Unchanged(TableWork):
+class Unchanged(TableSync):
     """Has tables that no statement of their own has changed."""
 
-    def _check_since(self, name: TableName, place: RangePosition) -> None:
+    def _check_since(self, name: TableName, position: RangePosition) -> None:
         """Find nothing."""
 
 
@@ -74,7 +74,7 @@ class Unreadable(CopyJob):
         raise DecodeError(self.problem)
 
 
-def work_in(folder: Path, kind: type[TableWork]) -> tuple[TableWork, States]:
+def work_in(folder: Path, kind: type[TableSync]) -> tuple[TableSync, States]:
     """Return what brings tables in, without a stream, and what notes that."""
     settings = read(TEXT, str(folder / "m.yml"), {})
     store = States(open_folder(settings.lake, settings.folder))
@@ -83,7 +83,7 @@ def work_in(folder: Path, kind: type[TableWork]) -> tuple[TableWork, States]:
         raise AssertionError("there is no stream")
 
     stream = ChangeStream(
-        "example", 1, parts_max=1, on_statement=nothing, on_left=nothing,
+        "example", 1, parts_max=1, on_statement=nothing, on_leave=nothing,
         on_batch=nothing,
     )  # fmt: skip
     work = kind(
@@ -115,8 +115,8 @@ def test_rows_that_cannot_be_read(
     monkeypatch.setattr(Unreadable, "problem", problem)
     work, _ = work_in(tmp_path, Changed)
     table = MirrorTable(T, "shop/t", ())
-    place = RangePosition(1, "binlog.000007", 4)
-    state = TableState(T, "shop/t", copy_id="c", place=place, columns=columns)
+    position = RangePosition(1, "binlog.000007", 4)
+    state = TableState(T, "shop/t", copy_id="c", position=position, columns=columns)
     with pytest.raises(raised, match=re.escape(problem)):
         work._run(state, table)
 
@@ -124,7 +124,7 @@ def test_rows_that_cannot_be_read(
 def test_copies_in_a_row_are_counted(tmp_path) -> None:
     """A table that is outrun all the time is stopped, after so many copies."""
     work, store = work_in(tmp_path, Outrun)
-    work.bring_in(TableState(T, "shop/t", copies=3))
+    work.sync(TableState(T, "shop/t", copies=3))
     state = store.read(T)
     assert state is not None
     assert state.phase is Phase.STOPPED
@@ -157,15 +157,15 @@ def test_rows_that_were_moved_while_the_table_was_copied(
 
     So also when that was met while the copy waited for another try.
     """
-    work, store = work_in(tmp_path, TableWork)
+    work, store = work_in(tmp_path, TableSync)
     begun, moved = (
         version_of(RangePosition(1, "binlog.000007", offset))
         for offset in (400, moved_at)
     )
-    place = RangePosition(1, "binlog.000007", 900)
-    work._stream.feed = Feed("example", place, moved={T: moved})
+    position = RangePosition(1, "binlog.000007", 900)
+    work._stream.feed = Feed("example", position, moved={T: moved})
     state = TableState(
-        T, "shop/t", Phase.CATCHING_UP, "c1", place=place, begun=begun,
+        T, "shop/t", Phase.CATCHING_UP, "c1", position=position, begun=begun,
         columns=(ColumnMeta("a", "int", is_key=True),),
     )  # fmt: skip
     table = work._plan(T, state.columns)
@@ -187,12 +187,12 @@ def test_a_copy_that_would_begin_before_rows_were_moved(
 ) -> None:
     """Without GTIDs it begins a while ago, and waits until that is behind the move."""
     work, store = work_in(tmp_path, Unchanged)
-    place = RangePosition(1, "binlog.000007", 4)
+    position = RangePosition(1, "binlog.000007", 4)
     monkeypatch.setattr(
-        "canal_server.mirror.run.table_sync.starting_place", lambda *_, **__: place
+        "canal_server.mirror.run.table_sync.start_position", lambda *_, **__: position
     )
     moved = version_of(RangePosition(1, "binlog.000007", moved_at))
-    work._stream.feed = Feed("example", place, moved={T: moved})
+    work._stream.feed = Feed("example", position, moved={T: moved})
     channel: Any = None  # it is not asked
     with pytest.raises(SourceError, match="since then a statement"):
         work._begun(store.write(TableState(T, "shop/t")), channel)

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from canal_server.mirror.session.executors import (
     LOOK_S,
     PATIENCE_S,
-    TOLD,
+    WAITING_TEXT,
     Executors,
     waits,
 )
@@ -48,7 +48,7 @@ def test_jobs_that_wait() -> None:
     looks = Executors(cluster, lambda: now)
     assert looks.problem() == ""
     now += PATIENCE_S
-    assert looks.problem() == TOLD
+    assert looks.problem() == WAITING_TEXT
     cluster.executors = 1
     now += LOOK_S
     assert looks.problem() == ""
@@ -56,7 +56,7 @@ def test_jobs_that_wait() -> None:
     now += LOOK_S
     assert looks.problem() == ""
     now += PATIENCE_S
-    assert looks.problem() == TOLD
+    assert looks.problem() == WAITING_TEXT
     cluster.jobs = []
     now += LOOK_S
     assert looks.problem() == ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from canal_server.mirror.session.slots import LONG_TURN_S, TURN_S, Slots
+from canal_server.mirror.session.slots import HOLD_S, LONG_HOLD_S, Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ def at_once(slots: Slots) -> int:
         return True
 
     count = 0
-    with ExitStack() as turns:
-        while turns.enter_context(slots.turn(is_over)):
+    with ExitStack() as slots_held:
+        while slots_held.enter_context(slots.slot(is_over)):
             assert not asked
             count += 1
             assert count < TURNS_MAX
@@ -58,11 +58,11 @@ def test_tables_begin_to_follow() -> None:
     """Who has a turn keeps it; another one is short, and leaves a core."""
     followed = threading.Event()
     slots = Slots(4, cores=lambda: 2, is_followed=followed.is_set)
-    assert slots.turn_s == LONG_TURN_S
-    with slots.turn(never), slots.turn(never):
+    assert slots.hold_s == LONG_HOLD_S
+    with slots.slot(never), slots.slot(never):
         followed.set()
         assert at_once(slots) == 0
-        assert slots.turn_s == TURN_S
+        assert slots.hold_s == HOLD_S
     assert at_once(slots) == 1
     followed.clear()
     assert at_once(slots) == 4
@@ -74,12 +74,12 @@ def test_in_order() -> None:
     had: list[str] = []
 
     def wait(name: str) -> None:
-        with slots.turn(never) as has_turn:
-            assert has_turn
+        with slots.slot(never) as has_slot:
+            assert has_slot
             had.append(name)
 
     threads = []
-    with slots.turn(never):
+    with slots.slot(never):
         for number, name in enumerate("abc", 1):
             threads.append(threading.Thread(target=wait, args=(name,)))
             threads[-1].start()
@@ -97,11 +97,11 @@ def test_not_wanted_any_more() -> None:
     got: list[bool] = []
 
     def wait() -> None:
-        with slots.turn(is_over.is_set) as has_turn:
-            got.append(has_turn)
+        with slots.slot(is_over.is_set) as has_slot:
+            got.append(has_slot)
 
     thread = threading.Thread(target=wait)
-    with slots.turn(never):
+    with slots.slot(never):
         thread.start()
         until(partial(waits, slots, 1))
         is_over.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.mirror.session.spark_errors import TOLD_MAX, reason
+from canal_server.mirror.session.spark_errors import TEXT_MAX, reason
 
 # As Spark 4.3 says it, with fewer lines of the stacks.
 LOADS = (
@@ -92,12 +92,12 @@ KEY_ERROR = "Traceback (most recent call last):\n  File x\nKeyError: 'a'"
         ("[ONE] line\nand another", "[ONE] line and another"),
     ],
 )
-def test_the_cause_is_told(text: str, told: str) -> None:
+def test_the_cause_is_told(text: str, text_found: str) -> None:
     """Of tracebacks, of stacks of the JVM, of both; with what to do where known."""
-    assert reason(RuntimeError(text)) == told
+    assert reason(RuntimeError(text)) == text_found
 
 
 def test_what_says_nothing() -> None:
     """An error without a text is told by its kind; a long text is cut."""
     assert reason(RuntimeError()) == "RuntimeError()"
-    assert len(reason("x" * 5000)) == TOLD_MAX
+    assert len(reason("x" * 5000)) == TEXT_MAX

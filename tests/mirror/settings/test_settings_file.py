@@ -225,7 +225,7 @@ def test_secrets_stay_out_of_problems():
     found = problems_of(text)
 
     assert (
-        "4:43: source.password = (hidden): the environment variable NOT_THERE is not set"
+        "source.password = (hidden): the environment variable NOT_THERE is not set"
         in (" ".join(found))
     )
     assert not any("s3cr3t" in each for each in found)

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from fix_lake import copied_rows, filled, opened, random_table, write_copy
 
 from canal_server.mirror.settings.mirror_settings import TableRule
+from canal_server.mirror.settings.selected_tables import target_of
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.settings.wanted_tables import target_of
 from canal_server.mirror.state.lake_tables import lake_schema, other_format
 
 if TYPE_CHECKING:

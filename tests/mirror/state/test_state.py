@@ -40,7 +40,7 @@ STATE = TableState(
     target="shop/x",
     phase=Phase.COPYING,
     copy_id="7",
-    place=RangePosition(2, "binlog.000003", 4, gtids="a:1-7"),
+    position=RangePosition(2, "binlog.000003", 4, gtids="a:1-7"),
     columns=(
         ColumnMeta("id", "int", None, is_key=True, nullable=False),
         ColumnMeta("ü", "varchar(9)", "utf8mb4"),
@@ -100,7 +100,7 @@ def test_requests(folder: Folder):
     folder.write("requests/x.json", b"rubbish")
 
     assert sorted(states.requested()) == sorted([ODD, TableName("a", "b")])
-    states.take_request(ODD)
+    states.remove_request(ODD)
     assert states.requested() == [TableName("a", "b")]
 
 
@@ -123,7 +123,7 @@ def test_long_names(folder: Folder, tmp_path: Path):
     assert states.read_all().keys() == set(names)
     assert sorted(states.requested()) == sorted(names)
     states.forget(long[0])
-    states.take_request(long[0])
+    states.remove_request(long[0])
     assert states.read_all().keys() == set(names[1:])
     assert sorted(states.requested()) == sorted(names[1:])
 
@@ -193,7 +193,7 @@ def test_one_mirror_at_a_time(folder: Folder):
     with Lease(folder, wait=waited.append) as first:
         first.renew()
         with pytest.raises(LakeError, match=f"process {os.getpid()} on .*{FILE}"):
-            Lease(folder, wait=waited.append).take()
+            Lease(folder, wait=waited.append).acquire()
     with Lease(folder, wait=waited.append):
         assert bool(waited) is (folder.local_path is None)
     first.release()
@@ -215,10 +215,10 @@ def test_a_killed_owner_leaves_the_lock_free(tmp_path: Path):
     assert ours.poll(60)
     lease = Lease(open_folder(LakeSettings(path=str(tmp_path))))
     with pytest.raises(LakeError, match=f"process {owner.pid} on"):
-        lease.take()
+        lease.acquire()
     owner.kill()
     owner.join()
-    lease.take()
+    lease.acquire()
     lease.release()
 
 
@@ -230,7 +230,7 @@ def test_a_link_in_the_place_of_the_lock(tmp_path: Path):
     lake.mkdir()
     (lake / FILE).symlink_to(target)
     with pytest.raises(LakeError, match=rf"{FILE} is a symbolic link, .*: remove it"):
-        Lease(open_folder(LakeSettings(path=str(lake)))).take()
+        Lease(open_folder(LakeSettings(path=str(lake)))).acquire()
     assert target.read_text() == "precious"
 
 
@@ -254,12 +254,12 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
     clock = [1000.0]
     old = Lease(folder, now=lambda: clock[0], wait=lambda _: None)
     new = Lease(folder, now=lambda: clock[0], wait=lambda _: None)
-    old.take()
+    old.acquire()
     clock[0] += LASTS_S - 1
     with pytest.raises(LakeError, match="this mirror is already running"):
-        new.take()
+        new.acquire()
     clock[0] += 2
-    new.take()
+    new.acquire()
 
     with pytest.raises(LeaseLost, match="was taken over by process"):
         old.renew()
@@ -269,7 +269,7 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
     clock[0] += LASTS_S + 1
     third = Lease(folder, now=lambda: clock[0], wait=lambda _: old._write())
     with pytest.raises(LakeError):
-        third.take()
+        third.acquire()
 
 
 def test_places_that_cannot_be(tmp_path: Path):
@@ -278,7 +278,7 @@ def test_places_that_cannot_be(tmp_path: Path):
     folder = open_folder(LakeSettings(path=str(tmp_path / "file")))
     for attempt in (
         lambda: folder.write("x", b""),
-        lambda: Lease(folder).take(),
+        lambda: Lease(folder).acquire(),
     ):
         with pytest.raises(LakeError, match=r"cannot write .*file"):
             attempt()

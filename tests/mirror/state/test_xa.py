@@ -67,7 +67,7 @@ def rows(table: TableName, version: int) -> Packed:
 def taken(*items: Packed, by: PreparedXa | None = None) -> list[set[TableName]]:
     """Return what each item rolled back, if anything."""
     prepared = by or PreparedXa()
-    found = [set(prepared.take(item)) for item in items]
+    found = [set(prepared.accept(item)) for item in items]
     return [names for names in found if names]
 
 
@@ -113,7 +113,7 @@ def test_more_transactions_than_are_kept() -> None:
     prepared = PreparedXa()
     for number in range(KEPT_MAX + 2):
         table = {0: T, 1: U}.get(number, W)
-        prepared.take(statement(XA_ROWS, f"x{number}", table, number))
+        prepared.accept(statement(XA_ROWS, f"x{number}", table, number))
     prepared = PreparedXa.from_json(prepared.to_json())
     assert len(prepared.tables) == KEPT_MAX
     assert prepared.is_used
@@ -125,8 +125,8 @@ def test_behind_what_a_copy_has_to_begin() -> None:
     """With each table stands where its rows are told of, which tells old ones."""
     prepared = PreparedXa()
     for seq, name in ((10, T), (20, U)):
-        prepared.take(replace(statement(XA_ROWS, "x", name, 30), seq=seq))
-    found = prepared.take(statement(ROLLBACK, "XA ROLLBACK x"))
+        prepared.accept(replace(statement(XA_ROWS, "x", name, 30), seq=seq))
+    found = prepared.accept(statement(ROLLBACK, "XA ROLLBACK x"))
     assert found == {T: 10, U: 20}
 
 
@@ -203,7 +203,7 @@ def test_tables_as_the_binlog_tells(
     prepared, found, parts = PreparedXa(), [], 0
     for item in items_between(settings, start, catching.latest()):
         parts += item.kind == PART
-        names = prepared.take(item)
+        names = prepared.accept(item)
         if item.event_type == ROLLBACK:
             assert is_of_xa(item)
             found.append({name.table for name in names})
@@ -226,11 +226,11 @@ def catch_up(settings: MirrorSettings, name: TableName, **how: Any) -> CatchUp:
     [("t", False, ["back"]), ("u", False, []), ("u", True, ["back"])],
 )
 def test_while_a_table_catches_up(
-    pipeline: Pipeline, settings: MirrorSettings, table: str, goes_on: bool, told: Any
+    pipeline: Pipeline, settings: MirrorSettings, table: str, continues: bool, told: Any
 ) -> None:
     """It is told of what took its rows back; of all where another one began to read."""
     name = TableName(pipeline.schema, table)
-    catching = catch_up(settings, name, goes_on=goes_on)
+    catching = catch_up(settings, name, continues=continues)
     start = catching.latest()
     run_xa(pipeline, "back", "ROLLBACK", "UPDATE t SET v = 9 WHERE id = 1")
     run_xa(pipeline, "kept", "COMMIT", "UPDATE t SET v = 5 WHERE id = 1")

@@ -90,16 +90,16 @@ class Mirrored:
     def copy(self) -> None:
         """Copy the table, and write the state of one that follows."""
         with RangedClient("127.0.0.1", self.port) as client:
-            place = client.locate(DESTINATION, "latest")
+            position = client.locate(DESTINATION, "latest")
         with Positions(self.settings, self.name) as positions:
             table = positions.table()
-        done = CopyJob(self.spark, self.settings, table, "c1", place)
+        done = CopyJob(self.spark, self.settings, table, "c1", position)
         copied = done.run(lambda _: None, Stop())
-        place = copied.place
-        note = {POSITION_NOTE: json.dumps(offset_to_json({DESTINATION: place}))}
+        position = copied.position
+        note = {POSITION_NOTE: json.dumps(offset_to_json({DESTINATION: position}))}
         lake = open_table(self.settings, table)
-        lake.publish("c1", copied.schema, copied.files, version_of(place), note)
-        state = TableState(self.name, table.target, copy_id="c1", place=place)
+        lake.publish("c1", copied.schema, copied.files, version_of(position), note)
+        state = TableState(self.name, table.target, copy_id="c1", position=position)
         self.states.write(state.moved(Phase.FOLLOWING))
 
     @property

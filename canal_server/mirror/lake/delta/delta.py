@@ -78,18 +78,18 @@ class DeltaLakeTable:
 
     def exists(self) -> bool:
         """Check whether a Delta log exists."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             return self._newest() is not None
 
     def arrow_schema(self) -> pa.Schema | None:
         """Return the columns of the newest version."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             delta = self._newest()
             return None if delta is None else pa.schema(delta.schema().to_arrow())
 
     def applied(self, copy_id: str) -> int:
         """Return the position number in the log's transaction of the copy."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             delta = self._newest()
             return NOWHERE if delta is None else delta_log.applied(delta, copy_id)
 
@@ -102,7 +102,7 @@ class DeltaLakeTable:
         note: Mapping[str, str],
     ) -> None:
         """Commit a copy's files, and the removal of all others."""
-        with self._telling("publish the copy of"):
+        with self._as_lake_error("publish the copy of"):
             delta = self._newest()
             if delta is not None and delta_log.applied(delta, copy_id) != NOWHERE:
                 return
@@ -114,7 +114,7 @@ class DeltaLakeTable:
                 change_feed=self._change_feed,
                 kept_hours=self._kept_hours,
             )
-            told = properties.told_now(configuration) or []
+            chosen = properties.statistics_columns(configuration) or []
             create_table_with_add_actions(
                 self._path,
                 Schema.from_arrow(schema),
@@ -125,7 +125,7 @@ class DeltaLakeTable:
                         {},
                         now_ms,
                         True,
-                        properties.statistics(file.stats, told),
+                        properties.statistics(file.stats, chosen),
                     )
                     for file in files
                 ],
@@ -145,7 +145,7 @@ class DeltaLakeTable:
         note: Mapping[str, str],
     ) -> Applied:
         """Commit changes; retries if another writer was faster."""
-        with self._telling("apply changes to"):
+        with self._as_lake_error("apply changes to"):
             for _ in range(TRIES - 1):
                 try:
                     return self._apply(copy_id, changes, upto, note)
@@ -157,7 +157,7 @@ class DeltaLakeTable:
 
     def correct(self, copy_id: str, changes: pa.Table) -> Applied:
         """Commit the correct rows, with the position of the previous commit."""
-        with self._telling("correct rows of"):
+        with self._as_lake_error("correct rows of"):
             delta = self._published(copy_id)
             commit = delta_log.commit_of_upkeep(delta)
             return self._merged(delta, as_in_lake(changes), commit)
@@ -166,7 +166,7 @@ class DeltaLakeTable:
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
         """Commit the removal of all rows, or marks them all as deleted."""
-        with self._telling("empty"):
+        with self._as_lake_error("empty"):
             delta = self._published(copy_id)
             if delta_log.applied(delta, copy_id) >= upto:
                 return
@@ -191,7 +191,7 @@ class DeltaLakeTable:
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
     ) -> None:
         """Change the table's columns; any step but adding rewrites the table."""
-        with self._telling("change the columns of"):
+        with self._as_lake_error("change the columns of"):
             delta = self._published(copy_id)
             if delta_log.applied(delta, copy_id) >= upto:
                 return
@@ -201,7 +201,7 @@ class DeltaLakeTable:
                 return
             before = pa.schema(delta.schema().to_arrow())
             reshape = Reshape(before, steps)
-            self._tell_of(delta, before, reshape)
+            self._adjust_statistics(delta, before, reshape)
             if self._table.is_keyless or not reshape.is_metadata_only:
                 files = delta_rows.files(delta, self._store(), self._key)
                 delta_rows.rewrite(delta, files, reshape, commit)
@@ -213,13 +213,13 @@ class DeltaLakeTable:
             else:
                 delta_log.commit_alone(delta, commit)
 
-    def take(self, table: MirrorTable) -> None:
+    def use_definition(self, table: MirrorTable) -> None:
         """Use the table's current definition from now on, with its key's new names."""
         self._table, self._key = table, _key_of(table)
 
     def compact(self) -> Compacted:
         """Merge small files and reorder keys; the commit changes no row."""
-        with self._telling("compact"):
+        with self._as_lake_error("compact"):
             delta = self._newest()
             if delta is None:
                 return Compacted()
@@ -227,7 +227,7 @@ class DeltaLakeTable:
 
     def vacuum(self, hours: float) -> int:
         """Delete old files, and the log before the readable versions."""
-        with self._telling("delete old files of"):
+        with self._as_lake_error("delete old files of"):
             delta = self._newest()
             if delta is None:
                 return 0
@@ -240,18 +240,18 @@ class DeltaLakeTable:
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows of a version, by default the newest."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             delta = DeltaTable(
                 self._path, version=version, storage_options=self._options
             )
             names = list(columns) if columns is not None else None
             yield from delta_rows.batches(delta, names, where)
 
-    def place(self) -> tuple[int, dict[str, str]]:
+    def position(self) -> tuple[int, dict[str, str]]:
         """Return the position number and note of the mirror's newest commit."""
-        with self._telling("read"):
+        with self._as_lake_error("read"):
             delta = self._newest()
-            return (NOWHERE, {}) if delta is None else delta_log.place(delta)
+            return (NOWHERE, {}) if delta is None else delta_log.position(delta)
 
     def _apply(
         self,
@@ -275,35 +275,37 @@ class DeltaLakeTable:
     def _merged(
         self, delta: DeltaTable, new: pa.Table, commit: CommitProperties
     ) -> Applied:
-        told = properties.told_now(delta.metadata().configuration)
-        if told and (wide := properties.too_wide(new, told)):
+        chosen = properties.statistics_columns(delta.metadata().configuration)
+        if chosen and (wide := properties.too_wide(new, chosen)):
             # Before they are written, as a merge would rely on wrong statistics.
-            self._tell(delta, [name for name in told if name not in wide])
+            self._set_statistics(delta, [name for name in chosen if name not in wide])
         if self._table.is_keyless:
             return delta_changes.count(delta, new, commit)
         return delta_changes.merge(delta, new, self._key, commit)
 
-    def _tell_of(self, delta: DeltaTable, before: pa.Schema, reshape: Reshape) -> None:
+    def _adjust_statistics(
+        self, delta: DeltaTable, before: pa.Schema, reshape: Reshape
+    ) -> None:
         """Choose the columns with statistics after columns were added or dropped.
 
         Dropped columns keep theirs until then.
         """
-        told = properties.told_now(delta.metadata().configuration)
-        if told is None:
+        chosen = properties.statistics_columns(delta.metadata().configuration)
+        if chosen is None:
             return
         after = reshape.schema
-        untold = [n for n in before.names if n not in told]
+        unchosen = [n for n in before.names if n not in chosen]
         key = [(name, reshape.renamed(name)) for name in self._key]
-        wide = [now for was, now in key if was not in untold]
-        then = properties.told(after, [now for _, now in key], wide)
-        then += [name for name in told if name not in after.names]
-        if then != told:
-            self._tell(delta, then)
+        wide = [now for was, now in key if was not in unchosen]
+        then = properties.with_statistics(after, [now for _, now in key], wide)
+        then += [name for name in chosen if name not in after.names]
+        if then != chosen:
+            self._set_statistics(delta, then)
 
-    def _tell(self, delta: DeltaTable, names: Sequence[str]) -> None:
+    def _set_statistics(self, delta: DeltaTable, names: Sequence[str]) -> None:
         """Choose the columns with statistics in new files."""
         delta.alter.set_table_properties(
-            {properties.TOLD: properties.text_of(names)},
+            {properties.STATISTICS_COLUMNS: properties.text_of(names)},
             commit_properties=delta_log.commit_of_upkeep(delta),
         )
 
@@ -333,7 +335,7 @@ class DeltaLakeTable:
         return delta
 
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
+    def _as_lake_error(self, what: str) -> Iterator[None]:
         """Raise LakeError with the table's name for errors of the lake."""
         try:
             yield

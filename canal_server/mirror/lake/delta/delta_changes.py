@@ -73,17 +73,17 @@ def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> App
         )
     source = _typed(changes, lake).select([*own, *META, _OP])
 
-    def find(gone: pa.Int64Array) -> pa.Table:
-        found = [batch.filter(pc.is_in(batch[HASH.name], gone)) for batch in rows]
+    def find(removed: pa.Int64Array) -> pa.Table:
+        found = [batch.filter(pc.is_in(batch[HASH.name], removed)) for batch in rows]
         return pa.Table.from_batches(found, lake)
 
     soft = DELETED.name in lake.names
     live = f"NOT {quoted(DELETED.name)}" if soft else None
     rows = batches(delta, None, live)
     made = difference(source, soft=soft, find=find)
-    if len(made.gone) == 0:
+    if len(made.removed) == 0:
         return _append(delta, made.added, commit)
-    marks = pa.table({HASH.name: made.gone}).cast(pa.schema([HASH]))
+    marks = pa.table({HASH.name: made.removed}).cast(pa.schema([HASH]))
     marks = marks.append_column(_OP, pa.repeat(pa.scalar(fold.DELETE), len(marks)))
     added = made.added.append_column(
         _OP, pa.repeat(pa.scalar(_INSERT), len(made.added))
@@ -103,8 +103,8 @@ def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> App
         )
         .execute()
     )
-    again = done["num_target_rows_deleted"] - made.counts[1]
-    return Applied(made.counts[0] - again, made.counts[1])
+    repeated = done["num_target_rows_deleted"] - made.counts[1]
+    return Applied(made.counts[0] - repeated, made.counts[1])
 
 
 def _merger(
@@ -154,11 +154,11 @@ def _bounds(
 ) -> tuple[list[str], int]:
     """Return conditions on the keys, and the number of rows in the matching files."""
     files = pa.table(delta.get_add_actions(flatten=True))
-    told = [
+    parts = [
         bounds(source[name], f"t.{quoted(name)}", _ranges(files, name)) for name in key
     ]
-    found = [bound.condition for bound in told if bound.condition]
-    return found, min(bound.rows for bound in told)
+    found = [bound.condition for bound in parts if bound.condition]
+    return found, min(bound.rows for bound in parts)
 
 
 def _ranges(files: pa.Table, name: str) -> pa.Table:

@@ -39,9 +39,9 @@ def applied(delta: DeltaTable, copy_id: str) -> int:
 
 def commit(copy_id: str, upto: int, note: Mapping[str, str]) -> CommitProperties:
     """Return what a commit records in addition to the change."""
-    told = {"copy": copy_id, "upto": upto, "note": dict(note)}
+    record = {"copy": copy_id, "upto": upto, "note": dict(note)}
     return CommitProperties(
-        custom_metadata={_NOTE: told},
+        custom_metadata={_NOTE: record},
         app_transactions=[Transaction(_APP + copy_id, upto)],
     )
 
@@ -58,15 +58,15 @@ def commit_of_upkeep(delta: DeltaTable) -> CommitProperties:
 
     So it is found even when the log no longer reaches back to the last change.
     """
-    told = _newest(delta)
-    return CommitProperties(custom_metadata={_NOTE: told} if told else None)
+    record = _newest(delta)
+    return CommitProperties(custom_metadata={_NOTE: record} if record else None)
 
 
-def place(delta: DeltaTable) -> tuple[int, dict[str, str]]:
+def position(delta: DeltaTable) -> tuple[int, dict[str, str]]:
     """Return the position number and the note of the newest change by a mirror."""
-    told = _newest(delta)
-    if told is not None:
-        return int(told["upto"]), dict(told["note"])
+    record = _newest(delta)
+    if record is not None:
+        return int(record["upto"]), dict(record["note"])
     described = delta.metadata().description or ""
     if not described.startswith(_COPY):
         return NOWHERE, {}
@@ -78,9 +78,9 @@ def _newest(delta: DeltaTable) -> dict[str, Any] | None:
     limit = 1
     while True:
         commits = delta.history(limit)
-        for told in commits:
-            if _NOTE in told:
-                return dict(told[_NOTE])
+        for record in commits:
+            if _NOTE in record:
+                return dict(record[_NOTE])
         if len(commits) < limit or limit >= COMMITS_MAX:
             return None
         limit *= 10

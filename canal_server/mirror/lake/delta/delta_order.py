@@ -70,23 +70,23 @@ def compact(
     configuration = delta.metadata().configuration
     size = int(configuration.get(properties.FILE_SIZE) or properties.FILE_BYTES_UNKNOWN)
     chosen = list(groups(files, size))
-    told = properties.told_now(configuration)
-    writer = _Writer(delta, store, key, told)
+    with_statistics = properties.statistics_columns(configuration)
+    writer = _Writer(delta, store, key, with_statistics)
     done = [(group, writer.written(group, size)) for group in chosen]
     added = [action for _, actions in done for action in actions]
     if not added:
         return None if chosen else Compacted()
     now_ms = int(time.time() * 1000)
-    gone = [
+    removed = [
         RemoveAction(file.path, False, now_ms, file.size, {})
         for group, actions in done
         if actions
         for file in group
     ]
     delta.create_write_transaction(
-        [*added, *gone], "append", delta.schema(), commit_properties=commit
+        [*added, *removed], "append", delta.schema(), commit_properties=commit
     )
-    return Compacted(len(gone), len(added))
+    return Compacted(len(removed), len(added))
 
 
 def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
@@ -153,13 +153,15 @@ def _clusters(files: Iterable[KeyedFile]) -> list[list[KeyedFile]]:
 
 
 def _files(delta: DeltaTable, column: str) -> list[KeyedFile] | None:
-    told = pa.table(delta.get_add_actions(flatten=True))
+    with_statistics = pa.table(delta.get_add_actions(flatten=True))
     names = (f"min.{column}", f"max.{column}", "path", "size_bytes", "num_records")
-    if any(name not in told.column_names for name in names):
+    if any(name not in with_statistics.column_names for name in names):
         return None
     found = [
         KeyedFile(*row)
-        for row in zip(*(told[name].to_pylist() for name in names), strict=True)
+        for row in zip(
+            *(with_statistics[name].to_pylist() for name in names), strict=True
+        )
     ]
     if any(None in file for file in found):
         return None
@@ -174,12 +176,14 @@ class _Writer:
         delta: DeltaTable,
         store: DeltaStorageHandler,
         key: Sequence[str],
-        told: Sequence[str] | None,
+        with_statistics: Sequence[str] | None,
     ) -> None:
         self._schema = pa.schema(delta.schema().to_arrow())
         self._files = PyFileSystem(store)
         self._key = key
-        self._told = self._schema.names if told is None else told
+        self._with_statistics = (
+            self._schema.names if with_statistics is None else with_statistics
+        )
 
     def written(self, group: Sequence[KeyedFile], size: int) -> list[AddAction]:
         """Write files of about this size; returns their entries for the log.
@@ -216,5 +220,5 @@ class _Writer:
             size = file.tell()
         for batch in rows.to_batches():
             stats.add(batch)
-        text = properties.statistics(stats.to_json(), self._told)
+        text = properties.statistics(stats.to_json(), self._with_statistics)
         return AddAction(name, size, {}, int(time.time() * 1000), False, text)

@@ -26,18 +26,22 @@ FILE_ROWS: Final = 100_000  # a merge rewrites whole files
 FILE_BYTES: Final = (1 << 20, 128 << 20)  # at least, at most
 FILE_BYTES_UNKNOWN: Final = 8 << 20
 FILES_MAX: Final = 5_000  # beyond that, files become larger
-TOLD_COLUMNS: Final = 32  # columns with statistics, in addition to the key
+STATISTICS_MAX: Final = 32  # columns with statistics, in addition to the key
 KEPT_HOURS: Final = 7 * 24  # default for old versions
 
 FILE_SIZE: Final = "delta.targetFileSize"
-TOLD: Final = "delta.dataSkippingStatsColumns"
+STATISTICS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 LOG_KEPT: Final = "delta.logRetentionDuration"
-GONE_KEPT: Final = "delta.deletedFileRetentionDuration"
+DELETED_KEPT: Final = "delta.deletedFileRetentionDuration"
 
 _DOUBLE_DIGITS: Final = 15
 _WHOLE_DIGITS: Final = 18  # any such number fits 64 bits
 _WHOLE_MAX: Final = 2**63 - 1
-_UNTOLD: Final = (HASH.name, DELETED.name, ROW.name)  # that no query filters by
+_WITHOUT_STATISTICS: Final = (
+    HASH.name,
+    DELETED.name,
+    ROW.name,
+)  # that no query filters by
 _QUOTED: Final = re.compile("`((?:[^`]|``)*)`")
 
 
@@ -61,7 +65,7 @@ def of_copy(
     return {
         "delta.enableChangeDataFeed": str(change_feed).lower(),
         FILE_SIZE: str(min(max(size, least), most)),
-        TOLD: text_of(told(schema, key, wide)),
+        STATISTICS_COLUMNS: text_of(with_statistics(schema, key, wide)),
         **retention(kept_hours),
     }
 
@@ -72,10 +76,10 @@ def retention(hours: int) -> dict[str, str]:
     Vacuum treats a file without such a record as one that was never named.
     """
     text = f"interval {max(1, hours)} hours"
-    return {LOG_KEPT: text, GONE_KEPT: text}
+    return {LOG_KEPT: text, DELETED_KEPT: text}
 
 
-def told(
+def with_statistics(
     schema: pa.Schema, key: Collection[str], wide: Collection[str] = ()
 ) -> list[str]:
     """Return the columns that have statistics.
@@ -84,16 +88,16 @@ def told(
     """
     names: list[str] = []
     for field in schema:
-        few = len(names) < TOLD_COLUMNS or field.name in key
+        few = len(names) < STATISTICS_MAX or field.name in key
         true = _is_true(field.type) or (field.name in wide and _is_whole(field.type))
-        if few and true and field.name not in _UNTOLD:
+        if few and true and field.name not in _WITHOUT_STATISTICS:
             names.append(field.name)
     return names
 
 
-def told_now(configuration: Mapping[str, str | None]) -> list[str] | None:
+def statistics_columns(configuration: Mapping[str, str | None]) -> list[str] | None:
     """Return the columns that have statistics; None: Delta's default."""
-    text = configuration.get(TOLD)
+    text = configuration.get(STATISTICS_COLUMNS)
     if text is None:
         return None
     return [name.replace("``", "`") for name in _QUOTED.findall(text)]

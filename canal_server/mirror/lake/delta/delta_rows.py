@@ -43,8 +43,8 @@ def rewrite(
             return None
         table = reshape.rows(table)
         if HASH.name in table.column_names:
-            place = table.schema.get_field_index(HASH.name)
-            table = table.set_column(place, HASH, row_hashes(table))
+            index = table.schema.get_field_index(HASH.name)
+            table = table.set_column(index, HASH, row_hashes(table))
         return table
 
     def batches(reader: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
@@ -79,10 +79,10 @@ def files(
 ) -> Iterator[pa.Table]:
     """Yield the rows of each file, in the order of the key's first column."""
     schema = pa.schema(delta.schema().to_arrow())
-    told = pa.table(delta.get_add_actions(flatten=True))
-    if key and f"min.{key[0]}" in told.column_names:
-        told = told.sort_by(f"min.{key[0]}")
-    for path in told["path"].to_pylist():
+    files = pa.table(delta.get_add_actions(flatten=True))
+    if key and f"min.{key[0]}" in files.column_names:
+        files = files.sort_by(f"min.{key[0]}")
+    for path in files["path"].to_pylist():
         with PyFileSystem(store).open_input_file(path) as file:
             for batch in pq.ParquetFile(file).iter_batches():
                 yield complete(pa.table(batch), schema)

@@ -36,12 +36,12 @@ def compact(
         if done is not None:
             return done
     size = delta.metadata().configuration.get(FILE_SIZE)
-    told = delta.optimize.compact(
+    result = delta.optimize.compact(
         target_size=int(size) // delta_order.SMALL if size else None,
         writer_properties=WRITER,
         commit_properties=commit_of_upkeep(delta),
     )
-    return Compacted(told["numFilesRemoved"], told["numFilesAdded"])
+    return Compacted(result["numFilesRemoved"], result["numFilesAdded"])
 
 
 def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:
@@ -52,24 +52,24 @@ def vacuum(delta: DeltaTable, store: DeltaStorageHandler, hours: float) -> int:
         delta.alter.set_table_properties(
             kept, commit_properties=commit_of_upkeep(delta)
         )
-    gone = _vacuumed(delta, whole, full=False)
-    told = delta.vacuum(whole, enforce_retention_duration=False, full=True)
-    for name in told:
+    removed = _vacuumed(delta, whole, full=False)
+    result = delta.vacuum(whole, enforce_retention_duration=False, full=True)
+    for name in result:
         if name.startswith(_CHANGES):  # no log records their removal
             store.delete_file(name)
-            gone += 1
-    gone += _vacuumed(delta, max(whole, UNKNOWN_HOURS), full=True)
+            removed += 1
+    removed += _vacuumed(delta, max(whole, UNKNOWN_HOURS), full=True)
     delta.create_checkpoint()
     delta.cleanup_metadata()
-    return gone
+    return removed
 
 
 def _vacuumed(delta: DeltaTable, hours: int, *, full: bool) -> int:
-    gone = delta.vacuum(
+    removed = delta.vacuum(
         hours,
         dry_run=False,
         enforce_retention_duration=False,
         full=full,
         commit_properties=commit_of_upkeep(delta),
     )
-    return len(gone)
+    return len(removed)

@@ -93,7 +93,7 @@ def test_nothing_published(tmp_path: Path, rng: random.Random) -> None:
     assert not lake.exists()
     assert lake.arrow_schema() is None
     assert lake.applied(COPY) == NOWHERE
-    assert lake.place() == (NOWHERE, {})
+    assert lake.position() == (NOWHERE, {})
     changes = LakeRows(PLAIN, rng).as_changes([])
     with pytest.raises(LakeError, match=r"shop/orders .*: it is not copy copy-1"):
         lake.apply(COPY, changes, 5, {})
@@ -166,10 +166,10 @@ def test_place(tmp_path: Path, rng: random.Random) -> None:
     """The note of the last change is told, also where no row changed."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
-    assert lake.place() == (rows.seq + 1, {"from": "copy"})
+    assert lake.position() == (rows.seq + 1, {"from": "copy"})
     nothing = rows.as_changes([])
     assert lake.apply(COPY, nothing, 70_000, {"from": "stream"}) == Applied()
-    assert lake.place() == (70_000, {"from": "stream"})
+    assert lake.position() == (70_000, {"from": "stream"})
     assert lake.applied(COPY) == 70_000
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
 
@@ -182,11 +182,11 @@ def test_place_behind_others(tmp_path: Path, rng: random.Random) -> None:
     other = DeltaTable(str(tmp_path))
     for _ in range(12):
         other.alter.set_table_properties({"delta.checkpointInterval": "50"})
-    assert lake.place() == told
+    assert lake.position() == told
     other.create_checkpoint()
     for commit in (tmp_path / "_delta_log").glob("*0.json"):
         commit.unlink()
-    assert DeltaLakeTable(str(tmp_path), PLAIN).place() == (told[0], {})
+    assert DeltaLakeTable(str(tmp_path), PLAIN).position() == (told[0], {})
     assert lake.applied(COPY) == told[0]
 
 

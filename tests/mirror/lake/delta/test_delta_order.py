@@ -116,7 +116,7 @@ def mixed(path: Path, rng: random.Random) -> DeltaLakeTable:
 def test_keys_are_sorted_out(tmp_path: Path, rng: random.Random) -> None:
     """Merges of the newest keys touch few files again; all rows are what they were."""
     lake = mixed(tmp_path, rng)
-    before, place = all_rows(lake), lake.place()
+    before, position = all_rows(lake), lake.position()
     version = DeltaTable(str(tmp_path)).version()
     done = lake.compact()
     assert done.files
@@ -126,7 +126,7 @@ def test_keys_are_sorted_out(tmp_path: Path, rng: random.Random) -> None:
     for left, right in pairwise(found):
         assert left[1] < right[0]
     assert all_rows(lake) == before
-    assert lake.place() == place
+    assert lake.position() == position
     delta = DeltaTable(str(tmp_path))
     assert delta.version() == version + 1
     feed = delta.load_cdf(starting_version=version + 1).read_all()

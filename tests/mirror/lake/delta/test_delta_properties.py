@@ -48,16 +48,16 @@ def told_wrong(path: Path) -> list[tuple[str, Any, Any]]:
         for name in rows.column_names:
             values = [value for value in rows[name].to_pylist() if value is not None]
             for side, sign in (("min", 1), ("max", -1)):
-                told = action.get(f"{side}.{name}")
-                if told is None or not values:
+                with_statistics = action.get(f"{side}.{name}")
+                if with_statistics is None or not values:
                     continue
                 true = min(values) if side == "min" else max(values)
                 if side == "max" and hasattr(true, "hour"):
-                    told += CUT
+                    with_statistics += CUT
                 if isinstance(true, Decimal) and true.as_tuple().exponent:
-                    told, true = float(told), float(true)
-                if (true < told) if sign > 0 else (true > told):
-                    wrong.append((name, told, true))
+                    with_statistics, true = float(with_statistics), float(true)
+                if (true < with_statistics) if sign > 0 else (true > with_statistics):
+                    wrong.append((name, with_statistics, true))
     return wrong
 
 
@@ -87,12 +87,12 @@ def test_large_keys(tmp_path: Path, rng: random.Random) -> None:
         lake.apply(COPY, changes, rows.seq + 1, {})
 
     put(5, 2**64 - 1)
-    assert "id" in (properties.told_now(_configuration(tmp_path)) or [])
+    assert "id" in (properties.statistics_columns(_configuration(tmp_path)) or [])
     for value in (1, 2):
         put(2**64 - 1, value)
         put(MAX + 2, value)
         put(5, value)
-    assert "id" not in (properties.told_now(_configuration(tmp_path)) or [])
+    assert "id" not in (properties.statistics_columns(_configuration(tmp_path)) or [])
     found = sorted((int(row["id"]), int(row["n"])) for row in lake_rows(lake))
     assert found == [(5, 2), (MAX + 2, 2), (2**64 - 1, 2)]
     for number, value in found:
@@ -112,8 +112,10 @@ def test_columns_change(tmp_path: Path, rng: random.Random) -> None:
     ]
     lake.evolve(COPY, steps, 99_999, {})
     actions = pa.table(DeltaTable(str(tmp_path)).get_add_actions(flatten=True))
-    told = {name[4:] for name in actions.column_names if name.startswith("min.")}
-    assert told == {"id", "a, b", "_seq", "_committed_at"}
+    with_statistics = {
+        name[4:] for name in actions.column_names if name.startswith("min.")
+    }
+    assert with_statistics == {"id", "a, b", "_seq", "_committed_at"}
 
 
 def test_a_key_gets_another_name(tmp_path: Path, rng: random.Random) -> None:
@@ -121,7 +123,7 @@ def test_a_key_gets_another_name(tmp_path: Path, rng: random.Random) -> None:
     rows = LakeRows(WIDE, rng)
     lake = published(tmp_path, rows)
     lake.evolve(COPY, [RenameColumn("id", "no"), RenameColumn("no", "ID")], 99_999, {})
-    now = properties.told_now(_configuration(tmp_path)) or []
+    now = properties.statistics_columns(_configuration(tmp_path)) or []
     assert "ID" in now
     assert "n" not in now
 
@@ -133,7 +135,7 @@ def test_copies(tmp_path: Path) -> None:
     def chosen(*greatest: int | None) -> list[str] | None:
         files = [_file({} if n is None else {"id": n}) for n in greatest]
         made = properties.of_copy(schema, ["id"], files, change_feed=False)
-        return properties.told_now(made)
+        return properties.statistics_columns(made)
 
     assert chosen() == ["id", "_seq", "_committed_at"]
     assert chosen(5, MAX - 1) == ["id", "_seq", "_committed_at"]
@@ -149,5 +151,10 @@ def _configuration(path: Path) -> dict[str, str]:
 
 
 def _file(ends: dict[str, int]) -> CopiedFile:
-    told = {"numRecords": 1, "minValues": ends, "maxValues": ends, "nullCount": {}}
-    return CopiedFile("x", 1, 1, json.dumps(told))
+    with_statistics = {
+        "numRecords": 1,
+        "minValues": ends,
+        "maxValues": ends,
+        "nullCount": {},
+    }
+    return CopiedFile("x", 1, 1, json.dumps(with_statistics))

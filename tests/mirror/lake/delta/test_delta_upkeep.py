@@ -59,14 +59,14 @@ def test_compact(tmp_path: Path, rng: random.Random, key: tuple[str, ...]) -> No
     lake = published(tmp_path, rows)
     in_small_batches(lake, rows)
     before = in_order(lake_rows(lake))
-    place = lake.place()
-    assert place == (rows.seq + 1, NOTE)
+    position = lake.position()
+    assert position == (rows.seq + 1, NOTE)
     done = lake.compact()
     assert done.files == 8
     assert len(files(tmp_path)) == done.made == 1
     assert in_order(lake_rows(lake)) == before
-    assert lake.place() == place
-    assert lake.applied(COPY) == place[0]
+    assert lake.position() == position
+    assert lake.applied(COPY) == position[0]
     assert lake.compact() == Compacted()
     told = [rows.change("insert", {"id": 5_000, "v": "b"})]
     changes = rows.as_changes(told)
@@ -94,7 +94,7 @@ def test_vacuum(tmp_path: Path, rng: random.Random) -> None:
     for _ in range(4):
         changes = rows.as_changes(rows.random_changes(30))
         lake.apply(COPY, changes, rows.seq + 1, NOTE)
-    place = lake.place()
+    position = lake.position()
     assert lake.vacuum(24) == 0
     make_older(tmp_path, 2 * DAY_S)
     parts = len(list(tmp_path.rglob("*.parquet")))
@@ -103,8 +103,8 @@ def test_vacuum(tmp_path: Path, rng: random.Random) -> None:
     assert not list((tmp_path / "_change_data").iterdir())
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
     for _ in range(2):
-        assert lake.place() == place
-        assert lake.applied(COPY) == place[0]
+        assert lake.position() == position
+        assert lake.applied(COPY) == position[0]
         lake.vacuum(0)
 
 
@@ -113,13 +113,13 @@ def test_vacuum_of_the_log(tmp_path: Path, rng: random.Random) -> None:
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
     in_small_batches(lake, rows, 5)
-    place = lake.place()
+    position = lake.position()
     before = in_order(lake_rows(lake))
     log = tmp_path / "_delta_log"
     make_older(log, 2 * DAY_S)
     lake.vacuum(24)
     assert not (log / f"{0:020}.json").exists()
-    assert lake.place() == place
+    assert lake.position() == position
     assert in_order(lake_rows(lake)) == before
     changes = rows.as_changes(rows.random_changes(5))
     assert lake.apply(COPY, changes, rows.seq + 1, {}) != Applied()

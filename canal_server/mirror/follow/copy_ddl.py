@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from canal_server.mirror.follow.table_statements import Said
+    from canal_server.mirror.follow.table_statements import StatementEffect
     from canal_server.model.columns_known import ColumnMeta
 
 _READ_AS_BEFORE: Final = frozenset(
@@ -33,15 +33,15 @@ _READ_AS_BEFORE: Final = frozenset(
 _BASE: Final = re.compile(r"\s*([a-z0-9_]+)", re.IGNORECASE)
 
 
-def unsure_amid_copy(
-    said: Said, columns: Iterable[tuple[ColumnMeta, ColumnMeta]]
+def copy_doubt(
+    effect: StatementEffect, columns: Iterable[tuple[ColumnMeta, ColumnMeta]]
 ) -> str:
     """Return why rows read around a statement may be wrong, "" if they are right.
 
     `columns` are those that the table has both before and after the statement. A column
     that the lake does not have counts too, as it may be part of the key of the chunks.
     """
-    if said.converts:
+    if effect.converts:
         return "the character set of its texts changed while the table was copied"
     for before, after in columns:
         if before.name != after.name:
@@ -50,7 +50,7 @@ def unsure_amid_copy(
             after.mysql_type,
             after.charset,
         )
-        if is_same and after.name.lower() not in said.redefined:
+        if is_same and after.name.lower() not in effect.redefined:
             continue
         if not {_base(before), _base(after)} <= _READ_AS_BEFORE:
             return (

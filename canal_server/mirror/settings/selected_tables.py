@@ -86,10 +86,10 @@ def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
     """Return the tables to mirror, and every problem with them. Raises SourceError."""
     problems: list[Problem] = []
     rows: dict[TableName, tuple[TableRule, int]] = {}
-    for name, rule, kind, about in _wanted(connection, settings):
+    for name, rule, kind, about in _selected(connection, settings):
         if kind == _VERSIONED:
             text = (
-                f"{rule.place}: table {name} is system-versioned, and its old rows "
+                f"{rule.location}: table {name} is system-versioned, and its old rows "
                 "cannot be distinguished from the new ones: add it to exclude"
             )
             problems.append(Problem(rule, name, text))
@@ -117,7 +117,7 @@ def present(connection: ControlConnection, settings: MirrorSettings) -> set[Tabl
 
     Raises SourceError.
     """
-    return {name for name, *_ in _wanted(connection, settings)}
+    return {name for name, *_ in _selected(connection, settings)}
 
 
 def estimate(connection: ControlConnection, name: TableName) -> int:
@@ -129,7 +129,7 @@ def estimate(connection: ControlConnection, name: TableName) -> int:
     return int(found[0][0] or 0) if found else 0
 
 
-def _wanted(
+def _selected(
     connection: ControlConnection, settings: MirrorSettings
 ) -> Iterator[tuple[TableName, TableRule, str, int]]:
     """Yield the tables that a rule matches, with their kind and estimated rows."""
@@ -300,7 +300,7 @@ class _Builder:
             taken[folded] = column.name
 
     def _add(self, problem: str) -> None:
-        self.problems.append(f"{self._rule.place}: table {self._name}: {problem}")
+        self.problems.append(f"{self._rule.location}: table {self._name}: {problem}")
 
 
 def _unused(
@@ -315,8 +315,8 @@ def _unused(
     for rule in settings.tables:
         if id(rule) not in columns:
             text = (
-                f"{rule.place}: match = {quoted(rule.match)}: no table matches, or the "
-                "account may not see it; a pattern must match schema.table as a "
+                f"{rule.location}: match = {quoted(rule.match)}: no table matches, or "
+                "the account may not see it; a pattern must match schema.table as a "
                 r"whole, as in shop\..*"
             )
             yield Problem(rule, None, text)
@@ -330,8 +330,8 @@ def _unused(
             for column in named:
                 if column.lower() not in columns[id(rule)]:
                     text = (
-                        f"{rule.place}: {key}: no table has a column {column}: remove "
-                        "it, or write its current name"
+                        f"{rule.location}: {key}: no table has a column {column}: "
+                        "remove it, or write its current name"
                     )
                     yield Problem(rule, None, text)
 
@@ -346,7 +346,7 @@ def _same_targets(
         rule = settings.rule_of(table.source)
         if problem and rule is not None:
             yield Problem(rule, None, problem)
-        folders.take(table.source, table.target)
+        folders.assign(table.source, table.target)
 
 
 class Folders:
@@ -356,7 +356,7 @@ class Folders:
         self._tables: dict[str, TableName] = {}
         self._inside: dict[str, TableName] = {}  # by the folders around a table's
 
-    def take(self, name: TableName, target: str) -> None:
+    def assign(self, name: TableName, target: str) -> None:
         """Assign a folder to a table."""
         self._tables.setdefault(target, name)
         for outer in _around(target):
@@ -389,7 +389,7 @@ def signature(name: TableName, settings: MirrorSettings) -> str:
     rule = settings.rule_of(name)
     if rule is None:
         return ""
-    told = [
+    parts = [
         target_of(name, rule),
         rule.form,
         rule.deletes,
@@ -399,4 +399,4 @@ def signature(name: TableName, settings: MirrorSettings) -> str:
             for column, mask in sorted(rule.masks.items())
         ),
     ]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -111,7 +111,7 @@ class Copied:
             TableRule(match=".*"), mariadb=self.server.flavour == "mariadb",
         )  # fmt: skip
         assert isinstance(decision, Steps), decision
-        return decision.unsure_amid_copy
+        return decision.copy_doubt
 
 
 @pytest.mark.parametrize("item", STATEMENTS)

@@ -8,15 +8,15 @@ from fix_source_access import access_of
 from canal_server.client.range_client import RangeColumn
 from canal_server.errors import ConfigError
 from canal_server.mirror.lake.masks import lake_schema
-from canal_server.mirror.settings.settings_file import read
-from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.settings.wanted_tables import (
+from canal_server.mirror.settings.selected_tables import (
     Folders,
     estimate,
     mirror_table,
     present,
     survey,
 )
+from canal_server.mirror.settings.settings_file import read
+from canal_server.mirror.settings.table_values import TableName
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.spark.packed.packed_form import packed_schema
@@ -139,7 +139,7 @@ def test_folders_that_meet():
     """A folder belongs to one table, with what is inside of it."""
     a, b = TableName("s", "a"), TableName("s", "b")
     folders = Folders()
-    folders.take(a, "x/y")
+    folders.assign(a, "x/y")
     for target in ("x/y", "x", "x/y/z"):
         assert "tables s.a and s.b both use folder x" in folders.problem(b, target)
         assert not folders.problem(a, target)

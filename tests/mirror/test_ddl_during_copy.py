@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.timeout(0),
-    # `test_amid_copy` has what is in question, without Spark.
+    # `test_copy_ddl` has what is in question, without Spark.
     pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it"),
 ]
 

@@ -86,6 +86,7 @@ class Daemon:
                 "positions": self._positions,
                 "seek": self._seek,
                 "subscriptions": self._subscriptions.list_all,
+                "unsubscribe": self._subscriptions.remove,
             },
         )
         self._started: list[tuple[str, Stage]] = []

@@ -263,7 +263,7 @@ def test_what_sending_raises_is_not_caught(instances):
     service = RangedService(instances)
 
     def send(_slices):
-        raise TimeoutError("the client took nothing")
+        raise TimeoutError("the client accepted no data")
 
     with pytest.raises(TimeoutError):
         service.answer(

@@ -186,8 +186,8 @@ def _remedy(name: str, value: str, best: str, allowed: Collection[str]) -> str:
     if value == best:
         # The server already has the best value.
         return f"allow {value} there"
-    wanted = best if best in allowed else min(allowed)
-    return f"run SET GLOBAL {name}={wanted} or allow {value} there"
+    proposed = best if best in allowed else min(allowed)
+    return f"run SET GLOBAL {name}={proposed} or allow {value} there"
 
 
 def capture_warnings(info: ServerInfo) -> list[str]:

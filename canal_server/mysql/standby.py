@@ -76,7 +76,7 @@ class Verdict:
     warnings: tuple[str, ...] = ()
 
 
-def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
+def examine(control: ControlConnection, requirements: Wanted) -> Verdict:
     """Query an open connection's server. Raises SourceError when it does not answer."""
     info = read_server_info(control)
     refusals, warnings = [], []
@@ -84,12 +84,12 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
         check_capture(
             info,
             address=control.access.address,
-            formats=wanted.formats,
-            images=wanted.images,
+            formats=requirements.formats,
+            images=requirements.images,
         )
     except SourceRefused as error:
         refusals.append(str(error))
-    refusals += _kind_refusals(info, wanted)
+    refusals += _kind_refusals(info, requirements)
     channels = replica_channels(control, info)
     if channels == (UNSEEN,):
         user = control.access.credentials.user
@@ -103,17 +103,17 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
             " (log_slave_updates) and restart it"
         )
     missing = ""
-    executed = None if wanted.gtid_on else wanted.executed
+    executed = None if requirements.gtid_on else requirements.executed
     if channels and gtids_of(info, executed) is not None:
         assert executed is not None, "gtids_of found a set"
         if not missing_gtids(control, info, executed.gtids):
             # As by GTID: it has everything that was delivered.
-            refusals.append(_lag_refusal(channels, wanted))
+            refusals.append(_lag_refusal(channels, requirements))
             channels = ()
-    if wanted.gtid_on and wanted.gtids and not refusals:
-        missing = missing_gtids(control, info, wanted.gtids)
+    if requirements.gtid_on and requirements.gtids and not refusals:
+        missing = missing_gtids(control, info, requirements.gtids)
     if channels:
-        refusals.append(_channel_refusal(channels, wanted, missing=missing))
+        refusals.append(_channel_refusal(channels, requirements, missing=missing))
     elif missing:
         warnings.append(
             "it is not a replica and lacks transactions that were delivered:"
@@ -122,10 +122,10 @@ def examine(control: ControlConnection, wanted: Wanted) -> Verdict:
     return Verdict(str(info), "; ".join(filter(None, refusals)), tuple(warnings))
 
 
-def _kind_refusals(info: ServerInfo, wanted: Wanted) -> list[str]:
-    if not wanted.gtid_on:
+def _kind_refusals(info: ServerInfo, requirements: Wanted) -> list[str]:
+    if not requirements.gtid_on:
         return []
-    if wanted.is_mariadb not in (None, info.is_mariadb):
+    if requirements.is_mariadb not in (None, info.is_mariadb):
         return ["GTIDs of MySQL and of MariaDB are not the same: set gtidon=false"]
     if info.gtid_mode != "ON":
         return [f"its gtid_mode is {info.gtid_mode}: set it to ON"]
@@ -142,12 +142,12 @@ def _logs_what_it_replicates(control: ControlConnection) -> bool:
 
 
 def _channel_refusal(
-    channels: Collection[Channel], wanted: Wanted, *, missing: str
+    channels: Collection[Channel], requirements: Wanted, *, missing: str
 ) -> str:
     """Return the objection to a replica, from any of its channels."""
-    if not missing and wanted.gtid_on and wanted.gtids:
+    if not missing and requirements.gtid_on and requirements.gtids:
         # It has everything that was delivered; how it receives more does not matter.
-        return _lag_refusal(channels, wanted)
+        return _lag_refusal(channels, requirements)
     lacking = missing[:_SHOWN_MAX]
     for channel in channels:
         if channel.receives == "No" or not channel.applies:
@@ -166,15 +166,15 @@ def _channel_refusal(
         )
     if missing:
         return f"it has not yet received {lacking}, which was delivered"
-    return _lag_refusal(channels, wanted)
+    return _lag_refusal(channels, requirements)
 
 
-def _lag_refusal(channels: Collection[Channel], wanted: Wanted) -> str:
+def _lag_refusal(channels: Collection[Channel], requirements: Wanted) -> str:
     for channel in channels:
-        if wanted.lag_max_s and (channel.lag_s or 0) > wanted.lag_max_s:
+        if requirements.lag_max_s and (channel.lag_s or 0) > requirements.lag_max_s:
             return (
                 f"it lags {channel.lag_s} s behind its source{_named(channel)}, allowed"
-                f" by canal.instance.standby.lag.max.seconds: {wanted.lag_max_s}"
+                f" by canal.instance.standby.lag.max.seconds: {requirements.lag_max_s}"
             )
     return ""
 

@@ -393,10 +393,10 @@ class RangeAccess:
             return live.tail.gtids_at(where) or ""
         sets = live.pump.sets
         sets.records_chunk_ends = True
-        wanted = place.journal, place.position
+        boundary = place.journal, place.position
         # A copy: the pump's thread adds to it.
         return next(
-            (text for *at, text in tuple(sets.chunk_ends) if tuple(at) == wanted), ""
+            (text for *at, text in tuple(sets.chunk_ends) if tuple(at) == boundary), ""
         )
 
     @contextlib.contextmanager

@@ -85,9 +85,9 @@ class RangeMapper:
         Raises SourceError, and ClientError where it is unknown or not yet reached.
         """
         self._check_line(place)
-        wanted, executed = self._sets_of(place)
+        gtids, executed = self._sets_of(place)
         try:
-            return self._find(wanted, executed)
+            return self._find(gtids, executed)
         except BinlogPurged as error:
             raise ClientError(
                 f"the source has purged what follows {place}: {error}", code=PURGED
@@ -101,26 +101,26 @@ class RangeMapper:
         It has the same transactions. Raises as `start`.
         """
         first, last = self.start(start), self.start(end)
-        behind = replace(last.settled, gtids=str(self._executed_at(last.settled)))
+        settled = replace(last.settled, gtids=str(self._executed_at(last.settled)))
         # What this server had committed before that point, and the other one had not.
-        early = subtract(parse(behind.gtids, self._info), self._sets_of(end)[0])
+        early = subtract(parse(settled.gtids, self._info), self._sets_of(end)[0])
         if not early and first.skips is None:
-            return replace(first.place, gtids=start.gtids), behind
+            return replace(first.place, gtids=start.gtids), settled
         if early and self._info.is_mariadb:
             raise self._unknown(
                 end, "the servers have several domains, in different orders"
             )
         skips = first.skips or self._sets_of(start)[0]
         more = skips.union(early)  # type: ignore[arg-type]  # both of one kind
-        return replace(start, gtids=str(more)), behind
+        return replace(start, gtids=str(more)), settled
 
-    def position_of_set(self, wanted: Gtids) -> tuple[str, int]:
+    def position_of_set(self, gtids: Gtids) -> tuple[str, int]:
         """Return the boundary before the first transaction that a set lacks.
 
         The previous end of the binlog if there is none. Raises SourceError.
         """
         end = current_end(self._control, self._info)
-        begin = Place("", 0, wanted, by_gtid=True)
+        begin = Place("", 0, gtids, by_gtid=True)
         first = self._statements.first_position(begin.dump_start())
         if first is None:
             return end.file, end.position
@@ -129,13 +129,13 @@ class RangeMapper:
         )
         return found.file, found.offset
 
-    def _find(self, wanted: Gtids, executed: Gtids) -> Mapped:
+    def _find(self, gtids: Gtids, executed: Gtids) -> Mapped:
         number = self._epochs[-1].number
-        place = EpochPosition(number, *self.position_of_set(wanted))
+        place = EpochPosition(number, *self.position_of_set(gtids))
         # Transactions lost with another server are not waited for.
-        present = subtract(wanted, subtract(wanted, executed))
+        present = subtract(gtids, subtract(gtids, executed))
         if self._info.is_mariadb:
-            present = wanted  # already without them
+            present = gtids  # already without them
         before = self._executed_at(place)
         if contains(before, present):
             return Mapped(place, place)
@@ -148,7 +148,7 @@ class RangeMapper:
                 " which was read from another server; try again",
                 code=NOT_HERE,
             )
-        return Mapped(place, EpochPosition(number, *found), wanted)
+        return Mapped(place, EpochPosition(number, *found), gtids)
 
     def _executed_at(self, place: EpochPosition) -> Gtids:
         return self._search.executed_at(place.journal, place.position)[1]
@@ -194,13 +194,13 @@ class RangeMapper:
         if not place.gtids:
             raise self._unknown(place, "its GTID set is unknown")
         try:
-            wanted = parse(place.gtids, info)
+            gtids = parse(place.gtids, info)
         except ValueError as error:
             raise self._unknown(
                 place, f"its GTID set is not of this source's kind: {error}"
             ) from error
         executed = parse(executed_gtids(self._control, info), info)
-        missing = subtract(wanted, executed)
+        missing = subtract(gtids, executed)
         is_replica = False
         if missing or info.is_mariadb:
             is_replica = bool(replica_channels(self._control, info))
@@ -219,13 +219,13 @@ class RangeMapper:
                 " was restored",
             )
         if info.is_mariadb and not is_replica:
-            wanted = parse(without_lost(self._control, place.gtids), info)
-            missing = subtract(parse(place.gtids, info), wanted)
+            gtids = parse(without_lost(self._control, place.gtids), info)
+            missing = subtract(parse(place.gtids, info), gtids)
         if missing:
             ranged_read_messages.TRANSACTIONS_DIED_WITH_SOURCE.log(
                 _log, self._control.access.address, str(missing)[:_SHOWN]
             )
-        return wanted, executed
+        return gtids, executed
 
     def _unknown(self, place: EpochPosition, why: str) -> ClientError:
         return other_epoch(place, self._epochs[-1], why)

@@ -108,9 +108,9 @@ class RangeSchemas:
 
     def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
         """Apply a statement, as it was stored when the pump passed it, if it did."""
-        behind = position_after(position).order()
+        event_end = position_after(position).order()
         is_known = False
-        while self._records and self._records[0].position.order() < behind:
+        while self._records and self._records[0].position.order() < event_end:
             record = self._records.popleft()
             is_known |= record.position.order() == position.order()
             self._image.apply(record)

@@ -222,10 +222,10 @@ class RangeDump:
 
     def _at_set(self, text: str) -> tuple[str, int]:
         try:
-            wanted = parse(text, self._info)
+            table_filter = parse(text, self._info)
         except ValueError as error:
             raise ClientError(f"gtid set {text[:200]!r}: {error}") from error
-        return self._mapper().position_of_set(wanted)
+        return self._mapper().position_of_set(table_filter)
 
     def _ddl_scanner(self) -> DdlScanner:
         return DdlScanner(
@@ -353,7 +353,7 @@ class RangeDump:
 
     def walk(  # all but the first two have defaults
         self,
-        wanted: TableFilter,
+        table_filter: TableFilter,
         start: EpochPosition,
         end: EpochPosition | None = None,
         *,
@@ -375,7 +375,7 @@ class RangeDump:
         for last in (False, True):
             table_ids = TableIds()
             walk = RangeWalk(
-                wanted.accepts,
+                table_filter.accepts,
                 table_ids,
                 order_of(start.journal, start.position),
                 None if end is None else order_of(end.journal, end.position),
@@ -387,7 +387,7 @@ class RangeDump:
             )
             place = Place(start.journal, begin, skips, by_gtid=skips is not None)
             reader = self._reader(
-                wanted,
+                table_filter,
                 table_ids,
                 place,
                 start if relays else None,
@@ -444,7 +444,7 @@ class RangeDump:
 
     def _reader(
         self,
-        wanted: TableFilter,
+        table_filter: TableFilter,
         table_ids: TableIds,
         place: Place,
         relay_from: EpochPosition | None,
@@ -460,7 +460,7 @@ class RangeDump:
             BlockPool(),
             table_ids,
             images,
-            table_filter=wanted.accepts,
+            table_filter=table_filter.accepts,
             columns=ColumnFilter(config.filter.field, config.filter.black_field),
             filters=config.filter,
             events=config.source.events,

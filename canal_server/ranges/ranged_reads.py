@@ -127,15 +127,15 @@ class RangedReads:
 
     def _apply_filters(self, judged: Verdicts | None = None) -> None:
         """Pass the filter to the pump, and record what it reads while it is set."""
-        wanted = []
+        table_filter = []
         for each in self._subscriptions.all():
             with contextlib.suppress(ClientError):  # reported at the start
-                wanted.append(self._access.filter_of(each.filter))
-        self._access.stages().tail.enable(on=bool(wanted))
-        if wanted:
-            self._union = FilterUnion(wanted, self._union, judged)
-        self._change(self._union if wanted else None)
-        if not wanted:
+                table_filter.append(self._access.filter_of(each.filter))
+        self._access.stages().tail.enable(on=bool(table_filter))
+        if table_filter:
+            self._union = FilterUnion(table_filter, self._union, judged)
+        self._change(self._union if table_filter else None)
+        if not table_filter:
             self._access.replays.forget()
             self._tables.forget()
 
@@ -145,9 +145,9 @@ class RangedReads:
         self, name: str, expression: str, start: str, *, temporary: bool = False
     ) -> tuple[Subscription, bool]:
         """Return the subscription with this filter, and whether it is new."""
-        wanted = self._access.filter_of(expression, probe=True)
+        table_filter = self._access.filter_of(expression, probe=True)
         # On this thread, before others wait for it.
-        judged = {wanted: self._union.judged_by(wanted)}
+        judged = {table_filter: self._union.judged_by(table_filter)}
         found = self._subscriptions.find(name)
         if found is not None and found.temporary is not temporary:
             kind = "temporary" if found.temporary else "kept"
@@ -167,7 +167,7 @@ class RangedReads:
             else:
                 subscription = replace(found, filter=expression)
             with self._lock:
-                self._check_room(wanted)
+                self._check_room(table_filter)
                 self._access.suspend(name)
                 self._subscriptions.put(subscription)
                 self._heads.forget(name)
@@ -289,8 +289,8 @@ class RangedReads:
             dump.check(end)
             if first.place.order() > end.order():
                 return []
-            wanted = self._access.filter_of(expression)
-            walk = dump.walk(wanted, first.place, end, skips=first.skips)
+            table_filter = self._access.filter_of(expression)
+            walk = dump.walk(table_filter, first.place, end, skips=first.skips)
         totals = walk.rows, walk.bytes
         if first.skips is not None:
             return parts_of(start, end, totals, (), 1)
@@ -339,9 +339,9 @@ class RangedReads:
                 send(walk)
                 return True
 
-            wanted = self._access.filter_of(expression)
+            table_filter = self._access.filter_of(expression)
             dump.walk(
-                wanted,
+                table_filter,
                 first.place,
                 end,
                 take=deliver,

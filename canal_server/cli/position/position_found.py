@@ -128,7 +128,7 @@ def purged_text(purged: PurgedPart) -> str:
 
 def lag_as_json(lag: Lag) -> dict[str, Any]:
     """Return a lag, and which part of it is purged, in its JSON form."""
-    purged = lag.gone
+    purged = lag.purged
     return {
         "behind": {
             "bytes": lag.bytes,

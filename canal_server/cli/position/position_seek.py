@@ -259,7 +259,7 @@ def _check_others(part: Part, view: SourceView, others: list[ClientCursor]) -> N
         furthest = each.furthest()
         if furthest is None or not same_server(furthest.identity, view.identity):
             continue
-        purged = view.gone(furthest.position)
+        purged = view.purged_after(furthest.position)
         if purged is not None:
             of = f" of {part}" if part.name else ""
             raise PositionError(
@@ -330,7 +330,7 @@ def _effect(view: SourceView, target: EntryPosition, client: ClientCursor) -> st
             f"{text}in the binlog of {furthest.identity.address}:"
             f"{furthest.identity.port}, so what is repeated or skipped is unknown"
         )
-    purged = view.gone(before)
+    purged = view.purged_after(before)
     if purged is not None:
         lost = purged_text(purged)
         return f"{text}{lost}; everything before the new position is skipped"

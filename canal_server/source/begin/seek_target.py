@@ -99,17 +99,17 @@ class TargetFinder:
         self._option = option
         self._gtid_on = view.config.source.gtid_on
 
-    def find(self, wanted: TargetText) -> Target:
+    def find(self, target: TargetText) -> Target:
         """Return the position of a target. Raises PositionError, SourceError."""
         if not self._view.files.files:
             raise PositionError(f"{self._view.access.address} lists no binlog files")
-        match wanted.kind:
+        match target.kind:
             case Kind.POSITION:
-                return self._at_position(wanted.text)
+                return self._at_position(target.text)
             case Kind.GTIDS:
-                return Target(self._after_set(wanted.text))
+                return Target(self._after_set(target.text))
             case Kind.TIME:
-                return Target(self._at_time(wanted))
+                return Target(self._at_time(target))
             case Kind.OLDEST:
                 return Target(self._oldest())
             case Kind.LATEST:
@@ -141,25 +141,25 @@ class TargetFinder:
             included=True,
         )
 
-    def _at_time(self, wanted: TargetText) -> EntryPosition:
+    def _at_time(self, target: TargetText) -> EntryPosition:
         view = self._view
-        if wanted.time_ms > view.now_ms:
+        if target.time_ms > view.now_ms:
             raise PositionError(
-                f"{wanted.text} is in the future by the clock of"
+                f"{target.text} is in the future by the clock of"
                 f" {view.access.address}; `{self._option} latest` skips all that"
                 " exists"
             )
         oldest = view.files.files[0].name
-        if view.scanner.first_event_ms(oldest) > wanted.time_ms:
+        if view.scanner.first_event_ms(oldest) > target.time_ms:
             raise PositionError(
-                f"{wanted.text} is before the oldest binlog file, {oldest};"
+                f"{target.text} is before the oldest binlog file, {oldest};"
                 f" `{self._option} oldest` starts at the oldest file"
             )
-        place = self._start(HostConfig(timestamp_ms=wanted.time_ms))
+        place = self._start(HostConfig(timestamp_ms=target.time_ms))
         return EntryPosition(
             place.file,
             place.position,
-            wanted.time_ms,
+            target.time_ms,
             view.info.server_id,
             None if place.gtids is None else str(place.gtids),
             included=True,

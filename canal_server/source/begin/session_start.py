@@ -156,18 +156,18 @@ class SessionStart:
         info: ServerInfo,
         identity: LogIdentity,
         positions: LogPositionManager,
-        gone: Callable[[LostPosition], bool],
+        on_lost: Callable[[LostPosition], bool],
     ) -> LogPosition | None:
         """Return the stored position, None without one.
 
-        When the source does not have it, `gone` may store another one. Raises
+        When the source does not have it, `on_lost` may store another one. Raises
         SourceError, PositionError.
         """
         stored = positions.latest(self._config.destination)
         if stored is None or not self.position_is_lost:
             return stored
         purged = purged_set(control, info, self._config.source)
-        if not gone(LostPosition(stored, identity, self.files, purged)):
+        if not on_lost(LostPosition(stored, identity, self.files, purged)):
             return stored
         self._refusals = 0
         self._to_end = False

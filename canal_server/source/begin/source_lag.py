@@ -82,7 +82,7 @@ class Lag:
     bytes: int | None = None
     seconds: float | None = None
     transactions: int | None = None
-    gone: PurgedPart | None = None
+    purged: PurgedPart | None = None
     problem: str = ""
 
 
@@ -182,9 +182,9 @@ class SourceView:
                 problem=f"{place} is not in the binlog of {self.access.address}, which"
                 f" has {self.files}: the binlog was reset, or this is another server"
             )
-        gone = self.gone(place)
-        if gone is not None:
-            return Lag(seconds=self._seconds(place.timestamp), gone=gone)
+        purged = self.purged_after(place)
+        if purged is not None:
+            return Lag(seconds=self._seconds(place.timestamp), purged=purged)
         try:
             distance = self.between(place, self.end_place)
         except BinlogPurged as error:  # purged just now
@@ -288,7 +288,7 @@ class SourceView:
     # --- purged data
     # -------------------------------------------------------------------
 
-    def gone(self, place: EntryPosition) -> PurgedPart | None:
+    def purged_after(self, place: EntryPosition) -> PurgedPart | None:
         """Return what was purged after a position, None when nothing was."""
         purged = self.files.purged_from(place.journal_name)
         if purged is None:
@@ -299,10 +299,10 @@ class SourceView:
             files=purged.number,
             since_ms=place.timestamp,
             until_ms=self.scanner.first_event_ms(self.files.files[0].name),
-            transactions=self._bytes_purged_after(place),
+            transactions=self._transactions_purged_after(place),
         )
 
-    def _bytes_purged_after(self, place: EntryPosition) -> int | None:
+    def _transactions_purged_after(self, place: EntryPosition) -> int | None:
         if not self.purged or not place.gtid or not self.config.source.gtid_on:
             return None
         lost = GtidSet.parse(self.purged).subtract(GtidSet.parse(place.gtid))

@@ -135,20 +135,20 @@ class StartFinder:
         # 2. A stored position, or its time.
         if stored is not None:
             return self._from_stored(stored)
-        wanted = self.configured
+        configured = self.configured
         # 3. A configured GTID set.
-        if self.gtid_on and wanted.gtid:
-            place = self.by_gtid(wanted.gtid, what="canal.instance.master.gtid")
-            return Start(place, f"configured GTID set {wanted.gtid[:200]!r}")
+        if self.gtid_on and configured.gtid:
+            place = self.by_gtid(configured.gtid, what="canal.instance.master.gtid")
+            return Start(place, f"configured GTID set {configured.gtid[:200]!r}")
         # 4. A configured file, with an offset, a time, or from its first event.
-        if wanted.journal_name:
-            return self._from_configured_file(wanted.journal_name)
+        if configured.journal_name:
+            return self._from_configured_file(configured.journal_name)
         # 5. A configured time only.
-        if wanted.timestamp_ms:
-            place, means = self.by_time(wanted.timestamp_ms)
-            note = f"configured time {wanted.timestamp_ms}"
-            if wanted.timestamp_ms > self.now_ms():
-                note += f" ({_time_text(wanted.timestamp_ms)}, in the future)"
+        if configured.timestamp_ms:
+            place, means = self.by_time(configured.timestamp_ms)
+            note = f"configured time {configured.timestamp_ms}"
+            if configured.timestamp_ms > self.now_ms():
+                note += f" ({_time_text(configured.timestamp_ms)}, in the future)"
             return Start(place, f"{note}, {means}")
         # 6. Nothing: start from now on.
         return Start(self.end(), "nothing stored, nothing configured: the current end")
@@ -193,12 +193,14 @@ class StartFinder:
             return  # it names the next event, which may not exist yet
         seen = self.search.event_at(file, offset)
         if seen is None or position.timestamp // 1000 not in seen.times:
-            there = "no event" if seen is None else f"an event of {max(seen.times)} s"
+            found_there = (
+                "no event" if seen is None else f"an event of {max(seen.times)} s"
+            )
             raise BinlogPurged(
                 self._refusal(
                     position,
                     f"is of an event of {position.timestamp // 1000} s, but there the"
-                    f" binlog has {there}",
+                    f" binlog has {found_there}",
                 )
             )
 
@@ -279,15 +281,15 @@ class StartFinder:
     # --- configured -------------------------------------------------------------------
 
     def _from_configured_file(self, file: str) -> Start:
-        wanted = self.configured
+        configured = self.configured
         if file.lower() == OLDEST:
             return Start(self.oldest(), "configured: the oldest file")
-        if wanted.position:
-            place, means = self.at(file, wanted.position)
+        if configured.position:
+            place, means = self.at(file, configured.position)
             return Start(place, f"configured file and position{means}")
-        if wanted.timestamp_ms:
-            place, means = self.by_time(wanted.timestamp_ms, files=(file,))
-            note = f"configured file {file} and time {wanted.timestamp_ms}"
+        if configured.timestamp_ms:
+            place, means = self.by_time(configured.timestamp_ms, files=(file,))
+            note = f"configured file {file} and time {configured.timestamp_ms}"
             return Start(place, f"{note}, {means}")
         place, _ = self.at(file, FIRST_EVENT)
         return Start(place, "configured file, from its first event")

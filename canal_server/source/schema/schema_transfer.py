@@ -94,7 +94,7 @@ class SchemaTransfer:
         )
 
     def _executed_by_gtid(
-        self, segment: BinlogSegment, wanted: Gtids, records: list[DdlRecord]
+        self, segment: BinlogSegment, target: Gtids, records: list[DdlRecord]
     ) -> _Executed | NotCarried:
         """Return a test for statements in a GTID set, or why there is none.
 
@@ -104,18 +104,18 @@ class SchemaTransfer:
         first = parsed(segment.first.gtid, self._info)
         if first is None:
             return NotCarried(f"the GTID set at its start, {segment.first}, is unknown")
-        if not contains(wanted, first):
+        if not contains(target, first):
             return NotCarried(
                 f"it starts at GTID set {_shown(first)}, of which the start position,"
-                f" {_shown(wanted)}, lacks {_shown(subtract(first, wanted))}"
+                f" {_shown(target)}, lacks {_shown(subtract(first, target))}"
             )
         for record in records:
             if not record.position.gtid:
                 return NotCarried(f"the statement at {record.position} has no GTID")
-        return lambda record: self._is_in(wanted, record.position.gtid)
+        return lambda record: self._is_in(target, record.position.gtid)
 
     def _more_executed(
-        self, segment: BinlogSegment, wanted: Gtids, records: list[DdlRecord]
+        self, segment: BinlogSegment, target: Gtids, records: list[DdlRecord]
     ) -> list[DdlEvent] | NotCarried:
         """Return the statements that the history lacks, read from this server.
 
@@ -124,16 +124,16 @@ class SchemaTransfer:
         known = parsed(segment.last.gtid, self._info)
         if known is None:
             return NotCarried(f"the GTID set at its end, {segment.last}, is unknown")
-        if contains(known, wanted):
+        if contains(known, target):
             return []
         start = Place("", 0, known, by_gtid=True).dump_start()
         end = _shown(known)  # before reading extends it
         try:
-            events = self._scanner.between_sets(start, known, wanted)
+            events = self._scanner.between_sets(start, known, target)
         except BinlogPurged as error:
             return NotCarried(
                 f"what this server executed between its end, GTID set {end}, and"
-                f" {_shown(wanted)} is purged: {error}"
+                f" {_shown(target)} is purged: {error}"
             )
         # The set of the end is that of the last transaction which passed: statements
         # after it are known, too.
@@ -141,13 +141,13 @@ class SchemaTransfer:
         return [
             each
             for each in events
-            if self._is_in(wanted, each.position.gtid)
+            if self._is_in(target, each.position.gtid)
             and each.position.gtid not in known_gtids
         ]
 
-    def _is_in(self, wanted: Gtids, text: str | None) -> bool:
+    def _is_in(self, target: Gtids, text: str | None) -> bool:
         gtid = parsed(text, self._info)
-        return gtid is not None and contains(wanted, gtid)
+        return gtid is not None and contains(target, gtid)
 
 
 def _shown(gtids: Gtids) -> str:
@@ -170,12 +170,12 @@ def _executed_by_time(
             f" {time_text(last_ms) or 'an unknown time'}, and reading starts at"
             f" {time_text(timestamp_ms)}"
         )
-    behind = {(each.position.timestamp, each.schema, each.ddl) for each in coming()}
+    later = {(each.position.timestamp, each.schema, each.ddl) for each in coming()}
 
     def executed(record: DdlRecord) -> bool:
         record_ms = record.position.timestamp or 0
         return record_ms < timestamp_ms and (
-            (record_ms, record.schema, record.ddl) not in behind
+            (record_ms, record.schema, record.ddl) not in later
         )
 
     return executed

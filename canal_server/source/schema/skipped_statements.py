@@ -47,26 +47,26 @@ class SkipFinder:
         self._files = files
 
     def asking_again(
-        self, wanted: Gtids, at: EntryPosition, known: Iterable[EntryPosition]
+        self, requested: Gtids, at: EntryPosition, known: Iterable[EntryPosition]
     ) -> Gtids:
-        """Return the set to request: `wanted`, without the omitted statements.
+        """Return the set to ask for: `requested`, without the omitted statements.
 
-        `at` is the position of the first event that the server sends for `wanted`, and
-        `known` are statements that were read from any server. Raises BinlogPurged.
+        `at` is the position of the first event that the server sends for `requested`,
+        and `known` are statements that were read from any server. Raises BinlogPurged.
         """
         before = self._files.gtids_at(
             at.journal_name or "", at.position or 4, mariadb=self._info.is_mariadb
         )
-        if contains(before, wanted):
-            return wanted
+        if contains(before, requested):
+            return requested
         here = self._parse(current_end(self._control, self._info).gtids)
-        missing = subtract(wanted, here)
+        missing = subtract(requested, here)
         events = self._scanner.between_sets(
             FileStart(at.journal_name or "", at.position or 4),
             self._parse(str(before)),  # a copy: the reader extends it
-            subtract(wanted, missing),
+            subtract(requested, missing),
         )
-        skipped = subtract(wanted, before)
+        skipped = subtract(requested, before)
         texts = {
             *(each.position.gtid for each in events),
             *(each.gtid for each in known if self._is_in(missing, each.gtid)),
@@ -77,13 +77,13 @@ class SkipFinder:
             if contains(skipped, gtid)
         ]
         if not statements:
-            return wanted
-        found = _without(wanted, statements, before)
+            return requested
+        found = _without(requested, statements, before)
         _log.info(
             "%d statements of the GTID set %s come after %s on this server, or are"
             " missing: requesting them again, by %s",
             len(statements),
-            str(wanted)[:200],
+            str(requested)[:200],
             at,
             str(found)[:200],
         )
@@ -98,18 +98,18 @@ class SkipFinder:
         return gtid is not None and contains(gtids, gtid)
 
 
-def _without(wanted: Gtids, statements: list[Gtids], before: Gtids) -> Gtids:
+def _without(requested: Gtids, statements: list[Gtids], before: Gtids) -> Gtids:
     """Return a set without some statements.
 
     MariaDB has one sequence number per domain: those of the statements are set back to
     where they were, `before`, and what lies between is sent again.
     """
-    if isinstance(wanted, GtidSet):
-        remaining: Gtids = wanted
+    if isinstance(requested, GtidSet):
+        remaining: Gtids = requested
         for gtid in statements:
             remaining = subtract(remaining, gtid)
         return remaining
-    places, former = _by_domain(wanted), _by_domain(before)
+    places, former = _by_domain(requested), _by_domain(before)
     for gtid in statements:
         for domain in _by_domain(gtid):
             places.pop(domain, None)

@@ -133,7 +133,7 @@ def test_purged(own_server):
     with SourceView(config, access_of(server)) as view:
         uuid = view.info.server_uuid
         place = EntryPosition(file, offset, 1_500_000_000_000, gtid=f"{uuid}:1-2")
-        gone = view.behind(LogPosition(view.identity, place)).gone
+        gone = view.behind(LogPosition(view.identity, place)).purged
         assert gone is not None
         assert (gone.first, gone.last, gone.files) == (
             "binlog.000001",
@@ -144,4 +144,4 @@ def test_purged(own_server):
         assert gone.until_ms is not None
         assert abs(gone.until_ms - view.now_ms) < 600_000
         assert gone.transactions == 3
-        assert view.gone(view.end_place) is None
+        assert view.purged_after(view.end_place) is None

@@ -134,9 +134,7 @@ BY_TIME = "its time .* less 60 s, by "
 BY_SET = "the GTID set stored with it"
 CASES = (
     Case("never-read", f"of server id .*, now it is .*{BY_TIME}", "", "a", "b"),
-    Case(
-        "changed", f"of another server than .* at this .*{BY_TIME}", "a", "a", "b"
-    ),
+    Case("changed", f"of another server than .* at this .*{BY_TIME}", "a", "a", "b"),
     Case("back-on-its-place", "stored position", "ab", "a", "a", exact=True),
     Case("back-on-the-others", f"of another server than .*{BY_TIME}", "ab", "b", "a"),
     Case("replicas-own-place", "stored position", "b", "b", "b", exact=True),

@@ -341,7 +341,7 @@ CASES = (
     ),
     Case(
         "purged",
-        "said 3 times .* the current end",
+        "reported 3 times .* the current end",
         None,
         lambda w: {
             "journal_name": w.files[0],
@@ -353,15 +353,15 @@ CASES = (
     ),
     Case(
         "purged-gtids",
-        "said 3 times .* the current end",
+        "reported 3 times .* the current end",
         None,
         lambda w: {"gtid": w.places[1][2]},
         lambda _: {"auto_reset_latest": True},
         gtid_on=True,
     ),
     Case(
-        "begun-anew",
-        "said 3 times .* the current end",
+        "reset",
+        "reported 3 times .* the current end",
         None,
         end_event(7, timestamp=5000),
         lambda _: {"auto_reset_latest": True},

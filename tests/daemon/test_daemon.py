@@ -233,7 +233,7 @@ class TestProcess:
         for problem in (
             "canal.serverMode = kafka",
             "canal.instance.master.address = ",
-            "canal.instance.standby.address = a,b:3306: names several servers",
+            "canal.instance.standby.address = a,b:3306: contains several servers",
             "canal.instance.filter.regex = ${TABLES}: ${TABLES} is not set",
             "canal.instance.dbUsername = : not set; set a MySQL account",
             "canal.instance.dbPassword = : not set",

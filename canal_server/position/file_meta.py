@@ -8,7 +8,6 @@ are written (`write_behind`, `stored_log_positions`).
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,14 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.model.identity import ClientIdentity
-    from canal_server.model.positions import LogPosition
     from canal_server.position.gtid_cache import Completed
     from canal_server.runtime.lifecycle import Stop
 
 logger = logging.getLogger(__name__)
 
 FILE_NAME: Final = "meta.dat"
-POSITION_NAME: Final = "parse.dat"
 
 _Content = TypeVar("_Content")
 
@@ -176,69 +173,6 @@ class MetaFiles:
             what=f"the source positions of {destination}",
             keep=destination not in self._restored,
         )
-
-
-class PositionFiles:
-    """Positions in `parse.dat`; a `stored_log_positions.PositionStorage`."""
-
-    def __init__(self, data_dir: Path, *, disk: Disk | None = None) -> None:
-        self._data_dir = data_dir
-        self._disk = disk or Disk()
-        self._restored: set[str] = set()
-        self._known: set[str] = set()  # those that were read
-        self._held = sidecar.Held()  # by destination
-
-    def open(self, stop: Stop) -> None:
-        """Do nothing: files need no preparation."""
-
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
-
-    @property
-    def silence(self) -> str:
-        """Return the text of an error for a disk that does not answer."""
-        return f"the disk of {self._data_dir} did not answer"
-
-    def read(self, destination: str) -> LogPosition | None:
-        """Read a destination's file, or its backup when the file is damaged."""
-        path = _path(self._data_dir, destination, POSITION_NAME)
-        self._known.add(destination)
-        try:
-            position, restored = _read(
-                self._disk,
-                path,
-                meta_file.decode_position,
-                "restored the position from %s, which is older",
-            )
-        except FileNotFoundError:
-            return None
-        if restored:
-            self._restored.add(destination)
-        entries = _read_full(self._disk, path, sidecar.decode) or []
-        position = sidecar.completed(position, entries)
-        self._held.stored(destination, position)
-        return position
-
-    def write(self, destination: str, position: LogPosition) -> None:
-        """Replace a destination's file; the old one becomes the backup."""
-        if destination not in self._known:
-            # An existing file is replaced, damaged or not.
-            with contextlib.suppress(MetaStoreError):
-                self.read(destination)
-        path = _path(self._data_dir, destination, POSITION_NAME)
-        what = f"the position of {destination}"
-        if entries := self._held.entries(destination, position):
-            _write_full(self._disk, path, sidecar.encode(entries), what=what)
-        self._held.tried(destination, position)
-        _write(
-            self._disk,
-            path,
-            meta_file.encode_position(position),
-            what=what,
-            keep=destination not in self._restored,
-        )
-        self._restored.discard(destination)
-        self._held.stored(destination, position)
 
 
 def _read(

@@ -1,7 +1,7 @@
 """The position of a destination's pump: log position managers.
 
-Leaves out the search for a start position when none is stored (`canal_server.source`),
-and managers whose positions outlive the process (`stored_log_positions`).
+What outlives the process is the clients' cursors (`write_behind`). Leaves out the search
+for a start position when none is stored (`canal_server.source`).
 """
 
 from __future__ import annotations

@@ -271,60 +271,6 @@ class MetaNodes:
             marks.add(batch_id)
 
 
-class PositionNodes:
-    """Positions in nodes; a `stored_log_positions.PositionStorage`."""
-
-    def __init__(self, zookeeper: ZooKeeper) -> None:
-        self._zookeeper = zookeeper
-        self._nodes = NodeWriter(zookeeper)
-        self._held = sidecar.Held()  # by the path of a position
-        self._opened = False
-
-    def open(self, stop: Stop) -> None:
-        """Wait for ZooKeeper."""
-        self._zookeeper.start()
-        self._opened = True
-        try:
-            self._zookeeper.wait_until_connected(stop)
-        except ZooKeeperError as error:
-            self.close()
-            raise MetaStoreError(str(error)) from error
-
-    def close(self) -> None:
-        """Release the session; may be called again."""
-        if self._opened:
-            self._opened = False
-            self._zookeeper.close()
-
-    @property
-    def silence(self) -> str:
-        """Return the text of an error for a ZooKeeper that does not answer."""
-        return f"ZooKeeper at {self._zookeeper.servers} did not answer"
-
-    def read(self, destination: str) -> LogPosition | None:
-        """Return the stored position, None when there is none."""
-        path = f"{znodes.destination_path(destination)}/parse"
-        try:
-            return _read_position(self._nodes, self._held, path)
-        except ZooKeeperError as error:
-            raise MetaStoreError(f"cannot read the position: {error}") from error
-
-    def write(self, destination: str, position: LogPosition) -> None:
-        """Store a position."""
-        path = f"{znodes.destination_path(destination)}/parse"
-        try:
-            if not self._nodes.knows(path):
-                # An existing node is replaced, damaged or not.
-                with contextlib.suppress(MetaStoreError):
-                    _read_position(self._nodes, self._held, path)
-            content = meta_file.encode_position(position)
-            _put_position(self._nodes, self._held, path, position, content)
-        except ZooKeeperError as error:
-            raise MetaStoreError(
-                f"cannot write the position of {destination}: {error}"
-            ) from error
-
-
 def _read_position(
     nodes: NodeWriter, held: sidecar.Held, path: str
 ) -> LogPosition | None:

@@ -10,7 +10,7 @@ from fix_disk import PowerCut, PowerlessDisk
 from position_writer import CLIENT, position
 
 from canal_server.position.atomic_file import Disk
-from canal_server.position.file_meta import MetaFiles, PositionFiles
+from canal_server.position.file_meta import MetaFiles
 from canal_server.position.meta_file import abridged
 from canal_server.position.write_behind import StoredClient
 
@@ -33,30 +33,10 @@ class Cursors:
         return found[0].cursor if found else None
 
 
-class Positions:
-    """A pump's position in its file."""
-
-    FILE = "parse.dat"
-
-    def __init__(self, folder, disk=None):
-        self._place = PositionFiles(folder, disk=disk)
-
-    def write(self, position):
-        """Store it."""
-        self._place.write("example", position)
-
-    def read(self):
-        """Return it as a new process reads it."""
-        return self._place.read("example")
-
-
-KINDS = pytest.mark.parametrize("kind", [Cursors, Positions])
-
-
 @pytest.fixture
-def written(kind, tmp_path):
+def written(tmp_path):
     """Return a folder with three positions written to it, one after the other."""
-    stored = kind(tmp_path)
+    stored = Cursors(tmp_path)
     for offset in (10, 11, 12):
         stored.write(position(offset))
     return tmp_path / "example"
@@ -69,39 +49,36 @@ def torn(content):
         yield content[:length] + bytes(len(content) - length)
 
 
-@KINDS
-def test_newest_file(kind, written, caplog):
+def test_newest_file(written, caplog):
     """Whatever is left of the newest file, the position before it is found complete."""
     caplog.set_level(logging.CRITICAL)
-    path = written / kind.FILE
+    path = written / Cursors.FILE
     for damage in torn(path.read_bytes()):
         path.write_bytes(damage)
-        assert kind(written.parent).read() == position(11)
+        assert Cursors(written.parent).read() == position(11)
 
 
-@KINDS
-def test_what_is_beside(kind, written, caplog):
+def test_what_is_beside(written, caplog):
     """Whatever is left of the file next to a cursor, the cursor is found."""
-    path = written / f"{kind.FILE}.full"
+    path = written / f"{Cursors.FILE}.full"
     for damage in torn(path.read_bytes()):
         path.write_bytes(damage)
         caplog.clear()
-        assert kind(written.parent).read() == abridged(position(12))
+        assert Cursors(written.parent).read() == abridged(position(12))
         assert "is damaged" in caplog.text
 
 
-@KINDS
 @pytest.mark.parametrize("ending", ["", ".full"])
-def test_file_that_was_being_written(kind, written, ending):
+def test_file_that_was_being_written(written, ending):
     """A file that was not renamed yet is ignored, whatever is left of it."""
-    path = written / f"{kind.FILE}{ending}"
+    path = written / f"{Cursors.FILE}{ending}"
     for damage in torn(path.read_bytes()):
         path.with_name(f"{path.name}.tmp").write_bytes(damage)
-        assert kind(written.parent).read() == position(12)
-    stored = kind(written.parent)
+        assert Cursors(written.parent).read() == position(12)
+    stored = Cursors(written.parent)
     stored.read()
     stored.write(position(13))
-    assert kind(written.parent).read() == position(13)
+    assert Cursors(written.parent).read() == position(13)
     assert not list(written.glob("*.tmp"))
 
 
@@ -118,12 +95,11 @@ class Found(Disk):
         return self._files[path]
 
 
-@KINDS
-def test_power_cut_at_every_step(kind):
+def test_power_cut_at_every_step():
     """After a power cut anywhere in a write, one position is found, with its set."""
     folder = Path("/data")
     before = PowerlessDisk()
-    stored = kind(folder, before)
+    stored = Cursors(folder, before)
     stored.write(position(10))
     stored.write(position(11))
     [files] = before.states()
@@ -131,7 +107,7 @@ def test_power_cut_at_every_step(kind):
     finished = False
     while not finished:
         disk = PowerlessDisk(files)
-        again = kind(folder, disk)
+        again = Cursors(folder, disk)
         assert again.read() == position(11)
         disk.steps_left = steps
         try:
@@ -142,6 +118,6 @@ def test_power_cut_at_every_step(kind):
             allowed = [position(12)]
             finished = True
         for state in disk.states():
-            assert kind(folder, Found(state)).read() in allowed
+            assert Cursors(folder, Found(state)).read() in allowed
         steps += 1
     assert steps > 16

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.doors.zookeeper import ZooKeeper
 from canal_server.errors import MetaStoreError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.position.file_meta import PositionFiles
 from canal_server.position.log_positions import (
     FailbackLogPositionManager,
     MemoryLogPositionManager,
@@ -17,9 +15,6 @@ from canal_server.position.log_positions import (
     same_server,
 )
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.stored_log_positions import StoredLogPositionManager
-from canal_server.position.write_behind import Writing
-from canal_server.position.zookeeper_meta import PositionNodes
 
 
 def at(file, offset, *, host="127.0.0.1", time=0):
@@ -40,60 +35,29 @@ class Broken(MemoryLogPositionManager):
         raise MetaStoreError(f"no place for {destination}")
 
 
-KEPT = {
-    "file": Writing.PERIODIC,
-    "ZooKeeper": Writing.AT_ONCE,
-    "mixed": Writing.SOON,
-    "periodically mixed": Writing.PERIODIC,
-}
-ALL = ["memory", "meta", "failback", "failback of broken", *KEPT]
+ALL = ["memory", "meta", "failback", "failback of broken"]
 
 
-def manager(name, request):
-    """Return the manager of a name; equal names in a test share their storage."""
+def manager(name):
+    """Return the manager of a name."""
     meta = MetaLogPositionManager(MemoryMetaManager())
-    if name not in KEPT:
-        return {
-            "memory": MemoryLogPositionManager(),
-            "meta": meta,
-            "failback": FailbackLogPositionManager(MemoryLogPositionManager(), meta),
-            "failback of broken": FailbackLogPositionManager(
-                Broken(), MemoryLogPositionManager()
-            ),
-        }[name]
-    place = (
-        PositionFiles(request.getfixturevalue("tmp_path"))
-        if name == "file"
-        else PositionNodes(ZooKeeper(request.getfixturevalue("zookeeper_root")))
-    )
-    return StoredLogPositionManager(place, destinations=["d"], writing=KEPT[name])
+    return {
+        "memory": MemoryLogPositionManager(),
+        "meta": meta,
+        "failback": FailbackLogPositionManager(MemoryLogPositionManager(), meta),
+        "failback of broken": FailbackLogPositionManager(
+            Broken(), MemoryLogPositionManager()
+        ),
+    }[name]
 
 
 @pytest.fixture(params=ALL)
 def positions(request):
     """Return each manager in turn, empty and started."""
-    started = manager(request.param, request)
+    started = manager(request.param)
     started.start()
     yield started
     started.stop()
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_kept_beyond_the_process(name, request):
-    """What was stored before a stop is found after it, for each destination."""
-    first = manager(name, request)
-    first.start()
-    first.persist("example", at("bin.000001", 4))
-    first.persist("example", at("bin.000001", 9))
-    first.persist("other", at("bin.000002", 4))
-    first.stop()
-    second = manager(name, request)
-    second.start()
-    assert second.latest("example") == at("bin.000001", 9)
-    assert second.latest("other") == at("bin.000002", 4)
-    assert second.latest("third") is None
-    second.stop()
-    second.stop()
 
 
 def test_contract(positions):

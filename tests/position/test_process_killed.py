@@ -35,9 +35,9 @@ def writer(*arguments):
     )
 
 
-def stored(kind, place):
+def stored(place):
     """Return the number that a new manager reads; it is complete, with its GTID set."""
-    store = Store(kind, place)
+    store = Store(place)
     try:
         return store.get()
     finally:
@@ -45,31 +45,29 @@ def stored(kind, place):
 
 
 @pytest.mark.parametrize("writing", Writing)
-@pytest.mark.parametrize("kind", ["cursors", "positions"])
-def test_killed_amid_writes(rng, kind, place, writing):
+def test_killed_amid_writes(rng, place, writing):
     """What was stored before the kill is found, or what was being stored then."""
     last = 0
     for _ in range(longer(2)):
-        with writer(kind, place, writing.value, last + 1) as process:
+        with writer(place, writing.value, last + 1) as process:
             assert process.stdout
             for _ in range(rng.randint(1, 60)):
                 last = int(process.stdout.readline())
             process.kill()
             for line in process.stdout:
                 last = int(line) if line.endswith("\n") else last
-        found = stored(kind, place)
+        found = stored(place)
         assert last <= found <= last + settles_every(writing)
         last = found
 
 
-@pytest.mark.parametrize("kind", ["cursors", "positions"])
-def test_killed_between_the_writes(kind, place):
+def test_killed_between_the_writes(place):
     """If killed between the set and its cursor, the old pair is found."""
-    store = Store(kind, place)
+    store = Store(place)
     store.put(7)
     store.put(8)
     store.close()
     for _ in range(2):
-        with writer(kind, place, Writing.AT_ONCE.value, 9, "between") as process:
+        with writer(place, Writing.AT_ONCE.value, 9, "between") as process:
             assert process.wait() == -signal.SIGKILL
-        assert stored(kind, place) == 8
+        assert stored(place) == 8

@@ -17,11 +17,11 @@ from canal_server.model.positions import (
     LogPosition,
 )
 from canal_server.position import sidecar
-from canal_server.position.file_meta import MetaFiles, PositionFiles
-from canal_server.position.meta_file import abridged, encode, encode_position
+from canal_server.position.file_meta import MetaFiles
+from canal_server.position.meta_file import abridged, encode
 from canal_server.position.node_json import encode_cursor
 from canal_server.position.write_behind import StoredClient
-from canal_server.position.zookeeper_meta import MetaNodes, PositionNodes
+from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 
 ONE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -251,9 +251,9 @@ class Files:
     def __init__(self, folder):
         self.folder = folder
 
-    def places(self):
-        """Return a new reader and writer of cursors, and of positions."""
-        return MetaFiles(self.folder), PositionFiles(self.folder)
+    def storage(self):
+        """Return a new reader and writer of cursors."""
+        return MetaFiles(self.folder)
 
     def content(self, name):
         """Return what is stored."""
@@ -268,7 +268,7 @@ class Files:
         """Return the Java server's content for a cursor."""
         return encode("example", [(CLIENT, position)])
 
-    CURSOR, PARSE = "meta.dat", "parse.dat"
+    CURSOR = "meta.dat"
 
 
 class Nodes:
@@ -277,9 +277,9 @@ class Nodes:
     def __init__(self, zookeeper):
         self.session = zookeeper
 
-    def places(self):
-        """Return a new reader and writer of cursors, and of positions."""
-        return MetaNodes(self.session), PositionNodes(self.session)
+    def storage(self):
+        """Return a new reader and writer of cursors."""
+        return MetaNodes(self.session)
 
     def content(self, name):
         """Return what is stored."""
@@ -295,7 +295,7 @@ class Nodes:
         """Return the Java server's content for a cursor."""
         return encode_cursor(position)
 
-    CURSOR, PARSE = "1001/cursor", "parse"
+    CURSOR = "1001/cursor"
 
 
 SHELVES: dict[str, tuple[type[Files | Nodes], str]] = {
@@ -306,52 +306,47 @@ SHELVES: dict[str, tuple[type[Files | Nodes], str]] = {
 
 @pytest.fixture(params=SHELVES)
 def shelf(request):
-    """Return a storage with a tagged cursor and position in it."""
+    """Return a storage with a tagged cursor in it."""
     kind, fixture = SHELVES[request.param]
     found = kind(request.getfixturevalue(fixture))
-    cursors, positions = found.places()
+    cursors = found.storage()
     cursors.open(["example"], Stop())
     cursors.write("example", [StoredClient(CLIENT, WHOLE)])
-    positions.write("example", WHOLE)
     yield found
     cursors.close()
 
 
 def stored(shelf):
-    """Return cursor and position as they are found after a restart."""
-    cursors, positions = shelf.places()
+    """Return the cursor as it is found after a restart."""
+    cursors = shelf.storage()
     [client] = cursors.read("example")
-    return client.cursor, positions.read("example")
+    return client.cursor
 
 
 def test_stored(shelf):
     """The Java server finds what it can read, this server finds everything."""
     assert shelf.content(shelf.CURSOR) == shelf.cursor(CURSOR)
-    assert shelf.content(shelf.PARSE) == encode_position(CURSOR)
-    assert b"blue" not in shelf.content(shelf.CURSOR) + shelf.content(shelf.PARSE)
-    assert stored(shelf) == (WHOLE, WHOLE)
+    assert b"blue" not in shelf.content(shelf.CURSOR)
+    assert stored(shelf) == WHOLE
 
 
 def test_without_tags_there_is_nothing_beside(tmp_path):
     """A cursor that holds everything has nothing next to it."""
-    cursors, positions = Files(tmp_path).places()
+    cursors = Files(tmp_path).storage()
     cursors.write("example", [StoredClient(CLIENT, CURSOR)])
-    positions.write("example", CURSOR)
     names = sorted(path.name for path in (tmp_path / "example").iterdir())
-    assert names == ["meta.dat", "parse.dat"]
+    assert names == ["meta.dat"]
 
 
 def test_moved_by_the_original(shelf):
     """A cursor that the Java server moved counts, and is written again."""
     moved = position(f"{ONE}:1-8,{TWO}:1-5", 8)
     shelf.put(shelf.CURSOR, shelf.cursor(moved))
-    shelf.put(shelf.PARSE, encode_position(moved))
-    assert stored(shelf) == (moved, moved)
-    cursors, positions = shelf.places()
+    assert stored(shelf) == moved
+    cursors = shelf.storage()
     cursors.read("example")
     cursors.write("example", [StoredClient(CLIENT, WHOLE)])
-    positions.write("example", WHOLE)
-    assert stored(shelf) == (WHOLE, WHOLE)
+    assert stored(shelf) == WHOLE
 
 
 def test_written_again_by_the_original(shelf):
@@ -361,35 +356,30 @@ def test_written_again_by_the_original(shelf):
         replace(CURSOR.position, gtid=f"{TWO}:1-5,{ONE}:1-7"),
     )
     shelf.put(shelf.CURSOR, shelf.cursor(same))
-    shelf.put(shelf.PARSE, encode_position(same))
-    assert stored(shelf) == (WHOLE, WHOLE)
+    assert stored(shelf) == WHOLE
 
 
 @pytest.mark.parametrize("damage", [b"{", b"", b"\0" * 50, b'{"entries":[1]}'])
 def test_damage_beside_a_cursor(shelf, damage, caplog):
     """It is logged and not used; the next write repairs it."""
-    for name in (shelf.CURSOR, shelf.PARSE):
-        shelf.put(f"{name}.full", damage)
-    assert stored(shelf) == (CURSOR, CURSOR)
+    shelf.put(f"{shelf.CURSOR}.full", damage)
+    assert stored(shelf) == CURSOR
     warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
     told = ["is damaged" in each.message for each in warnings]
-    assert told == ([True, True] if damage or isinstance(shelf, Files) else [])
-    cursors, positions = shelf.places()
+    assert told == ([True] if damage or isinstance(shelf, Files) else [])
+    cursors = shelf.storage()
     cursors.read("example")
     cursors.write("example", [StoredClient(CLIENT, WHOLE)])
-    positions.write("example", WHOLE)
-    assert stored(shelf) == (WHOLE, WHOLE)
+    assert stored(shelf) == WHOLE
 
 
 def test_begins_with_an_event(shelf):
     """A client that has acked nothing begins where it began, even after a restart."""
-    cursors, positions = shelf.places()
+    cursors = shelf.storage()
     cursors.read("example")
     cursors.write("example", [StoredClient(CLIENT, FIRST)])
-    positions.write("example", FIRST)
-    assert stored(shelf) == (FIRST, FIRST)
-    for name in (shelf.CURSOR, shelf.PARSE):
-        assert b'"included":false' in shelf.content(name)
+    assert stored(shelf) == FIRST
+    assert b'"included":false' in shelf.content(shelf.CURSOR)
 
 
 def test_unsubscribed(zookeeper):
@@ -404,8 +394,8 @@ def test_a_client_to_no_one_else(shelf):
     """Our nodes are below a client, or their names are not client ids."""
     if isinstance(shelf, Nodes):
         root = "/otter/canal/destinations/example"
-        assert shelf.session.children(root) == ["1001", "parse", "parse.full"]
+        assert shelf.session.children(root) == ["1001"]
         assert shelf.session.children(f"{root}/1001") == ["cursor", "cursor.full"]
     else:
         names = sorted(path.name for path in (shelf.folder / "example").iterdir())
-        assert names == ["meta.dat", "meta.dat.full", "parse.dat", "parse.dat.full"]
+        assert names == ["meta.dat", "meta.dat.full"]

@@ -19,9 +19,8 @@ from canal_server.model.positions import (
     PositionRange,
 )
 from canal_server.model.znodes import lease_path
-from canal_server.position.stored_log_positions import StoredLogPositionManager
 from canal_server.position.write_behind import MixedMetaManager, StoredClient, Writing
-from canal_server.position.zookeeper_meta import MetaNodes, PositionNodes
+from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 
 CLIENT = ClientIdentity("example", 1001, r"bench\..*")
@@ -465,36 +464,6 @@ def test_stop_without_zookeeper(own_zookeeper):
     meta.update_cursor(CLIENT, position(4))
     with pytest.raises(MetaStoreError, match="cannot write the cursors of example"):
         meta.stop()
-
-
-def test_position_of_the_pump(zookeeper_root, zookeeper):
-    """It is in the node of the Java server, without a hint, and is read back."""
-    first = StoredLogPositionManager(
-        PositionNodes(ZooKeeper(zookeeper_root)), writing=Writing.AT_ONCE
-    )
-    first.start()
-    assert first.latest("example") is None
-    first.persist("example", position(4))
-    first.persist("example", position(283))
-    first.stop()
-    stored = json.loads(zookeeper.read(f"{D}/parse").data)
-    recorded = json.loads(CURSOR_RECORDED)
-    del recorded["@type"]
-    assert stored == recorded
-    second = StoredLogPositionManager(PositionNodes(ZooKeeper(zookeeper_root)))
-    second.start()
-    assert second.latest("example") == position(283)
-    second.stop()
-
-
-def test_damaged_position(zookeeper_root, zookeeper):
-    """A node that holds no position is an error, not the absence of one."""
-    zookeeper.create(f"{D}/parse", b"{}")
-    positions = StoredLogPositionManager(PositionNodes(ZooKeeper(zookeeper_root)))
-    positions.start()
-    with pytest.raises(MetaStoreError, match="example/parse in ZooKeeper is damaged"):
-        positions.latest("example")
-    positions.stop()
 
 
 @pytest.fixture(autouse=True)

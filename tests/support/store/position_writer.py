@@ -1,9 +1,9 @@
-"""Writes positions to a place until it is killed.
+"""Writes cursors until it is killed.
 
-`position_writer.py KIND PLACE WRITING FROM [between]`. Each number on standard output
-is one that was stored for certain. KIND is `cursors` or `positions`; PLACE a folder, or
-servers of ZooKeeper; WRITING when a manager writes by itself. With `between`, it kills
-itself when the number FROM stands beside the cursor and not yet in it.
+`position_writer.py STORAGE WRITING FROM [between]`. Each number on standard output is
+one that was stored for certain. STORAGE is a folder, or servers of ZooKeeper; WRITING
+when a manager writes by itself. With `between`, it kills itself when the number FROM
+stands beside the cursor and not yet in it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from canal_server.doors.zookeeper import ZooKeeper
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.atomic_file import Disk
-from canal_server.position.file_meta import MetaFiles, PositionFiles
-from canal_server.position.stored_log_positions import StoredLogPositionManager
+from canal_server.position.file_meta import MetaFiles
 from canal_server.position.write_behind import MixedMetaManager, Writing
-from canal_server.position.zookeeper_meta import MetaNodes, PositionNodes
+from canal_server.position.zookeeper_meta import MetaNodes
 
 CLIENT = ClientIdentity("example", 1001)
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-ORIGINALS = ("meta.dat", "parse.dat", "cursor", "parse")  # what has the abridged ones
+ORIGINALS = ("meta.dat", "cursor")  # what has the abridged ones
 
 
 def position(offset: int) -> LogPosition:
@@ -63,70 +62,46 @@ def _die_at(name: str) -> None:
 
 
 class Store:
-    """One number, stored as a cursor or as a pump's position."""
+    """One number, stored as a cursor."""
 
     def __init__(
         self,
-        kind: str,
-        place: str,
+        storage: str,
         writing: Writing = Writing.AT_ONCE,
         *,
         dying: bool = False,
     ) -> None:
-        folder = Path(place) if place.startswith("/") else None
+        folder = Path(storage) if storage.startswith("/") else None
         disk = DyingDisk() if dying else None
         session = DyingZooKeeper if dying else ZooKeeper
-        self._meta: MixedMetaManager | None = None
-        self._positions: StoredLogPositionManager | None = None
-        if kind == "cursors":
-            self._meta = MixedMetaManager(
-                MetaFiles(folder, disk=disk) if folder else MetaNodes(session(place)),
-                destinations=["example"],
-                writing=writing,
-                flush_period_s=0.003,
-            )
-        else:
-            self._positions = StoredLogPositionManager(
-                PositionFiles(folder, disk=disk)
-                if folder
-                else PositionNodes(session(place)),
-                writing=writing,
-                flush_period_s=0.003,
-            )
-        for started in (self._meta, self._positions):
-            if started:
-                started.start()
+        self._meta = MixedMetaManager(
+            MetaFiles(folder, disk=disk) if folder else MetaNodes(session(storage)),
+            destinations=["example"],
+            writing=writing,
+            flush_period_s=0.003,
+        )
+        self._meta.start()
 
     def put(self, number: int) -> None:
-        """Take a number; when it is stored is the manager's to say."""
-        if self._meta:
-            if not self._meta.has_subscribed(CLIENT):
-                self._meta.subscribe(CLIENT)
-            self._meta.update_cursor(CLIENT, position(number))
-        elif self._positions:
-            self._positions.persist("example", position(number))
+        """Set the number; the manager decides when it is stored."""
+        if not self._meta.has_subscribed(CLIENT):
+            self._meta.subscribe(CLIENT)
+        self._meta.update_cursor(CLIENT, position(number))
 
     def settle(self) -> None:
         """Return when the last number is stored."""
-        for flushed in (self._meta, self._positions):
-            if flushed:
-                flushed.flush()
+        self._meta.flush()
 
     def get(self) -> int:
         """Return the stored number, 0 when none is. Checks that it is whole."""
-        if self._meta:
-            found = self._meta.cursor(CLIENT)
-        elif self._positions:
-            found = self._positions.latest("example")
+        found = self._meta.cursor(CLIENT)
         number = found.position.position or 0 if found else 0
         assert not found or found == position(number)
         return number
 
     def close(self) -> None:
-        """Let go of the place."""
-        for started in (self._meta, self._positions):
-            if started:
-                started.stop()
+        """Release the storage."""
+        self._meta.stop()
 
 
 def settles_every(writing: Writing) -> int:
@@ -135,8 +110,8 @@ def settles_every(writing: Writing) -> int:
 
 
 if __name__ == "__main__":
-    kind, place, how, first, *rest = sys.argv[1:]
-    store = Store(kind, place, Writing(how), dying=bool(rest))
+    storage, how, first, *rest = sys.argv[1:]
+    store = Store(storage, Writing(how), dying=bool(rest))
     for count in itertools.count(int(first)):
         store.put(count)
         if count % settles_every(Writing(how)) == 0:

@@ -1,7 +1,7 @@
 """The position of a destination's pump: log position managers.
 
-What outlives the process is the clients' cursors (`write_behind`). Leaves out the search
-for a start position when none is stored (`canal_server.source`).
+After a restart the clients' cursors take its place (`write_behind`). Leaves out the
+search for a start position when none is stored (`canal_server.source`).
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ def test_what_is_before_the_first_file(own_server, flavour: str) -> None:
     server = own_server(flavour)
     check(server)
     server.execute(*BACKUP[flavour])
-    with pytest.raises(ClientError, match=r"begins with .*\.000001, at 20"):
+    with pytest.raises(ClientError, match=r"starts with .*\.000001, at 20"):
         check(server)
     server.execute("RESET MASTER" if flavour == "mariadb" else BACKUP[flavour][0])
     check(server)
     server.execute("FLUSH BINARY LOGS")
     file, _ = server.binlog_position()
     purge(server, file)
-    told = rf"begins with {file}, at 20.*since 2020-09-13T12:26:40\+00:00 .* or later"
+    told = rf"starts with {file}, at 20.*between 2020-09-13T12:26:40\+00:00 .* or later"
     with pytest.raises(ClientError, match=told) as caught:
         check(server)
     assert caught.value.code == PURGED

@@ -293,7 +293,7 @@ def test_starts(make_lake, source_server, table):
     for wrong in (
         *large, "", "time:x", "file:4", "latest:1", "nowhere", "gtid:,;x", "time",
     ):  # fmt: skip
-        with pytest.raises(ClientError, match=r"start|time|place|gtid"):
+        with pytest.raises(ClientError, match=r"start|time|position|gtid"):
             lake.ranges.subscribe("g", lake.filter, wrong)
     with pytest.raises(ClientError, match="does not exist"):
         lake.subscribe(f"file:{end.journal}:{end.position + 10**9}", "h")

@@ -1,7 +1,7 @@
-"""The batch reader: the changes between two places, read once.
+"""The batch reader: the changes between two positions, read once.
 
-Where they lie is found when the query is planned; it needs no subscription, and moves
-none.
+The positions are resolved when the query is planned; it needs no subscription and moves
+no cursor.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from canal_server.client.range_client import RangePosition
     from canal_server.spark.options.source_options import SourceOptions
 
-FROM: Final = "earliest"  # unless told otherwise
+FROM: Final = "earliest"  # the default
 TO: Final = "latest"
 
 
 class CanalBatchReader(DataSourceReader):
-    """Reads what changed between `startingPosition` and `endingPosition`."""
+    """Reads the changes between `startingPosition` and `endingPosition`."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[RangePartition]:
-        """Find the places, and cut what lies between them."""
+        """Resolve the positions, and split the range between them."""
         return [
             RangePartition(part)
             for name in self._options.destinations
@@ -57,7 +57,7 @@ class CanalBatchReader(DataSourceReader):
             end = self._locate(channel, self._options.ending_position or TO)
             self._check_order(channel.destination, start, end)
             if version_of(start) == version_of(end):
-                # Packed, the place is told where nothing lies in between.
+                # Packed, each part reports its end, even if it has no changes.
                 here = Range(channel.destination, start, start)
                 return [here] if self._options.is_packed else []
             whole = Range(channel.destination, start, end)
@@ -76,14 +76,14 @@ class CanalBatchReader(DataSourceReader):
     def _check_order(
         self, destination: str, start: RangePosition, end: RangePosition
     ) -> None:
-        """Raise PositionError where the end lies before the start."""
+        """Raise PositionError if the end is before the start."""
         if version_of(start) > version_of(end):
             options = self._options
             raise PositionError(
                 f"destination {destination}: endingPosition ="
-                f" {options.ending_position or TO} is {end}, which lies before"
+                f" {options.ending_position or TO} is {end}, which is before"
                 f" startingPosition = {options.starting_position or FROM}, {start};"
-                " read from the earlier one to the later one"
+                " swap the two"
             )
 
     def _start(self, channel: Channel) -> RangePosition:
@@ -102,7 +102,7 @@ class CanalBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition; in an executor."""
         if not isinstance(partition, RangePartition):
-            return iter(())  # what Spark makes when there are none
+            return iter(())  # Spark passes this if there are no partitions
         from canal_server.spark.row_batches import read_rows  # noqa: PLC0415  # pyarrow
 
         return read_rows(self._options, self._schema, partition.part)

@@ -1,10 +1,9 @@
 """Tables of Spark's catalog: `CREATE TABLE t USING canal OPTIONS (…)`.
 
-When one is made, Spark asks for its schema with the options, each of them twice, among
-properties of the table. When it is read, Spark gives that schema back, and of options
-only those of the read. So the schema keeps the options, as metadata of its first field,
-but for the password, which anybody could see there. Leaves out what options mean
-(`options`).
+When a table is created, Spark asks for its schema and passes each option twice, among
+table properties. When it is read, Spark passes that schema, but only the options of the
+read. Therefore the schema stores the options as metadata of its first field, except the
+password, which anybody could see there. The meaning of options is left to `options`.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
 
 KEPT: Final = "canal.options"  # key of the metadata
 PASSWORD: Final = "password"  # noqa: S105  # its name
-_PROVIDER: Final = "provider"  # a property of each table, and no option of ours
+_PROVIDER: Final = "provider"  # a property of each table, not an option of this source
 _OPTION: Final = "option."
 
 
 def options_of_new(given: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of a table that is being made; None: none is.
+    """Return the options of a table that is being created; None if none is.
 
-    The other properties are Spark's own (`owner`, `location`) or the user's
-    (`TBLPROPERTIES`), and mean nothing here.
+    The other properties belong to Spark (`owner`, `location`) or the user
+    (`TBLPROPERTIES`) and have no meaning here.
     """
     lower = {name.lower(): text for name, text in given.items()}
     if _PROVIDER not in lower:
@@ -42,7 +41,7 @@ def options_of_new(given: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_kept(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return a schema that keeps the options of its table."""
+    """Return a schema that stores the options of its table."""
     kept = {name: text if name != PASSWORD else None for name, text in options.items()}
     first, *others = schema.fields
     metadata = (first.metadata or {}) | {KEPT: json.dumps(kept, sort_keys=True)}
@@ -53,9 +52,9 @@ def with_kept(schema: StructType, options: Mapping[str, str]) -> StructType:
 def parted(
     schema: StructType, given: Mapping[str, str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Return a schema without what it keeps, and the options of a read with that.
+    """Return a schema without its stored options, and the options of a read with them.
 
-    Those of the read come first. Raises ConfigError where the password is missing.
+    Options of the read take precedence. Raises ConfigError if the password is missing.
     """
     options = {name.lower(): text for name, text in given.items()}
     first = schema.fields[0] if schema.fields else None
@@ -66,8 +65,8 @@ def parted(
     plain = StructField(first.name, first.dataType, first.nullable, metadata)
     if PASSWORD in kept and PASSWORD not in options:
         problem = (
-            "option password is not kept with a table of the catalog: give it with "
-            "each read, SELECT … FROM t WITH (password = '…') or "
+            "option password is not stored in catalog tables: pass it with each read, "
+            "SELECT … FROM t WITH (password = '…') or "
             ".option('password', '…').table('t')"
         )
         raise ConfigError([problem])

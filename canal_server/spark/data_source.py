@@ -1,4 +1,4 @@
-"""The data source: `spark.readStream.format("canal")` begins here."""
+"""The data source: the entry point of `spark.readStream.format("canal")`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class CanalDataSource(DataSource):
         return "canal"
 
     def schema(self) -> StructType:
-        """Return the schema: of all tables, or of the one that option `table` names.
+        """Return the schema: of all tables, or of the one in option `table`.
 
-        Called before anybody knows whether this is a stream, so only what is needed
-        here is checked here. That of a table of the catalog keeps its options.
+        Spark calls it before it is known whether this is a stream, so only the options
+        needed here are checked. The schema of a catalog table stores its options.
         """
         from canal_server.spark.catalog_tables import (  # noqa: PLC0415
             options_of_new,
@@ -46,7 +46,7 @@ class CanalDataSource(DataSource):
         return found if of_new is None else with_kept(found, of_new)
 
     def reader(self, schema: StructType) -> CanalBatchReader:
-        """Return a reader of what lies between two places."""
+        """Return a reader of the changes between two positions."""
         from canal_server.spark.batch_reader import CanalBatchReader  # noqa: PLC0415
         from canal_server.spark.catalog_tables import parted  # noqa: PLC0415
         from canal_server.spark.columns.spark_schema import check_given  # noqa: PLC0415
@@ -57,7 +57,7 @@ class CanalDataSource(DataSource):
         return CanalBatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> CanalStreamReader:  # noqa: N802
-        """Return a reader that goes on for ever."""
+        """Return a reader of a stream."""
         from canal_server.spark.catalog_tables import parted  # noqa: PLC0415
         from canal_server.spark.columns.spark_schema import check_given  # noqa: PLC0415
         from canal_server.spark.stream_reader import CanalStreamReader  # noqa: PLC0415
@@ -69,19 +69,19 @@ class CanalDataSource(DataSource):
 
 
 def _schema_of_table(options: SourceOptions) -> StructType:
-    """Ask the servers for the columns, which all destinations must have alike.
+    """Ask the servers for the columns, which must be equal in all destinations.
 
-    Raises ConfigError when there is no such table, or one that does not fit.
+    Raises ConfigError if the table does not exist, or has unsupported columns.
     """
     found = [(name, _table_of(options, name)) for name in options.destinations]
     first, schema = found[0]
     for name, other in found[1:]:
         if other != schema:
             problem = (
-                f"table {options.table} is not the same in destinations {first} "
+                f"table {options.table} differs between destinations {first} "
                 f"({schema.simpleString()[:500]}) and {name} "
                 f"({other.simpleString()[:500]}), or the servers are in different "
-                "zones; read them as streams of their own"
+                "time zones; read them as separate streams"
             )
             raise ConfigError([problem])
     return schema
@@ -102,15 +102,15 @@ def _table_of(options: SourceOptions, destination: str) -> StructType:
     if not table.found:
         problem = (
             f"option table: destination {destination} has no table {name}; "
-            "write it as MySQL does, upper and lower case may matter"
+            "use the spelling of MySQL, as upper and lower case may matter"
         )
         raise ConfigError([problem])
     zone = options.time_zone or table.zone
     if not zone and any(is_timestamp(column.mysql_type) for column in table.columns):
         problem = (
-            f"table {name} has TIMESTAMP columns, and the server does not tell in "
-            "which zone it writes them; set option timeZone to the server's zone, "
-            "Europe/Berlin for instance"
+            f"table {name} has TIMESTAMP columns, but the server does not report their "
+            "time zone; set option timeZone to the zone of the server, such as "
+            "Europe/Berlin"
         )
         raise ConfigError([problem])
     return typed_schema(options, table.columns, zone)

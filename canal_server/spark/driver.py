@@ -1,11 +1,11 @@
-"""What a streaming query asks of the servers, from the process that plans its batches.
+"""The requests of a streaming query to the servers, from the planning process.
 
-Leaves out Spark: places go in and come out, `stream` makes offsets of them. One object
-lives as long as the query runs, and is called by one thread.
+It is independent of Spark: positions in and out, `stream_reader` converts them to
+offsets. One object lives as long as the query, and is called by one thread.
 
-The server's cursor may move only to what Spark has in its commit log. Spark calls
-`latestOffset` with a start that is there, and `commit` with an end that is there, so
-both may be acked; the first comes when a stream is idle, too.
+The cursor on the server may move only to positions in Spark's commit log. Spark calls
+`latestOffset` with a start and `commit` with an end that are both in it, so both may be
+acked; the former is also called while a stream is idle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from canal_server.spark.reading.range_tasks import (
     earliest_of,
     is_lost,
     loss,
-    stepped_over,
+    skipped_loss,
 )
 
 if TYPE_CHECKING:
@@ -38,47 +38,49 @@ if TYPE_CHECKING:
     from canal_server.client.range_client import RangedClient, RangeEnds, RangePosition
     from canal_server.spark.options.source_options import SourceOptions
 
-    Places = Mapping[str, RangePosition]
+    Positions = Mapping[str, RangePosition]
 
 log = logging.getLogger(__name__)
 
-TURN_MS_MAX: Final = 100  # how long one of several destinations is waited for at a time
+TURN_MS_MAX: Final = 100  # maximum wait per destination if there are several
 TURN_MS_MIN: Final = 10
 
 
 class StreamDriver:
-    """Where a query stands in its destinations, and how far it may go."""
+    """The positions of a query in its destinations, and how far it may read."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        # Tells this query from others, that two do not take one subscription.
+        # Identifies this query, so that two queries cannot share a subscription.
         self._query = uuid.uuid4().hex
-        self._cursors: dict[str, RangePosition] = {}  # when they were subscribed
+        self._cursors: dict[str, RangePosition] = {}  # at the time of subscription
         self._channels = {
             name: Channel(options, name, self._greeting(name))
             for name in options.destinations
         }
         self._targets: dict[str, RangePosition] = {}  # of Trigger.AvailableNow
-        self._latest: dict[str, RangePosition] = {}  # how far the servers have read
-        # Of the last batch: what it holds, if it holds all from its start on.
+        self._latest: dict[
+            str, RangePosition
+        ] = {}  # positions up to which the servers have read
+        # For the last batch: its size, if that is known from its start on.
         self._sizes: dict[tuple[str, RangePosition, RangePosition], Size] = {}
         self._losses: set[str] = set()
 
-    def initial(self) -> Places:
-        """Return where the subscriptions stand; they are made if need be.
+    def initial(self) -> Positions:
+        """Return the cursors of the subscriptions, which are created if necessary.
 
-        That stays the same until something is acked.
+        The result is the same until something is acked.
         """
         return {name: self._cursor(name) for name in self._options.destinations}
 
     def latest(
-        self, start: Places, rows_max: int = 0, bytes_max: int = 0
+        self, start: Positions, rows_max: int = 0, bytes_max: int = 0
     ) -> dict[str, RangePosition]:
-        """Return how far the next batch goes; `start` is acked by that.
+        """Return the end of the next batch, and ack `start`.
 
-        Limits of 0 are none. Waits `pollTimeoutMs` for something to come, and returns
-        `start` when nothing did. A destination that is new begins at its cursor, one
-        that is not read any more stays where it was.
+        Limits of 0 mean none. Waits `pollTimeoutMs` for changes, and returns `start` if
+        there are none. A new destination starts at its cursor; a removed one stays
+        where it was.
         """
         begin = dict(start) | {
             name: self._cursor(name)
@@ -100,21 +102,21 @@ class StreamDriver:
             elif self._is_over(begin):
                 return self._past_files(begin)
             else:
-                waits.go_on_for(self._targets, self._latest)
+                waits.continue_for(self._targets, self._latest)
             acking = False
 
     def take_targets(self) -> None:
-        """Have the query end where the sources end now."""
+        """Set the current ends of the sources as the end of the query."""
         self._targets = {
             name: channel.call(partial(self._locate_end, name))
             for name, channel in self._channels.items()
         }
 
-    def reported(self) -> Places | None:
-        """Return how far the servers had read when they were last asked."""
+    def reported(self) -> Positions | None:
+        """Return the positions up to which the servers had read at the last request."""
         return self._latest or None
 
-    def plan(self, start: Places, end: Places) -> list[Range]:
+    def plan(self, start: Positions, end: Positions) -> list[Range]:
         """Return the parts of a batch; may be called again."""
         return [
             part
@@ -123,8 +125,8 @@ class StreamDriver:
             for part in self._plan(name, start.get(name), end[name])
         ]
 
-    def committed(self, end: Places) -> None:
-        """Ack what Spark says is done. A failure is told; the next ack makes up."""
+    def committed(self, end: Positions) -> None:
+        """Ack what Spark has committed. Failures are logged; the next ack makes up."""
         if self._options.ack_on == "never":
             return
         for name, position in end.items():
@@ -139,7 +141,7 @@ class StreamDriver:
                 )
 
     def close(self) -> None:
-        """Let go of the subscriptions."""
+        """Release the subscriptions."""
         for channel in self._channels.values():
             channel.close()
 
@@ -148,7 +150,7 @@ class StreamDriver:
     # ----------------------------------------------------------------------------
 
     def _greeting(self, name: str) -> Callable[[RangedClient], None]:
-        """Return what makes sure, on a new connection, that there is a subscription."""
+        """Return a function that checks the subscription on a new connection."""
         options = self._options
         start = options.starting_position or "acked"
 
@@ -174,20 +176,20 @@ class StreamDriver:
         return greet
 
     def _cursor(self, name: str) -> RangePosition:
-        """Return the cursor of the subscription, which is asked for anew."""
+        """Return the current cursor of the subscription, as reported by the server."""
         self._channels[name].close()
         self._channels[name].call(lambda client: client)  # greets
         return self._cursors[name]
 
     def _round(
         self,
-        begin: Places,
+        begin: Positions,
         limits: tuple[int, int],
         wait_ms: int,
         *,
         acking: bool,
     ) -> dict[str, RangePosition]:
-        """Ask each destination how far it goes, within limits for all of them."""
+        """Ask each destination for the end of its batch, within common limits."""
         ends = dict(begin)
         rows_max, bytes_max = limits
         rows = bytes_ = 0
@@ -198,7 +200,7 @@ class StreamDriver:
                 name,
                 begin[name],
                 (rows_max and rows_max - rows, bytes_max and bytes_max - bytes_),
-                # Where one has something, the others are not waited for.
+                # If one destination has changes, do not wait for the others.
                 wait_ms if ends == begin else 0,
                 acking=acking,
             )
@@ -237,13 +239,13 @@ class StreamDriver:
             return channel.call(ask)
         except ClientError as error:
             if error.code == UNKNOWN_SUBSCRIPTION:
-                # Somebody removed it; where we are is not told by it.
+                # Somebody removed the subscription; it no longer holds our position.
                 self._cursor(name)
                 return channel.call(ask)
             if not is_lost(error):
                 raise
             start = self._after_loss(name, (start, None), error)
-            acking = False  # this is no place that Spark has in its log
+            acking = False  # this position is not in Spark's log
             return channel.call(ask)
 
     def _after_loss(
@@ -252,12 +254,12 @@ class StreamDriver:
         lost: tuple[RangePosition, RangePosition | None],
         why: ClientError,
     ) -> RangePosition:
-        """Return where to go on behind changes that are lost, if that is allowed."""
+        """Return where to resume after lost changes, if that is allowed."""
         earliest = earliest_of(self._channels[name])
         if self._options.fail_on_data_loss:
             raise loss(self._options, name, lost, earliest, why) from why
         spark_messages.SPARK_CHANGES_LOST.log(
-            log, stepped_over(name, lost, earliest, why)
+            log, skipped_loss(name, lost, earliest, why)
         )
         self._losses.add(name)
         return earliest
@@ -265,37 +267,37 @@ class StreamDriver:
     def _clamped(
         self, name: str, start: RangePosition, end: RangePosition
     ) -> RangePosition:
-        """Return an end that is not behind where the query is to end."""
+        """Return an end that is not after the end of the query."""
         target = self._targets.get(name)
         if target is None or version_of(end) <= version_of(target):
             return end
         return max(start, target, key=version_of)
 
-    def _is_over(self, places: Places) -> bool:
-        """Tell whether nothing is left before where the query is to end."""
+    def _is_over(self, positions: Positions) -> bool:
+        """Return whether nothing is left before the end of the query."""
         return bool(self._targets) and all(
-            version_of(target) <= version_of(self._latest.get(name, places[name]))
-            or version_of(target) <= version_of(places[name])
+            version_of(target) <= version_of(self._latest.get(name, positions[name]))
+            or version_of(target) <= version_of(positions[name])
             for name, target in self._targets.items()
         )
 
-    def _past_files(self, places: Places) -> dict[str, RangePosition]:
-        """Return places at the query's end, moved where a file of before has ended.
+    def _past_files(self, positions: Positions) -> dict[str, RangePosition]:
+        """Return positions at the end of the query, moved past the end of a file.
 
-        Nothing is wanted in between, but the source may purge that file until the next
-        query begins.
+        There are no matching changes in between, but the source may purge that file
+        before the next query starts.
         """
-        ends = dict(places)
+        ends = dict(positions)
         for name, target in self._targets.items():
-            place = places[name]
-            if place.epoch == target.epoch and place.journal != target.journal:
-                ends[name] = max(place, target, key=version_of)
+            position = positions[name]
+            if position.epoch == target.epoch and position.journal != target.journal:
+                ends[name] = max(position, target, key=version_of)
         return ends
 
     def _plan(
         self, name: str, start: RangePosition | None, end: RangePosition
     ) -> list[Range]:
-        if start is None:  # it is new, and its cursor has not moved
+        if start is None:  # a new destination, whose cursor has not moved
             start = self._cursor(name)
         if start == end:
             return []
@@ -321,7 +323,7 @@ class StreamDriver:
 
 
 class Waits:
-    """How long each request waits, and whether the servers come nearer to a target."""
+    """The time each request waits, and whether the servers get closer to a target."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -331,9 +333,9 @@ class Waits:
         self._stuck = Deadline(options.retry_timeout_ms / 1000)
 
     def next_ms(self) -> int:
-        """Return how long each destination is waited for in the next round.
+        """Return how long each destination may wait in the next round.
 
-        One alone is waited for as long as there is time, several in turns.
+        A single destination uses the whole time, several take turns.
         """
         left_ms = round((self._deadline.remaining_s() or 0.0) * 1000)
         count = len(self._options.destinations)
@@ -345,13 +347,13 @@ class Waits:
         return min(left_ms, max(TURN_MS_MIN, min(TURN_MS_MAX, left_ms // count)))
 
     def are_over(self) -> bool:
-        """Tell whether nothing is to be waited for any more."""
+        """Return whether there is no time left to wait."""
         return self._deadline.passed()
 
-    def go_on_for(self, targets: Places, latest: Places) -> None:
-        """Wait on, as the targets have not been read up to.
+    def continue_for(self, targets: Positions, latest: Positions) -> None:
+        """Continue to wait, because the servers have not read up to the targets.
 
-        Raises PositionError when the servers have read nothing for too long.
+        Raises PositionError if the servers have read nothing for too long.
         """
         self._deadline = Deadline(max(TURN_MS_MAX, self._options.poll_timeout_ms) / 1e3)
         if latest != self._seen:
@@ -359,11 +361,11 @@ class Waits:
             self._stuck = Deadline(self._options.retry_timeout_ms / 1000)
         elif self._stuck.passed():
             where = "; ".join(
-                f"{name} is at {latest.get(name)}, wanted is {target}"
+                f"{name} is at {latest.get(name)}, expected {target}"
                 for name, target in targets.items()
             )
             seconds = self._options.retry_timeout_ms / 1000
             raise PositionError(
-                f"the server has read nothing of its source for {seconds:g} s "
-                f"(retryTimeoutMs): {where}; see `canal-server status`"
+                f"the server has not read from its source for {seconds:g} s "
+                f"(retryTimeoutMs): {where}; check `canal-server status`"
             )

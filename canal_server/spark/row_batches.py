@@ -1,7 +1,7 @@
-"""What a task does: read its range, and give the rows as Arrow record batches.
+"""The work of a task: read its range, and return the rows as Arrow record batches.
 
-In a typed stream a statement about the table may change what its columns mean, so the
-task looks at each before it goes on.
+In a typed stream, a statement on the table may change the meaning of its columns, so
+the task checks each statement before it continues.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ from canal_server.spark.options.source_options import TableName
 from canal_server.spark.packed.packed_form import part_batch
 from canal_server.spark.packed.packing import PackedBatches
 from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches
-from canal_server.spark.reading.ddl_statements import is_about, renames_away, untold_by
+from canal_server.spark.reading.ddl_statements import (
+    is_about,
+    renames_away,
+    silent_change,
+)
 from canal_server.spark.reading.range_tasks import (
     earliest_of,
     is_lost,
     loss,
     parts_of_now,
     pieces,
-    stepped_over,
+    skipped_loss,
 )
 
 if TYPE_CHECKING:
@@ -40,9 +44,9 @@ if TYPE_CHECKING:
 
     from canal_server.client.range_client import RangeTable
     from canal_server.spark.options.source_options import SourceOptions
-    from canal_server.spark.packed.packing import Place
+    from canal_server.spark.packed.packing import ColumnsAt
     from canal_server.spark.reading.arrow_batches import Batches, Statement
-    from canal_server.spark.reading.ddl_statements import Untold
+    from canal_server.spark.reading.ddl_statements import SilentChange
     from canal_server.spark.reading.range_tasks import Range
 
 log = logging.getLogger(__name__)
@@ -56,9 +60,9 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range, always the same ones.
 
-    They are read over a channel that this process keeps, unless one is given. Raises
-    PositionError where changes are lost and that is not allowed, TableMetaError where
-    the table is not what the stream takes it for.
+    They are read through a channel that this process keeps, unless one is given. Raises
+    PositionError for lost changes if that is not allowed, TableMetaError if the table
+    does not match the stream.
     """
     channel = channel or kept_channel(options, part.destination)
     if options.is_packed:
@@ -78,7 +82,7 @@ def read_rows(
         if options.fail_on_data_loss or has_begun:
             raise loss(options, part.destination, lost, earliest, error) from error
         spark_messages.SPARK_CHANGES_LOST.log(
-            log, stepped_over(part.destination, lost, earliest, error)
+            log, skipped_loss(part.destination, lost, earliest, error)
         )
         if version_of(earliest) < version_of(part.end):
             yield from _rows(options, schema, replace(part, start=earliest), channel)
@@ -87,7 +91,7 @@ def read_rows(
 def _rows_of_now(
     options: SourceOptions, schema: StructType, part: Range, channel: Channel
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, also where the source was replaced since they were planned."""
+    """Yield the rows, even if the source was replaced since they were planned."""
     has_begun = False
     try:
         for batch in _rows(options, schema, part, channel):
@@ -97,15 +101,15 @@ def _rows_of_now(
         if error.code != OTHER_EPOCH:
             raise
         if part.is_cut and not (part.start.gtids and part.end.gtids):
-            # Others may have read theirs of the source of before.
+            # Other tasks may have read their parts from the previous source.
             raise PositionError(
-                f"the source was replaced while a batch was read, with {part} in it:"
-                " restart the query, which reads all of the batch of the other server"
+                f"the source was replaced while a batch with {part} was being read:"
+                " restart the query to read the complete batch from the new server"
             ) from error
         if has_begun:
             raise PositionError(
-                f"the source was replaced while {part} was read: the task has to be"
-                " done anew"
+                f"the source was replaced while {part} was being read: the task must be"
+                " restarted"
             ) from error
         for each in parts_of_now(channel, options, part):
             yield from _rows(options, schema, each, channel)
@@ -114,7 +118,7 @@ def _rows_of_now(
 def _rows(
     options: SourceOptions, schema: StructType, part: Range, channel: Channel
 ) -> Iterator[pa.RecordBatch]:
-    # Not the connection on which the range is being read.
+    # Not the connection that reads the range.
     asking = channel.another()
     try:
         batches = _batches(options, schema, part, channel, asking)
@@ -172,19 +176,19 @@ def _batches(
 
 
 def _columns_at(
-    channel: Channel, part: Range, name: TableName, place: Place | None
+    channel: Channel, part: Range, name: TableName, at_position: ColumnsAt | None
 ) -> RangeTable:
-    """Return what a table is at a place of a part; None: where that begins."""
+    """Return a table at a position of a part; None: at the start of the part."""
     at = part.start
-    if place is not None:
-        at = RangePosition(part.end.epoch, *place)
+    if at_position is not None:
+        at = RangePosition(part.end.epoch, *at_position)
     return channel.call(lambda c: c.schema(part.destination, *name, at))
 
 
 def _is_inside(part: Range) -> bool:
-    """Tell whether all of a part lies inside of one transaction.
+    """Return whether a part is completely inside one transaction.
 
-    Its rows need not be held until its end comes, then.
+    Its rows then need not be held until the end of the transaction.
     """
     begin = part.end.begin
     return bool(
@@ -196,20 +200,22 @@ def _is_inside(part: Range) -> bool:
 
 
 class Table:
-    """The table of a typed stream, as one task meets it."""
+    """The table of a typed stream, as seen by one task."""
 
     def __init__(self, options: SourceOptions, schema: StructType, part: Range) -> None:
-        self.batches: Batches | None = None  # that are made of it
+        self.batches: Batches | None = None  # of its rows
         self._options = options
         self._columns = typed_columns(schema)
         self._part = part
         self._missing: set[str] = set()
-        self._is_folded: bool | None = None  # the server ignores the case of names
-        assert options.table is not None  # typed
+        self._is_folded: bool | None = (
+            None  # whether the server ignores the case of names
+        )
+        assert options.table is not None  # set in typed streams
         self._name = options.table
 
     def missing_at(self, position: RangePosition, channel: Channel) -> set[str]:
-        """Return the columns of the stream that the table has not there."""
+        """Return the columns of the stream that the table lacks at a position."""
         there = self._ask(channel, position)
         names = {column.name.lower() for column in there.columns}
         if there.found:
@@ -219,11 +225,11 @@ class Table:
         return self._missing
 
     def receive_statement(self, statement: Statement) -> None:
-        """Look at a statement before what comes behind it is read.
+        """Check a statement before the entries after it are read.
 
-        Raises TableMetaError when the stream cannot go on as it is.
+        Raises TableMetaError if the stream cannot continue unchanged.
         """
-        # Not the connection on which the range is being read.
+        # Not the connection that reads the range.
         channel = Channel(self._options, self._part.destination)
         try:
             self._receive(statement, channel)
@@ -233,64 +239,64 @@ class Table:
     def _receive(self, statement: Statement, channel: Channel) -> None:
         where = f"{statement.journal}:{statement.position}"
         is_ours = partial(self._is_ours, channel)
-        untold = untold_by(statement, self._name, is_ours)
-        if untold is not None:
-            self._check_untold(where, statement.sql, untold)
+        change = silent_change(statement, self._name, is_ours)
+        if change is not None:
+            self._check_silent_change(where, statement.sql, change)
         if not statement.is_ddl or not is_about(statement, is_ours):
             return
         if self._options.schema_change == "fail":
             self._check_now(channel, where, statement)
-        behind = RangePosition(self._part.end.epoch, statement.journal, statement.end)
-        missing = self.missing_at(behind, channel)
+        after = RangePosition(self._part.end.epoch, statement.journal, statement.end)
+        missing = self.missing_at(after, channel)
         assert self.batches is not None
         self.batches.set_missing(missing)
 
     def _is_ours(self, channel: Channel, name: TableName) -> bool:
-        """Tell whether a name means the table: on some servers in any case."""
+        """Return whether a name means the table; some servers ignore case."""
         ours = self._name
         if name == ours or str(name).lower() != str(ours).lower():
             return name == ours
         if self._is_folded is None:
             other = TableName(ours.schema.swapcase(), ours.table.swapcase())
             self._is_folded = any(
-                self._ask(channel, place, other).found
-                for place in (self._part.start, None)
+                self._ask(channel, at_position, other).found
+                for at_position in (self._part.start, None)
             )
         return self._is_folded
 
-    def _check_untold(self, where: str, sql: str, untold: Untold) -> None:
-        told = (
-            f"table {self._name} {untold.what} at {where}, and no row tells "
-            f"of it ({sql[:200]})"
+    def _check_silent_change(self, where: str, sql: str, change: SilentChange) -> None:
+        problem = (
+            f"table {self._name} {change.what} at {where} without row events "
+            f"({sql[:200]})"
         )
         if self._options.truncates == "fail":
             raise TableMetaError(
-                f"{told}; {untold.remedy}, then restart the query with "
+                f"{problem}; {change.remedy}, then restart the query with "
                 "truncates = ignore"
             )
         spark_messages.SPARK_ROWS_CHANGED_BY_STATEMENT.log(
-            log, self._part.destination, told
+            log, self._part.destination, problem
         )
 
     def _check_now(self, channel: Channel, where: str, statement: Statement) -> None:
-        """Raise when the table has other columns now than the stream took.
+        """Raise an error if the current columns of the table differ from the stream.
 
-        Those of now, not those behind the statement: a stream that is restarted takes
-        them, and passes.
+        The current columns count, not those after the statement: a restarted stream
+        uses them, and continues.
         """
         name, sql = self._name, statement.sql[:200]
         now = self._ask(channel, None)
         if not now.found:
             if renames_away(statement, partial(self._is_ours, channel)):
                 raise TableMetaError(
-                    f"table {name} was renamed at {where} ({sql}), and none has that "
-                    "name now: begin a stream of the new name, or set schemaChange = "
-                    "ignore"
+                    f"table {name} was renamed at {where} ({sql}), and no table has "
+                    "that name now: start a stream of the new name, or set "
+                    "schemaChange = ignore"
                 )
             return
         taken = {column.name.lower(): column.mysql_type for column in self._columns}
         there = {column.name.lower(): column.mysql_type for column in now.columns}
-        if self._options.columns:  # others do not matter
+        if self._options.columns:  # other columns do not matter
             there = {name: text for name, text in there.items() if name in taken}
         if taken == there:
             return
@@ -300,9 +306,9 @@ class Table:
             if taken.get(each) != there.get(each)
         )
         raise TableMetaError(
-            f"table {name} has other columns since {where} ({sql}): "
-            f"{', '.join(other)[:500]}; restart the query, which takes the columns of "
-            "now, or set schemaChange = ignore"
+            f"table {name} has different columns since {where} ({sql}): "
+            f"{', '.join(other)[:500]}; restart the query to use the current columns, "
+            "or set schemaChange = ignore"
         )
 
     def _ask(

@@ -1,4 +1,4 @@
-"""The streaming reader: what Spark calls, in the order in which it does.
+"""The streaming reader: the methods that Spark calls, in this order.
 
 ::
 
@@ -8,10 +8,10 @@
     partitions(start, end)                    again after a crash, as the first call
     read(partition)                           in executors; any number of times
 
-One object of the class gets all of these calls but `read`, in a process that lives as
-long as the query. Another one, made in another process, is copied into every task and
-sees nothing of the first: so what `read` needs is in the options and in the partition.
-`stop` is hardly ever called.
+One object of the class receives all of these calls except `read`, in a process that
+lives as long as the query. Another object, created in another process, is copied into
+every task and shares nothing with the first: everything `read` needs is in the options
+and in the partition. `stop` is hardly ever called.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     def __init__(self, part: Range) -> None:
         super().__init__(part)
@@ -57,7 +57,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: StreamDriver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave connections out: this is for the executors."""
+        """Omit connections: the copy is for the executors."""
         return self.__dict__ | {"_driver": None}
 
     def _driving(self) -> StreamDriver:
@@ -66,7 +66,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return where the subscriptions stand, the same until the first ack."""
+        """Return the cursors of the subscriptions, the same until the first ack."""
         return offset_to_json(self._driving().initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -80,10 +80,10 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Return how far the next batch goes; acks `start`, waits for changes."""
+        """Return the end of the next batch; acks `start`, waits for changes."""
         rows_max = bytes_max = 0
         if isinstance(limit, ReadMaxRows):
-            # Spark knows one limit at a time; ours holds beside it.
+            # Spark supports one limit at a time; ours applies in addition.
             rows_max = limit.max_rows
             bytes_max = self._options.max_bytes_per_trigger
         elif isinstance(limit, ReadMaxBytes):
@@ -93,18 +93,18 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end == begin else offset_to_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return how far the server has read, for the query's progress."""
-        places = self._driving().reported()
-        return None if places is None else offset_to_json(places)
+        """Return the position up to which the server has read, for query progress."""
+        positions = self._driving().reported()
+        return None if positions is None else offset_to_json(positions)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Have the query end where the source ends now."""
+        """Set the current end of the source as the end of the query."""
         self._driving().take_targets()
 
     def partitions(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Sequence[RangePartition]:
-        """Cut a batch into what tasks read; changes nothing."""
+        """Split a batch into ranges for tasks; changes nothing."""
         begin = offset_from_json(start)
         parts = self._driving().plan(begin, offset_from_json(end))
         return [RangePartition(part) for part in parts]
@@ -120,6 +120,6 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driving().committed(offset_from_json(end))
 
     def stop(self) -> None:
-        """Close connections; Spark rather kills the process."""
+        """Close connections; usually, Spark kills the process instead."""
         if self._driver is not None:
             self._driver.close()

@@ -20,7 +20,7 @@ def test_stop_ends_the_server(make_conf, start_server, capsys):
     server.read_until("canal-server 0")
     assert cli.main(["stop", "--conf", str(conf)]) == 0
     assert server.wait() == 0
-    assert "stop asked for on the control socket" in server.log
+    assert "received a stop command on the control socket" in server.log
     assert cli.main(["stop", "--conf", str(conf)]) == 1
     assert f"no server runs with the data folder {conf}" in capsys.readouterr().err
 

@@ -145,7 +145,7 @@ def test_a_password_is_not_kept(catalog) -> None:
     catalog.insert(7)
     frame = spark.table("goods")
     assert "geheim" not in frame.schema.json()
-    with pytest.raises(Exception, match="option password is not kept"):
+    with pytest.raises(Exception, match="option password is not stored"):
         frame.collect()
     query = "SELECT id FROM goods WITH (password = 'geheim')"
     assert catalog.ids(query) == [7]

@@ -458,7 +458,7 @@ def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> Non
     pipeline.stop()
     pipeline.configure({"canal.instance.master.journal.name": "oldest"})
     pipeline.start()
-    told = r"lake of destination example.* cannot be read any more"
+    told = r"lake of destination example.* are no longer available"
     failing = StreamDriver(options_of(pipeline))
     with closing(failing), pytest.raises(PositionError, match=told):
         failing.latest(at)

@@ -115,7 +115,7 @@ def test_a_query_gives_up_and_skips_nothing(scene, fails) -> None:
     assert given_up.value.code == NOT_HERE
     assert re.search(f"last answer was: {SAYS}", str(given_up.value))
     # By these words a mirror knows a loss.
-    assert "cannot be read any more" not in str(given_up.value)
+    assert "are no longer available" not in str(given_up.value)
     with closing(StreamDriver(scene.options(PATIENCE_S * 1000, **more))) as driver:
         end = driver.latest(at)
         (part,) = driver.plan(at, end)

@@ -69,7 +69,7 @@ def test_another_table_in_its_place(goods: Goods) -> None:
         "RENAME TABLE {s}.goods TO {s}._goods_del, {s}._goods_gho TO {s}.goods",
         "INSERT INTO {s}.goods VALUES (2, 2, 2)",
     )
-    with pytest.raises(TableMetaError, match=r"other columns since .*RENAME.*: b;"):
+    with pytest.raises(TableMetaError, match=r"different columns since .*RENAME.*: b;"):
         rows(whole)
     assert rows(some) == [(2, 2)]
 
@@ -99,7 +99,7 @@ def test_rows_that_no_row_tells_of(goods: Goods) -> None:
         "CREATE TABLE {s}.goodsx LIKE {s}.goods",
     )
     causes = {
-        "drops a partition with its rows.*do so in the target": (
+        "drops a partition with its rows.*do the same in the target": (
             "ALTER TABLE {s}.goods DROP PARTITION p1"
         ),
         "changed by a statement at .*set binlog_format = ROW": (
@@ -110,7 +110,7 @@ def test_rows_that_no_row_tells_of(goods: Goods) -> None:
         ),
     }
     if goods.is_mariadb:
-        causes["created anew at"] = "CREATE OR REPLACE TABLE {s}.goods (id INT, a INT)"
+        causes["created again at"] = "CREATE OR REPLACE TABLE {s}.goods (id INT, a INT)"
     for told, sql in causes.items():
         reader, ignoring = goods.reader(), goods.reader(truncates="ignore")
         goods.execute("USE {s}", "SET SESSION binlog_format = 'STATEMENT'", sql)
@@ -146,7 +146,7 @@ def test_names_in_any_case(make_pipeline: Any, own_server: Any) -> None:
     pipeline.start()
     goods = Goods(pipeline)
     for sql, told in {
-        "ALTER TABLE {s}.Goods ADD x INT": "other columns since .*: x;",
+        "ALTER TABLE {s}.Goods ADD x INT": "different columns since .*: x;",
         "TRUNCATE TABLE SHOP.Goods": "was emptied at",
         "RENAME TABLE {s}.GOODS TO {s}.Other": "was renamed at",
     }.items():

@@ -21,7 +21,7 @@ from canal_server.mirror.session.idle import listen
 from canal_server.mirror.session.spark_errors import reason
 from canal_server.mirror.session.spark_session import in_settings, stream_options
 from canal_server.runtime.backoff import Backoff
-from canal_server.spark.reading.range_tasks import loss_message
+from canal_server.spark.reading.range_tasks import LOST, loss_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +36,6 @@ log = logging.getLogger(__name__)
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 30.0
-# How Spark's source reports lost changes (`spark.ranges.loss`); its errors arrive
-# through the JVM, as texts.
-_LOSS: Final = "cannot be read any more"
 # Spark's error if it was ended, for example by a full disk, before it had recorded the
 # first batch: it does not start with the files that are left.
 _HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
@@ -150,7 +147,7 @@ class Query:
         if self._stream.gap:
             self._leave_checkpoint()
             text = "its checkpoint did not match the lake"
-        elif _LOSS in text:
+        elif LOST in text:
             raise DataLossError(text)
         elif _HALF_BEGUN in text:
             log.info("the stream has not started: clearing %s", self._checkpoint)

@@ -1,1 +1,4 @@
-"""The columns and schemas that Spark sees, and how MySQL's columns become them."""
+"""The columns and schemas that Spark sees, derived from MySQL columns.
+
+Converting values is left to `reading`. Only `spark` and `mirror` import it.
+"""

@@ -1,6 +1,6 @@
-"""From a column of MySQL to a column of Spark: kinds of values, and Spark's types.
+"""Maps MySQL columns to Spark columns: kinds of values and Spark types.
 
-Leaves out pyarrow, so that a schema can be told without it.
+It does not import pyarrow, so that a schema is available without it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from canal_server.errors import DecodeError
 if TYPE_CHECKING:
     from canal_server.model.columns_known import ColumnMeta
 
-DECIMAL_DIGITS_MAX: Final = 38  # of Spark's and Arrow's decimals
+DECIMAL_DIGITS_MAX: Final = 38  # of decimals in Spark and Arrow
 _BIGINT_UNSIGNED_DIGITS: Final = 20
 _DECIMAL_DEFAULT: Final = (10, 0)
 
@@ -72,7 +72,7 @@ _ARGUMENTS: Final = re.compile(r"\((\d+)(?:\s*,\s*(\d+))?\)")
 
 @dataclass(frozen=True, slots=True)
 class WantedColumn:
-    """A column as it is to be delivered; `kind` is one of the compiled part's."""
+    """A column of the output; `kind` is one of the compiled part."""
 
     name: str
     kind: str
@@ -81,20 +81,20 @@ class WantedColumn:
 
     @property
     def spark_type(self) -> str:
-        """Return the type in Spark's DDL."""
+        """Return the type in Spark DDL."""
         if self.kind == "decimal":
             return f"DECIMAL({self.precision},{self.scale})"
         return SPARK_TYPES[self.kind]
 
     def as_field(self) -> tuple[str, str, int, int]:
-        """Return what the compiled part takes."""
+        """Return the arguments of the compiled part."""
         return self.name, self.kind, self.precision, self.scale
 
 
 def wanted_column(column: ColumnMeta) -> WantedColumn:
-    """Return how a column of a table is delivered.
+    """Return the output column for a column of a table.
 
-    Raises DecodeError for a type that is not known.
+    Raises DecodeError for an unknown type.
     """
     found = _BASE.match(column.mysql_type)
     base = found[1].lower() if found else ""
@@ -111,8 +111,8 @@ def wanted_column(column: ColumnMeta) -> WantedColumn:
     if base in _TEXTS:
         return WantedColumn(column.name, "text")
     raise DecodeError(
-        f"column {column.name}: a type {column.mysql_type!r} is not known; leave the "
-        "column out"
+        f"column {column.name}: unknown type {column.mysql_type!r}; exclude the column "
+        "from the query"
     )
 
 
@@ -126,5 +126,5 @@ def _decimal(column: ColumnMeta) -> WantedColumn:
 
 
 def _is_binary(column: ColumnMeta, base: str) -> bool:
-    """Tell whether a string type holds bytes: CHAR(9) CHARACTER SET binary."""
+    """Return whether a string type holds bytes: CHAR(9) CHARACTER SET binary."""
     return column.charset == "binary" and base.endswith(("char", "text"))

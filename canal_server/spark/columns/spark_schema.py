@@ -1,8 +1,8 @@
 """The schemas that Spark sees: the generic one, and that of a typed stream.
 
-A typed schema is made once, when a stream is loaded, of what the server knows of the
-table. It carries each column's MySQL type as metadata, so that the executors know it
-without asking again. Leaves out the values (`batches`).
+A typed schema is created once, when a stream is loaded, from the server's definition of
+the table. It contains the MySQL type of each column as metadata, so that executors need
+not ask again. Values are left to `reading.arrow_batches`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from canal_server.spark.columns.spark_columns import WantedColumn
     from canal_server.spark.options.source_options import SourceOptions
 
-MYSQL_TYPE: Final = "mysql_type"  # keys of a field's metadata
+MYSQL_TYPE: Final = "mysql_type"  # keys of field metadata
 CHARSET: Final = "charset"
 KEY: Final = "key"
 ZONE: Final = "zone"
 
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _TEXTS: Final = MapType(StringType(), StringType())
-_TYPES: Final[dict[str, DataType]] = {  # by the words of Spark's DDL
+_TYPES: Final[dict[str, DataType]] = {  # by their names in Spark DDL
     "TINYINT": ByteType(),
     "SMALLINT": ShortType(),
     "INT": IntegerType(),
@@ -64,7 +64,7 @@ _TYPES: Final[dict[str, DataType]] = {  # by the words of Spark's DDL
     "BINARY": BinaryType(),
 }
 
-# What stands before the columns of the table, or behind them: of each row.
+# Columns of each row, before or after those of the table.
 ORDER_FIELDS: Final = (
     StructField("_commit_version", LongType()),
     StructField("_commit_timestamp", TimestampType()),
@@ -86,7 +86,7 @@ class TypedColumn(NamedTuple):
 
 
 def generic_schema(payload: str) -> StructType:
-    """Return the schema of all tables: images as maps, or as JSON texts."""
+    """Return the schema for all tables: row images as maps, or as JSON texts."""
     image = StringType() if payload == "json" else _TEXTS
     return StructType(
         [
@@ -112,7 +112,7 @@ def generic_schema(payload: str) -> StructType:
 
 
 def packed_schema() -> StructType:
-    """Return the schema of runs of rows, each an Arrow stream."""
+    """Return the schema of packed rows, each with an Arrow stream."""
     return StructType(
         [
             StructField("destination", StringType()),
@@ -142,10 +142,10 @@ def schema_of_all(payload: str) -> StructType:
 def typed_schema(
     options: SourceOptions, columns: Iterable[RangeColumn], zone: str
 ) -> StructType:
-    """Return the schema of one table's rows.
+    """Return the schema of the rows of one table.
 
-    Raises ConfigError for an option that does not fit the table, TableMetaError for a
-    table whose columns cannot be told from ours.
+    Raises ConfigError for an option that does not match the table, TableMetaError for a
+    table with a column name that this source adds.
     """
     assert options.table is not None
     wanted = _selected(options, tuple(columns))
@@ -172,15 +172,15 @@ def typed_schema(
     for field in fields:
         if field.name.lower() in ours:
             raise TableMetaError(
-                f"table {options.table} has a column {field.name}, which is the name "
-                "of a column that the source adds; leave it out with option columns, "
-                "or set updates = envelope"
+                f"table {options.table} has a column {field.name}, a name that the "
+                "source adds; exclude it with option columns, or set updates = "
+                "envelope"
             )
     return StructType([*fields, *added])
 
 
 def check_given(options: SourceOptions, schema: StructType) -> None:
-    """Raise ConfigError unless a schema, which Spark gives back, is one of ours."""
+    """Raise ConfigError unless a schema passed by Spark was created by this source."""
     if options.table is None:
         if schema != schema_of_all(options.payload):
             raise _not_ours()
@@ -189,9 +189,9 @@ def check_given(options: SourceOptions, schema: StructType) -> None:
 
 
 def typed_columns(schema: StructType) -> tuple[TypedColumn, ...]:
-    """Return the columns of the table that a typed schema is about.
+    """Return the table columns in a typed schema.
 
-    Raises ConfigError when the schema is not what `typed_schema` made.
+    Raises ConfigError if the schema was not created by `typed_schema`.
     """
     added = len(ORDER_FIELDS) + 2
     fields: Sequence[StructField] = schema.fields[:-added]
@@ -215,14 +215,14 @@ def typed_columns(schema: StructType) -> tuple[TypedColumn, ...]:
 
 def _not_ours() -> ConfigError:
     problem = (
-        "a schema was given that is not the source's own; leave out .schema(…), "
-        "choose columns with option columns, and cast behind load()"
+        "the schema does not come from this source; remove .schema(…), select columns "
+        "with option columns, and cast after load()"
     )
     return ConfigError([problem])
 
 
 def zone_of(schema: StructType) -> str:
-    """Return the zone in which TIMESTAMP columns are written; empty: unknown."""
+    """Return the zone of TIMESTAMP columns in entries; empty if unknown."""
     fields = list(schema.fields)
     if fields and isinstance(fields[0].dataType, StructType):
         fields = fields[0].dataType.fields
@@ -231,16 +231,16 @@ def zone_of(schema: StructType) -> str:
 
 
 def wanted(columns: Iterable[TypedColumn]) -> list[WantedColumn]:
-    """Return what the executors are to deliver."""
+    """Return the output columns for the executors."""
     return [
         _wanted(column.name, column.mysql_type, column.charset) for column in columns
     ]
 
 
 def spark_type(mysql_type: str, charset: str = "") -> DataType:
-    """Return the type in Spark of a column, by the text of its type in MySQL.
+    """Return the Spark type of a column, by the text of its MySQL type.
 
-    Raises DecodeError for a type that is not known.
+    Raises DecodeError for an unknown type.
     """
     text = _wanted("", mysql_type, charset).spark_type
     found = _DECIMAL.fullmatch(text)
@@ -248,7 +248,7 @@ def spark_type(mysql_type: str, charset: str = "") -> DataType:
 
 
 def is_timestamp(mysql_type: str) -> bool:
-    """Tell whether values of this type depend on a zone."""
+    """Return whether values of this type depend on a time zone."""
     return mysql_type.strip().lower().startswith("timestamp")
 
 
@@ -259,7 +259,7 @@ def _wanted(name: str, mysql_type: str, charset: str) -> WantedColumn:
 def _selected(
     options: SourceOptions, columns: tuple[RangeColumn, ...]
 ) -> tuple[RangeColumn, ...]:
-    """Return the columns that option `columns` names, or all."""
+    """Return the columns in option `columns`, or all."""
     if not options.columns:
         return columns
     by_name = {column.name.lower(): column for column in columns}

@@ -1,4 +1,4 @@
-"""The steps of a time zone, for texts of TIMESTAMP that entries tell in local time."""
+"""The transitions of a time zone, for TIMESTAMP texts in local time in entries."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from canal_server.errors import ConfigError
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-_STEP_S: Final = 24 * 3600  # no zone changes twice within it
+_STEP_S: Final = 24 * 3600  # no zone has two transitions within it
 _ZONES_KEPT: Final = 16  # reading one takes a tenth of a second
 _END_S: Final = 1 << 32  # a TIMESTAMP has 32 bits
 
 
 @lru_cache(_ZONES_KEPT)
 def zone_steps(name: str) -> tuple[tuple[int, int], ...]:
-    """Return pairs: from which local second since 1970 on, seconds east of UTC.
+    """Return pairs: the start in local seconds since 1970, and the seconds east of UTC.
 
-    Where a local time comes twice, the first is meant; a text cannot tell. `UTC` has no
-    steps, and is exact. Raises ConfigError for a zone that is not known.
+    If a local time occurs twice, the first one is used, as a text cannot distinguish
+    them. `UTC` has no transitions and is exact. Raises ConfigError for an unknown zone.
     """
     if name.upper() == "UTC":
         return ()
@@ -30,7 +30,7 @@ def zone_steps(name: str) -> tuple[tuple[int, int], ...]:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         problem = (
-            f"time zone {name!r} is not known on this machine: give a name as "
+            f"time zone {name!r} is unknown on this machine: use a name such as "
             "Europe/Berlin, or install tzdata"
         )
         raise ConfigError([problem]) from error
@@ -40,7 +40,7 @@ def zone_steps(name: str) -> tuple[tuple[int, int], ...]:
         following = _offset(zone, high)
         if following != offset:
             change = _change(zone, high - _STEP_S, high)
-            # Behind the hour that comes twice, or that there is not.
+            # After the hour that occurs twice, or not at all.
             steps.append((change + max(offset, following), following))
             offset = following
     return tuple(steps)
@@ -52,7 +52,7 @@ def _offset(zone: tzinfo, second: int) -> int:
 
 
 def _change(zone: tzinfo, low: int, high: int) -> int:
-    """Return the second between the two at which the zone changes."""
+    """Return the second between the two at which the zone has a transition."""
     before = _offset(zone, low)
     while high - low > 1:
         middle = (low + high) // 2

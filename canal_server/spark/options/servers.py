@@ -1,8 +1,8 @@
-"""Finds the server that runs a destination, and stays with it while it does.
+"""Finds the server that runs a destination, and keeps using it while it does.
 
-A request goes to the servers of option `servers` in turn until one answers it, for as
-long as option `retryTimeoutMs` says. Every request of ranged reads may be repeated,
-so a connection that breaks costs time and nothing else.
+A request is sent to the servers of option `servers` in turn until one answers, for up
+to `retryTimeoutMs`. Every request of ranged reads may be repeated, so a broken
+connection costs only time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 FIRST_DELAY_S: Final = 0.05
 DELAY_MAX_S: Final = 2.0
-# The claim of a query that was killed ends when its connection does, which the server
-# learns a moment later.
+# The claim of a killed query ends with its connection, which the server notices with a
+# short delay.
 BUSY_TIMEOUT_S: Final = 15.0
 CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class Patience:
-    """For how long failures in a row are borne, and the pauses between them.
+    """The time for which consecutive failures are tolerated, and the pauses in between.
 
     A stop ends it.
     """
@@ -44,16 +44,16 @@ class Patience:
     def __init__(self, timeout_s: float, stop: Stop | None = None) -> None:
         self._timeout_s = timeout_s
         self._stop = stop
-        self._deadline: Deadline | None = None  # from the first failure on
+        self._deadline: Deadline | None = None  # since the first failure
         self._backoff = Backoff(FIRST_DELAY_S, DELAY_MAX_S)
 
     def renew(self) -> None:
-        """Take note of a success."""
+        """Reset the time after a success."""
         self._deadline = None
         self._backoff.reset()
 
-    def bear(self) -> bool:
-        """Wait before another try; false when it has failed for too long."""
+    def wait_to_retry(self) -> bool:
+        """Wait before a retry; false if it has failed for too long."""
         if self._deadline is None:
             self._deadline = Deadline(self._timeout_s)
         if self._deadline.passed():
@@ -62,16 +62,16 @@ class Patience:
         delay_s = min(delay_s, self._deadline.remaining_s() or 0.0)
         if self._stop is not None:
             return not self._stop.wait(delay_s)
-        # Nothing could wake this: Spark ends the process when the query is to end.
+        # Nothing could wake this: Spark kills the process at the end of the query.
         time.sleep(delay_s)
         return True
 
 
 class Channel:
-    """The way to one destination; for one thread.
+    """The access to one destination; for one thread.
 
-    `greet` is called with each new connection before anything else is asked on it. A
-    stop ends what waits for a server.
+    `greet` is called with each new connection before its first request. A stop ends the
+    wait for a server.
     """
 
     def __init__(
@@ -85,63 +85,63 @@ class Channel:
         self._stop = stop
         self._options = options
         self._greet = greet
-        self._turn = 0  # of which server
-        self.relays = True  # the server; false when it refused the form `binlog`
+        self._turn = 0  # index of the current server
+        self.relays = True  # whether the server accepts the form `binlog`
         self._client: RangedClient | None = None
 
     @property
     def server(self) -> Address:
-        """The server that is asked, or will be asked next."""
+        """The current or next server."""
         return self._options.servers[self._turn % len(self._options.servers)]
 
     def call(self, request: Callable[[RangedClient], T]) -> T:
-        """Return what a request returns, asked of whichever server answers it.
+        """Return the result of a request to whichever server answers it.
 
-        Raises ClientError when it is refused, ProtocolError by what is no such server,
-        and OSError or ClientError of the last try when no server answered in time.
+        Raises ClientError if it is refused, ProtocolError if the other side is not such
+        a server, and the last OSError or ClientError if no server answers in time.
         """
         patience = self.patience()
         busy = Deadline(BUSY_TIMEOUT_S)
-        problems: dict[Address, Exception] = {}  # the last one of each server
+        problems: dict[Address, Exception] = {}  # the last problem of each server
         while True:
             try:
                 return request(self._connected())
             except ClientError as error:
                 is_busy = error.code == IN_USE and not busy.passed()
                 if error.code == REFUSED:
-                    raise ClientError(self._told(error), code=REFUSED) from error
+                    raise ClientError(self._message(error), code=REFUSED) from error
                 if error.code != NOT_HERE and not is_busy:
                     raise
                 problem: Exception = error
             except ProtocolError as error:
                 raise ProtocolError(
-                    f"{self._told(error)}; see that option servers has the address and "
-                    "the port of a canal-server"
+                    f"{self._message(error)}; check that option servers has the "
+                    "address and port of a canal-server"
                 ) from error
             except OSError as error:
                 problem = error
             problems[self.server] = problem
             self.leave(problem)
-            if not patience.bear():
-                raise self._given_up(problem, problems)
+            if not patience.wait_to_retry():
+                raise self._timed_out(problem, problems)
 
     def patience(self) -> Patience:
-        """Return the patience with failures in a row that the options give."""
+        """Return the configured patience with consecutive failures."""
         return Patience(self._options.retry_timeout_ms / 1000, self._stop)
 
     def another(self) -> Channel:
-        """Return one to the same destination, that is asked while this one is read."""
+        """Return another channel to the destination, to use while this one reads."""
         return Channel(self._options, self.destination, stop=self._stop)
 
     def leave(self, problem: Exception) -> None:
-        """Give the server at hand up, and turn to the next one."""
+        """Leave the current server, and switch to the next one."""
         log.info("%s: server %s: %s", self.destination, self.server, problem)
         self.close()
         self._turn += 1
         self.relays = True
 
     def close(self) -> None:
-        """Close the connection; the next call opens another."""
+        """Close the connection; the next call opens a new one."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -163,20 +163,20 @@ class Channel:
                 self._greet(client)
         return self._client
 
-    def _told(self, problem: Exception) -> str:
-        """Return a problem with the server that has it, and the destination."""
+    def _message(self, problem: Exception) -> str:
+        """Return a problem with its server and destination."""
         server = f"{self.server}: "
         return f"destination {self.destination} at {server}" + str(
             problem
         ).removeprefix(server)
 
-    def _given_up(
+    def _timed_out(
         self, problem: Exception, problems: Mapping[Address, Exception]
     ) -> Exception:
-        """Return the error of the last try, with what each server said.
+        """Return the last error, with the answer of each server.
 
-        The last one may say only that it does not run the destination, and the one
-        that does why it cannot answer.
+        The last answer may only be that the server does not run the destination, while
+        another server reports why it cannot answer.
         """
         servers = ", ".join(map(str, self._options.servers))
         seconds = self._options.retry_timeout_ms / 1000
@@ -188,7 +188,7 @@ class Channel:
         if len(problems) > 1:
             last = f"answers were: {answers}"
         text = (
-            f"no server runs destination {self.destination}: {servers} were asked for "
+            f"no server runs destination {self.destination}: tried {servers} for "
             f"{seconds:g} s (retryTimeoutMs), the last {last}"
         )
         if isinstance(problem, ClientError):
@@ -200,14 +200,14 @@ class Channel:
 # In executors
 # --------------------------------------------------------------------------------
 
-# A worker process of Spark runs one task after the other: their connections are kept
-# here from one to the next. By process, as a child must not use its parent's.
+# A Spark worker process executes one task after another: their connections are kept
+# here in between. By process id, because a child must not use those of its parent.
 _kept: dict[tuple[int, SourceOptions, str], Channel] = {}
 KEPT_MAX: Final = 16
 
 
 def kept_channel(options: SourceOptions, destination: str) -> Channel:
-    """Return the channel of this process to a destination."""
+    """Return the channel to a destination that this process keeps."""
     key = (os.getpid(), options, destination)
     channel = _kept.get(key)
     if channel is None:

@@ -1,7 +1,7 @@
-"""The options of the source, typed and checked at once.
+"""The options of the source, typed and validated.
 
-Spark hands over texts by names whose case does not matter. Leaves out what the options
-do; docs/reference/spark.md tells that to the people who set them.
+Spark passes texts by case-insensitive names. The effect of the options is left to the
+readers; docs/reference/spark.md documents them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 DEFAULT_PORT: Final = 11111
 PORT_MAX: Final = 65535
 SUBSCRIPTION: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
-# What a place in the binlog may be called; the server reads the rest of the text.
+# The forms of a binlog position; the server parses the rest of the text.
 POSITIONS: Final = re.compile(r"acked|earliest|latest|time:.+|file:.+:\d+|gtid:.+")
 POSITION_FORMS: Final = (
     "acked, earliest, latest, time:<ms or ISO time with zone>, file:<name>:<offset> "
     "or gtid:<set>"
 )
 WHOLE_MAX: Final = 2**62
-RANGE: Final = "range"  # how rows are dealt out to tasks
+RANGE: Final = "range"  # how rows are distributed to tasks
 DESTINATION: Final = "destination"
 KEYHASH: Final = "keyhash"
-PACKED: Final = "arrow"  # payload: runs of rows, not rows
+PACKED: Final = "arrow"  # payload: packed runs of rows
 
 
 class Address(NamedTuple):
@@ -60,7 +60,7 @@ class TableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """All options, checked; travels to the executors inside of readers."""
+    """All options, validated; sent to the executors as part of readers."""
 
     servers: tuple[Address, ...]
     destinations: tuple[str, ...]
@@ -68,7 +68,7 @@ class SourceOptions:
     username: str = ""
     password: str = ""
     filter: str = ""
-    # Which rows look how
+    # Which rows, in which form
     table: TableName | None = None
     columns: tuple[str, ...] = ()
     payload: str = "map"
@@ -78,36 +78,36 @@ class SourceOptions:
     time_zone: str = ""
     schema_change: str = "fail"
     truncates: str = "fail"
-    # From where to where
+    # The range
     starting_position: str = ""
     ending_position: str = ""
     fail_on_data_loss: bool = True
     ack_on: str = "latestOffset"
     wire: str = "binlog"
-    # How much at a time
+    # The size of batches
     max_rows_per_trigger: int = 1_000_000
     max_bytes_per_trigger: int = 0
     partition_by: str = RANGE
     min_partition_rows: int = 20_000
     max_partitions: int = 8
-    # How long to wait
+    # Timeouts
     poll_timeout_ms: int = 500
     request_timeout_ms: int = 60_000
     retry_timeout_ms: int = 60_000
 
     def __repr__(self) -> str:
-        """Tell where this reads, and no secret."""
+        """Return the servers and destinations, but no secret."""
         servers = ",".join(map(str, self.servers))
         return f"<canal {','.join(self.destinations)} at {servers}>"
 
     @property
     def is_packed(self) -> bool:
-        """Whether a row for Spark is a run of rows of a table."""
+        """Whether a row for Spark contains a run of rows of a table."""
         return self.payload == PACKED
 
     @property
     def wire_filter(self) -> str:
-        """The expression for the tables that are wanted; empty: the server's own."""
+        """The filter expression for the selected tables; empty: that of the server."""
         if self.table is None:
             return self.filter
         return rf"{quoted(self.table.schema)}\.{quoted(self.table.table)}"
@@ -116,11 +116,10 @@ class SourceOptions:
 def read_options(
     options: Mapping[str, str], *, streaming: bool | None = None
 ) -> SourceOptions:
-    """Return the options that Spark handed over.
+    """Return the options that Spark passed.
 
-    What only a stream or only a batch read may have is checked when it is known which
-    of them this is. Raises ConfigError with a sentence for each problem: option, value,
-    remedy.
+    Options that only a stream or only a batch read may have are checked once that is
+    known. Raises ConfigError with a sentence for each problem: option, value, remedy.
     """
     given = {name.lower(): text for name, text in options.items()}
     reader = _Reader(given)
@@ -138,20 +137,20 @@ def read_options(
     read.setdefault("servers", (Address("127.0.0.1", DEFAULT_PORT),))
     is_postimage = read.get("updates", "postimage") == "postimage"
     if not is_postimage and read.get("partition_by") != KEYHASH:
-        # Both images are there: whoever folds them sees the old key.
+        # Both row images are present: the consumer sees the old key.
         read.setdefault("key_changes", "keep")
     return SourceOptions(**read)  # type: ignore[arg-type]
 
 
 class _Reader:
-    """Reads values and collects what is wrong with them."""
+    """Parses values and collects problems."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
         self.problems: list[str] = []
 
     def value(self, option: Option) -> object:
-        """Return the value of an option; None when it has a problem."""
+        """Return the value of an option; None if it has a problem."""
         text = self._given[option.name.lower()]
         try:
             return option.read(text.strip())
@@ -161,7 +160,7 @@ class _Reader:
             return None
 
     def check_names(self) -> None:
-        """Note names that are no options, with the nearest that is one."""
+        """Report unknown options, with the most similar known one."""
         known = {option.name.lower(): option.name for option in OPTIONS}
         for name in self._given:
             if name in known or name.startswith(("_", "spark.")):
@@ -172,28 +171,28 @@ class _Reader:
                 if near
                 else "see docs/reference/spark.md"
             )
-            self.problems.append(f"option {name} is not known; {hint}")
+            self.problems.append(f"unknown option {name}; {hint}")
 
     def check_use(self, *, streaming: bool) -> None:
-        """Note what a stream or a batch read lacks, or has and should not."""
+        """Report options that a stream or a batch read lacks, or must not have."""
         if not streaming:
             for name in ("startingPosition", "endingPosition"):
                 if self._text(name) == "acked" and not self._has("subscription"):
-                    self._add(f"option {name} = acked: name the subscription")
+                    self._add(f"option {name} = acked: set option subscription")
             self._check_order()
             return
         if not self._has("subscription"):
             self._add(
-                "option subscription is missing: a stream needs a name of its own, "
-                "under which the server keeps how far it came"
+                "option subscription is missing: a stream needs its own name, under "
+                "which the server stores its progress"
             )
         if self._has("endingPosition"):
-            self._add("option endingPosition is for batch reads; a stream has no end")
+            self._add("option endingPosition is only for batch reads; remove it")
 
     def _check_order(self) -> None:
-        """Note an end that is told to be before the start.
+        """Report an end that is before the start.
 
-        Where nothing lies between the two, the binlog has one position for both.
+        If there are no changes between the two, both have the same binlog position.
         """
         start, end = (
             _order_of(self._text(name))
@@ -201,28 +200,27 @@ class _Reader:
         )
         if start and end and start[0] == end[0] and end < start:
             self._add(
-                f"endingPosition = {self._text('endingPosition')} lies before"
-                f" startingPosition = {self._text('startingPosition')}; read from the"
-                " earlier one to the later one"
+                f"endingPosition = {self._text('endingPosition')} is before"
+                f" startingPosition = {self._text('startingPosition')}; swap the two"
             )
 
     def check_together(self) -> None:
-        """Note what is missing, and what does not go together."""
+        """Report missing options, and options that exclude each other."""
         has = self._has
         if not has("destination"):
             self._add(
-                "option destination is missing: name what the server calls it; a table "
-                "of the catalog keeps its options where CREATE TABLE has no columns"
+                "option destination is missing: set the destination of the server; a "
+                "catalog table keeps its options only if CREATE TABLE has no columns"
             )
         if has("table") and has("filter"):
-            self._add("options table and filter exclude each other; leave out filter")
+            self._add("options table and filter exclude each other; remove filter")
         if not has("table"):
             for name in ("updates", "keyChanges", "columns", "zeroDates", "truncates"):
                 if has(name):
-                    self._add(f"option {name} needs option table, a typed stream")
+                    self._add(f"option {name} requires option table")
             self._check_packed()
         elif has("payload"):
-            self._add("option payload has no meaning with option table; leave it out")
+            self._add("option payload has no effect with option table; remove it")
         else:
             self._check_key_changes()
 
@@ -230,8 +228,8 @@ class _Reader:
         is_packed = self._text("payload").lower() == PACKED
         if is_packed and self._text("partitionBy").lower() == KEYHASH:
             self._add(
-                "payload = arrow does not go with partitionBy = keyhash, as its rows "
-                "have many keys; leave partitionBy out"
+                "payload = arrow and partitionBy = keyhash exclude each other, because "
+                "its rows have many keys; remove partitionBy"
             )
 
     def _check_key_changes(self) -> None:
@@ -239,16 +237,16 @@ class _Reader:
         if self._text("partitionBy").lower() == KEYHASH:
             if changes == "keep":
                 self._add(
-                    "keyChanges = keep does not go with partitionBy = keyhash: the old "
-                    "key and the new one are different tasks'; leave it out"
+                    "keyChanges = keep and partitionBy = keyhash exclude each other: "
+                    "the old and the new key may belong to different tasks; remove one"
                 )
         elif changes == "split" and self._text("updates").lower() not in (
             "",
             "postimage",
         ):
             self._add(
-                f"keyChanges = split goes with updates = postimage, not with "
-                f"{self._text('updates')}, which has the old key anyway"
+                f"keyChanges = split requires updates = postimage, not "
+                f"{self._text('updates')}, which contains the old key anyway"
             )
 
     def _add(self, problem: str) -> None:
@@ -269,32 +267,32 @@ class _Reader:
 def _servers(text: str) -> tuple[Address, ...]:
     servers = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
     if not servers:
-        raise ValueError("write host:port, several separated by commas")
+        raise ValueError("write host:port, separated by commas")
     return servers
 
 
 def _address(text: str) -> Address:
     found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?", text)
     if found is None:
-        raise ValueError(f"{text} is no address; write host:port, or [host]:port")
+        raise ValueError(f"{text} is not an address; write host:port, or [host]:port")
     port = int(found[3] or DEFAULT_PORT)
     if not 1 <= port <= PORT_MAX:
-        raise ValueError(f"{port} is no port, which is 1 to {PORT_MAX}")
+        raise ValueError(f"port {port} is out of range; write 1 to {PORT_MAX}")
     return Address(found[1] or found[2], port)
 
 
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     if not all(names):
-        raise ValueError("write names separated by commas, none of them empty")
+        raise ValueError("write names separated by commas, without empty ones")
     if len(set(names)) < len(names):
-        raise ValueError("a name occurs twice; leave one out")
+        raise ValueError("a name is given twice; remove one")
     return names
 
 
 def _subscription(text: str) -> str:
     if not SUBSCRIPTION.fullmatch(text) or text in (".", ".."):
-        raise ValueError("a name is 1 to 100 of A-Z a-z 0-9 _ . -")
+        raise ValueError("use 1 to 100 characters of A-Z a-z 0-9 _ . -")
     return text
 
 
@@ -303,7 +301,7 @@ def _table(text: str) -> TableName:
     if not (schema and dot and table):
         raise ValueError("write schema.table")
     if "," in text:
-        raise ValueError("one table is possible; read several in generic mode")
+        raise ValueError("only one table is possible; read several in generic mode")
     return TableName(schema, table)
 
 
@@ -321,16 +319,16 @@ def _position(text: str) -> str:
             "2026-01-31T12:00:00+01:00"
         ) from None
     if moment.tzinfo is None:
-        raise ValueError(f"a time without its zone; write time:{rest}+00:00 or so")
+        raise ValueError(f"a time without a zone; write it like time:{rest}+00:00")
     return f"time:{round(moment.timestamp() * 1000)}"
 
 
 def _order_of(text: str) -> tuple[str, int, int] | None:
-    """Return a key that sorts texts of one kind; None where the text does not tell."""
+    """Return a sort key for texts of one kind; None if the text has no order."""
     try:
         kind, _, rest = _position(text).partition(":")
     except ValueError:
-        return None  # told already
+        return None  # reported already
     if kind == "time":
         return kind, int(rest), 0
     if kind == "file":
@@ -366,14 +364,14 @@ def _whole(least: int, most: int = WHOLE_MAX) -> Callable[[str], int]:
         if not re.fullmatch(r"\d{1,19}", text, re.ASCII):
             raise ValueError(f"write a whole number of at least {least}")
         if not least <= int(text) <= most:
-            raise ValueError(f"{least} to {most} are possible")
+            raise ValueError(f"out of range; write {least} to {most}")
         return int(text)
 
     return read
 
 
 def quoted(name: str) -> str:
-    """Return an expression that matches a name and nothing else."""
+    """Return an expression that matches exactly this name."""
     return re.sub(r"([^\w])", r"\\\1", name)
 
 
@@ -383,7 +381,7 @@ def quoted(name: str) -> str:
 
 
 class Option(NamedTuple):
-    """An option: its name, the field that has its value, and how that is read."""
+    """An option: its name, the field of its value, and its parser."""
 
     name: str
     field: str

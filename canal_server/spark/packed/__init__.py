@@ -1,1 +1,4 @@
-"""`payload = arrow`: changes of many tables as streams of Arrow in rows."""
+"""`payload = arrow`: changes of many tables as Arrow streams inside rows.
+
+Reading ranges is left to `reading`. Only `spark` and `mirror` import it.
+"""

@@ -1,4 +1,4 @@
-"""The forms of `payload = arrow`: rows for Spark, and the streams of Arrow in them."""
+"""The format of `payload = arrow`: rows for Spark, and the Arrow streams in them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ STATEMENT: Final = "statement"
 PART: Final = "part"
 PROBLEM: Final = "problem"
 
-XA_ROWS: Final = "XAROWS"  # event type: a table has rows of a transaction of XA
-_ROUTERS_XA_ROWS: Final = 1000  # as the router tells it (arrow_wire.pxd)
+XA_ROWS: Final = "XAROWS"  # event type: a table has rows of an XA transaction
+_ROUTERS_XA_ROWS: Final = 1000  # the value of the router (entry_wire.pxd)
 
 _TEXT = pa.string()
 _SCHEMA: Final = pa.schema(
@@ -54,15 +54,15 @@ _SCHEMA: Final = pa.schema(
         ("end", _TEXT),
     ]
 )
-# Columns of a run that are not the table's.
+# Columns of a run that are not part of the table.
 _ADDED: Final = frozenset(typed_schema([]).names)
 
 
 def part_batch(part: Range) -> pa.RecordBatch:
-    """Return the row that tells which part of a batch a task has."""
+    """Return the row that describes which part of a batch a task has."""
     start, end = (
-        json.dumps(offset_to_json({part.destination: place}))
-        for place in (part.start, part.end)
+        json.dumps(offset_to_json({part.destination: position}))
+        for position in (part.start, part.end)
     )
     row = {
         "destination": part.destination,
@@ -78,21 +78,21 @@ def part_batch(part: Range) -> pa.RecordBatch:
 
 
 def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Return rows for Spark; a column that a row has not is NULL."""
+    """Return rows for Spark; missing columns are NULL."""
     return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 
 
 def packed_schema(name: TableName, columns: Sequence[RangeColumn]) -> pa.Schema:
-    """Return the schema of a run: that of a typed stream, with MySQL's types.
+    """Return the schema of a run: that of a typed stream, with MySQL types.
 
-    Raises DecodeError for a type that is not known, ConfigError for a column with the
-    name of one that is added.
+    Raises DecodeError for an unknown type, ConfigError for a column with the name of an
+    added one.
     """
     taken = {column.name.lower() for column in columns} & _ADDED
     if taken:
         problem = (
-            f"table {name} has a column {', '.join(sorted(taken))}, the name of one "
-            "that is added: it cannot be read with payload = arrow"
+            f"table {name} has a column {', '.join(sorted(taken))}, a name that the "
+            "source adds: it cannot be read with payload = arrow"
         )
         raise ConfigError([problem])
     updates = "postimage" if any(column.key for column in columns) else "both"
@@ -122,7 +122,7 @@ def packed_bytes(batch: pa.RecordBatch) -> bytes:
     return stream
 
 
-def told_columns(columns: Sequence[RangeColumn]) -> str:
+def columns_as_json(columns: Sequence[RangeColumn]) -> str:
     """Return the columns of a table as JSON."""
     return json.dumps(
         [
@@ -139,7 +139,7 @@ def told_columns(columns: Sequence[RangeColumn]) -> str:
 
 
 def event_name(event_type: int) -> str:
-    """Return the name of an event type; of an unknown one its number."""
+    """Return the name of an event type, or its number if it is unknown."""
     if event_type == _ROUTERS_XA_ROWS:
         return XA_ROWS
     try:
@@ -149,5 +149,5 @@ def event_name(event_type: int) -> str:
 
 
 def meta_of(column: RangeColumn) -> ColumnMeta:
-    """Return a column as the rest of the project knows it."""
+    """Return the column metadata of a RangeColumn."""
     return ColumnMeta(column.name, column.mysql_type, column.charset or None)

@@ -1,4 +1,4 @@
-"""What the rows of `payload = arrow` are, for whoever collects them.
+"""The rows of `payload = arrow` for the driver that collects them.
 
 ::
 
@@ -6,7 +6,7 @@
         if each.kind == "rows":
             apply(each.table, each.data)
 
-Leaves out how they are made (`packing`).
+`packing` creates them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PART", "PROBLEM", "ROWS", "STATEMENT", "XA_ROWS", "Packed", "unpack"]
 
-_OF_XA = (EventType.XACOMMIT.name, EventType.XAROLLBACK.name)  # name no table
+_OF_XA = (EventType.XACOMMIT.name, EventType.XAROLLBACK.name)  # these have no table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class Packed:
     """A run of rows of a table, a statement, a problem, or the part of a task.
 
     `seq` and `row` are those of the first row, `version` and `committed` of the last.
-    `columns` are the table's: of the rows, or behind the statement. `sql` is the text
-    of the statement, or what the problem is. `start` and `end` are a part's.
+    `columns` are those of the table: of the rows, or after the statement. `sql` is the
+    text of the statement or of the problem. `start` and `end` belong to a part.
     """
 
     kind: str
@@ -71,17 +71,17 @@ class Packed:
 
     @property
     def data(self) -> pa.Table | None:
-        """Return the rows, read from their stream with each call; None without."""
+        """Return the rows, decoded with each call; None if there are none."""
         if self.arrow is None:
             return None
         with pa.ipc.open_stream(self.arrow) as reader:
             return reader.read_all()
 
     def concerns(self, table: TableName) -> bool:
-        """Tell whether this is about a table, false only if it is not.
+        """Return whether this may affect a table; false only if it does not.
 
-        A statement without a table is about those that its text names; what drops a
-        schema (ERASE), about all tables of it.
+        A statement without a table affects those in its text; one that drops a schema
+        (ERASE) affects all tables of it.
         """
         if self.table.table or self.kind != STATEMENT:
             return self.table == table
@@ -93,12 +93,12 @@ class Packed:
 
     @property
     def order(self) -> tuple[int, int]:
-        """By what rows and statements of one table are ordered."""
+        """The order of rows and statements of one table."""
         return self.seq, self.row
 
 
 def unpack(rows: pa.Table | Iterable[Any]) -> list[Packed]:
-    """Return the rows of a frame, as a table of Arrow or as Spark's, in their order."""
+    """Return the rows of a frame, as an Arrow table or Spark rows, in order."""
     if isinstance(rows, pa.Table):
         found = [
             _of_arrow(batch, i)
@@ -118,7 +118,7 @@ def _of_arrow(batch: pa.RecordBatch, i: int) -> Packed:
 
 
 def _packed(row: Mapping[str, Any], arrow: Any) -> Packed:
-    committed = row["_commit_timestamp"]  # Spark's rows have it in local time
+    committed = row["_commit_timestamp"]  # Spark rows contain local time
     return Packed(
         kind=row["kind"],
         destination=row["destination"],

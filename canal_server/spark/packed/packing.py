@@ -1,8 +1,8 @@
-"""What a task does for `payload = arrow`: each table's changes as Arrow streams.
+"""The work of a task for `payload = arrow`: each table's changes as Arrow streams.
 
 One pass over the entries fills the columns of all tables. A run of rows of one table
-becomes a row for Spark, and so does a statement; nothing in a run is behind a statement
-that may concern its table. Leaves out what becomes of them (`packed`).
+becomes a row for Spark, and so does a statement; a run never spans a statement that may
+affect its table. Consuming the rows is left to `packed_rows`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from canal_server.spark.packed.packed_form import (
     ROWS,
     STATEMENT,
     batch_of,
+    columns_as_json,
     event_name,
     meta_of,
     packed_bytes,
     packed_schema,
-    told_columns,
 )
 from canal_server.spark.reading.arrow_batches import ROWS_MAX, typed_batches
 from canal_server.spark.reading.ddl_statements import (
@@ -44,36 +44,36 @@ if TYPE_CHECKING:
     from canal_server.spark.reading.arrow_batches import Batches
 
 RUN_BYTES_MAX: Final = 16 << 20
-ALL_BYTES_MAX: Final = 32 << 20  # of runs that are not finished
-TABLES_MAX: Final = 1000  # that a task keeps columns of
+ALL_BYTES_MAX: Final = 32 << 20  # of unfinished runs
+TABLES_MAX: Final = 1000  # whose columns a task keeps
 
 
-class Place(NamedTuple):
-    """A place in the binlog of which the columns of a table are asked."""
+class ColumnsAt(NamedTuple):
+    """A binlog position at which the columns of a table are requested."""
 
     journal: str
     position: int
 
 
 if TYPE_CHECKING:
-    # Tells the columns of a table at a place; None: where the range begins.
-    Ask = Callable[[TableName, Place | None], RangeTable]
+    # Returns the columns of a table at a position; None: at the start of the range.
+    Ask = Callable[[TableName, ColumnsAt | None], RangeTable]
 
 
 @dataclass(slots=True)
 class Run:
-    """The rows of one table that are not handed out yet."""
+    """The rows of one table that are not delivered yet."""
 
     name: TableName
     batches: Batches
     columns: str  # JSON
-    asked_at: Place | None
+    asked_at: ColumnsAt | None
     is_compared: bool = True
 
 
 @dataclass(slots=True)
 class Limits:
-    """How much is held, and how large a run may be."""
+    """Limits of buffered bytes and of the size of a run."""
 
     rows: int = ROWS_MAX
     run_bytes: int = RUN_BYTES_MAX
@@ -83,7 +83,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Made:
-    """Rows for Spark that are finished."""
+    """Finished rows for Spark."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     bytes: int = 0
@@ -98,7 +98,7 @@ class _Made:
 
 
 class PackedBatches:
-    """Turns entries into rows that each hold a run of changes; for one thread."""
+    """Packs entries into rows that each contain a run of changes; for one thread."""
 
     def __init__(
         self,
@@ -110,10 +110,10 @@ class PackedBatches:
         wants: Callable[[str], bool] = lambda _: True,
         limits: Limits | None = None,
     ) -> None:
-        """Take whom to ask for columns.
+        """Store the source of columns.
 
-        `zone`: of TIMESTAMP, before the server's. `wants`: whether the filter takes
-        `schema.table`.
+        `zone`: of TIMESTAMP, overrides that of the server. `wants`: whether the filter
+        accepts `schema.table`.
         """
         self._destination = destination
         self._ask = ask
@@ -123,15 +123,15 @@ class PackedBatches:
         self._limits = limits or Limits()
         self._router = TableRouter(epoch=epoch, bytes_max=self._limits.all_bytes)
         self._runs: dict[TableName, Run] = {}
-        self._ended: list[Run] = []  # that wait for their commit
-        self._statements: dict[int, list[dict[str, Any]]] = {}  # that do
-        self._since: Place | None = None  # behind the last statement
+        self._ended: list[Run] = []  # waiting for their commit
+        self._statements: dict[int, list[dict[str, Any]]] = {}  # waiting as well
+        self._since: ColumnsAt | None = None  # after the last statement
         self._made = _Made()
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
-        """Take whole entries (a body of Messages); yields rows when there are enough.
+        """Process whole entries (a body of Messages); yields rows if there are enough.
 
-        Raises DecodeError for entries that cannot be read at all.
+        Raises DecodeError for entries that cannot be decoded at all.
         """
         rest = memoryview(data)
         router = self._router
@@ -140,7 +140,7 @@ class PackedBatches:
             for refused in router.refused():
                 self._refused(refused)
             for statement in router.met():
-                self._met(statement)
+                self._receive_statement(statement)
             self._end_transactions()
             held = router.held()
             if held is not None:
@@ -151,34 +151,34 @@ class PackedBatches:
                 yield self._made.take()
 
     def expect(self, version: int, time_ms: int, xid: str = "") -> None:
-        """Tell the commit of the transaction at hand, else of the next one."""
+        """Set the commit of the current transaction, or else of the next one."""
         self._router.expect(version, time_ms, xid)
 
     def finish(self, version: int, time_ms: int, xid: str = "") -> None:
-        """Tell the commit of the rows whose transaction did not end."""
+        """Set the commit of the rows whose transaction did not end."""
         self._router.finish(version, time_ms, xid)
 
     def rest(self) -> pa.RecordBatch | None:
-        """Return what is left when everything was fed; None without rows.
+        """Return the remaining rows after all entries; None if there are none.
 
-        ValueError when the commit of some is not known.
+        Raises ValueError if the commit of some is unknown.
         """
         self._end_transactions()
         for run in self._runs.values():
             self._pack(run)
         if self._ended or self._statements:
-            raise ValueError("rows or statements wait for their commit")
+            raise ValueError("rows or statements have no commit yet")
         return self._made.take() if self._made.rows else None
 
     # --- runs -------------------------------------------------------------------
 
     def _learn(self, held: Held) -> None:
-        """Find out what columns a table has at the entry that was held."""
+        """Find the columns of a table at the entry where reading paused."""
         name = TableName(held.schema, held.table)
-        here = Place(held.journal, held.position)
+        here = ColumnsAt(held.journal, held.position)
         run = self._runs.get(name)
         if held.is_unlike and run is not None and run.asked_at == here:
-            # The server says what the rows deny: the error of a value tells more.
+            # The rows contradict the server: the error of a value is more specific.
             run.batches.typed.compare(None)
             return
         if held.is_unlike:
@@ -198,10 +198,10 @@ class PackedBatches:
             self._runs[name] = run
             self._router.set_table(*name, run.batches.typed)
 
-    def _run(self, name: TableName, table: RangeTable, at: Place | None) -> Run:
-        """Return an empty run of a table. Raises CanalError if there can be none."""
+    def _run(self, name: TableName, table: RangeTable, at: ColumnsAt | None) -> Run:
+        """Return an empty run of a table. Raises CanalError if that is impossible."""
         if not table.found:
-            raise TableMetaError(f"what columns table {name} has is not known here")
+            raise TableMetaError(f"the columns of table {name} are unknown here")
         columns = table.columns
         schema = packed_schema(name, columns)
         is_keyed = any(column.key for column in columns)
@@ -209,8 +209,8 @@ class PackedBatches:
         zone = self._zone or table.zone
         if not zone and any(column.kind == "timestamp" for column in wanted):
             raise TableMetaError(
-                f"table {name} has TIMESTAMP columns, and the server does not tell in "
-                "which zone it writes them; set option timeZone to the server's zone"
+                f"table {name} has TIMESTAMP columns, but the server does not report "
+                "their time zone; set option timeZone to the zone of the server"
             )
         updates = "postimage" if is_keyed else "both"
         batches = typed_batches(
@@ -225,10 +225,10 @@ class PackedBatches:
         )
         batches.typed.compare([(each.mysql_type, each.key) for each in columns])
         batches.schema = schema
-        return Run(name, batches, told_columns(columns), at)
+        return Run(name, batches, columns_as_json(columns), at)
 
     def _end(self, name: TableName, *, forgets: bool = True) -> None:
-        """Have nothing more come into the run of a table."""
+        """Add no more rows to the run of a table."""
         run = self._runs.pop(name, None)
         if run is not None:
             if run.batches.pending:
@@ -243,7 +243,7 @@ class PackedBatches:
             self._end(name)
 
     def _end_transactions(self) -> None:
-        """Hand out what waited for a commit that is known now."""
+        """Deliver what waited for a commit that is now known."""
         for number, version, time_ms in self._router.committed_statements():
             for row in self._statements.pop(number):
                 row["_commit_version"] = version
@@ -255,7 +255,7 @@ class PackedBatches:
                 self._pack(run)
 
     def _make_room(self) -> None:
-        """Hand out the runs that are full, and the largest if all are too large."""
+        """Deliver full runs, and the largest ones if all together are too large."""
         sizes = []
         for run in self._runs.values():
             columns = run.batches.typed
@@ -273,11 +273,11 @@ class PackedBatches:
         self._router.room_made()
 
     def _pack(self, run: Run) -> None:
-        """Make rows for Spark of the rows of a run."""
+        """Convert the rows of a run to rows for Spark."""
         batch = run.batches.rest()
         if batch is None:
             return
-        # A long transaction may have more than a run is to have.
+        # A long transaction may exceed the size of a run.
         count = max(
             -(-batch.num_rows // self._limits.rows),
             -(-batch.nbytes // self._limits.run_bytes),
@@ -307,10 +307,10 @@ class PackedBatches:
 
     # --- statements and problems --------------------------------------------------
 
-    def _met(self, statement: FoundStatement) -> None:
-        """Take note of a statement, and end the runs that it may concern."""
+    def _receive_statement(self, statement: FoundStatement) -> None:
+        """Add a statement, and end the runs that it may affect."""
         if statement.is_ddl:
-            self._since = Place(statement.journal, statement.end)
+            self._since = ColumnsAt(statement.journal, statement.end)
             for name in [*self._runs]:
                 if may_concern(statement.sql, name):
                     self._end(name)
@@ -329,17 +329,17 @@ class PackedBatches:
                 "journal": statement.journal,
                 "position": statement.position,
             }
-            for name, event_type, columns in self._told_of(statement)
+            for name, event_type, columns in self._affected(statement)
         ]
 
-    def _told_of(
+    def _affected(
         self, statement: FoundStatement
     ) -> Iterator[tuple[TableName, int, str | None]]:
-        """Yield the tables for which a statement is told, with what it is for them."""
+        """Yield the tables that a statement affects, with its form for them."""
         kind, first = statement.event_type, TableName(statement.schema, statement.table)
         schema = dropped_schema(statement.sql) if statement.is_ddl else None
         if schema is not None:
-            yield TableName(schema, ""), EventType.ERASE, told_columns(())
+            yield TableName(schema, ""), EventType.ERASE, columns_as_json(())
         elif not statement.is_ddl:
             yield first, kind, None
         else:
@@ -347,15 +347,15 @@ class PackedBatches:
                 kind, statement.sql, first, statement.default_schema, self._wants
             )
             for name in names:
-                yield name, kind, self._columns_behind(name)
+                yield name, kind, self._columns_after(name)
 
-    def _columns_behind(self, name: TableName) -> str:
+    def _columns_after(self, name: TableName) -> str:
         if not (name.schema and name.table):
-            return told_columns(())
-        return told_columns(self._ask(name, self._since).columns)
+            return columns_as_json(())
+        return columns_as_json(self._ask(name, self._since).columns)
 
     def _refused(self, refused: Refused) -> None:
-        """Tell of a table whose rows cannot be read."""
+        """Report a table whose rows cannot be decoded."""
         self._runs.pop(TableName(refused.schema, refused.table), None)
         error = DecodeError(
             refused.problem, file=refused.journal, position=refused.position

@@ -1,1 +1,5 @@
-"""What tasks of Spark do: read ranges, and give record batches of Arrow."""
+"""The work of Spark tasks: read ranges, and produce Arrow record batches.
+
+Planning the ranges is left to `driver` and `batch_reader`. Only `spark` and `mirror`
+import it.
+"""

@@ -1,7 +1,7 @@
-"""Record batches of Arrow, of the memory that the compiled part has filled.
+"""Arrow record batches from the memory that the compiled part has filled.
 
-Two kinds: `generic_batches` for the rows of any table, `typed_batches` for those of one
-table in its own types. Nothing is copied on the way.
+There are two kinds: `generic_batches` for the rows of any table, `typed_batches` for
+those of one table in its own types. No data is copied.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from canal_server.spark.columns.spark_columns import WantedColumn
 
-    Fetched = tuple[int, int, tuple[Any, Any, Any]]  # a column as `take` gives it
+    Fetched = tuple[int, int, tuple[Any, Any, Any]]  # a column as returned by `take`
 
 
-ROWS_MAX = 65_536  # of a batch, unless told otherwise
+ROWS_MAX = 65_536  # of a batch, by default
 BYTES_MAX = 32 << 20
 ALL = (0, 1)  # rows: part 0 of 1
 
@@ -54,21 +54,21 @@ _TYPES = {
 
 
 class Statement(NamedTuple):
-    """A statement among the changes: DDL, or a change that was logged as one."""
+    """A statement among the changes: DDL, or a change logged as a statement."""
 
     journal: str
     position: int
-    end: int  # the offset behind it
+    end: int  # the offset after it
     schema: str
     table: str
     event_type: int  # EventType
     is_ddl: bool
     sql: str
-    default_schema: str  # of names in it that are given without one
+    default_schema: str  # of unqualified names in it
 
 
 class Batches:
-    """Turns entries into record batches of one schema; for one thread."""
+    """Converts entries to record batches of one schema; for one thread."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Batches:
         schema: pa.Schema,
         on_statement: Callable[[Statement], None] | None = None,
     ) -> None:
-        """Take the columns, and their names in the order of `take`."""
+        """Store the columns, and their names in the order of `take`."""
         self.schema = schema
         self._columns = columns
         self._names = names
@@ -85,20 +85,20 @@ class Batches:
 
     @property
     def pending(self) -> int:
-        """How many rows wait for the end of their transaction."""
+        """The number of rows that wait for the end of their transaction."""
         return self._columns.pending
 
     @property
     def typed(self) -> TypedColumns:
-        """The columns of one table, for whoever feeds several of them."""
+        """The columns of one table, for callers that fill several of them."""
         assert isinstance(self._columns, TypedColumns)
         return self._columns
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
-        """Take whole entries (a body of Messages); yields each batch that is full.
+        """Process whole entries (a body of Messages); yields each full batch.
 
-        Typed, each statement is given to `on_statement` before what follows it is
-        read. Raises DecodeError, and what `on_statement` raises.
+        If typed, each statement is passed to `on_statement` before the entries after it
+        are read. Raises DecodeError, and whatever `on_statement` raises.
         """
         rest = memoryview(data)
         while rest:
@@ -110,25 +110,25 @@ class Batches:
                 yield self._batch()
 
     def expect(self, version: int, time_ms: int, xid: str = "") -> None:
-        """Tell the commit of the transaction at hand, else of the next one.
+        """Set the commit of the current transaction, or else of the next one.
 
-        For a part of a transaction: without it, its rows are held until its end.
+        For a part of a transaction: otherwise its rows are held until its end.
         """
         self._columns.expect(version, time_ms, xid)
 
     def finish(self, version: int, time_ms: int, xid: str = "") -> None:
-        """Tell the commit of the rows whose transaction did not end."""
+        """Set the commit of the rows whose transaction did not end."""
         self._columns.finish(version, time_ms, xid)
 
     def set_missing(self, names: Collection[str]) -> None:
-        """Typed: say which wanted columns the table has not from here on."""
+        """If typed, set which columns the table lacks from here on."""
         assert isinstance(self._columns, TypedColumns)
         self._columns.set_missing(names)
 
     def rest(self) -> pa.RecordBatch | None:
-        """Return what is left when everything was fed; None without rows.
+        """Return the remaining rows after all entries; None if there are none.
 
-        ValueError when the commit of some is not known.
+        Raises ValueError if the commit of some is unknown.
         """
         return self._batch() if self._columns.rows else None
 
@@ -143,7 +143,7 @@ class Batches:
 
 
 def generic_schema(*, json: bool = False) -> pa.Schema:
-    """Return the schema of the rows of any table."""
+    """Return the schema for the rows of any table."""
     image = _TEXT if json else _TEXTS
     return pa.schema(
         [
@@ -186,7 +186,7 @@ def generic_batches(
 ) -> Batches:
     """Return batches of the rows of any table; `payload` is map or json.
 
-    `part`: number and count, of which the rows are those whose keys' hashes say so.
+    `part`: number and count of the tasks; rows are selected by the hash of their keys.
     """
     json = {"map": False, "json": True}[payload]
     columns = GenericColumns(
@@ -199,9 +199,9 @@ def generic_batches(
 def typed_schema(
     columns: Sequence[WantedColumn], *, updates: str = "postimage"
 ) -> pa.Schema:
-    """Return the schema of the rows of one table.
+    """Return the schema for the rows of one table.
 
-    Raises ConfigError for a column with the name of one that is added.
+    Raises ConfigError for a column with the name of an added one.
     """
     fields = [pa.field(column.name, _type_of(column)) for column in columns]
     if updates == "envelope":
@@ -213,8 +213,8 @@ def typed_schema(
     for field in fields:
         if field.name.lower() in taken:
             problem = (
-                f"column {field.name} has the name of a column that the stream adds: "
-                "leave it out of `columns`, or read the table as an envelope"
+                f"column {field.name} has the name of a column that the source adds: "
+                "exclude it with option columns, or set updates = envelope"
             )
             raise ConfigError([problem])
     return pa.schema([*fields, *metadata])
@@ -236,11 +236,11 @@ def typed_batches(
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> Batches:
-    """Return batches of one table's rows.
+    """Return batches of the rows of one table.
 
     `updates`: postimage, both or envelope. `split_keys`: an update of the primary key
-    is a delete and an insert. `zero_dates`: null or error. `zone`: in which entries
-    tell TIMESTAMP. `missing`: columns that the table has not, or no more. `part`: as in
+    becomes a delete and an insert. `zero_dates`: null or error. `zone`: the zone of
+    TIMESTAMP in entries. `missing`: columns that the table does not have. `part`: as in
     `generic_batches`.
     """
     arrow_schema = typed_schema(columns, updates=updates)
@@ -272,7 +272,7 @@ def _type_of(column: WantedColumn) -> pa.DataType:
 
 
 def _array(kind: pa.DataType, taken: Iterator[Fetched]) -> pa.Array:
-    """Make an array of the next column, and of those that it is made of."""
+    """Return an array of the next column, including its child columns."""
     length, nulls, (validity, offsets, values) = next(taken)
     buffers = [_buffer(validity)]
     children = None
@@ -290,7 +290,7 @@ def _array(kind: pa.DataType, taken: Iterator[Fetched]) -> pa.Array:
 
 
 def _entries(kind: pa.MapType, taken: Iterator[Fetched]) -> pa.Array:
-    """Make the array of a map's keys and items."""
+    """Return the array of the keys and items of a map."""
     keys = _array(kind.key_type, taken)
     items = _array(kind.item_type, taken)
     fields = pa.struct([kind.key_field, kind.item_field])

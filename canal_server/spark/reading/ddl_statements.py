@@ -1,7 +1,7 @@
-"""What the text of a statement tells about tables.
+"""The effects of the text of a statement on tables.
 
-Statements are read when there are some: loading sqlglot costs a worker half of its
-start, and few of them meet a DDL.
+Statements are parsed only on demand: loading sqlglot takes half of the start time of a
+worker, and few workers encounter a DDL.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ _CHANGES: Final = (EventType.INSERT, EventType.UPDATE, EventType.DELETE)
 _OF_NAMES: Final = re.compile(r"[\w$]")
 
 
-class Untold(NamedTuple):
-    """What became of rows without the binlog telling of each, and the remedy."""
+class SilentChange(NamedTuple):
+    """A change of rows without row events in the binlog, and the remedy."""
 
     what: str
     remedy: str
 
 
-_EMPTIED: Final = Untold("was emptied", "empty the target as well")
-_CHANGED: Final = Untold(
+_EMPTIED: Final = SilentChange("was emptied", "empty the target as well")
+_CHANGED: Final = SilentChange(
     "was changed by a statement",
-    "set binlog_format = ROW on the source, for its sessions, too, and load the table"
-    " anew",
+    "set binlog_format = ROW on the source and in its sessions, and reload the table",
 )
 
 
-def untold_by(statement: Statement, table: TableName, is_ours: IsOurs) -> Untold | None:
-    """Return what a statement does to rows of a table that no row tells of, if so.
+def silent_change(
+    statement: Statement, table: TableName, is_ours: IsOurs
+) -> SilentChange | None:
+    """Return how a statement changes rows of a table without row events, if it does.
 
-    `is_ours` tells whether a name in the statement means the table.
+    `is_ours` returns whether a name in the statement means the table.
     """
     first = TableName(statement.schema, statement.table)
     if not statement.is_ddl and statement.event_type in _CHANGES:
@@ -60,31 +61,31 @@ def untold_by(statement: Statement, table: TableName, is_ours: IsOurs) -> Untold
     schema = dropped_schema(statement.sql)
     if schema is not None and is_ours(TableName(schema, table.table)):
         return _EMPTIED
-    return _untold_by_ddl(statement) if is_about(statement, is_ours) else None
+    return _silent_change_of_ddl(statement) if is_about(statement, is_ours) else None
 
 
-def _untold_by_ddl(statement: Statement) -> Untold | None:
+def _silent_change_of_ddl(statement: Statement) -> SilentChange | None:
     from canal_server.tablemeta.sql.row_moves import move_of  # noqa: PLC0415
 
     if statement.event_type in (EventType.TRUNCATE, EventType.ERASE):
         return _EMPTIED
     if _REPLACES_TABLE.match(statement.sql):
-        return Untold("was created anew", "empty the target as well")
+        return SilentChange("was created again", "empty the target as well")
     move = move_of(statement.sql)
     if not move:
         return None
-    return Untold(f"has other rows (a statement {move})", "do so in the target")
+    return SilentChange(f"has different rows ({move})", "do the same in the target")
 
 
 def is_about(statement: Statement, is_ours: IsOurs) -> bool:
-    """Tell whether a DDL names a table, by its new name or its old one."""
+    """Return whether a DDL names a table, by its new name or its old one."""
     first = TableName(statement.schema, statement.table)
     found = named_tables(statement.sql, first, statement.default_schema)
     return any(is_ours(each) for each in found)
 
 
 def renames_away(statement: Statement, is_ours: IsOurs) -> bool:
-    """Tell whether a table has another name behind a statement."""
+    """Return whether a table has a different name after a statement."""
     from canal_server.tablemeta.sql.ddl import classify  # noqa: PLC0415
 
     found = False
@@ -101,7 +102,7 @@ def renames_away(statement: Statement, is_ours: IsOurs) -> bool:
 def dropped_schema(sql: str) -> str | None:
     """Return the schema that a statement drops, with all of its tables.
 
-    MariaDB's CREATE OR REPLACE does so as well.
+    MariaDB's CREATE OR REPLACE drops it as well.
     """
     found = _DROPS_SCHEMA.match(sql)
     if found is None:
@@ -112,11 +113,10 @@ def dropped_schema(sql: str) -> str | None:
 def named_tables(
     sql: str, first: TableName, default_schema: str
 ) -> tuple[TableName, ...]:
-    """Return the tables that a DDL is about, and those whose rows it moves.
+    """Return the tables that a DDL affects, and those whose rows it moves.
 
-    Old names are included.
-    `first` is the one that the server found, which knows the words of its source; it
-    is one of them. Never raises.
+    Old names are included. `first` is the one that the server found, which parses the
+    dialect of its source; it is included. Never raises.
     """
     from canal_server.tablemeta.sql.ddl import classify  # noqa: PLC0415
 
@@ -137,9 +137,9 @@ def tables_of(
     default_schema: str,
     wants: Callable[[str], bool],
 ) -> tuple[TableName, ...]:
-    """Return the tables for which a DDL is told, each once.
+    """Return the tables that a DDL is reported for, each once.
 
-    A table without a name stands for all that the text may be about.
+    A table without a name stands for all tables that the text may affect.
     """
     if event_type not in DDL_TYPES or not first.table:
         return (first,)
@@ -148,21 +148,21 @@ def tables_of(
 
 
 def may_concern(sql: str, table: TableName) -> bool:
-    """Tell whether a statement may be about a table: false only if it is not.
+    """Return whether a statement may affect a table; false only if it does not.
 
-    It names each table that it is about, but those of a schema that it drops.
+    It names each table that it affects, except those of a schema that it drops.
     """
     dropped = dropped_schema(sql)
     if dropped is not None and dropped.lower() == table.schema.lower():
         return True
     text, name = sql.lower(), table.table.lower()
-    # Quotes in a quoted name are doubled; in an unquoted one there are none.
+    # Quotes in a quoted name are doubled; an unquoted name contains none.
     names = {name, name.replace("`", "``"), name.replace('"', '""')}
     return any(_stands_alone(each, text) for each in names)
 
 
 def _stands_alone(name: str, text: str) -> bool:
-    """Tell whether a name is in a text, not only within another one."""
+    """Return whether a name is in a text, not only as part of another one."""
     at = text.find(name)
     while at >= 0:
         around = text[at - 1 : at] + text[at + len(name) : at + len(name) + 1]

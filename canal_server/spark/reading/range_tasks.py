@@ -1,6 +1,7 @@
-"""Ranges of a destination: cut into parts for tasks, and read by them.
+"""Ranges of a destination: split into parts for tasks, and read by them.
 
-Everything here may be done any number of times, in any process, with the same result.
+Everything here may be repeated any number of times, in any process, with the same
+result.
 """
 
 from __future__ import annotations
@@ -34,25 +35,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Of a part whose rows are all held where they are written; a transaction may have more
-# than a batch is to have.
+# For a part whose rows are all buffered by the writer; a transaction may be larger than
+# a batch should be.
 PACKED_BYTES_MAX: Final = 64 << 20
 _NOWHERE: Final = RangePosition()
-_BEGIN_ANEW: Final = ". Load what is missing anew"
+# A mirror recognizes the error by this text, as it arrives through the JVM.
+LOST: Final = "are no longer available"
+_RELOAD: Final = ". Reload the missing changes"
 
 
 class LossError(PositionError):
-    """Changes are not in the source's binlog any more."""
+    """Changes are no longer in the binlog of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What one task reads of one destination.
+    """The range of one destination that one task reads.
 
-    `commit` is where a transaction ends that the range ends inside of, and
-    `commit_ms` when it did. `is_cut`: other tasks read the rest of a batch. Where rows
-    are dealt out by key, several tasks have the same range, and `keys` is which of them
-    this is, and how many they are.
+    If the range ends inside a transaction, `commit` is the end of that transaction and
+    `commit_ms` its time. `is_cut`: other tasks read the rest of a batch. If rows are
+    distributed by key, several tasks have the same range; `keys` is the number of this
+    task and their count.
     """
 
     destination: str
@@ -70,7 +73,7 @@ class Range:
 
 
 def is_lost(error: ClientError) -> bool:
-    """Tell whether a refusal says that changes are not to be had any more."""
+    """Return whether a refusal means that changes are no longer available."""
     return error.code in (OTHER_EPOCH, PURGED)
 
 
@@ -81,74 +84,74 @@ def loss(
     earliest: RangePosition,
     why: object,
 ) -> LossError:
-    """Return the error that tells of changes between two positions that are gone."""
+    """Return the error for lost changes between two positions."""
     name = f"subscription {options.subscription} of " if options.subscription else ""
     start, end = lost
     until = f" up to {end}" if end else ""
     return LossError(
-        f"{name}destination {destination}: changes behind {start}{until} cannot be "
-        f"read any more ({why}); the earliest that can are behind {earliest}"
-        f"{_BEGIN_ANEW} and begin with a new checkpoint and a new "
-        "subscription, or set failOnDataLoss = false to go on from there without them"
+        f"{name}destination {destination}: changes after {start}{until} {LOST} "
+        f"({why}); the earliest available ones are after {earliest}"
+        f"{_RELOAD} and start with a new checkpoint and a new "
+        "subscription, or set failOnDataLoss = false to resume from there without them"
     )
 
 
-def told_of_loss(text: str) -> str:
-    """Return what `loss` tells without its remedies, which are those of the source."""
-    return text.partition(_BEGIN_ANEW)[0]
+def loss_message(text: str) -> str:
+    """Return a message of `loss` without its remedies, which fit only Spark."""
+    return text.partition(_RELOAD)[0]
 
 
-def stepped_over(
+def skipped_loss(
     destination: str,
     lost: tuple[RangePosition, RangePosition | None],
     earliest: RangePosition,
     why: object,
 ) -> str:
-    """Return what tells of changes that are gone where the query may go on."""
+    """Return the message for skipped lost changes if the query may resume."""
     start, end = lost
     until = f" up to {end}" if end else ""
     return (
-        f"destination {destination}: changes behind {start}{until} are lost ({why}); "
-        f"going on behind {earliest} without them, as failOnDataLoss is false"
+        f"destination {destination}: changes after {start}{until} are lost ({why}); "
+        f"resuming after {earliest} without them, as failOnDataLoss is false"
     )
 
 
 def begin_at_earliest(
     options: SourceOptions, destination: str, why: ClientError
 ) -> str:
-    """Return the start of a stream whose own is gone from the binlog, if it may be.
+    """Return the start of a stream whose own start is purged, if that is allowed.
 
     Raises PositionError unless changes may be lost.
     """
-    told = f"destination {destination}: startingPosition = {options.starting_position}"
+    where = f"destination {destination}: startingPosition = {options.starting_position}"
     if options.fail_on_data_loss:
         raise PositionError(
-            f"{told}: {why}. Or set failOnDataLoss = false to begin at `earliest`"
+            f"{where}: {why}. Or set failOnDataLoss = false to start at `earliest`"
         ) from why
-    spark_messages.SPARK_START_PURGED.log(log, told, why)
+    spark_messages.SPARK_START_PURGED.log(log, where, why)
     return "earliest"
 
 
 def earliest_of(channel: Channel) -> RangePosition:
-    """Return the first position behind which changes can be read."""
+    """Return the first position after which changes are available."""
     return channel.call(lambda c: c.locate(channel.destination, "earliest"))
 
 
 class Size(NamedTuple):
-    """What a range holds."""
+    """The content of a range."""
 
     rows: int
-    bytes: int  # of the binlog, or of entries in memory, as the server told
+    bytes: int  # of the binlog, or of entries in memory, as reported by the server
 
 
 def cut(
     channel: Channel, options: SourceOptions, whole: Range, size: Size | None
 ) -> list[Range]:
-    """Cut a range into parts of `minPartitionRows` or more, as `partitionBy` says.
+    """Split a range into parts of at least `minPartitionRows`, as `partitionBy` sets.
 
-    Packed, a part has about 64 MB of the binlog, as far as the server can cut it, and
-    there may be more parts than `maxPartitions`. `size` is None where it is not known.
-    Raises ClientError, also when changes of it are lost.
+    Packed, a part has about 64 MB of the binlog, as far as the server can split it, and
+    there may be more parts than `maxPartitions`. `size` is None if it is unknown.
+    Raises ClientError, also if changes of the range are lost.
     """
     most = _most(options, size)
     if most == 1 and not (options.is_packed and size is None):
@@ -161,12 +164,12 @@ def cut(
     if size is None and (wanted := _most(options, _size(parts))) > most:
         parts = _planned(channel, options, whole, wanted)
     found = _merged(whole, parts, options)
-    # Packed, a batch tells how far it reaches, also where nothing is in it.
+    # Packed, each part reports its end, even if it has no changes.
     return found or ([whole] if options.is_packed else [])
 
 
 def _most(options: SourceOptions, size: Size | None) -> int:
-    """Return how many tasks a range may have."""
+    """Return the maximum number of tasks of a range."""
     if options.partition_by == DESTINATION:
         return 1
     if size is None:
@@ -182,9 +185,9 @@ def _size(parts: Sequence[RangePart]) -> Size:
 
 
 def parts_of_now(channel: Channel, options: SourceOptions, part: Range) -> list[Range]:
-    """Return a range whose source was replaced as what it is in the binlog of now.
+    """Return a range of a replaced source as parts of its current binlog.
 
-    Raises ClientError where that cannot be told.
+    Raises ClientError if that is impossible.
     """
     return [
         Range(part.destination, each.start, each.end, keys=part.keys)
@@ -211,9 +214,9 @@ def _planned(
 def _merged(
     whole: Range, parts: Sequence[RangePart], options: SourceOptions
 ) -> list[Range]:
-    """Return parts of `minPartitionRows` at least, the last one excepted."""
+    """Return parts of at least `minPartitionRows`, except the last one."""
     ranges: list[Range] = []
-    # Of an older epoch it may begin elsewhere now.
+    # A part of an older epoch may start elsewhere now.
     start, rows, size = parts[0].start if parts else whole.start, 0, 0
     for part in parts:
         rows += part.rows
@@ -232,18 +235,18 @@ def _merged(
 def pieces(
     channel: Channel, options: SourceOptions, part: Range
 ) -> Iterator[memoryview]:
-    """Yield the entries of a range, whole ones in each piece.
+    """Yield the entries of a range, whole entries in each piece.
 
-    A connection that breaks is opened anew, on another server if need be, and what
-    came already is stepped over, after a look whether it is the same: it is, in
-    whichever form it comes. Raises DecodeError for rows that cannot be read.
+    A broken connection is replaced, on another server if necessary. Pieces that were
+    received already are compared and skipped: they are the same, in either form. Raises
+    DecodeError for rows that cannot be decoded.
     """
-    taken = _Taken()
+    delivered = _Delivered()
     patience = channel.patience()
     wire = Wire.BINLOG if options.wire == "binlog" else Wire.ENTRY
     while True:
-        before = taken.size
-        # Connects, and fails when no server can be had.
+        before = delivered.size
+        # Connects, and fails if no server is available.
         client = channel.call(lambda client: client)
         asked = wire if channel.relays else Wire.ENTRY
         reading = client.read(
@@ -257,26 +260,26 @@ def pieces(
         answer = _Answer(reading)
         try:
             with closing(reading):
-                yield from taken.new_of(rendered(answer))
+                yield from delivered.new_of(rendered(answer))
         except (OSError, ClientError) as error:
             if isinstance(error, ClientError) and error.code != NOT_HERE:
                 if (error.code, asked) == (REFUSED, Wire.BINLOG) and answer.is_empty:
-                    # A server of before that form, or another reason, told again then.
+                    # An older server without that form, or an error that will recur.
                     channel.relays = False
                     continue
                 raise
-            if taken.size > before:
+            if delivered.size > before:
                 patience.renew()
             channel.leave(error)
-            if not patience.bear():
+            if not patience.wait_to_retry():
                 raise
-            log.info("reading %s on behind %d bytes", part, taken.size)
+            log.info("resuming %s after %d bytes", part, delivered.size)
         else:
             return
 
 
 class _Answer:
-    """The pieces of one answer, and whether any of them came."""
+    """The pieces of one answer, and whether any were received."""
 
     def __init__(self, reading: Iterator[memoryview]) -> None:
         self._reading = reading
@@ -288,17 +291,17 @@ class _Answer:
             yield piece
 
 
-class _Taken:
-    """What of a range has been handed on: how many bytes, and their checksum."""
+class _Delivered:
+    """The delivered part of a range: the number of bytes, and their checksum."""
 
     def __init__(self) -> None:
         self.size = 0
         self._sum = 0
 
     def new_of(self, reading: Iterator[memoryview]) -> Iterator[memoryview]:
-        """Yield what was not taken yet.
+        """Yield the pieces that were not delivered yet.
 
-        Raises ProtocolError when what comes again is not what was taken.
+        Raises ProtocolError if a repeated piece differs from the delivered one.
         """
         again, again_sum = self.size, 0
         for piece in reading:
@@ -317,6 +320,6 @@ class _Taken:
             if not again:
                 return
         raise ProtocolError(
-            f"a range was read again after {self.size} bytes and is not the same; "
-            "the task has to be done anew"
+            f"a range differs when it is read again after {self.size} bytes; the task"
+            " must be restarted"
         )

@@ -1,4 +1,4 @@
-"""Rows that come as the binlog has them are rendered here, not by servers."""
+"""Converts rows in binlog format to entries here, instead of on the server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from canal_server.decoder.rows.table_shapes import image_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# About: small enough that a processor's cache still has them when they are read.
+# Small enough that a processor cache still contains them when they are read.
 PIECE_BYTES: Final = 256 * 1024
 
 
 def rendered(pieces: Iterable[memoryview]) -> Iterator[memoryview]:
-    """Yield the entries of an answer, the same bytes as of one in the form `entry`.
+    """Yield the entries of an answer, the same bytes as in the form `entry`.
 
-    Raises DecodeError for rows that cannot be read.
+    Raises DecodeError for rows that cannot be decoded.
     """
     renderer = Renderer(image_of)
     for piece in pieces:

@@ -181,7 +181,7 @@ def test_a_single_source_has_no_name(conf, capsys):
         (
             ["--to", "oldest", "--destination", "one", "--client", "7"],
             1,
-            "client 7 is not subscribed to one; known are 1001",
+            "client 7 is not subscribed to one; known clients: 1001",
         ),
         (["--to", "oldest", "--destination", "one"], 1, "cannot connect"),
     ],

@@ -14,7 +14,7 @@ def test_text(written_history, schema):
     first, add, rename, rest = schema("history", "--table", "shop.tome").split("\n\n")
     assert rest == ""
     assert first.splitlines()[0].endswith(
-        f"  binlog.000003:157  tables of server {UUID} were read"
+        f"  binlog.000003:157  read tables of server {UUID}"
     )
     assert first.splitlines()[1:] == [
         "  + table shop.book",

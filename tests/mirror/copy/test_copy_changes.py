@@ -62,7 +62,7 @@ def test_changes_that_are_gone(pipeline: Pipeline, tmp_path: Path) -> None:
         begin=lambda _: None,
         reached=lambda _: None,
     )
-    with pytest.raises(CopyNeededError, match="cannot be read any more") as caught:
+    with pytest.raises(CopyNeededError, match="are no longer available") as caught:
         catching.read(follower, begun, catching.latest())
     catching.close()
     assert "failOnDataLoss" not in str(caught.value)

@@ -147,7 +147,7 @@ def test_pauses_grow_while_nothing_comes(tmp_path: Path) -> None:
 
 
 def test_what_is_gone_is_raised(tmp_path: Path) -> None:
-    """Changes that cannot be read any more are not waited for."""
-    ending = "canal_server.errors.SourceError: b.1:4 cannot be read any more"
-    with pytest.raises(DataLossError, match=r"^b.1:4 cannot be read any more$"):
+    """Changes that are no longer available are not waited for."""
+    ending = "canal_server.errors.SourceError: b.1:4 are no longer available"
+    with pytest.raises(DataLossError, match=r"^b.1:4 are no longer available$"):
         look_at(tmp_path, ending)

@@ -255,7 +255,7 @@ def test_a_place_that_means_something_else(
     file, _ = server.binlog_position()
     begun.lose()
     purge(server, file)
-    with pytest.raises(DataLossError, match="cannot be read any more"):
+    with pytest.raises(DataLossError, match="are no longer available"):
         begun.begin()
 
 

@@ -138,7 +138,7 @@ def test_a_table_without_timestamps_has_no_zone() -> None:
 
 def test_a_schema_of_others_is_refused() -> None:
     """With `.schema(…)` the types of MySQL are not known."""
-    with pytest.raises(ConfigError, match=r"leave out \.schema"):
+    with pytest.raises(ConfigError, match=r"remove \.schema"):
         typed_columns(StructType([StructField("id", LongType())]))
 
 

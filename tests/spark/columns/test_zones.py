@@ -49,5 +49,5 @@ def test_utc_has_no_steps() -> None:
 @pytest.mark.parametrize("name", ["Mars/Crater", "", "../etc/passwd"])
 def test_unknown_zones(name: str) -> None:
     """A name that is no zone's is told."""
-    with pytest.raises(ConfigError, match="is not known on this machine"):
+    with pytest.raises(ConfigError, match="is unknown on this machine"):
         zone_steps(name)

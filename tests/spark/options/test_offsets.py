@@ -61,10 +61,10 @@ def test_versions_order_the_places_of_a_destination() -> None:
     [
         ({}, "form None"),
         ({"v": 2, "d": {}}, "form 2"),
-        ({"v": 1}, "did not write"),
-        ({"v": 1, "d": {"a": {"e": 1}}}, "did not write"),
-        ({"v": 1, "d": {"a": {"e": "x", "j": "b.1", "p": 4}}}, "did not write"),
-        ({"v": 1, "d": [1]}, "did not write"),
+        ({"v": 1}, "has an invalid offset"),
+        ({"v": 1, "d": {"a": {"e": 1}}}, "has an invalid offset"),
+        ({"v": 1, "d": {"a": {"e": "x", "j": "b.1", "p": 4}}}, "has an invalid offset"),
+        ({"v": 1, "d": [1]}, "has an invalid offset"),
     ],
 )
 def test_an_offset_of_others_is_refused(value, words) -> None:

@@ -28,7 +28,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from canal_server.spark.packed.packed_rows import Packed, unpack  # noqa: E402
-from canal_server.spark.packed.packing import Limits, PackedBatches, Place  # noqa: E402
+from canal_server.spark.packed.packing import ColumnsAt, Limits, PackedBatches  # noqa: E402
 
 if TYPE_CHECKING:
     import random
@@ -54,13 +54,13 @@ class Tables:
         self.tables: dict[tuple[str, int], RangeTable] = {
             (name, 0): table for name, table in tables.items()
         }
-        self.asked: list[tuple[str, Place | None]] = []
+        self.asked: list[tuple[str, ColumnsAt | None]] = []
 
     def change(self, name: str, offset: int, table: RangeTable | None) -> None:
         """Say what a table is from an offset on; None: there is none."""
         self.tables[name, offset] = table or RangeTable()
 
-    def __call__(self, name: TableName, place: Place | None) -> RangeTable:
+    def __call__(self, name: TableName, place: ColumnsAt | None) -> RangeTable:
         """Tell the columns at a place."""
         self.asked.append((name.table, place))
         offset = place.position if place else 0
@@ -193,7 +193,7 @@ def test_statements_end_the_runs_that_they_concern() -> None:
     assert found[3].data is not None
     assert found[3].data["more"].to_pylist() == ["x"]
     assert tables.asked == [
-        ("a", None), ("b", None), ("a", Place(FILE, 400)), ("a", Place(FILE, 400))
+        ("a", None), ("b", None), *[("a", ColumnsAt(FILE, 400))] * 2
     ]  # fmt: skip
 
 
@@ -295,7 +295,7 @@ def test_columns_that_changed_unseen() -> None:
     assert [[c.name for c in each.columns] for each in found] == [
         ["id", "name"], ["id", "other"]
     ]  # fmt: skip
-    assert tables.asked == [("t", None), ("t", Place(FILE, 300))]
+    assert tables.asked == [("t", None), ("t", ColumnsAt(FILE, 300))]
 
 
 def test_columns_that_change_inside_of_a_transaction() -> None:
@@ -340,7 +340,7 @@ def test_a_table_that_cannot_be_read_does_not_stop_others() -> None:
         ("gone", "problem", 400),
     ]  # fmt: skip
     assert found[0].count == 2
-    assert "column more of d.bad is not in the row's image" in found[1].sql
+    assert "column more of d.bad is not in the row image" in found[1].sql
     assert f"{FILE}:200" in found[1].sql
     assert "no_such_type" in found[2].sql
     assert "table d.gone" in found[3].sql
@@ -365,7 +365,7 @@ def test_names_of_added_columns() -> None:
         begin(1), insert(100, columns({"id": "1", "_seq": "2"})), end(120),
     )  # fmt: skip
     assert (found.kind, found.count) == ("problem", 0)
-    assert "table d.t has a column _seq, the name of one that is added" in found.sql
+    assert "table d.t has a column _seq, a name that the source adds" in found.sql
 
 
 def test_names_differ_by_their_case() -> None:

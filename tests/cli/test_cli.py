@@ -179,7 +179,7 @@ def test_a_reader_that_goes_away():
     ],
 )
 def test_a_relative_time_that_is_none(capsys, arguments):
-    """What is wrong with the value is told, not that the option had none."""
+    """The error is about the invalid value, not about a missing one."""
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2

@@ -223,7 +223,7 @@ def test_malformed_options(capsys, arguments) -> None:
 
 
 def test_columns_file(tmp_path) -> None:
-    """A file of columns that was written is read as it was, and never changes."""
+    """A column file is parsed as it was written, and the format never changes."""
     path = tmp_path / "columns.json"
     path.write_text(columns_json([BOOK]), "utf-8")
     columns = load_columns(path)
@@ -247,7 +247,7 @@ def test_columns_file_that_is_none(tmp_path, text) -> None:
 
 @pytest.fixture
 def filled(source_server: Server, database: str):
-    """Give server, schema and the place in front of three changes of a table."""
+    """Give server, schema and the position before three changes of a table."""
     source_server.execute(
         f"CREATE TABLE {database}.book (id BIGINT UNSIGNED PRIMARY KEY,"
         " title VARCHAR(50), price DECIMAL(10,2))"
@@ -261,7 +261,7 @@ def filled(source_server: Server, database: str):
 
 
 def test_a_server(capsys, monkeypatch, filled) -> None:
-    """A server's binlog is printed from a place on, with its columns, to its end."""
+    """A server's binlog is printed from a position to its end, with its columns."""
     server, schema, start = filled
     monkeypatch.setenv("SECRET", server.password)
     url = f"mysql://{server.user}@{server.host}:{server.port}"
@@ -278,7 +278,7 @@ def test_a_server(capsys, monkeypatch, filled) -> None:
 
 
 def test_until(capsys, filled) -> None:
-    """--until ends in front of the event that begins at the place."""
+    """--until stops before the event that starts at the position."""
     server, schema, start = filled
     options = ["--source", server.url, "--from", start, "--filter", rf"{schema}\..*"]
     printed = decode(capsys, *options)
@@ -341,7 +341,7 @@ def test_a_file_with_the_columns_of_a_server(capsys, filled) -> None:
     server, schema, start = filled
     folder = getattr(server, "data_folder", None)
     if folder is None:
-        pytest.skip("the server's files are not at hand")
+        pytest.skip("the files of the server are not accessible")
     printed = decode(
         capsys, folder / start.partition(":")[0], "--source", server.url,
         "--filter", rf"{schema}\.book",
@@ -351,7 +351,7 @@ def test_a_file_with_the_columns_of_a_server(capsys, filled) -> None:
 
 
 def test_a_server_that_refuses(capsys, filled) -> None:
-    """A wrong password, and a file that never was, are told, status 1."""
+    """A wrong password and a missing file are reported, status 1."""
     server, _, start = filled
     wrong = f"mysql://nobody:x@{server.host}:{server.port}"
     assert "nobody" in failure(capsys, 1, "--source", wrong, "--from", start)
@@ -385,7 +385,7 @@ def test_compare(capsys, filled) -> None:
 
 
 def test_compare_finds(capsys, monkeypatch, filled) -> None:
-    """A value that differs is printed with its place, and the status is 3."""
+    """A different value is printed with its position, and the status is 3."""
     server, schema, start = filled
     form = compare_values.decimal_text
     monkeypatch.setattr(

@@ -38,6 +38,6 @@ def test_what_is_accepted(text):
 
 
 def test_no_expression():
-    """What is no regular expression says what is wrong with it."""
+    """An invalid regular expression is reported with its problem."""
     with pytest.raises(ConfigError, match=r"--filter '\(': .* unmatched \("):
         filter_of(argparse.Namespace(command="decode", filter="("))

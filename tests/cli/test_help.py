@@ -57,7 +57,7 @@ def test_examples_keep_their_lines(monkeypatch, capsys, name, width):
 
 
 def test_paragraphs_are_wrapped(monkeypatch, capsys):
-    """What is no example is as wide as the terminal."""
+    """Everything but examples is as wide as the terminal."""
     monkeypatch.setenv("COLUMNS", "50")
     with pytest.raises(SystemExit):
         cli.main(["status", "--help"])

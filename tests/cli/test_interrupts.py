@@ -18,7 +18,7 @@ def send(number: signal.Signals = signal.SIGTERM) -> None:
 
 @pytest.fixture(autouse=True)
 def _a_terminal():
-    """Take back that SIGHUP is ignored, as under nohup."""
+    """Undo that SIGHUP is ignored, as under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -35,7 +35,7 @@ def test_where_it_is_allowed(number):
 
 
 def test_elsewhere_it_waits():
-    """Elsewhere it waits for the next place where it is allowed."""
+    """Elsewhere it stays pending until it is allowed."""
     caught = Interrupts()
     done = []
 

@@ -10,7 +10,7 @@ from canal_server.cli.start import log_to_stderr
 
 
 def lines_of(messages):
-    """Return the lines in the log after messages of `thread`, `place`, `text`."""
+    """Return the log lines for messages of `thread`, `place`, `text`."""
     root, output = logging.getLogger(), io.StringIO()
     handler, level = logging.StreamHandler(output), root.level
     log_to_stderr("info", handler)
@@ -24,7 +24,7 @@ def lines_of(messages):
 
 
 def test_a_client_cannot_fill_the_disk():
-    """A message that clients cause again and again is left out, and the log says so."""
+    """A message that clients cause repeatedly is suppressed, and the log says so."""
     found = lines_of(("client-127.0.0.1:1", 1, str(n)) for n in range(100_000))
     assert len(found) == 200
     assert found[198].endswith("] 198")
@@ -32,7 +32,7 @@ def test_a_client_cannot_fill_the_disk():
 
 
 def test_others_are_logged():
-    """What is logged elsewhere, or by threads of ours, stands beside it."""
+    """Messages of other lines of code, or of our own threads, are not affected."""
     flood = [("client-127.0.0.1:1", 1, "again")] * 1_000
     other = ("client-127.0.0.1:2", 2, "other")
     ours = [("pump-example", 1, "ours")] * 300

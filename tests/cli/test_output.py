@@ -34,7 +34,7 @@ PRINTING = [
 
 
 def run(arguments, *, cwd=None, **streams):
-    """Run the command in a process of its own."""
+    """Run the command in its own process."""
     return subprocess.run(
         [sys.executable, "-m", "canal_server", *arguments],
         env=child_environ(),

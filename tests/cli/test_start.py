@@ -39,7 +39,7 @@ def logged(message, *arguments, exc_info=None):
 
 
 def test_a_message_is_one_line():
-    """What clients and sources wrote makes no line of its own, and is bounded."""
+    """Texts of clients and sources cannot start a line, and are bounded."""
     text = logged("no destination %s", "x\n2026-11-23 ERROR forged\x1b[31m\u202e")
     assert text.endswith(r"x\n2026-11-23 ERROR forged\x1b[31m\u202e" + "\n")
     assert text.count("\n") == 1

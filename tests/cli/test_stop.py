@@ -14,7 +14,7 @@ MASTER = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
 
 
 def test_stop_ends_the_server(make_conf, start_server, capsys):
-    """1. start; 2. stop: it has ended when the command returns; 3. stop: nobody."""
+    """1. start; 2. stop: it has ended when the command returns; 3. stop: no server."""
     conf = make_conf(MAIN + "example")
     server = start_server(conf)
     server.read_until("canal-server 0")
@@ -36,7 +36,7 @@ def test_stop_needs_no_correct_settings(make_conf, start_server):
 
 
 def test_stop_says_that_it_takes_too_long(make_conf, start_server, capsys):
-    """A server that does not end in the given time is told, with status 1."""
+    """A server that does not stop within the timeout is reported, status 1."""
     conf = make_conf(MAIN + "stuck", stuck=MASTER)
     server = start_server(conf, FAKE_STOP_TIMEOUT_S="60")
     server.read_until("canal-server 0")
@@ -45,7 +45,7 @@ def test_stop_says_that_it_takes_too_long(make_conf, start_server, capsys):
 
 
 def test_stop_of_a_server_that_is_frozen(make_conf, start_server, capsys):
-    """It says which process is paused and how it goes on; then that ends as asked."""
+    """It names the paused process and how to resume it; then that stops."""
     conf = make_conf(MAIN + "example")
     server = start_server(conf)
     server.read_until("canal-server 0")

@@ -27,14 +27,14 @@ def test_the_client_holds_nothing_any_more(serve, instance, capsys):
             client.subscribe()
     assert unsubscribe(port, "--client-id", "7") == 0
     shown = capsys.readouterr()
-    assert shown.out == f"client 7 is not subscribed to {DESTINATION} any more\n"
+    assert shown.out == f"client 7 is no longer subscribed to {DESTINATION}\n"
     assert set(instance.store.places) == {8}
     assert not instance.meta.has_subscribed(ClientIdentity(DESTINATION, 7))
     assert instance.meta.has_subscribed(ClientIdentity(DESTINATION, 8))
 
 
 def test_a_client_that_is_connected(serve, instance):
-    """It is told at its next get, and may subscribe again."""
+    """It gets an error at its next get, and may subscribe again."""
     port = serve().port
     instance.store.append(make_entry(1))
     with CanalClient("127.0.0.1", port, DESTINATION, 7) as client:
@@ -85,7 +85,7 @@ def test_whose(serve, capsys):
 
 
 def test_a_destination_that_is_not_there(serve, capsys):
-    """The server's refusal is told, with what was asked of whom."""
+    """The server's refusal is shown, with server and destination."""
     port = serve().port
     assert unsubscribe(port, "--destination", "other", "--client-id", "7") == 1
     shown = capsys.readouterr().err
@@ -93,7 +93,7 @@ def test_a_destination_that_is_not_there(serve, capsys):
 
 
 def test_no_server(capsys):
-    """Where nobody listens, that is said in one line."""
+    """Without a server, that is reported in one line."""
     assert unsubscribe(1, "--client-id", "7") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(

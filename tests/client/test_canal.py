@@ -54,7 +54,7 @@ def test_last_ack(serve, instance, monkeypatch):
     update = instance.meta.update_cursor
 
     def late_update(*args):
-        threading.Event().wait(0.5)  # longer than a close that does not wait takes
+        threading.Event().wait(0.5)  # longer than a close without waiting
         update(*args)
 
     with CanalClient("127.0.0.1", port, DESTINATION) as client:
@@ -91,7 +91,7 @@ def test_waiting_get(client, instance, timeout_s):
 
 
 def test_get_that_ends_empty(client):
-    """A get whose time is up returns an empty message, however short the time."""
+    """A get returns an empty message at its timeout, however short."""
     client.subscribe()
     for timeout_s in (0.0001, 0.01):
         assert not client.get(timeout_s=timeout_s)
@@ -144,7 +144,7 @@ def test_unsubscribe(client, instance):
 
 
 def test_refused_ack(client, instance):
-    """A refused ack is told with the next request, and the connection is closed."""
+    """A refused ack is reported with the next request, and the connection is closed."""
     client.subscribe()
     client.get()
     client.ack(77)

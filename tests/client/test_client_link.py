@@ -66,7 +66,7 @@ def test_server_that_closes(pair):
 
 
 def test_other_protocol(pair):
-    """What is no packet is named as such."""
+    """Data that is not a packet is reported as such."""
     link, server = pair
     server.sendall(frame(b"\xff"))
     with pytest.raises(ProtocolError, match="malformed Packet"):

@@ -182,7 +182,7 @@ def test_colour():
 
 
 def test_terminal_commands_in_values():
-    """What a terminal could take for a command is shown, not sent."""
+    """Control characters for a terminal are shown, not sent."""
     evil = "\x1b]0;x\x07\x9b2J\u202e"
     columns = (Column(name=evil, sql_type=VARCHAR, value=evil),)
     entries = [

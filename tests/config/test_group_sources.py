@@ -38,7 +38,7 @@ def problems_of(conf):
 
 
 def test_sources_of_a_group(make_conf):
-    """Each has its own address and place; what is set for all is the same."""
+    """Each has its own address and position; other settings are common to all."""
     instance = instance_of(
         make_conf(
             MAIN,
@@ -128,7 +128,7 @@ def test_settings_by_source(make_conf):
 
 
 def test_without_a_source(make_conf):
-    """A group of none is refused; a plain address is none of a group's."""
+    """A group without sources is refused; a plain address is not one of a group."""
     conf = make_conf(MAIN, example="canal.instance.master.address = a\n")
     (problem,) = problems_of(conf)
     assert "master1.address = : no source is set for the group" in problem
@@ -144,7 +144,7 @@ def test_one_server_twice(make_conf):
 
 
 def test_standby_of_no_source(make_conf):
-    """A standby alone is told with what it lacks."""
+    """A standby without a source is reported with what is missing."""
     (problem,) = problems_of(
         make_conf(MAIN, example=f"{TWO}canal.instance.standby3.address = b:1\n")
     )
@@ -152,7 +152,7 @@ def test_standby_of_no_source(make_conf):
 
 
 def test_values_are_checked(make_conf):
-    """What is wrong with a member's value is told with its key."""
+    """An invalid value of a source is reported with its key."""
     (problem,) = problems_of(
         make_conf(MAIN, example=f"{TWO}canal.instance.master2.position = x\n")
     )
@@ -160,7 +160,7 @@ def test_values_are_checked(make_conf):
 
 
 def test_place_that_lacks_its_file(make_conf):
-    """An offset without its file is told with the member's keys."""
+    """An offset without its file is reported with the keys of the source."""
     conf = make_conf(MAIN, example=f"{TWO}canal.instance.master2.position = 4\n")
     (warning,) = load(conf, {}).warnings
     assert "canal.instance.master2.position: no effect" in warning
@@ -175,12 +175,13 @@ def test_plain_address_in_a_group(make_conf):
 
 
 def test_sources_without_a_group(make_conf):
-    """Numbered addresses of a single source are told."""
+    """Numbered addresses of a single source are reported."""
     conf = make_conf(
         f"canal.destinations = example\n{ACCOUNT}",
         example=f"canal.instance.master.address = c\n{TWO}",
     )
     warnings = load(conf, {}).warnings
     assert len(warnings) == 2
-    assert all("require "
-        "classpath:spring/group-instance.xml"in each for each in warnings)
+    assert all(
+        "require classpath:spring/group-instance.xml" in each for each in warnings
+    )

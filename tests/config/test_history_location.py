@@ -148,7 +148,7 @@ def test_bad_urls(make_conf, url, wrong):
     ],
 )
 def test_contradictions(make_conf, text, key, wrong):
-    """What does not fit together is told at the key to change."""
+    """A contradiction is reported at the key to change."""
     (problem,) = problems_of(make_conf, text)
     assert f": {TSDB}{key} = " in problem
     assert wrong in problem

@@ -34,7 +34,7 @@ def problems_of(conf, environ=None):
 
 
 def test_javas_own_folder():
-    """The folder that the Java server ships is taken unchanged, without a warning."""
+    """The folder that the Java server ships is accepted without a warning."""
     config = load(SHIPPED, {})
     assert config.warnings == ()
     assert config.server.port == 11111
@@ -107,7 +107,7 @@ def test_the_environment_wins(make_conf):
     ],
 )
 def test_destinations(make_conf, main, names):
-    """Names are trimmed and taken once, count up, or are found as folders."""
+    """Names are trimmed and unique, expand to ranges, or are found as folders."""
     conf = make_conf(main, found=MASTER)
     (conf / "metrics").mkdir()
     environ = {
@@ -135,7 +135,7 @@ def test_scans(make_conf, main, interval_s):
 
 
 def test_the_first_destination_may_come_later(make_conf):
-    """Where folders are looked through none need be there at first; it is told."""
+    """With a scan of folders, there may be none at first; it is reported."""
     conf = make_conf("canal.auto.scan = true", example=MASTER)
     shutil.rmtree(conf / "example")
     config = load(conf, {})
@@ -160,7 +160,7 @@ def test_one_destination_later(make_conf):
     other = InstanceConfig(destination="other", table_meta=config.table_meta)
     with pytest.raises(ConfigError, match="the same folder for other and new"):
         loader.load("new", [other])
-    # With itself, as it was, it may share all.
+    # With its own previous settings, it may share everything.
     assert loader.load("new", [config])[0] == config
 
 
@@ -235,7 +235,7 @@ def test_a_missing_address_is_a_problem(make_conf):
 
 
 def test_a_key_without_its_certificate_is_a_problem(make_conf):
-    """A private key needs the certificate beside it."""
+    """A private key requires a certificate."""
     conf = make_conf(MAIN, example=f"{MASTER}canal.instance.master.sslKey = k.pem\n")
     (conf / "k.pem").touch()
     (sentence,) = problems_of(conf)
@@ -243,7 +243,7 @@ def test_a_key_without_its_certificate_is_a_problem(make_conf):
 
 
 def test_all_problems_at_once(make_conf):
-    """Every wrong key of every file is told, each once."""
+    """Every invalid key of every file is reported, each once."""
     bad = "canal.instance.master.address = x:y:z\ncanal.instance.gtidon = perhaps\n"
     bad += ACCOUNT
     conf = make_conf(
@@ -292,7 +292,7 @@ def test_a_missing_folder(tmp_path):
 
 
 def test_an_unreadable_file_is_named(make_conf):
-    """A broken escape in an instance's file is told with that file."""
+    """An invalid escape in an instance's file is reported with that file."""
     conf = make_conf(MAIN, example=f"{MASTER}canal.file.data.dir = c:\\uploads\n")
     sentences = problems_of(conf)
     assert any(
@@ -337,7 +337,7 @@ def test_two_loads_are_equal(make_conf):
 
 
 def test_a_destination_without_a_file(make_conf):
-    """A folder that was forgotten is told as a file that is not there."""
+    """A missing folder is reported as a missing file."""
     conf = make_conf("canal.destinations = example,other\n", example=MASTER)
     (problem,) = problems_of(conf)
     assert problem.startswith(f"{conf}/other/instance.properties: file not found")
@@ -354,7 +354,7 @@ def test_a_destination_without_a_file(make_conf):
     ],
 )
 def test_a_place_that_counts_for_nothing(make_conf, lines, told):
-    """A place to begin that lacks what it needs is a warning that says so."""
+    """A start position that lacks a setting is a warning that says so."""
     conf = make_conf(MAIN, example=f"{MASTER}canal.instance.master.{lines}")
     warnings = load(conf, {}).warnings
     if told is None:
@@ -424,7 +424,7 @@ def test_cursors_in_zookeeper(make_conf):
     ],
 )
 def test_a_cluster_with_a_history_for_each_server(make_conf, xml, lines, warns):
-    """One warning names both keys and the remedy; with a MySQL there is none."""
+    """One warning names both keys and the remedy; with MySQL there is no warning."""
     servers = "" if xml.startswith("file") else "canal.zkServers = z1:2181\n"
     master = MASTER.replace("master.", "master1.") if "group" in xml else MASTER
     names = [f"d{number}" for number in range(7)]
@@ -463,7 +463,7 @@ def test_a_cluster_with_a_history_for_each_server(make_conf, xml, lines, warns):
     ],
 )
 def test_a_login_is_not_made_up(make_conf, lines, told):
-    """An account and a password that nobody wrote are problems, not Java's defaults."""
+    """A missing account or password is a problem; Java's defaults are not used."""
     text = f"canal.instance.{lines}\n"
     if "${" in lines:
         other = "dbUsername" if "dbPassword" in lines else "dbPassword"
@@ -513,7 +513,7 @@ def test_an_account_without_a_password(make_conf):
 
 
 def test_what_editors_and_templates_leave_behind(make_conf):
-    """A mark in front is skipped; lists of hosts and open names are told at once."""
+    """A byte order mark is skipped; host lists and unset names are reported at once."""
     conf = make_conf(
         MAIN,
         example="canal.instance.standby.address = db2,db3:3306\n"

@@ -50,7 +50,7 @@ def test_an_expression_has_a_limit(tmp_path, count):
     ids=["self", "parent", "slash", "backslash", "blank", "zero", "unseen", "long"],
 )
 def test_names_that_cannot_be(tmp_path, name):
-    """What is no folder, or no word of the protocol, is refused; others stay."""
+    """Names that are invalid as a folder or in the protocol are refused."""
     settings = {"canal.destinations": f"good,{name}"}
     names, problems = names_and_problems(settings, tmp_path)
     assert names == ["good"]
@@ -77,7 +77,7 @@ def test_scanned_folders(tmp_path):
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path):
-    """It is a problem of its own, told with the folder."""
+    """It is a separate problem, reported with the folder."""
     missing = tmp_path / "none"
     settings = {"canal.destinations": "a", "canal.auto.scan": "true"}
     names, (problem,) = names_and_problems(settings, missing)

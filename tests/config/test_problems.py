@@ -21,7 +21,7 @@ def test_none():
 
 
 def test_in_their_order_and_once():
-    """Two instances that share a wrong key do not tell it twice."""
+    """Two instances that share an invalid key report it once."""
     problems = Problems()
     problems.add("a", "k", "1", "wrong")
     problems.add_file("b", "cannot be read")
@@ -30,7 +30,7 @@ def test_in_their_order_and_once():
 
 
 def test_a_secret_is_hidden():
-    """Its text is not told; that it is empty is."""
+    """Its text is hidden; that it is empty is not."""
     problems = Problems()
     problems.add("a", "k", "geheim", "wrong", secret=True)
     problems.add("a", "k", "", "wrong", secret=True)

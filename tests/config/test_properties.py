@@ -46,7 +46,7 @@ def test_comments_and_duplicates(tmp_path):
 
 
 def test_bytes_beyond_ascii_are_named(tmp_path):
-    """Keys whose values hold raw bytes beyond ASCII are told, comments are not."""
+    """Keys whose values contain raw non-ASCII bytes are reported; comments are not."""
     content = "# größe\na = größe\nb = \\u00e9\n".encode()
     assert read(tmp_path, content).non_ascii == ("a",)
 
@@ -58,13 +58,13 @@ def test_a_broken_escape_is_an_error_with_a_remedy(tmp_path):
 
 
 def test_a_missing_file_is_its_own_error(tmp_path):
-    """A file that is not there is told apart from one that cannot be read."""
+    """A missing file differs from an unreadable one."""
     with pytest.raises(FileNotFoundError):
         read_properties(tmp_path / "none")
 
 
 def test_a_folder_is_unreadable(tmp_path):
-    """A folder in the place of a file is an error in words."""
+    """A folder instead of a file is a readable error."""
     with pytest.raises(UnreadableError, match="directory"):
         read_properties(tmp_path)
 
@@ -79,7 +79,7 @@ def test_a_folder_is_unreadable(tmp_path):
     ],
 )
 def test_a_byte_order_mark_is_skipped(tmp_path, content, values):
-    """What an editor wrote in front of the text belongs to no key."""
+    """A mark that an editor wrote before the text belongs to no key."""
     found = read(tmp_path, content)
     assert found.values == values
     assert found.non_ascii == ()
@@ -97,7 +97,7 @@ def test_other_encodings_are_named(tmp_path, encoding):
 
 
 def test_a_file_in_the_place_of_the_folder(tmp_path):
-    """Whoever names canal.properties itself is told to name its folder."""
+    """The path of canal.properties itself is refused with a hint to its folder."""
     conf = tmp_path / "canal.properties"
     conf.touch()
     with pytest.raises(UnreadableError) as caught:

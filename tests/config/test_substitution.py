@@ -35,7 +35,7 @@ class TestServerKeys:
         assert server({"canal.port": "  1 "}).find("canal.port") == Found("1", "main")
 
     def test_nothing_is_expanded(self):
-        """`${…}` in a key of the server, which nobody replaces, is an error."""
+        """`${…}` in a key of the server is not replaced, and is an error."""
         for text in ("${ZK:localhost}", "${PORT}", "a${}"):
             with pytest.raises(UnresolvableError, match="CANAL_PORT") as error:
                 server({"canal.port": text}).find("canal.port")
@@ -61,7 +61,7 @@ class TestServerKeys:
         assert lookup.find("canal.port") == Found("1", ENVIRONMENT)
 
     def test_blank_is_missing(self):
-        """A blank variable does not hide the file, a blank value is none."""
+        """A blank variable does not hide the file; a blank value counts as missing."""
         lookup = server({"canal.port": "1", "canal.ip": " "}, {"canal.port": " "})
         assert lookup.find("canal.port") == Found("1", "main")
         assert lookup.find("canal.ip") is None
@@ -119,7 +119,7 @@ class TestInstanceKeys:
          ("${b${NAME}}", "NAME"), ("${}", ""), ("${c}", "NAME")],
     )  # fmt: skip
     def test_what_is_set_nowhere_is_an_error(self, text, name):
-        """A name without a default that no file and no variable has is told."""
+        """A name that is not set anywhere and has no default is reported."""
         lookup = instance({"a": text, "b": "B", "c": "<${NAME}>"}, {"NAME": " "})
         with pytest.raises(UnresolvableError) as error:
             lookup.find("a")

@@ -53,26 +53,26 @@ def test_what_asks_for_nothing_is_silent(make_conf, line):
     ],
 )
 def test_keys_that_are_read_but_not_served(make_conf, key, value):
-    """A key of the schema whose feature is missing is told when it asks for it."""
+    """A key whose feature does not exist is reported if it requests it."""
     (warning,) = warnings_of(make_conf(f"{MAIN}{key} = {value}\n"))
     assert warning == f"not supported, no effect: {key}"
 
 
 def test_a_key_store_names_the_key_to_use(make_conf):
-    """Java's key stores are told with our key for the same."""
+    """Java's key stores are reported with our equivalent key."""
     key = "canal.instance.master.trustCertificateKeyStoreUrl"
     (warning,) = warnings_of(make_conf(f"{MAIN}{key} = /a.jks\n"))
     assert f"{key} (use canal.instance.master.sslCa, a PEM file)" in warning
 
 
 def test_the_environment_can_ask_too(make_conf):
-    """A variable that asks for something missing is told like a line of a file."""
+    """A variable that requests a missing feature is reported like a line of a file."""
     (warning,) = warnings_of(make_conf(), {"CANAL_METRICS_PULL_PORT": "1"})
     assert "canal.metrics.pull.port" in warning
 
 
 def test_unknown_keys_name_their_nearest(make_conf):
-    """A misspelt key is told with its file and the key that was probably meant."""
+    """A misspelt key is reported with its file and the most similar key."""
     conf = make_conf(f"{MAIN}canal.instance.dbusername = x\n")
     (warning,) = warnings_of(conf)
     assert warning == (
@@ -102,13 +102,13 @@ def test_keys_that_values_refer_to_are_known(make_conf):
 
 
 def test_mode_keys_of_other_destinations_are_unknown(make_conf):
-    """A mode key of a destination that is not configured is told."""
+    """A mode key of a destination that is not configured is reported."""
     (warning,) = warnings_of(make_conf(f"{MAIN}canal.instance.exampel.lazy = true\n"))
     assert "did you mean canal.instance.example.lazy?" in warning
 
 
 def test_raw_characters_are_told(make_conf):
-    """A value with raw non-ASCII characters is told, as it is read in Latin-1."""
+    """A value with raw non-ASCII characters is reported, as it is read as Latin-1."""
     conf = make_conf(f"{MAIN}canal.instance.filter.regex = größe\n")
     (warning,) = warnings_of(conf)
     assert "canal.instance.filter.regex: non-ASCII characters" in warning

@@ -50,7 +50,7 @@ def test_opposites(letter):
     ],
 )
 def test_posix_classes(name, members, others):
-    """Each POSIX class has its members and not others."""
+    """Each POSIX class contains its characters and no others."""
     assert all(POSIX_CLASSES[name](each) for each in members)
     assert not any(POSIX_CLASSES[name](each) for each in others)
 

@@ -1,4 +1,4 @@
-"""The filters of a destination's clients, and what they want all together."""
+"""The filters of the clients of a destination, and their union."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLES = (("a", "t"), ("b", "t"), ("c", "t"), ("black", "t"))
 
 
 class Filtered:
-    """Filters of clients, and which tables are wanted by them now."""
+    """Filters of clients, and which tables they currently select."""
 
     def __init__(self) -> None:
         config = FilterConfig(regex=r"a\..*,c\..*", black_regex=r"black\..*")
@@ -48,12 +48,12 @@ def client(expression: str, client_id: int = 1001) -> ClientIdentity:
 
 @pytest.fixture
 def filtered() -> Filtered:
-    """Give the filters of nobody."""
+    """Give the filters of no clients."""
     return Filtered()
 
 
 def test_union(filtered: Filtered) -> None:
-    """What one client wants is let through, but never what is on the black list."""
+    """A table that one client selects passes, unless it is on the deny list."""
     filtered.filters.enter(client(r"b\..*", 1))
     assert filtered.wanted() == ["b.t"]
     filtered.filters.enter(client(r"c\..*,black\..*", 2))
@@ -81,7 +81,7 @@ def test_same_filter_again(filtered: Filtered) -> None:
 
 
 def test_cleared(filtered: Filtered) -> None:
-    """After that each client is entered again, and what it wants is reported."""
+    """Afterwards each client is entered again, and the union is reported."""
     filtered.filters.enter(client(r"b\..*"))
     filtered.filters.clear()
     assert filtered.changes == 1
@@ -102,7 +102,7 @@ def test_no_expression(filtered: Filtered) -> None:
 
 
 def test_shared(filtered: Filtered) -> None:
-    """Clients with one expression share its filter, and the pump is told once."""
+    """Clients with one expression share its filter, and the pump is notified once."""
     first = filtered.filters.enter(client(r"a\..*", 1))
     assert filtered.filters.enter(client(r"a\..*", 2)) is first
     assert filtered.changes == 1
@@ -112,7 +112,7 @@ def test_shared(filtered: Filtered) -> None:
 
 
 def test_ready_filter(filtered: Filtered) -> None:
-    """What was checked is entered as it is: nothing takes long any more."""
+    """A checked filter is entered unchanged: nothing is slow any more."""
     ready = filtered.filters.check(r"b\..*")
     assert filtered.filters.enter(client(r"b\..*")) is ready
 

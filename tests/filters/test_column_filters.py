@@ -26,14 +26,14 @@ def test_white_list():
 
 
 def test_black_list():
-    """Black-listed columns are left out where there is no white list."""
+    """Denied columns are omitted if there is no allow list."""
     columns = ColumnFilter("db.t:id/secret", "db.t:secret,db.u:secret")
     assert columns.emitted("db", "t", COLUMNS) == (True, False, True)
     assert columns.emitted("db", "u", COLUMNS) == (True, True, False)
 
 
 def test_names_are_exact():
-    """Table names are no expressions, and blanks are part of a name."""
+    """Table names are not expressions, and blanks are part of a name."""
     columns = ColumnFilter(".*:id, db.t:id,db.u:id/ name", "")
     assert columns.emitted("db", "t", COLUMNS) == (True, True, True)
     assert columns.emitted("db", "u", COLUMNS) == (True, False, False)

@@ -77,7 +77,7 @@ def test_removed_filter():
 
 
 def test_steps_are_limited_for_all_together(caplog):
-    """When filters take too long together, a table counts as accepted; said once."""
+    """If filters are too slow together, a table counts as accepted; logged once."""
     costly = [TableFilter(f"{COSTLY_ON_Z}{i}", "") for i in range(50)]
     table_filter = FilterUnion(costly)
     assert table_filter((("z" * 64, "z" * 64),))
@@ -87,7 +87,7 @@ def test_steps_are_limited_for_all_together(caplog):
 
 
 def test_long_lists_have_steps_enough():
-    """Thousands of filters with thousands of simple pieces are told exactly."""
+    """Thousands of filters with thousands of simple pieces are evaluated exactly."""
     many = [
         TableFilter(",".join(rf"d{i}\.t{j}_.*" for j in range(20)), "")
         for i in range(300)

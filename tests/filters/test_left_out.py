@@ -39,8 +39,8 @@ COLUMNS = ("id", "mail", "note")
     ],
 )
 def test_left_out(filters: FilterConfig, told: str) -> None:
-    """What is missing is told with the setting; a white list of tables is no loss.
+    """What is omitted is reported with the setting; an allow list of tables is not.
 
-    A reader's own expression takes the place of that one.
+    A reader's own expression replaces that one.
     """
     assert left_out(filters, "shop", "users", COLUMNS) == told

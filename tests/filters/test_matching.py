@@ -11,7 +11,7 @@ from canal_server.filters.patterns import compile_piece
 
 
 def random_pattern(choose, depth=3):
-    """Return a pattern whose loops have bodies that take something.
+    """Return a pattern whose loops have bodies that consume something.
 
     With an empty first alternative in a loop, engines differ in which match is the
     first; whether the end can be reached is the same.
@@ -64,7 +64,7 @@ def test_catastrophic_patterns_take_few_steps(piece):
 
 
 def test_gives_up():
-    """What is too costly even so is given up and says that it was."""
+    """A match that is too expensive is aborted and says so."""
     program = compile_piece("(?=.*(?=.*(?=.*b)b)b).*")
     with pytest.raises(TooManyStepsError):
         match_end(program, "a" * 129, 0, Steps())
@@ -72,7 +72,7 @@ def test_gives_up():
 
 @pytest.mark.parametrize("piece", ["(a*)*", "(a?b?)*", "(|a)+", "(^)*", "((a|b*)+)*"])
 def test_loops_of_nothing_end(piece):
-    """A loop whose body can take nothing ends, and takes what there is."""
+    """A loop whose body can be empty ends, and consumes what is possible."""
     assert match_end(compile_piece(piece), "", 0, Steps()) == 0
     if piece != "(^)*":
         assert match_end(compile_piece(piece), "aaa", 0, Steps()) == 3

@@ -1,4 +1,4 @@
-"""What the reader of regular expressions takes, and what it refuses."""
+"""What the parser of regular expressions accepts, and what it refuses."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from canal_server.filters.patterns import INSTRUCTIONS_MAX, compile_piece
 
 
 def matches(piece, text):
-    """Tell whether a piece matches a whole text."""
+    """Return whether a piece matches a complete text."""
     return match_end(compile_piece(piece), text.lower(), 0, Steps()) == len(text)
 
 
 @pytest.mark.parametrize(
     ("piece", "text", "expected"),
     [
-        (r"a.c", "a\nc", True),  # a dot takes line breaks too
+        (r"a.c", "a\nc", True),  # a dot also matches line breaks
         (r"A\.[B-D]+", "a.bcd", True),  # always case-insensitive
         (r"[^B]", "b", False),
         (r"x{2,3}", "xx", True),
@@ -59,7 +59,7 @@ def matches(piece, text):
     ],
 )
 def test_constructs(piece, text, expected):
-    """Each construct takes what it takes in Perl 5 and Jakarta ORO."""
+    """Each construct matches what it matches in Perl 5 and Jakarta ORO."""
     if expected is None:
         with pytest.raises(ValueError, match="unsupported"):
             compile_piece(piece)

@@ -98,7 +98,7 @@ def test_unusable_expressions_are_refused(expression):
 
 @pytest.mark.parametrize("default", [True, False])
 def test_costly_matches_give_the_default_and_one_warning(default, caplog):
-    """A match that is given up loses nothing and is told once."""
+    """An aborted match loses nothing and is logged once."""
     matches = compile_expression(COSTLY_ON_Z, default=default)
     with caplog.at_level(logging.WARNING):
         assert matches("z" * 200) is default
@@ -205,7 +205,7 @@ def test_pieces_count_together():
 
 
 def test_width_of_classes_does_not_cost():
-    """A class with thousands of ranges takes the same steps as a simple one."""
+    """A class with thousands of ranges needs the same steps as a simple one."""
     wide = "(?:[" + "".join(chr(0x100 + 3 * i) for i in range(1_500)) + "b]?){2}b*"
     narrow = "(?:[b]?){2}b*"
     left = []
@@ -217,7 +217,7 @@ def test_width_of_classes_does_not_cost():
 
 
 def test_costly_filters_take_turns():
-    """A costly match waits for its turn, while simple filters are asked as ever."""
+    """An expensive match waits for the lock, while simple filters are not blocked."""
     asked = compile_expression(COSTLY_ON_Z)
     simple = compile_expression(r"db\..*")
     with table_filters.costly_turn:

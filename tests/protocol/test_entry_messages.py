@@ -90,6 +90,6 @@ def test_transaction_marks():
 
 
 def test_malformed_entry():
-    """Bytes that are no entry raise an error that says so."""
+    """Bytes that are not an entry raise an error that says so."""
     with pytest.raises(ProtocolError, match="malformed Entry"):
         decode_entry(b"\x0a\xff")

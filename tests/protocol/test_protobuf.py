@@ -58,7 +58,7 @@ def test_round_trip():
 
 
 def test_defaults_are_left_out():
-    """A message of defaults takes no bytes, and none decode to all defaults."""
+    """A message of defaults needs no bytes, and no bytes decode to all defaults."""
     assert pb.encode(Sample()) == b""
     assert pb.decode(Sample, b"") == Sample()
 
@@ -80,7 +80,7 @@ def test_ascending_order():
     [(0, "00"), (127, "7f"), (128, "8001"), (-1, "ffffffffffffffffff01")],
 )
 def test_varint(value, data):
-    """Numbers take seven bits a byte, negative ones all of 64 bits."""
+    """Numbers use seven bits per byte, negative ones all of 64 bits."""
     assert pb.varint(value) == bytes.fromhex(data)
 
 
@@ -96,7 +96,7 @@ def test_int32_takes_the_low_bits():
 
 
 def test_unknown_enum_number_is_kept():
-    """A member that is not known stays a number."""
+    """An unknown enumeration value stays a number."""
     assert pb.decode(Sample, b"\x18\x63").colour == 99
 
 
@@ -127,7 +127,7 @@ def test_last_one_wins():
     ],
 )
 def test_malformed(data, reason):
-    """Bytes that are no message raise an error that names it and the reason."""
+    """Bytes that are not a message raise an error with its name and the reason."""
     with pytest.raises(ProtocolError, match=f"^malformed Sample: .*{reason}"):
         pb.decode(Sample, data)
 

@@ -104,7 +104,7 @@ def packet_of(request: RangeRequest) -> Packet:
 
 @pytest.mark.parametrize("request_", GOOD, ids=lambda each: type(each).__name__)
 def test_requests_come_as_they_were_sent(request_) -> None:
-    """A request that keeps the rules is read as it was written."""
+    """A valid request is read as it was written."""
     sent = decode(Packet, encode(packet_of(request_)))
     assert read_request(sent) == request_
 
@@ -117,7 +117,7 @@ def test_requests_that_break_a_rule_are_refused(request_, what) -> None:
 
 
 def test_a_damaged_request_is_refused_not_fatal() -> None:
-    """Bytes that are no message are this request's fault, not the connection's."""
+    """Bytes that are not a message are an error of this request only."""
     with pytest.raises(ClientError, match="RangeHead"):
         read_request(Packet(type=PacketType.RANGE_HEAD, body=b"\x0a\xff"))
 
@@ -144,7 +144,7 @@ def test_the_last_piece_is_empty_and_has_number_0() -> None:
 
 
 def test_damaged_pieces_are_told() -> None:
-    """Cut anywhere, a piece is none or an error, never something else."""
+    """Truncated anywhere, a piece is no piece or an error, never something else."""
     frame = piece_header(300, 5) + b"\x12\x03abc"
     for stop in range(4, len(frame)):
         piece = memoryview(frame)[4:stop]

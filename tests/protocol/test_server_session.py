@@ -126,7 +126,7 @@ def test_login_whatever_the_packet_type():
 
 
 def test_nothing_before_login():
-    """Before a right log-in every request is taken for a log-in."""
+    """Before a successful login every request is treated as a login."""
     session = make_session(Credentials("", stored_form("secret")))
     assert isinstance(ask(session, PacketType.GET, Get(*WHO, 100)), Refused)
 
@@ -196,7 +196,7 @@ def test_huge_timeout():
 @pytest.mark.parametrize(("asked", "size"), [(0, 1000), (-5, 1000), (1, 1),
                                              (2**31 - 1, 2**31 - 1)])  # fmt: skip
 def test_fetch_size(asked, size):
-    """A size of nothing or less means 1000; a large one is taken as it is."""
+    """A size of zero or less means 1000; a large one is used as it is."""
     request = ask(open_session(), PacketType.GET, Get(*WHO, asked, -1))
     assert request.size == size
 
@@ -257,7 +257,7 @@ def test_empty_frame():
 
 
 def test_malformed_request():
-    """A packet whose body is no request is refused; the session goes on."""
+    """A packet whose body is not a request is refused; the session continues."""
     session = open_session()
     session.receive_data(frame(encode(Packet(type=PacketType.GET, body=b"\x0a\xff"))))
     refusal = session.next_request()
@@ -266,7 +266,7 @@ def test_malformed_request():
 
 
 def test_malformed_packet():
-    """Bytes that are no packet end the session."""
+    """Bytes that are not a packet end the session."""
     session = open_session()
     session.receive_data(frame(b"\xff"))
     with pytest.raises(ProtocolError, match="malformed Packet"):

@@ -80,7 +80,7 @@ class Lake:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Give a lake with a table that follows, one that stopped, and one that is gone."""
+    """Give a lake with a table that follows, one that stopped, and a dropped one."""
     lake = Lake(tmp_path)
     for name, phase, message in (
         (ORDERS, Phase.FOLLOWING, ""),
@@ -109,7 +109,7 @@ def mirror(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]
 
 
 def test_status_of_one_that_does_not_run(lake: Lake, mirror) -> None:
-    """Its tables with phase and rows, and why some do not go on."""
+    """Its tables with phase and rows, and why some are stopped."""
     first, empty, headings, gone, orders, users, *notes = mirror("status").splitlines()
     assert first == f"mirror copy into {lake.path}: does not run"
     assert empty == ""
@@ -121,7 +121,7 @@ def test_status_of_one_that_does_not_run(lake: Lake, mirror) -> None:
 
 
 def test_status_of_one_that_runs(lake: Lake, mirror) -> None:
-    """Its process, and delay, rate, time of a batch and place of its stream."""
+    """Its process, and delay, rate, batch time and position of its stream."""
     now_ms = round(time.time() * 1000)
     last = Batch(now_ms, 7, 2_000, 0.31, 400, 9, "mysql-bin.000002", 1234, 1)
     status = Status("copy", "here", 5, now_ms, now_ms, rows_per_second=12.5, last=last)
@@ -143,13 +143,13 @@ def test_status_of_one_that_runs(lake: Lake, mirror) -> None:
 
 
 def copying(told: str) -> str:
-    """Return what is told of the copy, up to its rows."""
+    """Return the progress of the copy, up to its rows."""
     (line,) = (line for line in told.splitlines() if line.startswith("shop.orders"))
     return " ".join(line.partition("shop/orders")[0].split())
 
 
 def test_status_of_a_copy(lake: Lake, mirror) -> None:
-    """A copy that is not done is told by its chunks."""
+    """The progress of an unfinished copy is shown in chunks."""
     state = TableState(ORDERS, "shop/orders", copy_id="c1")
     lake.states.write(state.moved(Phase.COPYING))
     assert copying(mirror("status")) == "shop.orders copying 0"
@@ -183,7 +183,7 @@ def test_copy_of_some_tables(lake: Lake, mirror) -> None:
 
 
 def test_copy_of_tables_that_are_not_there(lake: Lake, mirror) -> None:
-    """Each is told, and nothing is asked for."""
+    """Each is reported, and nothing is requested."""
     told = mirror("copy", "shop.orders", "orders", "a.b", "shop.gone", wanted=2)
     assert told.splitlines() == [
         "canal-server mirror copy: orders: write schema.table",
@@ -202,7 +202,7 @@ def test_copy_of_all_tables_while_it_runs(lake: Lake, mirror) -> None:
 
 
 def test_copy_of_all_tables_begins_the_stream_anew(lake: Lake, mirror) -> None:
-    """Tables wait, the stream is another one; what the server keeps is told."""
+    """Tables wait, the stream restarts; what the server keeps is reported."""
     told = mirror("copy", "--all")
     assert "the server still keeps the old subscription copy" in told
     assert lake.states.generation() == 1
@@ -227,7 +227,7 @@ def test_copy_says_which(mirror) -> None:
 
 
 def test_dry_run_without_servers(lake: Lake, mirror) -> None:
-    """Each server that is not there is told; the password is not, nothing is made."""
+    """Each missing server is reported; the password is not, nothing is created."""
     for path in lake.path.rglob("*.json"):
         path.unlink()
     before = sorted(lake.path.rglob("*"))
@@ -335,12 +335,12 @@ def test_as_a_module(lake: Lake) -> None:
         capture_output=True, text=True, check=False, timeout=60, env=child_environ(),
     )  # fmt: skip
     assert done.returncode == cli.FAILED
-    *_, line = done.stderr.splitlines()  # behind the log
+    *_, line = done.stderr.splitlines()  # after the log
     assert line.startswith("canal-server mirror: no server runs destination example: ")
 
 
 def test_settings_that_cannot_be_used(mirror, tmp_path: Path) -> None:
-    """Problems of the file are told by their places, before anything is done."""
+    """Problems of the file are reported with their line, before anything is done."""
     conf = tmp_path / "wrong.yml"
     conf.write_text("name: a\nlaek: {}\n")
     for arguments, name in (
@@ -355,7 +355,7 @@ def test_settings_that_cannot_be_used(mirror, tmp_path: Path) -> None:
 
 
 def test_a_table_that_the_server_does_not_see() -> None:
-    """The right of its account is told: no filter is in the way of a mirror's own."""
+    """The missing right of its account is reported; filters do not hide it."""
     table: Any = SimpleNamespace(table=SimpleNamespace(source=ORDERS), columns=())
     unknown = SimpleNamespace(columns=(), left_out="")
     channel: Any = SimpleNamespace(call=lambda _: unknown, destination="d")

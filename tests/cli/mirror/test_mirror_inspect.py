@@ -1,4 +1,4 @@
-"""`mirror verify` and `mirror plot`: what they tell where no Spark is needed."""
+"""`mirror verify` and `mirror plot`: their output where no Spark is needed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_verify_without_tables(mirror) -> None:
 
 
 def test_plot(mirror, tmp_path: Path) -> None:
-    """The history is told and drawn; a picture that cannot be written is a problem."""
+    """The history is printed and plotted; a picture that cannot be written fails."""
     assert "no batch" in mirror("plot")
     lake = LakeSettings(path=str(tmp_path / "lake"))
     history = History(open_folder(lake, f"_mirror/{NAME}"))

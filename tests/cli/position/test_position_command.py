@@ -65,7 +65,7 @@ def test_help_lists_the_actions(capsys):
 
 
 def test_what_is_stored_is_shown_without_the_source(conf, capsys):
-    """The source cannot be reached: places are told, not how far they are behind."""
+    """If the source cannot be reached, positions are shown, but not the lag."""
     assert run("show", "--conf", conf) == 0
     told = capsys.readouterr().out
     assert "destination one: not running; as stored" in told
@@ -103,7 +103,7 @@ def test_why_a_destination_does_not_run(make_conf, start_server, capsys):
 
 @pytest.fixture
 def group_conf(make_conf):
-    """Give a conf folder with a group of two sources that nobody reaches, a client."""
+    """Give a conf folder with a group of two unreachable sources, and a client."""
     conf = make_conf(
         "canal.destinations = merged\n"
         "canal.instance.global.spring.xml = group-instance.xml\n",
@@ -124,7 +124,7 @@ def group_conf(make_conf):
 
 
 def test_a_group_is_shown_without_its_sources(group_conf, capsys):
-    """Places in each source are told, and of each why distances are not."""
+    """Positions in each source are shown, and why the lag is unknown."""
     assert run("show", "--conf", group_conf) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "destination merged: not running; as stored"
@@ -187,7 +187,7 @@ def test_a_single_source_has_no_name(conf, capsys):
     ],
 )
 def test_who_cannot_be_moved(conf, capsys, arguments, status, words):
-    """What is missing is told, and nothing is changed."""
+    """Purged files are reported, and nothing is changed."""
     before = (conf / "one" / "meta.dat").read_bytes()
     assert run("seek", "--conf", conf, "--yes", *arguments) == status
     assert words in capsys.readouterr().err
@@ -195,9 +195,9 @@ def test_who_cannot_be_moved(conf, capsys, arguments, status, words):
 
 
 def test_a_destination_that_cannot_be_used_is_no_hindrance_to_others(conf, capsys):
-    """What is wrong with another one's settings is told only where it is in the way.
+    """Invalid settings of another destination are reported only if they matter.
 
-    A server that follows its conf folder goes on without it, too.
+    A server that watches its conf folder continues without it as well.
     """
     broken = conf / "two" / "instance.properties"
     broken.write_text("canal.instance.memory.buffer.size = 7\n")
@@ -212,7 +212,7 @@ def test_a_destination_that_cannot_be_used_is_no_hindrance_to_others(conf, capsy
 
 
 def test_a_target_that_is_none(capsys):
-    """It is an error of usage that tells what may be written."""
+    """It is a usage error that lists the accepted values."""
     with pytest.raises(SystemExit) as caught:
         run("seek", "--to", "yesterday")
     assert caught.value.code == 2
@@ -243,7 +243,7 @@ def test_which_source_is_looked_at():
 
 
 def test_sizes():
-    """Bytes are told in units that people read."""
+    """Bytes are shown in units that people read."""
     assert [size_text(n) for n in (0, 1023, 1024, 1536, 5 << 20, 3 << 40)] == [
         "0 bytes",
         "1023 bytes",
@@ -259,7 +259,9 @@ def test_sizes():
 
 def test_what_is_gone():
     """The missing files are named, and the time in which they were written."""
-    gone = PurgedPart("binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12)
+    gone = PurgedPart(
+        "binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12
+    )
     told = purged_text(gone)
     assert "binlog.000003 to binlog.000005 (3 files) purged" in told
     assert "from 2025-11-21T" in told

@@ -16,7 +16,7 @@ DROP = (600, "ALTER TABLE book DROP price")
 
 @pytest.fixture
 def other_history(written_history, make_conf, tmp_path):
-    """Give a second history, which takes the place of the first in the conf folder."""
+    """Give a second history, which replaces the first in the conf folder."""
 
     def make() -> WrittenHistory:
         make_conf(
@@ -35,11 +35,11 @@ def names(schema, *options):
 
 
 def test_there_and_back(written_history, other_history, schema, tmp_path):
-    """An exported history goes on elsewhere: same tables, place and server."""
+    """An exported history continues elsewhere: same tables, position and server."""
     written_history.write(ADD, DROP)
     file = tmp_path / "tables.json"
     schema("export", "--at", "binlog.000003:500", str(file))
-    # Whether an event begins at 500 nobody knows, and nothing happened until 600.
+    # It is unknown whether an event starts at 500; nothing happened until 600.
     assert schema.out == f"1 table as of binlog.000003:600 written to {file}\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     other_history()
@@ -55,7 +55,7 @@ def test_there_and_back(written_history, other_history, schema, tmp_path):
 
 
 def test_an_import_begins_a_new_stretch(written_history, schema, tmp_path):
-    """What was known before stays known; places of both find their tables."""
+    """The previous history is kept; positions of both find their tables."""
     written_history.write(ADD)
     file = tmp_path / "tables.json"
     schema("export", "--at", "binlog.000003:200", str(file))
@@ -70,7 +70,7 @@ def test_an_import_begins_a_new_stretch(written_history, schema, tmp_path):
 
 
 def test_right_behind_a_statement(written_history, other_history, schema, tmp_path):
-    """Where the history ends with a statement, reading can go on from that one."""
+    """If the history ends with a statement, reading can resume from that one."""
     written_history.write(ADD, DROP, last=618)
     file = tmp_path / "tables.json"
     schema("export", str(file))
@@ -118,7 +118,7 @@ def test_files_that_cannot_be_written(written_history, schema, tmp_path):
 
 
 def test_an_existing_file_is_replaced(written_history, schema, tmp_path):
-    """The file is whole in its place, and only its owner can read it."""
+    """The file is written atomically, and only its owner can read it."""
     written_history.write()
     file = tmp_path / "tables.json"
     file.write_text("old")
@@ -140,7 +140,7 @@ def test_an_existing_file_is_replaced(written_history, schema, tmp_path):
     ],
 )
 def test_files_that_cannot_be_imported(schema, tmp_path, content, problem):
-    """What is no export and no dump with a place is an error that says why."""
+    """A file that is no export and no dump with a position is an error."""
     file = tmp_path / "file"
     file.write_bytes(content)
     schema("import", str(file), status=2 if b"CREATE" in content else 1)
@@ -154,7 +154,7 @@ def test_files_that_are_not_there(schema, tmp_path):
 
 
 def test_an_edited_file(written_history, schema, tmp_path):
-    """A file whose content was changed is refused, and the history stays as it was."""
+    """A file with changed content is refused, and the history is unchanged."""
     written_history.write()
     file = tmp_path / "tables.json"
     schema("export", str(file))
@@ -167,7 +167,7 @@ def test_an_edited_file(written_history, schema, tmp_path):
 
 
 def test_options_of_dumps(written_history, schema, tmp_path):
-    """An exported file knows its place; to give it another one is an error."""
+    """An exported file contains its position; setting another one is an error."""
     written_history.write()
     file = tmp_path / "tables.json"
     schema("export", str(file))

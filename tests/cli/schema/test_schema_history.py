@@ -9,7 +9,7 @@ RENAME = (400, "RENAME TABLE book TO tome")
 
 
 def test_text(written_history, schema):
-    """Each change tells when, where, by whom, with which statement, and the result."""
+    """Each change has its time, position, session, statement and result."""
     written_history.write(ADD, RENAME)
     first, add, rename, rest = schema("history", "--table", "shop.tome").split("\n\n")
     assert rest == ""
@@ -82,7 +82,7 @@ def test_since(written_history, schema):
 
 
 def test_a_long_statement_is_cut(written_history, schema):
-    """A statement of thousands of characters takes a few lines, and says its length."""
+    """A statement of thousands of characters is shortened, with its length."""
     columns = ", ".join(f"c{number} int" for number in range(1000))
     written_history.write((300, f"CREATE TABLE wide ({columns})"))
     shown = schema("history", "--table", "shop.wide").splitlines()[1]
@@ -106,7 +106,7 @@ def test_passwords_are_not_shown(written_history, schema):
 
 
 def test_notes(written_history, schema):
-    """Doubt, statements without effect and those that were contained are told."""
+    """Doubt, statements without effect and contained ones are reported."""
     written_history.write(
         (700, "ALTER TABLE book COMMENT 'x'"),
         (800, "CREATE TABLE guess SELECT 1"),
@@ -121,7 +121,7 @@ def test_notes(written_history, schema):
 
 
 def test_what_the_server_was_asked(written_history, schema):
-    """A table that came without the binlog is told as what it is: an answer."""
+    """A table that was created without the binlog is reported as an answer."""
     answer = "CREATE TABLE `quiet` (`a` int)"
     written_history.write(ADD, answers=((900, answer),))
     told = schema("history", "--table", "shop.quiet").splitlines()

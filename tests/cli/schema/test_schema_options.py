@@ -1,4 +1,4 @@
-"""What the actions of `schema` share: destinations, places, errors without history."""
+"""What the actions of `schema` share: destinations, positions, missing histories."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_times():
 
 
 def test_places():
-    """A place is a file and an offset; what is neither place nor time is refused."""
+    """A position is a file and an offset; anything else that is no time is refused."""
     assert position_or_time("my-bin.000003:4711") == EntryPosition(
         "my-bin.000003", 4711
     )
@@ -65,7 +65,7 @@ def test_printable_keeps_lines():
 
 
 def test_which_source_of_a_group(make_conf, capsys):
-    """Each source has its own history: they are told apart by their numbers."""
+    """Each source has its own history: they are selected by their numbers."""
     conf = make_conf(
         "canal.destinations = a\ncanal.instance.a.spring.xml = group-instance.xml\n",
         a="canal.instance.master1.address = x\ncanal.instance.master3.address = y\n"
@@ -79,7 +79,7 @@ def test_which_source_of_a_group(make_conf, capsys):
 
 
 def test_which_destination(make_conf, capsys):
-    """Several destinations have to be told apart, and an unknown one is refused."""
+    """Several destinations must be selected by name; an unknown one is refused."""
     conf = make_conf("canal.destinations = a, b\n", a=MASTER, b=MASTER)
     assert cli.main(["schema", "show", "--conf", str(conf)]) == 2
     assert "select a destination with --destination: a, b" in capsys.readouterr().err
@@ -95,7 +95,7 @@ def test_which_destination(make_conf, capsys):
 
 
 def test_no_history_yet(schema):
-    """Without a file there is an error that says so, and none is made."""
+    """A missing file is an error, and none is created."""
     schema("show", status=1)
     assert "there is no table history" in schema.err
     schema("history", "--table", "a.b", status=1)
@@ -104,7 +104,7 @@ def test_no_history_yet(schema):
 
 
 def test_an_empty_history(written_history, schema):
-    """A history that has not begun yet is told from one that is not there."""
+    """A history that has not started yet differs from a missing one."""
     written_history._storage.open()
     written_history._storage.close()
     schema("show", status=1)
@@ -124,7 +124,7 @@ def test_a_history_that_is_switched_off(make_conf, capsys):
      "2025-11-21T10:00:00Z"],
 )  # fmt: skip
 def test_a_place_that_is_not_covered(written_history, schema, at):
-    """A place or time outside of the history is an error that tells what is inside."""
+    """A position or time outside the history is an error that lists its range."""
     written_history.write()
     schema("show", "--at", at, status=1)
     assert "does not cover" in schema.err

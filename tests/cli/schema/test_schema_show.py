@@ -1,4 +1,4 @@
-"""`schema show`: tables at a place or time, as SQL and as JSON."""
+"""`schema show`: tables at a position or time, as SQL and as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_tables_of_the_server_itself(written_history, schema):
 
 
 def test_at_a_place(written_history, schema):
-    """A statement counts from the place behind its beginning on."""
+    """A statement counts from the position after its start on."""
     written_history.write(ADD, DROP)
     before = schema.objects("show", "--at", "binlog.000003:300")
     assert columns(before) == ["id", "title", "price"]
@@ -87,7 +87,7 @@ def test_at_a_time(written_history, schema):
 
 
 def test_json_has_what_rows_depend_on(written_history, schema):
-    """Each column tells name, type, key, character set and peculiarities."""
+    """Each column has name, type, key, character set and peculiarities."""
     written_history.write(
         (300, "ALTER TABLE book ADD n int GENERATED ALWAYS AS (id + 1) INVISIBLE")
     )
@@ -127,12 +127,11 @@ def test_some_tables(written_history, schema):
 
 
 def test_an_unknown_table(written_history, schema):
-    """A table that is not there is an error, which tells similar names."""
+    """A missing table is an error with similar names."""
     written_history.write()
     schema("show", "--table", "shop.bok", status=1)
     assert schema.err == (
-        "canal-server schema show: unknown table shop.bok;"
-        " similar names: shop.book\n"
+        "canal-server schema show: unknown table shop.bok; similar names: shop.book\n"
     )
     schema("show", "--table", "zzz", status=1)
     assert "expected schema.table" in schema.err
@@ -160,14 +159,14 @@ def test_passwords_are_not_shown(written_history, schema):
 
 
 def test_control_characters_do_not_reach_a_terminal(written_history, schema):
-    """A name cannot move the cursor of whoever looks at it."""
+    """A name cannot move the cursor of a terminal."""
     written_history.write((300, "CREATE TABLE `x\x1b[2J` (a int)"))
     assert "\x1b" not in schema("show")
     assert r"CREATE TABLE `x\x1b[2J`" in schema.out
 
 
 def test_the_newest_stretch_counts(written_history, schema):
-    """Where two stretches cover a place, the one that was written last answers."""
+    """If two segments cover a position, the one that was written last is used."""
     written_history.write(ADD)
     written_history.write(DROP, first=400, source="other")
     assert schema.objects("show", "--at", "binlog.000003:350")[0]["server"] == UUID

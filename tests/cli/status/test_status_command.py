@@ -64,7 +64,7 @@ def test_a_server_alone(make_conf, start_server, status):
 
 
 def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
-    """A server that runs nothing tells who does, then that it does."""
+    """A server without destinations shows which server runs them, then its own."""
     server = start_server(shared_conf)
     server.read_until("standing by")
     _, cluster, _, _, row = status(shared_conf).splitlines()
@@ -78,7 +78,7 @@ def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
 
 
 def test_a_cluster_without_a_server_here(shared_conf, status, zookeeper_root):
-    """Where no server runs, what ZooKeeper tells is shown."""
+    """Without a running server, the state in ZooKeeper is shown."""
     here, cluster, _, _, row = status(shared_conf).splitlines()
     assert here == "no server runs here"
     assert cluster == f"cluster at {zookeeper_root}: {OTHER}"
@@ -86,7 +86,7 @@ def test_a_cluster_without_a_server_here(shared_conf, status, zookeeper_root):
 
 
 def test_neither(make_conf, capsys, monkeypatch):
-    """Without a server and without an answer of ZooKeeper, both are told."""
+    """Without a server and an answer of ZooKeeper, both are reported."""
     monkeypatch.setattr("canal_server.cli.status.status_command.ZOOKEEPER_S", 0.05)
     conf = make_conf(
         f"{MAIN}example\ncanal.zkServers = 127.0.0.1:1\n"
@@ -99,7 +99,7 @@ def test_neither(make_conf, capsys, monkeypatch):
 
 
 def test_clients_that_lost_their_place():
-    """A client that is refused is told with the reason."""
+    """A refused client is reported with the reason."""
     why = "client 7 of a needs binlog.000001:4, which is gone"
     told = {
         "clusters": [],
@@ -139,7 +139,7 @@ def test_events_that_were_passed_over():
 
 
 def test_changes_that_were_refused(make_conf, start_server, status):
-    """What is wrong with a changed or new file is told until it is mended."""
+    """A problem in a changed or new file is reported until it is fixed."""
     main = f"{MAIN}\ncanal.auto.scan = true\ncanal.auto.scan.interval = 1\n"
     conf = make_conf(main, one=MASTER)
     server = start_server(conf)
@@ -165,7 +165,7 @@ def test_changes_that_were_refused(make_conf, start_server, status):
 def test_a_server_that_does_not_answer(
     shared_conf, start_server, capsys, monkeypatch, zookeeper_root
 ):
-    """What ZooKeeper and the settings tell is shown all the same, with the error."""
+    """What ZooKeeper and the settings contain is shown, with the error."""
     monkeypatch.setattr("canal_server.cli.status.status_command.ANSWER_S", 0.2)
     server = start_server(shared_conf)
     server.read_until("canal-server 0")
@@ -203,7 +203,7 @@ def test_settings_that_were_broken_since(make_conf, start_server, status):
 
 
 def test_a_source_that_was_changed():
-    """The server that is read is told once it was changed, of a group's sources too."""
+    """The server that is read is shown after a switch, also in a group."""
     told = {
         "clusters": [],
         "instances": [
@@ -225,7 +225,7 @@ def test_a_source_that_was_changed():
 
 
 def test_one_source_of_a_group_that_waits():
-    """The state of each source is told: one that waits says nothing of the others."""
+    """The state of each source is shown; a waiting one hides no others."""
     sources = [
         {"name": "master1", "state": "running", "error": ""},
         {"name": "master2", "state": "waiting", "error": "ConnectionLost: gone"},
@@ -261,7 +261,7 @@ def test_probe_without_a_server(make_conf, capsys):
 
 
 def test_probe_of_a_server_that_is_frozen(make_conf, start_server, capsys):
-    """Status 4 when there is no answer in time, also when the connection waits."""
+    """Status 4 if there is no answer in time, also if the connection waits."""
     conf = make_conf(MAIN + "example")
     server = start_server(conf)
     server.read_until("canal-server 0")
@@ -308,7 +308,7 @@ def test_limits_without_a_check(make_conf, capsys):
 
 
 def test_a_time_out_of_nothing(capsys):
-    """No server answers in no time: it is not the server that is told to be stuck."""
+    """A timeout of zero is an error of the option, not of the server."""
     with pytest.raises(SystemExit) as ended:
         cli.main(["status", "--timeout", "0"])
     assert ended.value.code == 2

@@ -25,7 +25,7 @@ def test_the_slowest_client(more, told):
 
 
 def test_warnings():
-    """Each has a line, in front of what reading waits for."""
+    """Each has a line, before the reason that blocks reading."""
     lines = list(standing_lines({"warnings": ["a", "b"], "slowest_client": SLOW}))
     assert lines[:2] == ["warning: a", "warning: b"]
     assert len(lines) == 3

@@ -53,7 +53,7 @@ def conf(make_conf):
 
 
 def test_what_is_stored(conf, capsys):
-    """Without server and source: names, places and times, not how far behind."""
+    """Without server and source: names, positions and times, but no lag."""
     status, told = run(capsys, "list", "--conf", conf)
     assert status == 0
     assert "destination one: not running; as stored" in told
@@ -69,7 +69,7 @@ def test_what_is_stored(conf, capsys):
 
 
 def test_removing_what_is_stored(conf, capsys):
-    """Those that are named, each once; a name that is none is told with the others."""
+    """The named ones, each once; an unknown name is reported with the others."""
     named = ("--conf", conf, "--destination", "one")
     assert run(capsys, "remove", *named, "lake", "lake")[0] == 0
     status, told = run(capsys, "remove", *named, "lake")
@@ -109,7 +109,7 @@ def test_in_zookeeper(make_conf, zookeeper, zookeeper_root, capsys):
 
 @pytest.mark.slow
 def test_of_a_running_server(make_pipeline, mysql_server, database, capsys):
-    """How far they are behind, who reads them; what is read is not removed."""
+    """The lag, and who reads them; a subscription in use is not removed."""
     pipeline = make_pipeline(mysql_server, database)
     pipeline.start()
     conf = ("--conf", pipeline.conf)

@@ -88,7 +88,7 @@ def test_nothing_stays(serve, instance):
 
 
 def test_client_of_its_own(serve, instance, capsys):
-    """With a client id the subscription stays, and the next run goes on behind."""
+    """With a client id the subscription is kept, and the next run resumes."""
     port = serve().port
     instance.store.append(statement(1))
     assert tail(port, "--client-id", "7", "--count", "1", "--filter", "a.b") == 0
@@ -171,7 +171,7 @@ def test_no_server(capsys):
 
 
 def test_no_server_of_ours(capsys):
-    """What speaks something else, a MySQL say, is told apart; status 1."""
+    """Another kind of server, such as MySQL, is recognized; status 1."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
@@ -187,7 +187,7 @@ def test_no_server_of_ours(capsys):
 
 
 def test_another_reader_is_noticed(serve, instance, capsys):
-    """When batches went to another program under the same id, that is told once."""
+    """If batches went to another program with the same id, it is reported once."""
     port = serve().port
     who = ClientIdentity(DESTINATION, 7)
     instance.store.append(statement(1))
@@ -213,7 +213,7 @@ def test_another_reader_is_noticed(serve, instance, capsys):
 
 
 def test_unknown_destination(serve, capsys):
-    """A destination that the server does not know is told in one line, status 1."""
+    """An unknown destination is reported in one line, status 1."""
     assert tail(serve().port, "--destination", "nowhere") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("can't find destination:nowhere")
@@ -261,13 +261,13 @@ def test_signals(serve, instance, number):
 
 
 def test_a_signal_amid_the_subscription(serve, instance, monkeypatch):
-    """It waits for the answer, so that there is something to take back."""
+    """It waits for the answer, so that it can unsubscribe."""
     unsubscribed = threading.Event()
     check, end = instance.check_filter, instance.unsubscribed
 
     def interrupt(expression):
         os.kill(os.getpid(), signal.SIGTERM)
-        # Whoever does not wait takes back now what is about to be made.
+        # Without waiting, it would unsubscribe before it is subscribed.
         unsubscribed.wait(EARLY_S)
         check(expression)
 
@@ -292,7 +292,7 @@ def serving_threads() -> list[threading.Thread]:
 
 
 def test_free_id():
-    """An id of its own range that nobody has; without any it is an error."""
+    """A free id of its own range; if there is none, it is an error."""
     assert free_id(Clients()) in IDS
     taken = frozenset(IDS) - {IDS[5]}
     assert free_id(Clients(taken | {1001})) == IDS[5]
@@ -301,7 +301,7 @@ def test_free_id():
 
 
 def test_two_at_once(serve, instance, capsys):
-    """Each gets all changes, and neither disturbs a client that is there."""
+    """Each gets all changes, and neither disturbs an existing client."""
     port = serve().port
     with CanalClient("127.0.0.1", port, DESTINATION, 1001) as client:
         client.subscribe()
@@ -376,7 +376,7 @@ def test_reasons(serve, instances, capsys, state, told):
 
 
 def test_silence_after_changes(serve, instances, capsys):
-    """It is told as such, and not after each change anew; other reasons are."""
+    """It is reported as such, but not after each change; other reasons are."""
     instances.state |= QUIET
     silence = Silence(options_of(serve().port))
     still = (
@@ -409,7 +409,7 @@ def test_silence_of_ranges(serve, instances, capsys):
 
 
 def test_an_answer_that_does_not_come(serve, instances, capsys):
-    """While one is waited for, it is told what may hold it up."""
+    """While waiting for an answer, the possible reasons are printed."""
     instances.state |= QUIET
     silence = Silence(options_of(serve().port, start="earliest"))
     for state, reason in (
@@ -424,7 +424,7 @@ def test_an_answer_that_does_not_come(serve, instances, capsys):
 
 
 def has_told(capsys: pytest.CaptureFixture[str], told: list[str]) -> bool:
-    """Tell whether a line was printed, and add it."""
+    """Return whether a line was printed, and add it."""
     told.append(capsys.readouterr().err)
     return "\n" in "".join(told)
 

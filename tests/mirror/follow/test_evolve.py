@@ -1,4 +1,4 @@
-"""What statements mean for a copy, told from text and columns alone."""
+"""What statements mean for a copy, derived from text and columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOON = datetime.fromisoformat("2026-01-02 12:00:00")  # of no zone, as a DATETIM
 
 
 def columns(*texts: str) -> list[ColumnMeta]:
-    """Return columns: `name type`, an asterisk in front of those of the key."""
+    """Return columns: `name type`, with an asterisk for those of the key."""
     found = []
     for text in texts:
         name, _, mysql_type = text.partition(" ")
@@ -96,7 +96,7 @@ def test_columns_are_added():
 
 
 def test_columns_go():
-    """What the source has no more goes from the lake, or is kept by rule."""
+    """A column dropped in the source is dropped in the lake, or kept by rule."""
     sql = "ALTER TABLE t DROP a"
     keep = TableRule(match="s.t", dropped_columns="keep")
     after = (TABLE[0], TABLE[2])
@@ -166,7 +166,7 @@ def test_columns_are_renamed_and_widened():
 
 
 def test_null_and_not_null():
-    """What NULLs became is not told; whether a column had any is remembered."""
+    """What replaces NULL is unknown; the state records whether a column had NULLs."""
     sql = "ALTER TABLE t MODIFY a INT NOT NULL"
     assert "what replaces NULL is unknown" in why(sql, *TABLE)
     before = ("*id int", "a int!", "b varchar(9)")
@@ -273,7 +273,7 @@ def test_what_is_hidden_stays_hidden():
         decision = ddl(sql, *after, rule=rule)
         assert isinstance(decision, Stop), decision
         assert "add c to" in decision.reason
-        # Somebody says that it may be seen: what it has is not in the copy yet.
+        # The rule allows it to be seen: its values are not in the copy yet.
         decision = ddl(sql, *after, rule=replace(rule, shown=("C",)))
         assert isinstance(decision, Copy), decision
     # A change of the hidden ones is nothing to the lake.
@@ -326,7 +326,7 @@ def test_masks_and_types():
 
 
 def test_columns_by_rule():
-    """Only those that a rule takes come, under the names that it gives."""
+    """Only columns that a rule selects are added, with the names that it gives."""
     rule = TableRule(match="s.t", columns=("id", "a", "z"), rename={"z": "Zeta"})
     assert steps_of(
         "ALTER TABLE t ADD z INT, ADD y INT", *TABLE, "z int", "y int", rule=rule
@@ -336,7 +336,7 @@ def test_columns_by_rule():
     ) == [DropColumn("a")]
     bad = ddl("ALTER TABLE t ADD z FROBNICATE", *TABLE, "z frobnicate", rule=rule)
     assert isinstance(bad, Stop)
-    assert "not known" in bad.reason
+    assert "unknown type" in bad.reason
 
 
 def test_statements_of_other_schemas():

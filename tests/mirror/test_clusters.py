@@ -53,7 +53,7 @@ def make_load(make_mirror):
 
 
 class Load:
-    """Two tables, and what is done to them; each step goes on from the one before."""
+    """Two tables and changes of them; each step continues the previous one."""
 
     def __init__(self, mirror: MirrorProcess, proxy: Proxy) -> None:
         self.mirror = mirror
@@ -185,7 +185,7 @@ def test_two_executors(make_load, mysql_server) -> None:
 
 
 def test_standalone_cluster(make_load, mariadb_server, tmp_path) -> None:
-    """The same on a master and two workers; gone on with by spark-submit."""
+    """The same on a master and two workers; resumed by spark-submit."""
     load = make_load(mariadb_server)
     mirror = load.mirror
     with cluster(tmp_path) as started:
@@ -213,7 +213,7 @@ def test_submitted(make_load, mysql_server) -> None:
     submit(mirror, *options)
     load.agree()
     mirror.process.wait_for_log("spark.driver.memory of the settings has no effect")
-    mirror.process.wait_for_log("SparkUI")  # which the mirror's own settings turn off
+    mirror.process.wait_for_log("SparkUI")  # which the mirror's own settings disable
 
     for number in (signal.SIGKILL, signal.SIGTERM):  # to Spark's JVM
         python = driver(mirror)
@@ -231,7 +231,7 @@ def test_submitted(make_load, mysql_server) -> None:
 
 
 def submit(mirror: MirrorProcess, *options: str) -> None:
-    """Start the mirror by spark-submit, which writes all of its log to one place."""
+    """Start the mirror by spark-submit, which writes its whole log to one stream."""
     script = mirror.folder / "run_mirror.py"
     found = re.search(r"```python\n(import sys\n.*?)```", GUIDE, re.DOTALL)
     assert found
@@ -245,13 +245,13 @@ def submit(mirror: MirrorProcess, *options: str) -> None:
 
 
 def driver(mirror: MirrorProcess) -> int:
-    """Return the process that runs the mirror, as it tells itself."""
+    """Return the process that runs the mirror, as its status says."""
     told = mirror.path / "_mirror" / NAME / "lock.json"
     return int(json.loads(told.read_text())["pid"])
 
 
 def is_there(pid: int) -> bool:
-    """Tell whether a process runs, which is not of ours to wait for."""
+    """Check whether a process runs that is not a child."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""Tables copied from a replica, and one of them again, while the others go on."""
+"""Tables copied from a replica, and one of them again, while the others continue."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ IDS = f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '{ACCOUNT}'"
 
 
 class Connections:
-    """Counts the connections of an account again and again.
+    """Counts the connections of an account repeatedly.
 
-    One that was closed is there for a moment: it counts what is seen twice.
+    A closed connection is visible for a moment: it counts those seen twice.
     """
 
     def __init__(self, server: PrivateServer) -> None:
@@ -127,16 +127,16 @@ def run(mirror: MirrorProcess, *statements: str) -> None:
 
 
 def log_agrees(mirror: MirrorProcess) -> bool:
-    """Tell whether the log of changes is its table, when it is folded."""
+    """Check whether the folded log of changes equals its table."""
     return folded(mirror, "log") == mirror.truth("log", "id")
 
 
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 def test_copied_again_from_a_replica(mirror: Any, replicas: Replicas) -> None:
-    """Rows come from the replica, over no more connections than are allowed.
+    """Rows come from the replica, within the limit of connections.
 
     While a table's new copy is held up, the others follow the source, and readers have
-    the old one, whole. Verify keeps to the connections, too, and tells of a log.
+    the complete old copy. Verify keeps the limit, too, and reports a log.
     """
     for name in ("a", "b", "log"):
         run(mirror, f"CREATE TABLE {name} (id INT PRIMARY KEY, n INT)")

@@ -1,4 +1,4 @@
-"""A table's way into the stream: when a copy of it is begun."""
+"""A table's way into the stream: the start of its copy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def settings_of(
 def work_on(
     pipeline: Pipeline, folder: Path, form: str = "delta"
 ) -> tuple[TableSync, States]:
-    """Return what brings tables of a pipeline's source in, and what notes that."""
+    """Return a table sync for a pipeline's source, and its store."""
     settings = settings_of(pipeline, folder, form)
     stream = ChangeStream(
         DESTINATION,
@@ -99,9 +99,9 @@ def test_without_gtids_a_table_rests_first(own_server, make_pipeline, tmp_path) 
 
 
 def test_the_order_of_a_log(source_server, database, make_pipeline, tmp_path) -> None:
-    """No copy goes behind changes that have higher numbers: it would count as older.
+    """No copy follows changes with higher numbers: it would count as older.
 
-    So it would be with a server that has lost its data, and counts epochs anew.
+    This happens if a server has lost its data and restarted its epochs.
     """
     source_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
     pipeline = make_pipeline(source_server, database)
@@ -124,10 +124,10 @@ def test_the_order_of_a_log(source_server, database, make_pipeline, tmp_path) ->
 def test_a_table_without_a_key_that_changes_before_its_moment(
     source_server, database, make_pipeline, tmp_path
 ) -> None:
-    """It is copied again with the columns of there, though rows are read as before.
+    """It is copied again with the columns after it, though rows are read as before.
 
-    It is read behind the statement, so nobody meets that any more; and what was NULL
-    by then, MODIFY … NOT NULL makes another value later, of which the binlog has none.
+    The copy is read after the statement, so the stream does not show it; and MODIFY …
+    NOT NULL replaces NULLs later, of which the binlog has no rows.
     """
     name = TableName(database, "t")
     source_server.execute(f"CREATE TABLE {name} (a INT NOT NULL)")

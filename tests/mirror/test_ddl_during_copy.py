@@ -1,4 +1,4 @@
-"""DDL in the middle of copies: whatever chunks showed, the lake gets what is there."""
+"""DDL in the middle of copies: the lake equals the source in the end."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ TABLES = {  # with their columns and rows
 
 
 def test_texts_defined_anew(mirror: MirrorProcess) -> None:
-    """Other members, another character set, another order of the key: copied again.
+    """Other labels, another character set, another order of the key: copied again.
 
-    The last while the mirror is down: the copy is gone on with, as no column differs,
-    and the statement comes when it is done.
+    The last one while the mirror is down: the copy is resumed, as no column differs,
+    and the statement arrives when it is done.
     """
     schema, execute = mirror.pipeline.schema, mirror.source.execute
     for name, (columns, values) in TABLES.items():
@@ -83,7 +83,7 @@ def test_texts_defined_anew(mirror: MirrorProcess) -> None:
 
 
 def chunks_done(mirror: MirrorProcess, table: str) -> int:
-    """Return how many chunks of a table's first copy are done; 0 behind it."""
+    """Return how many chunks of a table's first copy are done; 0 after it."""
     state = mirror.state(table)
     if state.get("phase") != "copying":
         return 0

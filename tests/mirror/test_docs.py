@@ -1,4 +1,4 @@
-"""The settings that docs and the README tell are those that there are."""
+"""The settings in the docs and the README are those that exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRETS = {"MIRROR_PASSWORD": "secret", "MIRROR_SALT": "0123456789"}
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_can_be_read(example: str):
-    """Every example is taken as it is written, those of a part with the rest."""
+    """Every example is valid as written, partial ones with the rest added."""
     text = example if "name:" in example else WHOLE + example
     if "tables:" not in text:
         text += "tables: [{match: shop\\..*}]\n"

@@ -1,4 +1,4 @@
-"""A mirror that cannot begin: what it says, how it ends, what it leaves behind."""
+"""A mirror that cannot start: its message, its exit, and what it leaves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "mirror_failures"
 PREFIX = "canal-server mirror: "
-SECRET = "s3cret-word"  # nobody's
+SECRET = "s3cret-word"  # of no real account
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_wrong_password(failing, tmp_path) -> None:
 
 
 def test_no_rights(failing, tmp_path) -> None:
-    """An account that sees no table is told by the rule that has none."""
+    """The error for an account that sees no table names the rule."""
     told = failing(UNUSABLE, source={"user": "nobody", "password": SECRET})
     assert told.startswith(f"{tmp_path}/mirror.yml:")
     assert (
@@ -102,7 +102,7 @@ def test_no_rights(failing, tmp_path) -> None:
 
 
 def test_no_database(failing, tmp_path) -> None:
-    """A database that does not answer is told by its address."""
+    """The error for a database that does not answer has its address."""
     told = failing(FAILED, source={"port": 1})
     assert "127.0.0.1:1" in told
     assert left(tmp_path / "lake") == LOCK
@@ -119,7 +119,7 @@ def test_no_server(failing, tmp_path) -> None:
 
 
 def test_no_server_but_another(failing, pipeline) -> None:
-    """An address where something else listens is told as what it is."""
+    """An address where something else listens is reported as such."""
     told = failing(FAILED, canal={"servers": f"127.0.0.1:{pipeline.source.port}"})
     assert f"destination example at 127.0.0.1:{pipeline.source.port}: " in told
     assert "canal.servers" in told
@@ -136,7 +136,7 @@ def test_unknown_destination(failing, tmp_path) -> None:
 
 
 def test_settings_that_no_table_has(failing, tmp_path) -> None:
-    """Columns that are hidden by the settings and are in no table, by their place."""
+    """Hidden columns that no table has are reported with their lines."""
     rules = [{"match": rf"{SCHEMA}\..*", "masks": {"mial": "drop"}}]
     told = failing(UNUSABLE, tables=rules)
     assert told.startswith(f"{tmp_path}/mirror.yml:")
@@ -161,7 +161,7 @@ def test_lake_that_cannot_be_written(failing, tmp_path) -> None:
 
 
 def test_two_at_once(failing, tmp_path) -> None:
-    """The second is told who is the first, which keeps its lock."""
+    """The second one learns who holds the lock, which the first one keeps."""
     folder = open_folder(LakeSettings(path=str(tmp_path / "lake")), f"_mirror/{NAME}")
     with Lease(folder):
         told = failing(FAILED)

@@ -1,4 +1,4 @@
-"""Logs of changes as a whole: copy, stream, kills; each change is there once."""
+"""Logs of changes end to end: copy, stream, kills; each change is there once."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Writer:
             self.written.append(value)
 
     def forget(self) -> None:
-        """Take note that the tables were emptied."""
+        """Record that the tables were emptied."""
         self._keys.clear()
 
     def each(self, sql: str) -> None:
-        """Run a statement for each table, whose name takes the place of `{}`."""
+        """Run a statement for each table, whose name replaces `{}`."""
         schema = self._mirror.pipeline.schema
         self._mirror.source.execute(
             *(sql.format(f"{schema}.{name}") for name in ("p", "j"))
@@ -89,7 +89,7 @@ class Writer:
 
 
 def check_once(mirror: MirrorProcess, table: str, writer: Writer) -> None:
-    """See that each change since the copy began is there once, at its own place."""
+    """Check that each change since the copy began is there once, at its position."""
     streamed = [
         c for c, file in changes_by_file(mirror, table) if file.startswith("changes-")
     ]
@@ -104,10 +104,10 @@ def check_once(mirror: MirrorProcess, table: str, writer: Writer) -> None:
 
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 def test_each_change_once(mirror, rng) -> None:
-    """Parquet and JSON have what happened, whatever is killed; folded it is the table.
+    """Parquet and JSON logs have all changes despite kills; folded they are the table.
 
-    With the mirror killed while it copies and while it follows; a column that is added;
-    an emptied table; a DDL that leads to another copy; verify tells that it is a log.
+    With the mirror killed while it copies and while it follows; an added column; an
+    emptied table; a DDL that leads to another copy; verify reports that it is a log.
     """
     schema = mirror.pipeline.schema
     mirror.settings["tables"] = [

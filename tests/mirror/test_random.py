@@ -17,7 +17,7 @@ DDL_SHARE = 0.03  # of steps: a table that is renamed all the time is never copi
 
 
 class Load:
-    """Writes in a thread of its own until it is told to end."""
+    """Writes in a separate thread until it is ended."""
 
     def __init__(self, load: ShiftingLoad, pause_s: float) -> None:
         self._load = load
@@ -119,9 +119,9 @@ REPLICA_OPTIONS = ("--log-bin=second",)
 
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 def test_a_source_that_is_replaced(make_scene, make_proxy, mirror_of, rng) -> None:
-    """The replica takes over, and back, while a mirror copies and follows, or is down.
+    """The replica becomes the source, and back, while a mirror runs or is down.
 
-    What is written to the source is on the replica when it dies: the rest is its own.
+    What is written to the source is on the replica when it dies; later writes differ.
     """
     sources = make_scene(rng.choice((GTID_MODE, BY_SET)))
     sources.pipeline.keep_port()

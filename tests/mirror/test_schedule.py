@@ -1,4 +1,4 @@
-"""Which tables are brought in, and which stay out of each other's way."""
+"""Which tables are synced, and which must not share a folder."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ TWO = "tables a.t and {} both go to both: put {{schema}} and {{table}} into to"
 
 
 class Bringing:
-    """Stands for threads and for what they do: notes which tables were begun."""
+    """A fake of the threads: records which tables were started."""
 
     def __init__(self) -> None:
         self.begun: list[TableName] = []
 
     def submit(self, do, state: TableState) -> Future[None]:
-        """Do it at once, as if it went on."""
+        """Run it at once, as if it were still running."""
         do(state)
         return Future()  # which is not done
 
@@ -92,7 +92,7 @@ def test_a_folder_that_belongs_to_another_table(mirror) -> None:
 
 
 def test_a_table_that_has_its_folder_gets_a_new_copy(mirror) -> None:
-    """The one that was stopped is not in its way; once it is gone, the other has it."""
+    """A stopped table does not block it; once that is dropped, it gets the folder."""
     bringing = Bringing()
     mirror._other_statement(created(B))
     mirror._schedule(bringing, bringing)
@@ -142,15 +142,15 @@ def test_a_table_that_the_lake_does_not_take(mirror) -> None:
 
 
 def test_a_table_that_leaves_again_and_again(mirror) -> None:
-    """Its copies are begun after pauses that grow, which hold nobody else up.
+    """Its copies start after growing pauses, which hold no other table up.
 
-    They are told, outlast a restart, and end at once for somebody who asks.
+    Pauses are shown, survive a restart, and end at once on request.
     """
     bringing, now = Bringing(), [1e9]
     mirror._clock = lambda: now[0]
 
     def leave() -> float:
-        """Have it leave the stream; returns after which seconds it is begun."""
+        """Make it leave the stream; returns the seconds until it is started."""
         mirror._states[A] = replace(mirror._states[A], phase=Phase.FOLLOWING)
         mirror._table_left(A, CopyNeededError("its key is another one"))
         left, bringing.begun = now[0], []
@@ -191,16 +191,16 @@ def test_a_table_that_leaves_again_and_again(mirror) -> None:
 
 
 def _message_of_pause(mirror: Mirror, times: int) -> str:
-    """Return what is told of a table that left so many times."""
+    """Return the message of a table that has left `times` times."""
     state = replace(mirror._states[A], leaves=times - 1)
     return paused(state, "its key is another one", mirror._clock()).message
 
 
 @pytest.mark.parametrize("drift", ["copy", "stop"])
 def test_a_table_that_leaves_as_soon_as_it_has_joined(mirror, drift) -> None:
-    """What its copy was is kept, though nobody has collected that yet.
+    """The state of its copy is kept, though it has not been collected yet.
 
-    Whether a column was hidden, and whose the folder is, is told by that later.
+    It later shows whether a column was hidden, and who owns the folder.
     """
     rules = [replace(each, drift=drift) for each in mirror._settings.tables]
     mirror._settings = replace(mirror._settings, tables=tuple(rules))
@@ -227,7 +227,7 @@ def brought_in(error: Exception) -> Future[None]:
 
 
 def test_a_fault_that_meets_one_copy(mirror, caplog) -> None:
-    """That table stops, which is told with the traceback once; the mirror goes on."""
+    """That table stops, with one traceback in the log; the mirror continues."""
     mirror._other_statement(created(B))
     mirror._other_statement(created(C))
     mirror._at_work[C] = brought_in(ZeroDivisionError("of rows"))

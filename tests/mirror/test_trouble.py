@@ -1,6 +1,6 @@
-"""A mirror that runs while something is wrong: told, nothing wrong in the lake, mended.
+"""A mirror with many troubles: reported, repaired, and the lake stays correct.
 
-One mirror goes through many troubles, as each start of Spark costs much.
+One mirror has all of them, as each start of Spark costs much.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ BLACK = "canal.instance.filter.black.regex"
 
 
 class Shop(MirrorProcess):
-    """A mirror of a database of its own."""
+    """A mirror of a separate database."""
 
     def sql(self, *statements: str) -> None:
         """Run statements in the schema."""
         self.source.execute(f"USE {SCHEMA}", *statements)
 
     def wait_for_told(self, table: str, phase: str, text: str) -> str:
-        """Wait until a table is told of like that; returns the text as a whole."""
+        """Wait until a table has such a message; returns the full text."""
 
         def look() -> bool:
             found = self.told(table)
@@ -84,11 +84,11 @@ class Shop(MirrorProcess):
         return sum(table["chunks_done"] for table in tables)
 
     def logs_agree(self) -> bool:
-        """Tell whether both logs of changes are the tables, when they are folded."""
+        """Check whether both folded logs of changes equal the tables."""
         return all(folded(self, n) == self.truth(n, "id") for n in ("cols", "texts"))
 
     def check_log(self) -> None:
-        """See that nobody was shown a traceback, or a secret."""
+        """Check that the log shows no traceback and no secret."""
         assert self.process
         log = "".join(self.process.log)
         # On a machine that is busy, Spark's own processes may show one.
@@ -124,10 +124,10 @@ def shop(
 
 
 def test_troubles_of_tables_and_of_the_disk(shop, tmp_path) -> None:
-    """What is wrong with one table is beside it, and the others go on.
+    """A problem with one table is shown with it, and the others continue.
 
-    Rights, the server's filter, somebody's table in the lake, and a disk that is full;
-    each is gone on with by itself when it is mended, or as its text says.
+    Rights, the server's filter, a foreign table in the lake, and a full disk; each one
+    resumes by itself after the repair, or as its text says.
     """
     mirror = shop(**{BLACK: rf"{SCHEMA}\.hidden"})
     seen = ("t", "hidden", "other", "cols", "texts")
@@ -192,7 +192,7 @@ def test_troubles_of_tables_and_of_the_disk(shop, tmp_path) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 def test_a_damaged_table(shop, tmp_path) -> None:
-    """Files of one table go, then its log is spoilt: it stops, the other goes on."""
+    """Files of one table are lost, then its log is damaged: only it stops."""
     mirror = shop()
     mirror.sql(
         "CREATE TABLE part (id INT PRIMARY KEY, a VARCHAR(100))",
@@ -340,8 +340,8 @@ def test_what_happened_while_it_was_down(shop, flavour) -> None:
 def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
     """A binlog that was purged while it was down ends it, and all is copied again.
 
-    Tables with a key, without one, and logs. A canal-server that is gone is waited for,
-    and a signal ends the waiting.
+    Tables with a key, without one, and logs. A missing canal-server is waited for, and
+    a signal ends the waiting.
     """
     mirror = shop(flavour)
     mirror.settings["tables"] = [
@@ -367,7 +367,7 @@ def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
     mirror.wait_for(mirror.logs_agree, "logs")
     mirror.stop()
 
-    # The binlog that it needs is gone.
+    # The binlog that it needs is purged.
     before = mirror.lake("t", "id"), changes(mirror, "cols"), changes(mirror, "texts")
     mirror.sql(
         *(f"UPDATE {name} SET a = 'gone' WHERE id = 1" for name in names),
@@ -406,7 +406,7 @@ def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
     mirror.agree(**keys)
     mirror.wait_for(mirror.logs_agree, "logs")
 
-    # canal-server is gone for a while, and for good.
+    # canal-server is stopped for a while, and for ever.
     mirror.pipeline.stop()
     mirror.sql("INSERT INTO t VALUES (7, 't')")
     mirror.process.wait_for_log("Connection refused", PATIENCE_S)
@@ -422,9 +422,9 @@ def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 @pytest.mark.parametrize("lost", ["both", "checkpoint", "subscription", "data"])
 def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
-    """Spark's checkpoint, the server's subscription: tables go on without a gap.
+    """Spark's checkpoint, the server's subscription: tables continue without a gap.
 
-    Nothing is copied again for that. What Spark begins elsewhere is not taken.
+    Nothing is copied again for that. Batches that start elsewhere are not applied.
     """
     mirror = shop()
     mirror.sql(
@@ -462,7 +462,7 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
     if lost != "both":
         return
 
-    # A lake that is as it was before, with a checkpoint that is not: which is left.
+    # An earlier lake with a later checkpoint, which is abandoned.
     told = own / "stream.json"
     old = told.read_text()
     mirror.start()
@@ -480,7 +480,7 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
     mirror.check_log()
     mirror.stop()
 
-    # All three are gone: told, and mended by hand.
+    # All three are lost: reported, and repaired by hand.
     told.unlink()
     shutil.rmtree(own / "checkpoint")
     with RangedClient("127.0.0.1", mirror.pipeline.server_port) as client:
@@ -500,7 +500,7 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
 
 
 def _stop_amid_batches(mirror: Shop) -> None:
-    """End it while rows come all the time; what was begun is ended, and no more."""
+    """End it while rows arrive all the time; only the current batch is finished."""
     with mirror.writing("UPDATE t SET b = b + 1"):
         position = mirror.lake("t", "id")[1,]["b"]
         mirror.wait_for(lambda: mirror.lake("t", "id")[1,]["b"] > position, "a batch")

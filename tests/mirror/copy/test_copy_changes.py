@@ -1,4 +1,4 @@
-"""A table's changes since its copy began, read beside the stream."""
+"""A table's changes since its copy began, read outside the stream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAME = TableName(SCHEMA, "t")
 
 @pytest.fixture
 def pipeline(own_server: Callable[..., Any], tmp_path: Path) -> Iterator[Pipeline]:
-    """Give a canal-server with a database of its own, which has one table."""
+    """Give a canal-server with a separate database, which has one table."""
     server = own_server("mysql")
     server.execute(
         f"CREATE DATABASE {SCHEMA}", f"CREATE TABLE {NAME} (id INT PRIMARY KEY)"

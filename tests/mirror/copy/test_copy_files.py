@@ -113,7 +113,7 @@ def test_statistics(source_server: Server, table: MirrorTable, tmp_path: Path) -
     assert (told["num_records"], told["min.id"], told["max.id"]) == (3, 1, 3)
     assert told["null_count.big"] == 1
     assert "min.b" not in told or told["min.b"] is None
-    # Beyond 64 bits readers differ: nothing is told.
+    # Beyond 64 bits readers differ: there are no statistics.
     assert told.get("max.big") is None
     assert told["min.at"] <= datetime(999, 1, 1, 0, 0, 0, 1)  # noqa: DTZ001
     assert told['max.odd, "name" €'] > "\U0001f600" * 32
@@ -160,7 +160,7 @@ def test_files_are_limited(
 def test_files_of_so_many_rows(
     source_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
-    """A file has no more rows than are allowed."""
+    """A file keeps the limit of rows."""
     task = task_of(tmp_path, source_server, table, file_rows=2)
     task = replace(task, rows_per_s=1000)
     batches = [
@@ -212,14 +212,14 @@ def test_broken_off(source_server: Server, table: MirrorTable, tmp_path: Path) -
 def test_folder_that_cannot_be_written(
     source_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
-    """A lake that cannot be written is told with its path."""
+    """The error for an unwritable lake has its path."""
     (tmp_path / "lake").write_text("a file")
     with pytest.raises(LakeError, match=str(tmp_path / "lake")):
         copy_chunk(task_of(tmp_path, source_server, table), ALL)
 
 
 def test_full_disk(source_server: Server, table: MirrorTable, tmp_path: Path) -> None:
-    """A file that cannot be written to its end is told by its path, and is not left."""
+    """A partly written file is deleted, and the error has its path."""
     task = task_of(tmp_path, source_server, table)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
@@ -243,7 +243,7 @@ def test_empty_table(source_server: Server, database: str, tmp_path: Path) -> No
 
 
 def test_plans(tmp_path: Path) -> None:
-    """A plan is read as it was written; what is none is told, with the remedy."""
+    """A plan is read as written; an invalid one is an error with a remedy."""
     folder = open_folder(LakeSettings(path=str(tmp_path)))
     assert CopyPlan.read(folder) is None
     plan = CopyPlan(SEQ, (("a", "int", "b"),), (Chunk(0, "k", ("a",), (), ("1",)),))

@@ -1,6 +1,6 @@
-"""A copy's chunks dealt out to short tasks: each is done once, others get their turns.
+"""A copy's chunks as short tasks: each is copied once, and other jobs get their turn.
 
-Spark is left out; `test_copying` has it.
+Without Spark, which `test_copying` uses.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ TASK: Any = SimpleNamespace(table=TABLE)
 
 
 class Context:
-    """Stands for Spark, which is told nothing but tags."""
+    """A fake of Spark that records tags."""
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
 
     def addJobTag(self, tag: str) -> None:  # noqa: N802  # Spark's names
-        """Take a tag."""
+        """Record a tag."""
         assert tag.startswith("canal-mirror-")
 
     def setInterruptOnCancel(self, on: bool) -> None:  # noqa: N802
-        """Take that tasks are ended."""
+        """Record that tasks are cancelled."""
         assert on
 
     def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
@@ -92,7 +92,7 @@ def test_each_chunk_is_done_once() -> None:
 
 
 def test_the_last_ones_are_shared() -> None:
-    """Chunks that come back at the end go to whoever has nothing to do."""
+    """Chunks that are returned at the end go to an idle thread."""
     done: set[int] = set()
     others = threading.Event()
     together = threading.Barrier(2)
@@ -117,7 +117,7 @@ def test_the_last_ones_are_shared() -> None:
 
 
 def test_spark_gives_up() -> None:
-    """Then no other lot is begun, and it is known why."""
+    """Then no other lot is started, and the reason is known."""
     calls: list[int] = []
 
     def job(lot: list[Chunk]) -> list[Chunk]:
@@ -132,7 +132,7 @@ def test_spark_gives_up() -> None:
 
 
 def test_ended() -> None:
-    """Tasks that run are ended, and no other is begun."""
+    """Running tasks are cancelled, and no other is started."""
     begun = threading.Event()
     calls: list[int] = []
 
@@ -152,7 +152,7 @@ def test_ended() -> None:
 
 
 def test_a_task_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins with no other chunk when its time is up, but has done one."""
+    """It starts no further chunk after its time, but has copied one."""
     done: list[int] = []
     monkeypatch.setattr(copy_round, "copy_chunk", lambda _, c: done.append(c.number))
     chunks = [Chunk(number) for number in range(5)]

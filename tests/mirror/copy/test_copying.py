@@ -1,4 +1,4 @@
-"""A table copied by Spark: whole, restartable, and told as it goes on."""
+"""A table copied by Spark: complete, restartable, with progress."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def ids_in(lake: Path, table: MirrorTable, copied: Copied) -> Counter[int]:
 def test_copy_and_restart(
     spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
-    """All rows are in the files once; a second run finds all of it done."""
+    """All rows are in the files once; a second run has nothing to do."""
     settings = settings_of(mysql_server, tmp_path)
     progress: list[CopyProgress] = []
     copied = CopyJob(spark, settings, table, "c1", PLACE).run(progress.append, Stop())
@@ -187,7 +187,7 @@ def test_what_a_task_meets(
 def test_executors_with_a_folder_of_their_own(
     spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
-    """Tasks that end well and write where nobody looks: the lake's path is told of."""
+    """Tasks that succeed but write elsewhere: the error names the lake's path."""
     settings = settings_of(mysql_server, tmp_path / "lake", chunk_rows=ROWS)
     job = CopyJob(spark, settings, table, "c6", PLACE)
     theirs = open_folder(LakeSettings(path=str(tmp_path / "theirs")))
@@ -202,10 +202,10 @@ def test_executors_with_a_folder_of_their_own(
 def test_beside_the_stream(
     spark: Any, mysql_server: Server, table: MirrorTable, tmp_path: Path
 ) -> None:
-    """Where tables follow, jobs of Spark go on while a copy has all it may have.
+    """While tables follow, jobs of Spark run although a copy uses all its slots.
 
-    Its tasks are held by a lock; of as many connections as there are cores, one has to
-    wait, so that the other core is free.
+    A lock holds the copy's tasks; of as many connections as cores, one has to wait, so
+    the other core is free.
     """
     assert cores_of(spark) == 2
     settings = settings_of(mysql_server, tmp_path, connections=4)

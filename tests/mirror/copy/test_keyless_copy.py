@@ -1,4 +1,4 @@
-"""Tables without a key: their copy is exactly what they are at the place it names."""
+"""Tables without a key: the copy equals the table at the copy's position."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Copies:
         )
 
     def changes(self, start: RangePosition) -> Counter[tuple[object, ...]]:
-        """Return by how much the count of each row changed since a place."""
+        """Return by how much the count of each row changed since a position."""
         options = table_options(self.settings, self.table.source)
         channel = Channel(options, DESTINATION)
         whole = Range(DESTINATION, start, latest(self.settings, channel))
@@ -123,7 +123,7 @@ def copies(pipeline: Pipeline, tmp_path: Path) -> Copies:
 
 @pytest.fixture
 def writers(copies: Copies) -> Iterator[Callable[[float], None]]:
-    """Give `start(pause_s)`: somebody who writes to the table until the test ends."""
+    """Give `start(pause_s)`: a writer to the table until the test ends."""
     end, threads = threading.Event(), []
 
     def write(pause_s: float, number: int) -> None:
@@ -154,7 +154,7 @@ def rows_of(table: pa.Table) -> Counter[tuple[object, ...]]:
 
 
 def test_a_quiet_table(copies: Copies) -> None:
-    """Rows that are alike are counted, hashed, and of the place that is told."""
+    """Equal rows are counted and hashed, as of the returned position."""
     copies.source.execute(
         f"INSERT INTO {copies.schema}.t VALUES (1, 'x'), (1, 'x'), (NULL, NULL)"
     )
@@ -210,7 +210,7 @@ def _check_exact(copies: Copies, **settings: Any) -> None:
     "column", ["a BIGINT", "b VARCHAR(20) CHARACTER SET utf16", "b VARCHAR(21)"]
 )
 def test_columns_that_changed(copies: Copies, column: str) -> None:
-    """A copy that was begun with other columns is not gone on with."""
+    """A copy that was started with other columns is not resumed."""
     copies.source.execute(f"ALTER TABLE {copies.schema}.t MODIFY {column}")
     with pytest.raises(SourceError, match=f"column {column[0]} was .* and is now"):
         copies.copy()

@@ -40,8 +40,8 @@ FILL = f"""INSERT INTO {{}} SELECT k, k, ELT(1 + n % 2, 'a', 'b'), 1 + n % 7,
     FROM ({SERIES}) AS series"""
 ROWS = 100
 
-# Statements, and whether what is read before and behind them is not the table; None:
-# it cannot be read behind them, so that the copy ends there.
+# Statements, and whether rows read before and after them differ from the table; None:
+# they cannot be read afterwards, so the copy ends there.
 STATEMENTS: dict[str, bool | None] = {
     "MODIFY e ENUM('a','x','b','c')": True,
     "MODIFY s SET('a','b','c','d')": False,
@@ -66,7 +66,7 @@ SURE = (
 
 
 class Copied:
-    """A table, of which some rows are read before a statement and some behind it."""
+    """A table with rows that are read before and after a statement."""
 
     def __init__(self, server: Server, schema: str) -> None:
         self.server = server
@@ -98,7 +98,7 @@ class Copied:
         )
 
     def read_around(self, sql: str) -> Counter[Any]:
-        """Return the rows that a copy has when it meets a statement in the middle."""
+        """Return the rows of a copy with a statement in the middle."""
         middle = len(self.chunks) // 2
         found = self.rows(self.chunks[:middle], self.table)
         self.server.execute(sql)
@@ -137,7 +137,7 @@ def test_what_chunks_do_not_show(
 
 @pytest.mark.parametrize("item", SURE)
 def test_what_chunks_show(source_server: Server, database: str, item: str) -> None:
-    """Where the mirror goes on, each row is there once with the right values."""
+    """Where the mirror continues, each row is there once with the right values."""
     copied = Copied(source_server, database)
     sql = f"ALTER TABLE {database}.t {item}"
     found = copied.read_around(sql)

@@ -48,7 +48,7 @@ def asking(source_server, database):
 
 
 def answer(dropped: DroppedTables) -> set[TableName]:
-    """Have it ask, and return what is there again."""
+    """Poll, and return the recreated tables."""
     deadline = Deadline(PATIENCE_S)
     assert dropped.poll() == set()  # asks
     while dropped._answer is not None and not dropped._answer.done():
@@ -58,7 +58,7 @@ def answer(dropped: DroppedTables) -> set[TableName]:
 
 
 def test_made_again(asking, source_server, database) -> None:
-    """What is there is told once, whatever is wrong with another table."""
+    """A recreated table is returned once, despite errors of another table."""
     a, b = TableName(database, "a"), TableName(database, "b")
     source_server.execute(
         f"CREATE TABLE {database}.a (id INT PRIMARY KEY)",
@@ -90,7 +90,7 @@ def test_a_database_that_is_down(asking, source_server, database, caplog) -> Non
 
 
 def test_a_database_that_does_not_answer(asking, database) -> None:
-    """Whoever asks goes on meanwhile; a stop ends the waiting."""
+    """The caller does not block meanwhile; a stop ends the waiting."""
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         dropped, _, stop = asking(Address("127.0.0.1", silent.getsockname()[1]))
         dropped.add(TableName(database, "a"))

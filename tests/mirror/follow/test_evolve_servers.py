@@ -1,7 +1,7 @@
-"""Random DDL on live servers: whenever a copy follows, it has what the source has.
+"""Random DDL on live servers: whenever a copy follows, it equals the source.
 
-An oracle in plain Python takes the steps; the server says what came of the rows. More
-statements by CANAL_TEST_LONGER.
+An oracle in plain Python applies the steps; the server has the resulting rows.
+CANAL_TEST_LONGER makes more statements.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Copied:
 
 def rows_of(cursor, columns) -> dict[int, dict[str, object]]:
     """Return the rows of the source."""
-    # Of a FLOAT, the server shows six digits.
+    # The server shows six digits of a FLOAT.
     names = ", ".join(
         f"`{each.name}`" + (" + 0e0" if each.mysql_type.startswith("float") else "")
         for each in columns
@@ -277,7 +277,7 @@ def columns_of(reader: TableColumns, database: str):
 
 
 def fill(made: Random, cursor, types: dict[str, str], outcomes: Counter[str]) -> None:
-    """Add a row with values of the columns' types, where the server takes it."""
+    """Add a row with values of the columns' types, if the server accepts it."""
     cursor.execute("SHOW COLUMNS FROM t")
     kinds = {name: kind for name, kind, *_ in cursor.fetchall() if name != "id"}
     known = {name.upper(): name for name in TYPES}

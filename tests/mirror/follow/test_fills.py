@@ -73,7 +73,7 @@ def test_defaults(mysql_type: str, default: str | None, fill: str | None):
     ],
 )
 def test_not_null_without_a_default(mysql_type: str, fill: str | None):
-    """Without a default there is what the server takes for nothing."""
+    """Without a default, rows have the server's zero value."""
     assert fill_of(column(mysql_type, nullable=False), None) == fill
 
 

@@ -27,8 +27,8 @@ from canal_server.model.versions import version
 from canal_server.spark.packed.packed_rows import PART, PROBLEM, STATEMENT, Packed
 
 COPY = "c1"
-UNNAMED = TableName("shop", "")  # of statements of which the tables are not told
-AT = 100  # the place of the copy
+UNNAMED = TableName("shop", "")  # of statements without tables
+AT = 100  # the position of the copy
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ LEFT = {1: {"id": 1, "a": "z", "b": 5}, 3: {"id": 3, "a": "w", "b": 6}}
 
 
 def take(follower, items, upto, batch=""):
-    """Have a follower take a batch."""
+    """Apply a batch to a follower."""
     follower.begin(batch)
     for item in items:
         follower.feed(item, {})
@@ -100,7 +100,7 @@ def take(follower, items, upto, batch=""):
 
 
 def test_rows_and_ddl_in_order(follow, tmp_path) -> None:
-    """Rows before and behind a new column; old ones get its default."""
+    """Rows before and after a new column; old ones get its default."""
     follower = follow()
     take(follower, CHANGES, 140)
     assert lake_rows(tmp_path) == LEFT
@@ -110,7 +110,7 @@ def test_rows_and_ddl_in_order(follow, tmp_path) -> None:
 
 @pytest.mark.parametrize("done", range(1, len(CHANGES) + 1))
 def test_taken_again_after_a_crash(follow, tmp_path, done) -> None:
-    """Whatever of a batch was done before: all of it again leaves the same."""
+    """A batch that was applied in part can be applied again."""
     before = follow()
     before.begin("")
     for item in CHANGES[:done]:
@@ -153,7 +153,7 @@ def test_a_batch_that_comes_again_in_other_places(follow, tmp_path) -> None:
 
 
 def test_emptied(follow, tmp_path) -> None:
-    """TRUNCATE leaves what comes behind it."""
+    """TRUNCATE keeps later rows."""
     take(
         follow(),
         (
@@ -231,7 +231,7 @@ def test_emptied(follow, tmp_path) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_followed(follow, tmp_path, item, error, text) -> None:
-    """It is told, with its place; what came before is in the lake after a new start."""
+    """The error has its position; earlier rows are in the lake after a restart."""
     follower = follow()
     follower.begin("")
     follower.feed(CHANGES[0], {})
@@ -271,9 +271,9 @@ EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION a WITH TABLE t"
 
 
 def test_a_partition_that_was_exchanged_while_the_table_caught_up(follow) -> None:
-    """Who reads the table alone is not told of it, but the stream tells: once more.
+    """A reader of the table alone does not see it, but the stream does: copied again.
 
-    What was exchanged before the copy began is in it.
+    What was exchanged before the copy began is in the copy.
     """
     follower = follow()
     follower.begun = AT
@@ -292,7 +292,7 @@ def test_a_partition_that_was_exchanged_while_the_table_caught_up(follow) -> Non
 
 
 def test_a_statement_that_changes_nothing_comes_again(follow) -> None:
-    """A table that joins has it from its own reading, and once more from the stream."""
+    """A table that joins gets it from its own read, and again from the stream."""
     secret = ("secret", "int", "", False)
     wide, wider = ("a", "varchar(30)", *A[2:]), ("a", "varchar(40)", *A[2:])
     statements = (
@@ -307,7 +307,7 @@ def test_a_statement_that_changes_nothing_comes_again(follow) -> None:
 
 
 def test_a_column_that_is_renamed_while_the_table_is_copied(follow) -> None:
-    """Rows that were read behind it may have had another column of the name."""
+    """Rows that were read after it may have had another column of the name."""
     renamed = statement(120, "ALTER TABLE t RENAME COLUMN a TO c", (ID, ("c", *A[1:])))
     follower = follow()
     follower.copied_until = 121
@@ -329,9 +329,9 @@ def test_a_column_that_is_renamed_while_the_table_is_copied(follow) -> None:
 )
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_key_that_gets_another_name(follow, tmp_path, key, sql, is_killed) -> None:
-    """Rows behind it are found by the new name, which may differ in case alone.
+    """Rows after it are found by the new name, which may differ only in case.
 
-    Also when the mirror is killed behind the statement, and all of it comes again.
+    Also if the mirror is killed after the statement, and everything is repeated.
     """
     items = (
         rows(110, ("insert", 1, "x"), ("insert", 2, "y")),
@@ -383,10 +383,10 @@ KEYED = ("id", "varchar(9)", "utf8mb4", True)
 def test_texts_defined_anew_while_the_table_is_copied(
     tmp_path, before, sql, after, why
 ) -> None:
-    """A new copy: rows may be there twice, not at all, or with other values.
+    """A new copy is needed: rows may be doubled, missing, or have other values.
 
-    Behind the copy all three are followed. They come again in another try, as with a
-    copy that is gone on with after a restart.
+    After the copy all three are followed. They are repeated in another try, as with a
+    copy that is resumed after a restart.
     """
     item = statement(120, sql, after)
     follower = follower_of(tmp_path, before)
@@ -434,7 +434,7 @@ def test_rows_without_a_key_that_are_not_there(tmp_path) -> None:
 
 
 def test_a_key_that_is_null_in_the_lake(tmp_path) -> None:
-    """The lake has no value for a zero date: rows with one are not told apart."""
+    """The lake has no value for a zero date, so such rows are not distinguished."""
     columns = (("on", "date", "", True), A)
     follower = follower_of(tmp_path, columns)
     made = rows(110, ("insert", None, "x"), columns=columns)
@@ -448,12 +448,12 @@ def test_a_key_that_is_null_in_the_lake(tmp_path) -> None:
 
 
 def at(epoch, offset):
-    """Return the number of a place."""
+    """Return the number of a position."""
     return version(epoch, 0, offset)
 
 
 def part(start, end):
-    """Return what tells which places a task was asked for: each (epoch, offset)."""
+    """Return an item with the positions of a task: each (epoch, offset)."""
     first, last = (RangePosition(e, "f.000000", offset) for e, offset in (start, end))
     return Packed(
         kind=PART, destination="d", table=TableName("", ""), seq=0, row=0,
@@ -488,7 +488,7 @@ def test_ddl_in_a_batch_that_was_planned_before(follow, tmp_path) -> None:
 def test_what_is_in_the_copy_is_told_by_the_part(
     follow, tmp_path, start, end, is_there
 ) -> None:
-    """Numbers of another server tell nothing; where the part lies, does."""
+    """Numbers of another server mean nothing; the part's position decides."""
     before = follow()
     take(before, [rows(105, ("insert", 1, "x"))], 110)
     items = part(start, end), rows(at(1, 10), ("update_postimage", 1, "y"))
@@ -527,5 +527,5 @@ def test_a_stream_that_has_come_as_far_as_the_copy(follow, tmp_path) -> None:
     take(follower, items, at(1, 50), "q/8")
     assert lake_rows(tmp_path)[1]["a"] == "y"
     again = part((2, 5), (2, 50)), rows(at(2, 10), ("update_postimage", 1, "z"))
-    take(follow(), again, at(2, 50), "q/9")  # the lake tells of the batch
+    take(follow(), again, at(2, 50), "q/9")  # the lake has a note of the batch
     assert lake_rows(tmp_path)[1]["a"] == "z"

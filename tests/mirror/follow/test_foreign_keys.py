@@ -1,4 +1,4 @@
-"""Foreign keys that change rows without an event: who is told, and for how long."""
+"""Foreign keys that change rows without an event, and their warnings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def look(watch: KeyWatch, statements: int) -> list[str]:
 
 
 def test_warnings_follow_statements(watch, mariadb_server, database, caplog) -> None:
-    """Each key is warned of once, and in the list as long as it is there."""
+    """Each key is logged once, and listed as long as it exists."""
     caplog.set_level(logging.INFO)
     mariadb_server.execute(
         f"USE {database}", CHILD.format("hidden", "fk"), CHILD.format("a", "fk_a")
@@ -75,7 +75,7 @@ def test_warnings_follow_statements(watch, mariadb_server, database, caplog) -> 
         f"in its rule to read them again); {SEE}"
     )
     mariadb_server.execute(f"USE {database}", CHILD.format("b", "fk_b"))
-    assert look(watch, 1) == [f"{database}.a"]  # no statement came
+    assert look(watch, 1) == [f"{database}.a"]  # without a statement
     assert look(watch, 2) == [f"{database}.a", f"{database}.b"]
     mariadb_server.execute(f"ALTER TABLE {database}.a DROP FOREIGN KEY fk_a")
     assert look(watch, 3) == [f"{database}.b"]
@@ -118,7 +118,7 @@ def test_rows_above_that_are_not_read_again(mariadb_server, database) -> None:
 
 
 def test_a_source_that_does_not_answer(watch, caplog) -> None:
-    """It is told, and asked again; the warnings of before stay."""
+    """The failure is logged and retried; earlier warnings stay."""
     watch._settings = replace(
         watch._settings,
         source=replace(
@@ -135,7 +135,7 @@ def test_a_source_that_does_not_answer(watch, caplog) -> None:
 
 
 def test_a_verify_that_cannot_list_them() -> None:
-    """A report without warnings says that there are none: so it has the reason."""
+    """A report gives the reason if the warnings are unknown."""
     settings = read(TEXT % "d", "m.yml", {})
     nowhere = replace(settings.source.access, address=Address("127.0.0.1", 1))
     settings = replace(settings, source=replace(settings.source, access=nowhere))
@@ -146,7 +146,7 @@ def test_a_verify_that_cannot_list_them() -> None:
 
 
 def test_keys_of_mysql(mysql_server, database) -> None:
-    """MySQL 9.7 logs what foreign keys do, so nobody is warned."""
+    """MySQL 9.7 logs what foreign keys do, so there is no warning."""
     mysql_server.execute(
         f"USE {database}", "CREATE TABLE p (id INT PRIMARY KEY)", CHILD.format("a", "x")
     )
@@ -161,7 +161,7 @@ NATIVE = ("--innodb-native-foreign-keys=ON",)
 @pytest.mark.spark
 @pytest.mark.parametrize(("flavour", "options"), [("mariadb", ()), ("mysql", NATIVE)])
 def test_who_is_told(flavour, options, own_server, make_mirror) -> None:
-    """Dry run, log, status and verify name a key as long as it is there."""
+    """Dry run, log, status and verify name a key as long as it exists."""
     source = own_server(flavour, options)
     source.execute(
         "CREATE DATABASE shop", "USE shop", "CREATE TABLE p (id INT PRIMARY KEY)",

@@ -24,7 +24,7 @@ V = ("v", "int", "", False)
 
 
 def went(*changes, columns=(ID, V), key=KEY) -> tuple[list[object], list[object]]:
-    """Return the values that went, and those that came instead."""
+    """Return the lost values, and those that replaced them."""
     came = KeyValues()
     data = rows(100, *changes, columns=columns).data
     assert data is not None

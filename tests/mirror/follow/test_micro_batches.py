@@ -1,4 +1,4 @@
-"""The stream of all tables: what becomes of a batch when a table cannot go on."""
+"""The stream of all tables: batches with a table that cannot continue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COLUMNS = tuple(meta_of(*each) for each in (ID, A))
 
 
 def at(position: int, gtids: str = "") -> RangePosition:
-    """Return a place in the one file that there is."""
+    """Return a position in the only file."""
     return RangePosition(0, FILE, position, gtids=gtids)
 
 
@@ -61,7 +61,7 @@ class Frame:
 
     @property
     def rdd(self) -> Any:
-        """Tell that it is of one part."""
+        """Return one partition."""
         return SimpleNamespace(getNumPartitions=lambda: 1)
 
     def collect(self) -> list[Any]:
@@ -97,7 +97,7 @@ class Frame:
 
 
 def _told(name: str, mysql_type: str, charset: str, is_key: bool) -> dict[str, Any]:
-    """Return a column as the source tells it."""
+    """Return a column as the source delivers it."""
     return {"name": name, "mysql_type": mysql_type, "charset": charset, "key": is_key}
 
 
@@ -109,12 +109,12 @@ class Row(SimpleNamespace):
 
 
 def xa(seq: int, kind: str, text: str, table: TableName = NOBODY) -> Packed:
-    """Return what tells of an XA transaction."""
+    """Return an item of an XA transaction."""
     return statement(seq, text, (), kind, is_ddl=False, table=table)
 
 
 class Followed:
-    """A stream with one table in it, and what it told."""
+    """A stream with one table, and its callbacks' arguments."""
 
     def __init__(self, folder: Path, name: TableName = NAME) -> None:
         self.left: list[CanalError] = []
@@ -176,14 +176,14 @@ def followed(tmp_path: Path) -> Followed:
 
 
 def seq(position: int) -> int:
-    """Return the number of a place."""
+    """Return the number of a position."""
     return version_of(at(position))
 
 
 def test_left_when_that_is_noted(followed: Followed) -> None:
-    """A table that cannot go on is kept until that is noted, so nothing is missed.
+    """A table that cannot continue stays until its state is stored: nothing is missed.
 
-    Were it let go before, it would be taken up again where the stream is then.
+    If it left before, it would resume at the stream's later position.
     """
     new_key = statement(
         seq(120), "ALTER TABLE t DROP PRIMARY KEY", ((*ID[:3], False), A)
@@ -223,9 +223,9 @@ def unlike(*_: object) -> None:
 def test_a_fault_that_meets_one_table(
     followed: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That one leaves, with all that it had been given; the others go on.
+    """That table leaves, with everything collected for it; the others continue.
 
-    What it has in the lake stays as it was.
+    Its data in the lake stays unchanged.
     """
     name = TableName("shop", "other")
     other = Followed(tmp_path / "other", name)
@@ -266,9 +266,9 @@ def test_what_concerns_all_tables(
 
 
 def test_a_damaged_table(followed: Followed, tmp_path: Path) -> None:
-    """It leaves when it fails for the third time in a row; the others go on then.
+    """It leaves after the third failure in a row; then the others continue.
 
-    Until then the batch comes again, for it may be mended, or was another writer.
+    Until then the batch is repeated: the cause may be repaired, or another writer.
     """
     name = TableName("shop", "other")
     other = Followed(tmp_path / "other", name)
@@ -318,10 +318,10 @@ def test_a_damaged_log_of_a_table(followed: Followed, tmp_path: Path) -> None:
 
 
 def test_what_does_not_follow_on(followed: Followed) -> None:
-    """A batch that leaves something out is not taken, whatever Spark made of it.
+    """A batch with a gap is not applied, even if Spark delivers it.
 
-    It begins behind what the lake has, under a name that Spark gives to a checkpoint
-    that is new: then the numbers of batches tell nothing.
+    It starts after the lake's position, under the name that Spark gives to a new
+    checkpoint: then the numbers of batches mean nothing.
     """
     followed.stream.feed = Feed("d", at(100))
     followed.stream.apply(Frame(120, rows(seq(110), ("insert", 1, "x"))), 0)
@@ -336,7 +336,7 @@ def test_what_does_not_follow_on(followed: Followed) -> None:
     assert "would be missing" in followed.stream.gap
     assert followed.ids() == [1, 2]
 
-    # From before that, what the lake has is left out, and the rest is taken.
+    # From before that: what the lake has is skipped, the rest is applied.
     again = (rows(seq(130), ("insert", 2, "older")), rows(seq(150), ("insert", 3, "z")))
     followed.stream.apply(Frame(180, *again, start=90), 0)
     assert followed.ids() == [1, 2, 3]
@@ -344,9 +344,9 @@ def test_what_does_not_follow_on(followed: Followed) -> None:
 
 
 def test_another_database_in_the_place_of_the_first(followed: Followed) -> None:
-    """Its changes are not taken, though places and epochs seem to go on.
+    """Its changes are not applied, though positions and epochs seem to continue.
 
-    So it looks when the server has lost its data while the database was replaced.
+    It looks like this if the server lost its data while the database was replaced.
     """
     followed.stream.feed = Feed("d", at(100, f"{ONE}:1-5"))
     first = Frame(120, rows(seq(110), ("insert", 1, "x")), gtids=f"{ONE}:1-6")
@@ -362,9 +362,9 @@ def test_another_database_in_the_place_of_the_first(followed: Followed) -> None:
 
 
 def test_what_was_prepared_and_rolled_back(followed: Followed) -> None:
-    """The table is copied again, when the transaction's end comes, whenever that is.
+    """The table is copied again when the transaction ends, whenever that is.
 
-    What stands in the lake tells of it after a restart.
+    The state in the lake keeps it over a restart.
     """
     followed.stream.feed = Feed("d", at(100))
     prepared = Frame(
@@ -407,7 +407,7 @@ EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION a WITH TABLE t"
 def test_rows_that_a_statement_on_another_table_moves(
     followed: Followed, columns: Any
 ) -> None:
-    """Where that was is kept, also for a table that is not followed yet, or is gone."""
+    """Its position is kept, also for a table that is not followed yet, or dropped."""
     followed.stream.feed = Feed("d", at(100))
     other = replace(statement(seq(105), EXCHANGE), table=TableName("shop", "p"))
     followed.stream.apply(Frame(108, other), 0)
@@ -434,7 +434,7 @@ def test_rows_that_a_statement_on_another_table_moves(
 
 
 def test_what_was_rolled_back_before_a_copy(followed: Followed) -> None:
-    """A stream that is behind the copy meets it, and the table goes on."""
+    """A stream that lags behind the copy reaches it, and the table continues."""
     followed.follower.begun = seq(100)
     followed.stream.feed = Feed("d", at(10))
     old = (

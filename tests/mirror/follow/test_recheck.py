@@ -35,7 +35,7 @@ tables: [{match: '.*'}]
 
 
 class Here(Recheck):
-    """Compares in a database without canal-server: the source is at a given place."""
+    """Compares in a database without canal-server: the source's position is given."""
 
     head = 100
     refusals = 0  # of comparisons to come
@@ -137,14 +137,14 @@ def test_not_before_the_stream_is_there(scene: Scene, caplog) -> None:
     """The stream comes to where the source was; a source that fails is asked again."""
     name = scene.table.source
     scene.recheck.request([name])
-    for _ in range(20):  # no turn compares, however many there are
+    for _ in range(20):  # no poll compares, however many there are
         scene.recheck.poll()
         work = scene.recheck._work
         if work is not None:
             work[1].result(PATIENCE_S)
     assert scene.recheck._requests[name].head == Here.head
     assert scene.found == []
-    scene.recheck.request([name])  # behind that place
+    scene.recheck.request([name])  # after that position
     assert scene.recheck._requests[name].repeat
     scene.position = Here.head
     scene.recheck.refusals = 1

@@ -66,9 +66,9 @@ def test_what_is_hidden() -> None:
         ("id mail a", "id b c", {}, "column mail .* and columns b and c .* appeared"),
         ("id mail", "id mail", {}, ""),
         ("id mail", "id MAIL", {}, ""),
-        ("id mail", "id mail b", {}, ""),  # nothing is gone
-        ("id mail", "id", {}, ""),  # nothing came
-        ("id a mail", "id b mail", {}, ""),  # what is gone was seen
+        ("id mail", "id mail b", {}, ""),  # nothing disappeared
+        ("id mail", "id", {}, ""),  # nothing appeared
+        ("id a mail", "id b mail", {}, ""),  # what disappeared was visible
         ("id mail", "id DB_ROW_HASH_1", {}, ""),
         ("", "id email", {}, ""),  # it was never copied
         # What the rule says of the new one counts, whatever the case.
@@ -82,7 +82,7 @@ def test_what_is_hidden() -> None:
     ],
 )
 def test_what_a_new_copy_may_reveal(before, after, changes, told) -> None:
-    """A column that is new and seen, where a hidden one is gone."""
+    """A new visible column, while a hidden one has disappeared."""
     state = with_columns(TableState(T, "shop/t"), columns(before), (), rule())
     found = what_is_revealed(state, columns(after), rule(**changes))
     if not told:
@@ -125,11 +125,11 @@ def test_a_table_that_may_have_been_another(now, changes, told) -> None:
 
 
 class BegunError(Exception):
-    """A copy was begun."""
+    """A copy was started."""
 
 
 class Copying(TableSync):
-    """Begins copies, and does no more."""
+    """Only starts copies."""
 
     def _run(self, state, table):
         raise BegunError(table.source)
@@ -171,7 +171,7 @@ def sync(source_server, database, make_pipeline, tmp_path):
 
 
 def test_a_copy_that_may_reveal_something_is_not_begun(sync) -> None:
-    """The table is stopped with the remedy, again and again, until the rule says so."""
+    """The table is stopped with the remedy until the rule allows the column."""
     before = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
     state = replace(before, copy_id="c1", copies=1, message="its DDL was not followed")
     for _ in range(2):
@@ -190,7 +190,7 @@ def test_a_copy_that_may_reveal_something_is_not_begun(sync) -> None:
 
 
 def test_a_renamed_table_is_not_shown(sync, source_server, database) -> None:
-    """It is stopped while the one that it was is gone, and copied if that is there."""
+    """It is stopped if the other table is dropped, and copied if that exists."""
     was = TableState(TableName(database, "was"), "shop/was", Phase.DROPPED)
     known = with_columns(was, columns("id email"), (), rule(without=("email",)))
     new = TableState(T, "shop/t")

@@ -67,7 +67,7 @@ class Scene:
         self.seq = 100
 
     def follow(self) -> None:
-        """Copy all tables as they are now, and take their foreign keys."""
+        """Copy all tables as they are now, and use their foreign keys."""
         with ControlConnection(access_of(self.server)) as connection:
             keys = hidden_keys(connection, self.settings)
             names = connection.query(
@@ -112,7 +112,7 @@ class Scene:
         return replace(found, table=follower.table.source, arrow=arrow)
 
     def batch(self, *items: Packed) -> None:
-        """Take a batch as the stream does."""
+        """Apply a batch as the stream does."""
         self.rereading.begin()
         for follower in self.followers.values():
             follower.begin("")
@@ -216,7 +216,7 @@ def test_a_row_that_was_just_inserted(scene: Scene) -> None:
 
 
 def test_steps_with_the_key_in_the_primary_key(scene: Scene) -> None:
-    """A row that gets another primary key is gone under the old one, and there anew."""
+    """A row with a new primary key disappears under the old one."""
     scene.execute(
         "CREATE TABLE a (id INT PRIMARY KEY)",
         "CREATE TABLE b (a INT, n VARCHAR(9), PRIMARY KEY (a, n), FOREIGN KEY (a)"
@@ -238,7 +238,7 @@ def test_steps_with_the_key_in_the_primary_key(scene: Scene) -> None:
 
 
 def test_a_key_that_is_not_the_primary_one(scene: Scene) -> None:
-    """What it was, the lake tells: the event has the row as it is now."""
+    """The lake has the old value: the event has the current row."""
     scene.execute(
         "CREATE TABLE p (id INT PRIMARY KEY, k VARCHAR(9) UNIQUE)",
         "CREATE TABLE c (id INT PRIMARY KEY, k VARCHAR(9), FOREIGN KEY (k) REFERENCES"
@@ -270,7 +270,7 @@ def test_a_key_with_the_primary_one_in_it(scene: Scene) -> None:
 
 
 def test_a_parent_that_does_not_follow(scene: Scene) -> None:
-    """Nobody knows what its rows were: the child is compared, also when it is back."""
+    """Its old rows are unknown: the child is compared, also when it rejoins."""
     scene.execute(
         "CREATE TABLE p (id INT PRIMARY KEY, k INT UNIQUE)",
         "CREATE TABLE c (id INT PRIMARY KEY, k INT, FOREIGN KEY (k) REFERENCES p (k)"
@@ -330,7 +330,7 @@ def test_a_table_that_refers_to_itself(scene: Scene) -> None:
 
 
 def test_a_source_that_does_not_answer(scene: Scene, caplog) -> None:
-    """The stream goes on, and what is to be read again waits."""
+    """The stream continues, and rows to read again wait."""
     scene.execute(
         "CREATE TABLE p (id INT PRIMARY KEY)",
         "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)"
@@ -358,7 +358,7 @@ def test_a_source_that_does_not_answer(scene: Scene, caplog) -> None:
 
 
 def test_what_others_suspect(scene: Scene) -> None:
-    """A row that the source has no more goes, and so do those that refer to it."""
+    """A row deleted in the source is deleted, and so are those that refer to it."""
     scene.execute(
         "CREATE TABLE p (id INT PRIMARY KEY)",
         "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)"
@@ -405,7 +405,7 @@ def test_keys_of_each_type(scene: Scene, kind: str) -> None:
 
 
 def test_rows_that_a_collation_tells_apart(scene: Scene) -> None:
-    """A row whose key differs by its case alone stays, as it was not asked for."""
+    """A row whose key differs only in case stays, as it was not requested."""
     scene.execute(
         "CREATE TABLE p (id INT PRIMARY KEY)",
         "CREATE TABLE c (k VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY, p INT, FOREIGN"

@@ -55,7 +55,7 @@ MOST = 30  # values of a key
 
 
 class Load:
-    """Random changes of all tables on a thread of its own; a context manager."""
+    """Random changes of all tables on a separate thread; a context manager."""
 
     def __init__(self, source, rng) -> None:
         self._source = source
@@ -126,7 +126,7 @@ class Load:
 
 
 def verified(mirror) -> dict[str, str]:
-    """Return what `verify` tells of each table."""
+    """Return the report of `verify` for each table."""
     done = mirror.command("verify", *NAMES, "--json")
     assert done.stdout, done.stderr
     return {

@@ -1,4 +1,4 @@
-"""Spark's query: what is told of its failures."""
+"""Spark's query: how its failures are reported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Failed:
         self._said = SPARKS.replace("{}", ending)
 
     def exception(self) -> str:
-        """Tell why, as Spark does."""
+        """Return the cause, as Spark does."""
         return self._said
 
 
@@ -80,14 +80,14 @@ def look_at(folder: Path, ending: str) -> None:
 def test_what_failed_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str, told: str
 ) -> None:
-    """Why the stream failed is told in one line, without a traceback."""
+    """A failure of the stream is logged in one line, without a traceback."""
     with caplog.at_level(logging.WARNING):
         look_at(tmp_path, ending)
     assert caplog.messages == [f"the stream failed: {told}; starting it again in 1 s"]
 
 
 class Begun:
-    """A session whose query does what it is told."""
+    """A session with a scripted query."""
 
     def __init__(self) -> None:
         self.query: Any = None
@@ -96,17 +96,17 @@ class Begun:
         return self
 
     def __call__(self, *_: object, **__: object) -> Any:
-        """Take what a stream is made of."""
+        """Accept the parts of a stream."""
         return self
 
     def start(self) -> Any:
-        """Give a query that has begun."""
+        """Give a started query."""
         self.query = SimpleNamespace(isActive=True, id=1)
         return self.query
 
 
 def test_how_it_is_is_told(tmp_path: Path) -> None:
-    """Each failure is, and that it goes on is for others to tell."""
+    """Each failure is logged; recovery is reported elsewhere."""
     settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
     states = States(open_folder(settings.lake, settings.folder))
     stream: Any = SimpleNamespace(
@@ -126,7 +126,7 @@ def test_how_it_is_is_told(tmp_path: Path) -> None:
 
 
 def test_pauses_grow_while_nothing_comes(tmp_path: Path) -> None:
-    """A stream that took a batch since it was begun is tried again at once."""
+    """A stream that applied a batch since its start is restarted at once."""
     settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
     states = States(open_folder(settings.lake, settings.folder))
     stream: Any = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""The stream's query when it does not begin: tried again, unless Spark is gone."""
+"""The stream's query when it fails to start: retried, unless Spark has ended."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ def query_of(session: Session) -> Query:
 
 
 def test_a_stream_that_does_not_begin_is_tried_again() -> None:
-    """That a stream cannot begin is borne while Spark is there."""
+    """A failed start of the stream is retried while Spark runs."""
     session = Session(lambda: False)
     query_of(session).look()
     assert session.begun == 1
 
 
 def test_without_its_application_a_mirror_ends() -> None:
-    """What a cluster, or somebody, has ended is not begun again for ever."""
+    """An application that the cluster or a person has ended is not restarted."""
     with pytest.raises(CanalError, match="Spark has ended the application"):
         query_of(Session(lambda: True)).look()
 
 
 def test_without_its_jvm_a_mirror_ends() -> None:
-    """A JVM killed while the stream was to be begun again is not waited for."""
+    """A JVM that is killed during a restart of the stream is not waited for."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     gone = JavaGateway(gateway_parameters=GatewayParameters(port=port))

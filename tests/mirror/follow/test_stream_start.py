@@ -37,7 +37,7 @@ CURSORS = "subscriptions.sqlite"
 
 
 class Begun:
-    """A mirror's stream, begun again and again without Spark."""
+    """A mirror's stream, started repeatedly without Spark."""
 
     def __init__(self, pipeline: Pipeline, folder: Path) -> None:
         self.pipeline = pipeline
@@ -97,7 +97,7 @@ class Begun:
 
 
 def begun_on(server: Any, schema: str, make_pipeline: Any, folder: Path) -> Begun:
-    """Return a stream that was begun, of a schema with one table."""
+    """Return a started stream, of a schema with one table."""
     pipeline = make_pipeline(server, schema)
     server.execute(f"CREATE TABLE {schema}.t (id INT AUTO_INCREMENT PRIMARY KEY)")
     pipeline.start()
@@ -112,12 +112,12 @@ def begun_on(server: Any, schema: str, make_pipeline: Any, folder: Path) -> Begu
 
 @pytest.fixture
 def begun(source_server, database, make_pipeline, tmp_path) -> Begun:
-    """Give a stream that was begun, of a server that others use as well."""
+    """Give a started stream, of a server that other tests use as well."""
     return begun_on(source_server, database, make_pipeline, tmp_path)
 
 
 def test_a_subscription_that_is_there(begun) -> None:
-    """It stays where it is, behind the lake or not; one that is ahead is moved back."""
+    """It stays, also before the lake's position; one that is after it is moved back."""
     first = begun.cursor()
     fed = begun.fed()
     assert begun.begin() == fed
@@ -183,7 +183,7 @@ def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
     with pytest.raises(DataLossError, match="something would be missing"):
         query.look()
 
-    # A batch that was taken since then has shown that it went on.
+    # A batch that was applied since then has shown that it continued.
     query.start()
     stream.feed = replace(fed, batch=1)
     stream.gap = "something would be missing"
@@ -194,7 +194,7 @@ def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
 def test_nothing_tells_where_the_lake_is(begun) -> None:
     """With tables in it, a stream that is new there would miss something."""
     begun.folder.delete("stream.json")
-    assert begun.begin().position == begun.cursor()  # which is there
+    assert begun.begin().position == begun.cursor()  # which exists
     begun.folder.delete("stream.json")
     begun.remove()
     with pytest.raises(DataLossError, match="the lake does not record"):
@@ -203,7 +203,7 @@ def test_nothing_tells_where_the_lake_is(begun) -> None:
 
 
 def test_another_destination(begun) -> None:
-    """Places of one mean nothing in the other."""
+    """Positions of one mean nothing in the other."""
     write_feed(begun.folder, replace(begun.fed(), destination="other"))
     with pytest.raises(DataLossError, match="those of other: set it back"):
         begun.begin()
@@ -213,9 +213,9 @@ def test_another_destination(begun) -> None:
 def test_a_place_that_means_something_else(
     flavour, own_server, make_pipeline, tmp_path
 ) -> None:
-    """Purged, of another binlog, of an epoch that is counted anew: each is told.
+    """Purged, of another binlog, of a restarted epoch: each is an error.
 
-    With the subscription, canal-server may have lost what epochs are.
+    With the subscription, canal-server may have lost its epochs.
     """
     server = own_server(flavour)
     server.execute("CREATE DATABASE shop")
@@ -229,12 +229,12 @@ def test_a_place_that_means_something_else(
     ):
         begun.begin()
 
-    # Without sets it is the database that tells; somebody wrote another one.
+    # Without GTID sets the database's identity decides, which differs here.
     write_feed(begun.folder, replace(fed, position=replace(fed.position, gtids="")))
     with pytest.raises(DataLossError, match="of another binlog"):
         begun.begin()
 
-    # The same file and offset again, in a binlog that was begun anew.
+    # The same file and offset, in a binlog that was reset.
     server.execute(
         "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
     )
@@ -245,7 +245,7 @@ def test_a_place_that_means_something_else(
     with pytest.raises(DataLossError, match=r"another binlog|no place of the source"):
         begun.begin()
 
-    # Nothing was begun by all of that.
+    # None of that has started anything.
     server.execute("FLUSH BINARY LOGS")
     begun.lose()
     begun.folder.delete("stream.json")

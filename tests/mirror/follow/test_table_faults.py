@@ -1,4 +1,4 @@
-"""Errors that nobody expected: which of them are one table's alone."""
+"""Unexpected errors: which of them concern one table only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PanicException(BaseException):  # by this name they know it
 
 
 class Py4JError(Exception):
-    """What Spark's JVM raises when it is gone."""
+    """What py4j raises when Spark's JVM has ended."""
 
     __module__ = "py4j.protocol"
 
@@ -31,7 +31,7 @@ class Py4JError(Exception):
     ],
 )
 def test_of_one_table(error: BaseException) -> None:
-    """It is told by its kind, without the values that it may tell of; it is kept."""
+    """The message has the error's class, without values; the cause is kept."""
     fault = fault_of(error)
     assert fault is not None
     assert fault.__cause__ is error

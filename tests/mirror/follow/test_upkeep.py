@@ -49,7 +49,7 @@ class Noted(Upkeep):
         super()._vacuum(name)
 
     def told(self) -> list[tuple[str, str]]:
-        """Take a turn, and return what was done in it."""
+        """Run the next job, and return what it did."""
         self.done.clear()
         self.run_next()
         return self.done
@@ -85,7 +85,7 @@ def make(tmp_path):
 
 
 def test_each_in_its_time(make) -> None:
-    """Nothing is due at the start; then one table a turn, each once in its period."""
+    """Nothing is due at the start; then one table per call, each once per period."""
     upkeep, clock = make()
     assert upkeep.told() == []
     clock[0] += 600
@@ -102,7 +102,7 @@ def test_each_in_its_time(make) -> None:
 
 
 def test_all_of_it_has_its_turn(make) -> None:
-    """Where compacting is due in each turn, files of old versions are deleted, too."""
+    """Old files are deleted even if compaction is always due."""
     upkeep, clock = make(every="1s")
     upkeep.run_next()
     found = []
@@ -130,7 +130,7 @@ def test_never(make) -> None:
     ],
 )
 def test_a_failure_is_told(make, caplog, error, text) -> None:
-    """It is tried again after its period; others have their turn."""
+    """It is retried after its period; other tables have their turn."""
     upkeep, clock = make(after="0s")
     upkeep.run_next()
     upkeep.fails = error
@@ -143,7 +143,7 @@ def test_a_failure_is_told(make, caplog, error, text) -> None:
 
 
 def test_a_table_that_left(make) -> None:
-    """Nothing is done of one that is not followed any more."""
+    """A table that is no longer followed has no upkeep."""
     upkeep, clock = make()
     upkeep.run_next()
     clock[0] += 600

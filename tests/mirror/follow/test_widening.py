@@ -13,7 +13,7 @@ SAME, WIDER, UNKNOWN = Outcome.SAME, Outcome.WIDER, Outcome.UNKNOWN
 
 
 def column(text: str) -> ColumnMeta:
-    """Return a column; behind a | its character set."""
+    """Return a column; its character set follows a |."""
     mysql_type, _, charset = text.partition("|")
     is_text = any(word in mysql_type for word in ("char", "text", "enum(", "set("))
     return ColumnMeta("c", mysql_type, charset or ("utf8mb4" if is_text else None))

@@ -1,4 +1,4 @@
-"""Logs of changes: each change once, in files that nobody changes any more."""
+"""Logs of changes: each change once, in files that never change."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_lines_of_json(tmp_path: Path, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_truncate_and_columns(tmp_path: Path, rng: random.Random, form: str) -> None:
-    """TRUNCATE is a change of its own; files behind a DDL have other columns."""
+    """TRUNCATE is a separate change; files after a DDL have other columns."""
     rows = LakeRows(plain(form), rng)
     log = started(tmp_path, rows)
     told = [rows.change("insert", {"id": 1, "v": "a"})]
@@ -204,7 +204,7 @@ def test_copied_again(tmp_path: Path, rng: random.Random, form: str) -> None:
 def test_killed_between_commit_and_files(
     tmp_path: Path, rng: random.Random, form: str
 ) -> None:
-    """Files of a commit that are not in their place yet get there when it is opened."""
+    """Files of a commit that were not moved yet are moved when it is opened."""
 
     class Killed(BaseException):
         pass
@@ -247,7 +247,7 @@ def test_killed_before_commit(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_nothing_published(tmp_path: Path, rng: random.Random) -> None:
-    """A log that is not there has no changes and no place, and takes none."""
+    """A missing log has no changes and no position, and accepts no changes."""
     log = opened(tmp_path / "none", plain("json"))
     assert not log.exists()
     assert log.arrow_schema() is None
@@ -259,7 +259,7 @@ def test_nothing_published(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_damaged(tmp_path: Path, rng: random.Random) -> None:
-    """A state that cannot be read is told with what to do."""
+    """The error for an unreadable state has a remedy."""
     log = started(tmp_path, LakeRows(plain("json"), rng))
     (tmp_path / STATE).write_text("{")
     with pytest.raises(LakeError, match=r"_log.json is damaged .*move the folder away"):

@@ -118,7 +118,7 @@ def test_random_changes(
 def test_rows_with_the_hash_of_one_that_goes(
     tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that share their hash in the lake are told apart all the same."""
+    """Rows that share their hash in the lake are still distinguished."""
     other = hashes.row_hashes
 
     def same(columns: list[pa.Array], rows: int, seed: int) -> pa.Int64Array:
@@ -137,7 +137,7 @@ def test_rows_with_the_hash_of_one_that_goes(
 
 
 def test_counts(tmp_path: Path, rng: random.Random) -> None:
-    """What is told of changes are the rows that came and that went."""
+    """The result counts added and removed rows."""
     rows = Keyless(PLAIN, rng)
     lake = keyless_copy(tmp_path, rows)
     row = {"n": 1, "s": "a"}
@@ -156,7 +156,7 @@ def test_counts(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_rows_that_are_not_there(tmp_path: Path, rng: random.Random) -> None:
-    """A row that is deleted more often than it is there is told, and nothing done."""
+    """A row that is deleted more often than it exists is an error without effect."""
     rows = Keyless(PLAIN, rng)
     rows.live = [{"n": 1, "s": "a"}] * 2
     lake = keyless_copy(tmp_path, rows)

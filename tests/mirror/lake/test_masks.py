@@ -40,7 +40,7 @@ def sha(text: str) -> str:
 
 @pytest.mark.parametrize("form", [pa.RecordBatch, pa.Table])
 def test_columns_are_chosen_renamed_and_masked(form):
-    """What is not the table's is gone, the mirror's own columns stay behind."""
+    """Foreign columns are dropped, the mirror's own columns stay at the end."""
     table = table_of(
         column("name", "varchar(20)", Mask("truncate", 2), "N"),
         column("id", "int"),

@@ -70,7 +70,7 @@ def test_fill(kind: str, text: str, value: object) -> None:
 
 
 def test_no_fill_of_the_type() -> None:
-    """A default that is not of the type is told."""
+    """A default that is not of the type is an error."""
     schema = lake_schema(TABLE)
     reshape = Reshape(schema, [AddColumn("c", "int", "", "x")])
     with pytest.raises(LakeError, match="'x' cannot be a default of type int32"):
@@ -88,7 +88,7 @@ WRONG: list[tuple[Step, str]] = [
 
 @pytest.mark.parametrize(("step", "told"), WRONG)
 def test_steps_that_do_not_fit(step: Step, told: str) -> None:
-    """A step that the table's columns do not bear is told before anything is done."""
+    """A step that does not fit the table's columns fails before any change."""
     with pytest.raises(LakeError, match=told):
         Reshape(lake_schema(TABLE), [step])
 
@@ -114,7 +114,7 @@ def test_added_columns(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_all_steps_at_once(tmp_path: Path, rng: random.Random) -> None:
-    """A DDL of many steps is one commit: names may even be taken by new columns."""
+    """A DDL of many steps is one commit: new columns may even reuse names."""
     rows = filled(TABLE, rng)
     lake = published(tmp_path, rows)
     steps: list[Step] = [
@@ -158,7 +158,7 @@ def test_steps_again(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_same_type(tmp_path: Path, rng: random.Random) -> None:
-    """A type that is wider in MySQL alone changes nothing but the place."""
+    """A type that is wider only in MySQL changes nothing but the position."""
     rows = filled(TABLE, rng)
     lake = published(tmp_path, rows)
     steps = [WidenColumn("s", "varchar(200)", "utf8mb4")]
@@ -168,7 +168,7 @@ def test_same_type(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_values_that_do_not_fit(tmp_path: Path, rng: random.Random) -> None:
-    """A type that does not hold all values is told, and the table is as it was."""
+    """A type that cannot hold all values is an error, and the table is unchanged."""
     rows = filled(TABLE, rng)
     lake = published(tmp_path, rows)
     told = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]
@@ -183,7 +183,7 @@ def test_values_that_do_not_fit(tmp_path: Path, rng: random.Random) -> None:
 def test_an_error_of_no_kind(
     tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong with values is told, whatever the lake's library makes of it."""
+    """Invalid values are reported, whatever error the lake's library raises."""
     rows = filled(TABLE, rng)
     lake = published(tmp_path, rows)
     told = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]

@@ -31,7 +31,7 @@ def test_a_picture() -> None:
 
 
 def test_a_picture_of_nothing() -> None:
-    """Where no figure came there is an empty frame."""
+    """A panel without figures is an empty frame."""
     assert list(
         ET.fromstring(picture([Panel("none", "", [Series("a", "#000", [])])], 1.0))
     )

@@ -77,7 +77,7 @@ def test_picture() -> None:
 
 
 def test_history(tmp_path: Path) -> None:
-    """It is read as a mirror wrote it, the last hours of it when that is wanted."""
+    """It is read as a mirror wrote it, or only its last hours."""
     settings = settings_of(tmp_path)
     history = History(open_folder(settings.lake, settings.folder))
     for batch in BATCHES:

@@ -67,7 +67,7 @@ def copied(
 
 
 def check(server: Server, reading: Reading, table: str) -> int:
-    """Fail unless a table read at once equals what the stream tells of it."""
+    """Fail unless a table read at once equals what the stream delivers."""
     mirrored = mirror_table(reading.tables[table])
     names = [column.name for column in mirrored.columns]
     rows = Counter(exact(row, names) for row in copied(server, mirrored))
@@ -92,7 +92,7 @@ def test_random_tables(
     assert count > 10
 
 
-# Types with values of theirs that are easily told otherwise by a SELECT.
+# Types with values that a SELECT may easily show in another form.
 VALUES = {
     "INT(9) ZEROFILL": ["0", "42", "999999999"],
     "BIGINT(40) UNSIGNED ZEROFILL": ["0", "18446744073709551615"],
@@ -198,7 +198,7 @@ def table_of(database: str, *columns: str, key: tuple[str, ...] = ()) -> MirrorT
 
 
 def test_batches_are_bounded(source_server: Server, database: str) -> None:
-    """A chunk comes in batches of so many rows at most; without rows there is none."""
+    """A chunk has batches of a limited size; without rows there is none."""
     table = table_of(database, "id int")
     source_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
     assert list(read_chunk(access_of(source_server), table, ALL)) == []
@@ -224,7 +224,7 @@ def test_row_of_several_packets(own_large, size: int) -> None:
 
 @pytest.fixture(scope="module")
 def own_large(mysql_server: Server):
-    """Give the MySQL, set to take rows beyond the length of a packet for a while."""
+    """Give the MySQL, set to accept rows beyond the length of a packet for a while."""
     (old,) = mysql_server.execute("SELECT @@GLOBAL.max_allowed_packet")[0]
     mysql_server.execute(
         f"SET GLOBAL max_allowed_packet = {64 << 20}",
@@ -238,7 +238,7 @@ def own_large(mysql_server: Server):
 
 
 def test_what_the_server_refuses(source_server: Server, database: str) -> None:
-    """The server's refusal of a SELECT, also amid the rows, is told with its words."""
+    """The server's error for a SELECT is passed on, also one amid the rows."""
     source_server.execute(f"CREATE TABLE {database}.t (id INT, v DOUBLE)")
     table = table_of(database, "id int", "gone int")
     with pytest.raises(SourceError, match="Unknown column 'gone'"):

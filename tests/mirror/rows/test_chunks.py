@@ -197,7 +197,7 @@ def test_one_chunk(source_server: Server, database: str, name: str) -> None:
 
 
 def test_other_key(source_server: Server, database: str) -> None:
-    """Where the primary key has a part of a column only, a unique key is taken."""
+    """If the primary key has a prefix of a column, a unique key is used."""
     source_server.execute(
         f"CREATE TABLE {database}.t (k VARBINARY(9), n INT UNIQUE, u INT NOT NULL,"
         " PRIMARY KEY (k(4)), UNIQUE KEY `the u` (u))",
@@ -228,7 +228,7 @@ def test_many_rows(source_server: Server, database: str) -> None:
 
 
 def test_no_such_table(source_server: Server, database: str) -> None:
-    """A table that is not there is told by its name."""
+    """The error for a missing table has its name."""
     source_server.execute(f"CREATE TABLE {database}.t (k INT PRIMARY KEY)")
     table = table_on(source_server, database, "t")
     source_server.execute(f"DROP TABLE {database}.t")

@@ -1,4 +1,4 @@
-"""Places to copy from: all that is in the binlog before them can be read."""
+"""Positions to copy from: everything before them in the binlog is visible."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Places:
     def find(
         self, patience_s: float = PATIENCE_S, *, has_xa: bool = False
     ) -> RangePosition:
-        """Return a place to copy from."""
+        """Return a position to copy from."""
         return start_position(
             self.settings, self.channel, patience_s=patience_s, has_xa=has_xa
         )
@@ -104,7 +104,7 @@ class Places:
         return self.channel.call(lambda c: c.locate(DESTINATION, "latest"))
 
     def inserted(self, start: RangePosition, end: RangePosition) -> dict[int, int]:
-        """Return the ids that the binlog has between two places, with their order."""
+        """Return the ids in the binlog between two positions, with their order."""
         ids: dict[int, int] = {}
         whole = Range(DESTINATION, start, end)
         for part in cut(self.channel, self.options, whole, None):
@@ -129,7 +129,7 @@ class Places:
 def make_places(
     own_server: Callable[..., Server], make_pipeline: Callable[..., Pipeline]
 ) -> Iterator[Callable[..., Places]]:
-    """Give `make(flavour, *options)`: a table on a server of its own."""
+    """Give `make(flavour, *options)`: a table on a separate server."""
     made: list[Places] = []
 
     def make(flavour: str, *options: str) -> Places:
@@ -151,7 +151,7 @@ def make_places(
 def test_in_the_binlog_and_not_visible_yet(
     make_places: Callable[..., Places], flavour: str
 ) -> None:
-    """A place is given when what is before it can be read, and not earlier."""
+    """A position is returned when everything before it is visible, not earlier."""
     positions = make_places(flavour)
     before = positions.latest()
     with held_insert(positions):
@@ -167,7 +167,7 @@ def test_in_the_binlog_and_not_visible_yet(
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_while_many_commit(make_places: Callable[..., Places], flavour: str) -> None:
-    """Each row that is in the binlog before a place is seen by a read after it."""
+    """Each row that is in the binlog before a position is visible to a later read."""
     options = ["--sync-binlog=1"]
     if flavour == "mysql":
         options.append("--binlog-group-commit-sync-delay=2000")
@@ -209,7 +209,7 @@ def _write(server: Server, numbers: Iterator[int], end: threading.Event) -> None
 def test_a_replica_that_lags(
     replicas: Replicas, replicated_schema: str, make_pipeline: Callable[..., Pipeline]
 ) -> None:
-    """Rows are read from a replica when it has what is before the place."""
+    """Rows are read from a replica when it has everything before the position."""
     source, table = replicas.source, f"{replicated_schema}.t"
     source.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
     replicas.catch_up()
@@ -234,7 +234,7 @@ def _follow_a_lagging_one(replicas: Replicas, positions: Places, table: str) -> 
 
 @pytest.mark.mysql
 def test_without_gtids(make_places: Callable[..., Places]) -> None:
-    """The place is older than what was written just now; a replica is refused."""
+    """The position is older than the last writes; a replica is refused."""
     positions = make_places(
         "mysql", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"
     )
@@ -279,7 +279,7 @@ def test_prepared_transactions_are_waited_for(
 
 @pytest.mark.mysql
 def test_a_stop_ends_the_wait(make_places: Callable[..., Places]) -> None:
-    """Somebody who stops need not wait for a commit that is held up."""
+    """A stop does not wait for a blocked commit."""
     positions, stop = make_places("mysql"), Stop()
     with held_insert(positions):
         timer = threading.Timer(0.1, stop.request)
@@ -311,7 +311,7 @@ def held_insert(positions: Places) -> Iterator[None]:
 
 @contextlib.contextmanager
 def called_in_thread(call: Callable[[], Any]) -> Iterator[list[Any]]:
-    """Call something in a thread; its result is in the list behind the block."""
+    """Call something in a thread; its result is in the list after the block."""
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()

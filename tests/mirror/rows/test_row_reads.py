@@ -72,7 +72,7 @@ def test_many_rows(source_server, database) -> None:
 
 
 def test_a_table_that_changed(source_server, database) -> None:
-    """Columns that are not read as before are told; so is a table that is gone."""
+    """Columns that are not read as before are an error; so is a dropped table."""
     name = f"{database}.t"
     source_server.execute(
         f"CREATE TABLE {name} (id INT PRIMARY KEY, e ENUM('a','b'), v INT)"

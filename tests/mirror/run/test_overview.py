@@ -1,4 +1,4 @@
-"""What `mirror status` tells, from what is in the lake."""
+"""The output of `mirror status`, from the files in the lake."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAID = "the stream has been failing since "
 
 
 def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
-    """Why it ended is told until it runs again, and how long a table still waits."""
+    """The reason of its end is shown until it runs again, with a table's pause."""
     settings = read(TEXT, str(tmp_path / "m.yml"), {})
     folder = open_folder(settings.lake, settings.folder)
     report = Report(settings, folder)
@@ -107,7 +107,7 @@ def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
 
 
 def test_a_stream_that_rests(tmp_path) -> None:
-    """It has caught up when a look brought nothing; no place is told as none."""
+    """It has caught up when a poll brought nothing; a missing position is not shown."""
     settings = read(TEXT, str(tmp_path / "m.yml"), {})
     folder = open_folder(settings.lake, settings.folder)
     report = Report(settings, folder)
@@ -123,7 +123,7 @@ def test_a_stream_that_rests(tmp_path) -> None:
     status = read_status(folder)
     assert status is not None
     assert (status.caught_up, status.failing) == (True, "")
-    # Of one that does not run any more nobody knows.
+    # Unknown for a mirror that no longer runs.
     assert list(as_text(overview(settings)))[1].startswith("stream: delay 114.")
     report.note(BatchReport(2, None, rows=1, newest_ms=newest_ms))
     assert not report.is_caught_up

@@ -82,7 +82,7 @@ def test_a_bar_of_each_copy(screen: Screen) -> None:
 
 
 def test_a_copy_that_is_gone_on_with(screen: Screen) -> None:
-    """Chunks of an earlier run are no part of the rate."""
+    """Chunks of an earlier run do not count for the rate."""
     screen.progress.copying(ORDERS, CopyProgress(10, 6, 6_000, 0))
     assert "left" not in screen.draw()[0]
     screen.now += 2
@@ -91,7 +91,7 @@ def test_a_copy_that_is_gone_on_with(screen: Screen) -> None:
 
 
 def test_a_copy_of_one_chunk(screen: Screen) -> None:
-    """Without a key its rows tell how far it is, of those that are estimated."""
+    """Without a key, progress is shown in rows, out of the estimate."""
     for rows in (0, 500):
         screen.progress.copying(ORDERS, CopyProgress(1, 0, rows, 0), 2_000)
         screen.now += 5
@@ -106,7 +106,7 @@ def test_a_copy_of_one_chunk(screen: Screen) -> None:
 
 
 def test_the_line_of_the_stream(screen: Screen) -> None:
-    """It has tables by phase, delay, rate of late, and the last batch."""
+    """It has tables by phase, delay, recent rate, and the last batch."""
     screen.progress.phases({Phase.FOLLOWING: 3, Phase.STOPPED: 1})
     report = BatchReport(1, None, rows=600, seconds=0.25, newest_ms=998_500)
     screen.progress.batch(report)
@@ -187,5 +187,5 @@ def test_without_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
     [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d")],
 )
 def test_durations(seconds: float, text: str) -> None:
-    """A duration is told in one unit."""
+    """A duration is shown in one unit."""
     assert duration(seconds) == text

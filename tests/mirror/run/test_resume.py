@@ -67,7 +67,7 @@ def taken_up(settings, wanted: Selected, *states: TableState, join=lambda _state
 
 
 def test_each_goes_on_where_it_was(tmp_path) -> None:
-    """Those that follow join; what is new, gone or unwanted gets its phase."""
+    """Followed tables join; new, dropped and excluded ones get their phase."""
     settings = settings_in(tmp_path, r"match: shop\..*")
     joined: list[TableState] = []
     w, x = TableName("shop", "w"), TableName("other", "x")
@@ -121,7 +121,7 @@ def test_other_settings_make_another_copy(tmp_path, phase) -> None:
 
 
 def test_what_cannot_be_taken_up_stops_alone(tmp_path) -> None:
-    """Whatever says so: the source, the settings or its follower. Others go on."""
+    """Due to the source, the settings or its follower; other tables continue."""
     settings = settings_in(tmp_path, r"match: shop\..*")
     of_old = (ID, ColumnMeta("_seq", "int", None, is_key=False))
     w = TableName("shop", "w")
@@ -180,7 +180,7 @@ def live(source_server, database, tmp_path):
 
 
 def test_a_first_start_is_strict(live, database) -> None:
-    """All that is wrong is told, and nothing begins."""
+    """All problems are reported, and nothing starts."""
     settings = live(rf"match: {database}\..*", r"match: nowhere\..*")
     with pytest.raises(ConfigError) as caught:
         look(settings, {}, Stop())
@@ -218,7 +218,7 @@ def test_later_on_one_table_stops(live, database, caplog) -> None:
 def test_an_account_that_does_not_see_a_table(
     live, database, source_server, make_pipeline, caplog
 ) -> None:
-    """What canal-server still reads is followed on; what it does not have is gone."""
+    """A table that canal-server still reads is followed; others count as dropped."""
     pipeline = make_pipeline(source_server, database)
     pipeline.start()
     settings = live(rf"match: '{database}\.[acd]'")
@@ -245,7 +245,7 @@ def test_an_account_that_does_not_see_a_table(
 
 
 def test_a_binlog_without_rows() -> None:
-    """A server that logs statements, or parts of rows, is told with the remedy."""
+    """A server that logs statements, or parts of rows, is an error with a remedy."""
     right = {
         "version": "9.7.0", "log_bin": "ON", "binlog_format": "ROW",
         "binlog_row_image": "FULL",

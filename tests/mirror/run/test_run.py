@@ -17,13 +17,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 def test_copied_and_followed(mirror) -> None:
-    """Rows of before, changes since, a restart in between, and new tables.
+    """Earlier rows, changes since, a restart in between, and new tables.
 
-    While one of them is copied, by as many tasks as there are cores or more, changes
-    of the others go on coming: it is held up until they have.
+    While one of them is copied, by as many tasks as cores or more, changes of the
+    others keep arriving: the copy is held up until they have arrived.
 
-    Each start takes a Spark of its own half a minute; everyday tests restart the mirror
-    of a MySQL and hold up a copy, that of a MariaDB goes on.
+    Each start needs half a minute for its Spark; everyday tests restart the mirror of a
+    MySQL and hold up a copy, the mirror of a MariaDB keeps running.
     """
     schema = mirror.pipeline.schema
     is_whole = mirror.source.flavour == "mysql" or LONGER > 1
@@ -59,7 +59,7 @@ def test_copied_and_followed(mirror) -> None:
         f"TRUNCATE {schema}.u", f"RENAME TABLE {schema}.t TO {schema}.v"
     )
     mirror.agree(u=("b", "a"), v=("id",))
-    # Spark's word for a source that is registered beside the one that it has found.
+    # Spark's word for a source that is registered in addition to the one it has found.
     assert not [line for line in mirror.process.log if "registered data source" in line]
     mirror.stop()
 

@@ -65,7 +65,7 @@ class Unchanged(TableSync):
 
 
 class Unreadable(CopyJob):
-    """Meets something that it cannot read."""
+    """Finds something that it cannot read."""
 
     problem = ""
 
@@ -75,7 +75,7 @@ class Unreadable(CopyJob):
 
 
 def work_in(folder: Path, kind: type[TableSync]) -> tuple[TableSync, States]:
-    """Return what brings tables in, without a stream, and what notes that."""
+    """Return a table sync without a stream, and its store."""
     settings = read(TEXT, str(folder / "m.yml"), {})
     store = States(open_folder(settings.lake, settings.folder))
 
@@ -99,17 +99,17 @@ OF_NOW = (ColumnMeta("a", "int"),)
 @pytest.mark.parametrize(
     ("columns", "problem", "raised"),
     [
-        (OF_NOW, "none of that type", DecodeError),
-        ((), "none of that type", CopyNeededError),
+        (OF_NOW, "not of that type", DecodeError),
+        ((), "not of that type", CopyNeededError),
         (OF_NOW, "Key 'u' doesn't exist in table 't' (error 1176)", CopyNeededError),
     ],
 )
 def test_rows_that_cannot_be_read(
     tmp_path, monkeypatch, columns, problem, raised
 ) -> None:
-    """The table is copied again if it has changed, else that is told.
+    """The table is copied again if it has changed, else the error is raised.
 
-    Columns tell, and the server of an index that is gone, by which chunks were cut.
+    Its columns show a change, and so does the server's error for a dropped index.
     """
     monkeypatch.setattr("canal_server.mirror.run.table_sync.CopyJob", Unreadable)
     monkeypatch.setattr(Unreadable, "problem", problem)
@@ -133,7 +133,7 @@ def test_copies_in_a_row_are_counted(tmp_path) -> None:
 
 
 class Read:
-    """Stands for what reads one table's changes: there are none."""
+    """A fake reader of one table's changes, which has none."""
 
     def __init__(self) -> None:
         self.end = RangePosition(1, "binlog.000007", 900)
@@ -153,9 +153,9 @@ class Read:
 def test_rows_that_were_moved_while_the_table_was_copied(
     tmp_path: Path, moved_at: int, joins: bool
 ) -> None:
-    """Who reads the table alone is not told of it; the stream was, and it is copied.
+    """A reader of the table alone does not see it; the stream does: it is copied again.
 
-    So also when that was met while the copy waited for another try.
+    Also if that happened while the copy waited for another try.
     """
     work, store = work_in(tmp_path, TableSync)
     begun, moved = (
@@ -185,7 +185,7 @@ def test_rows_that_were_moved_while_the_table_was_copied(
 def test_a_copy_that_would_begin_before_rows_were_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_at: int
 ) -> None:
-    """Without GTIDs it begins a while ago, and waits until that is behind the move."""
+    """Without GTIDs it starts a while ago, and waits until that is after the move."""
     work, store = work_in(tmp_path, Unchanged)
     position = RangePosition(1, "binlog.000007", 4)
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Jobs that wait for an executor: when that is told."""
+"""Jobs that wait for an executor: when that is reported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Cluster:
 
 
 def test_jobs_that_wait() -> None:
-    """It is told after a while, until there is an executor, or nothing to do."""
+    """It is reported after a while, until an executor exists or no job waits."""
     cluster, now = Cluster(), 100.0
     looks = Executors(cluster, lambda: now)
     assert looks.problem() == ""
@@ -63,7 +63,7 @@ def test_jobs_that_wait() -> None:
 
 
 def test_without_a_cluster() -> None:
-    """In one process there are no executors, and none are missing."""
+    """In local mode no executor is needed."""
     now = 100.0
     looks = Executors(Cluster(is_local=True), lambda: now)
     looks.problem()

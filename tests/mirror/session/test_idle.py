@@ -1,4 +1,4 @@
-"""When a stream has caught up: what Spark tells of it, and for how long it is true."""
+"""When a stream has caught up: what Spark reports, and how long that is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of copies: how many at a time, in which order, and when a core is left."""
+"""Slots of copies: how many at a time, in which order, and when a core is left."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ TURNS_MAX = 100
 
 
 def never() -> bool:
-    """Tell that turns are wanted."""
+    """Return that slots are needed."""
     return False
 
 
 def at_once(slots: Slots) -> int:
-    """Return how many have a turn at the same time."""
+    """Return how many hold a slot at the same time."""
     asked: list[None] = []
 
     def is_over() -> bool:
-        asked.append(None)  # it was looked, and there was no turn
+        asked.append(None)  # it was polled without a free slot
         return True
 
     count = 0
@@ -48,14 +48,14 @@ def at_once(slots: Slots) -> int:
     ],
 )  # fmt: skip
 def test_how_many(connections: int, cores: int, followed: bool, expected: int) -> None:
-    """Connections limit them, and a core is left once tables follow; one has turns."""
+    """Connections limit slots, and a core is left once tables follow."""
     slots = Slots(connections, cores=lambda: cores, is_followed=lambda: followed)
     assert at_once(slots) == expected
     assert at_once(slots) == expected  # all were given back
 
 
 def test_tables_begin_to_follow() -> None:
-    """Who has a turn keeps it; another one is short, and leaves a core."""
+    """A held slot is kept; the next one is short, and leaves a core."""
     followed = threading.Event()
     slots = Slots(4, cores=lambda: 2, is_followed=followed.is_set)
     assert slots.hold_s == LONG_HOLD_S
@@ -69,7 +69,7 @@ def test_tables_begin_to_follow() -> None:
 
 
 def test_in_order() -> None:
-    """Who had a turn and wants another one comes behind those who wait."""
+    """A former holder queues after those that wait."""
     slots = Slots(1)
     had: list[str] = []
 
@@ -91,7 +91,7 @@ def test_in_order() -> None:
 
 
 def test_not_wanted_any_more() -> None:
-    """Who waits for a turn leaves when it is over, and stands in nobody's way."""
+    """A waiter that gives up leaves the queue and blocks no other."""
     slots = Slots(1)
     is_over = threading.Event()
     got: list[bool] = []
@@ -111,7 +111,7 @@ def test_not_wanted_any_more() -> None:
 
 
 def waits(slots: Slots, count: int) -> bool:
-    """Tell whether so many wait for a turn."""
+    """Check whether so many wait for a slot."""
     return len(slots._waiting) == count
 
 

@@ -1,4 +1,4 @@
-"""What is told of errors of Spark: the cause, in one line."""
+"""Messages for errors of Spark: the cause, in one line."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ KEY_ERROR = "Traceback (most recent call last):\n  File x\nKeyError: 'a'"
         ("[ONE] line\nand another", "[ONE] line and another"),
     ],
 )
-def test_the_cause_is_told(text: str, text_found: str) -> None:
+def test_the_cause_is_told(text: str, told: str) -> None:
     """Of tracebacks, of stacks of the JVM, of both; with what to do where known."""
-    assert reason(RuntimeError(text)) == text_found
+    assert reason(RuntimeError(text)) == told
 
 
 def test_what_says_nothing() -> None:
-    """An error without a text is told by its kind; a long text is cut."""
+    """An error without a text is shown by its class; a long text is shortened."""
     assert reason(RuntimeError()) == "RuntimeError()"
     assert len(reason("x" * 5000)) == TEXT_MAX

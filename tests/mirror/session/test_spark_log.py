@@ -1,4 +1,4 @@
-"""What is left out of the log, as the mirror tells it itself."""
+"""What is left out of the log, as the mirror logs it itself."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Anything:
-    """A session whose JVM does what it is told."""
+    """A session with a fake JVM."""
 
     def __getattr__(self, _name: str) -> Any:
         return self
 
     def __call__(self, *_: object) -> None:
-        """Take a level."""
+        """Record a level."""
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_jvm_that_goes_away(
     """What py4j logs of it, with a traceback, is not for a user; it also raises."""
     caplog.set_level(logging.INFO)
     caplog.set_level(logging.WARNING, "py4j")  # as the command does it
-    caplog.set_level(logging.INFO, "py4j.clientserver")  # as it was, afterwards
+    caplog.set_level(logging.INFO, "py4j.clientserver")  # restored afterwards
     spark_log.quieten(Anything())
     try:
         client = GatewayClient(gateway_parameters=GatewayParameters(port=ending_jvm))

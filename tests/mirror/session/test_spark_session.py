@@ -90,7 +90,7 @@ def test_all_has_ended_before_the_interpreter() -> None:
 
 
 def test_no_master_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's text tells of a context that was stopped; ours, of which master."""
+    """Spark's text names a stopped context; ours names the master."""
 
     def ended(_builder: object) -> None:
         raise RuntimeError(

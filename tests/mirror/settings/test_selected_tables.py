@@ -118,7 +118,7 @@ def test_every_problem_of_a_server_at_once(source_server, control, database):
 
 
 def test_tables_with_problems_are_there(source_server, control, database):
-    """What is there is told by its name, whatever the settings make of it."""
+    """Existing tables are listed by name, with or without problems."""
     source_server.execute(
         f"CREATE TABLE {database}.a (id INT PRIMARY KEY)",
         f"CREATE TABLE {database}.b (_seq INT PRIMARY KEY)",
@@ -148,7 +148,7 @@ def test_folders_that_meet():
 
 
 def test_a_versioned_table_is_refused(mariadb_server, database):
-    """MariaDB's system-versioned tables cannot be told row from row."""
+    """Rows of MariaDB's system-versioned tables cannot be distinguished."""
     mariadb_server.execute(
         f"CREATE TABLE {database}.v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING"
     )
@@ -172,7 +172,7 @@ def test_a_versioned_table_is_refused(mariadb_server, database):
     ],
 )
 def test_columns_that_cannot_be(column: tuple[str, str], rule: str, problem: str):
-    """Each thing that a rule cannot do with a column is told."""
+    """Each invalid use of a column in a rule is reported."""
     found = problems_of([ID, ColumnMeta(*column)], f"match: s.t, {rule}")
     assert any(problem in each for each in found), found
 
@@ -204,7 +204,7 @@ def test_keyless_rows_are_not_masked():
 
 
 def test_renamed_and_hashed_keys():
-    """A key may be hashed and have another name; what nobody else sees is left out."""
+    """A key may be hashed and renamed; hidden columns are left out."""
     columns = [ID, ColumnMeta("DB_ROW_HASH_1", "bigint(20) unsigned")]
     settings = settings_of("match: s.t, rename: {Id: '_key'}, masks: {iD: hash}")
     table = mirror_table(NAME, columns, settings)

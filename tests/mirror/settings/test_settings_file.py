@@ -1,4 +1,4 @@
-"""The file of a mirror's settings: what it gives, and each problem by its place."""
+"""The file of a mirror's settings: its values, and each problem by its line."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_first_rule_that_applies_wins():
 
 
 def test_tables_at_once_have_a_connection_each() -> None:
-    """No more tables are copied at once than there are connections."""
+    """The connections limit how many tables are copied at once."""
     for given, wanted in (
         ("connections: 1", (1, 1)),
         ("connections: 3, tables_at_once: 8", (3, 3)),
@@ -147,7 +147,7 @@ def test_defaults_and_relative_folders(tmp_path: Path):
 
 
 def test_all_problems_at_once_by_their_places():
-    """Each wrong value is told with line, column, path, value and remedy."""
+    """Each wrong value is reported with line, column, path, value and remedy."""
     text = r"""name: a b
 canal: {servers: 'x:y:z', user: u}
 sorce: {}
@@ -206,7 +206,7 @@ def test_folders_that_readers_of_delta_tables_do_not_find(old, new, told):
 
 
 def test_what_asks_the_lake_alone_needs_no_secrets():
-    """Secrets that the environment lacks are no problem to who looks at the lake."""
+    """Missing secrets are not a problem for commands that only read the lake."""
     text = SMALL.replace("user: canal", "user: canal, password: '${NOT_THERE}'")
     text = text.replace("{path: /lake}", "{path: /lake, storage_options: {a: '${B}'}}")
     text += "mask_salt: ${NEITHER}\n"
@@ -219,7 +219,7 @@ def test_what_asks_the_lake_alone_needs_no_secrets():
 
 
 def test_secrets_stay_out_of_problems():
-    """A problem with a secret does not show it, nor what the environment lacks."""
+    """A problem with a secret shows neither the secret nor other variables."""
     text = SMALL.replace("user: canal", "user: canal, password: '${NOT_THERE}'")
     text += "mask_salt: s3cr3t\nspark: {bad: s3cr3t}\n"
     found = problems_of(text)
@@ -233,7 +233,7 @@ def test_secrets_stay_out_of_problems():
 
 
 def test_only_secrets_come_from_the_environment():
-    """A host from the environment is told to be written."""
+    """A host from the environment is an error: it must be written."""
     found = problems_of(SMALL.replace("host: db", "host: '${HOST}'"), HOST="db")
     (problem,) = found
     assert problem.startswith("4:16: source.host = '${HOST}': only secrets may come")
@@ -253,12 +253,12 @@ def test_only_secrets_come_from_the_environment():
     ],
 )
 def test_what_is_no_settings_at_all(text: str, problem: str):
-    """A text that is no YAML, or of another form, is told with its place."""
+    """A text that is not YAML, or of another form, is reported with its line."""
     assert any(problem in each for each in problems_of(text))
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path):
-    """What is missing, and what is no text, is told without a traceback."""
+    """A missing file, and one that is not text, are reported without a traceback."""
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load(tmp_path / "m.yml", {})
     (tmp_path / "m.yml").write_bytes(b"\xff\xfe")

@@ -21,7 +21,7 @@ FED = Feed(
 
 
 def test_kept_and_read_again(tmp_path) -> None:
-    """As it was, for the stream that it is of; what nobody wrote is told."""
+    """It is read as written, for its own stream; an invalid file is an error."""
     folder = open_folder(LakeSettings(path=str(tmp_path)), "_mirror/m")
     assert read_feed(folder, 3) is None
     write_feed(folder, FED)
@@ -35,7 +35,7 @@ def test_kept_and_read_again(tmp_path) -> None:
 
 
 def test_a_copy_of_all_tables_begins_anew(tmp_path) -> None:
-    """What is told of the stream of before is gone, whoever wrote it."""
+    """The old stream's state is deleted, even if it is invalid."""
     text = (
         "{name: m, canal: {destination: d, servers: '127.0.0.1:1'}, source: {host: db, "
         "user: u}, lake: {path: lake}, tables: [{match: .*}]}"
@@ -58,7 +58,7 @@ def test_a_copy_of_all_tables_begins_anew(tmp_path) -> None:
         ("new", 0, RangePosition(1, "b.000007", 501), False),
         ("new", 0, RangePosition(1, "b.000007", 500), True),
         ("new", 0, RangePosition(0, "b.000009", 4), True),
-        # In another server's binlog, sets tell.
+        # In another server's binlog, GTID sets decide.
         ("new", 0, RangePosition(2, "c.000001", 4, gtids=f"{ONE}:1-9"), True),
         ("new", 0, RangePosition(2, "c.000001", 4, gtids=f"{ONE}:1-3"), True),
         ("new", 0, RangePosition(2, "c.000001", 4, gtids=f"{ONE}:1-10"), False),
@@ -97,5 +97,5 @@ def test_sets_of_mariadb_tell_as_well() -> None:
     ],
 )
 def test_a_binlog_in_the_place_of_another(end, is_in_another) -> None:
-    """What was executed at a place was so at later ones of the same binlog."""
+    """GTIDs executed at a position are so at later ones of the same binlog."""
     assert FED.is_in_another(end) is is_in_another

@@ -37,14 +37,14 @@ tables: [{match: .*}]
         ("delta", "json", "has a Delta table, but format is json now"),
         ("delta", "parquet", "has a Delta table, but format is parquet now"),
         ("parquet", "delta", "has a log of changes, but format is delta now"),
-        ("parquet", "json", ""),  # a log that goes on in other files
+        ("parquet", "json", ""),  # a log that continues in other files
         ("delta", "delta", ""),
     ],
 )
 def test_what_a_folder_has(
     rng: random.Random, tmp_path: Path, before: str, now: str, there: str
 ) -> None:
-    """A folder with a table is none for a log, nor the other way round."""
+    """A folder with a Delta table is refused for a log, and vice versa."""
     settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
     table = random_table(rng)
     target = replace(table, form=now)

@@ -71,7 +71,7 @@ def put(rows: LakeRows, kind: str, count: int, value: str) -> pa.Table:
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])
 def test_killed(tmp_path: Path, rng: random.Random, form: str) -> None:
-    """A writer that is killed at any moment goes on, and each change is there once."""
+    """A writer that is killed at any moment resumes, and each change is there once."""
     table = replace(PLAIN, form=form)
     rows = filled(table, rng)
     at = rows.seq + 1
@@ -166,7 +166,7 @@ def test_two_writers(tmp_path: Path, rng: random.Random, key: tuple[str, ...]) -
 
 @pytest.mark.parametrize("form", ["delta", "parquet", "json"])
 def test_full_disk(tmp_path: Path, rng: random.Random, form: str) -> None:
-    """A disk that takes no more is told; nothing is applied, and later all of it."""
+    """A full disk is an error; nothing is applied, and later everything."""
     table = replace(PLAIN, form=form)
     rows = LakeRows(table, rng)
     lake = copied(tmp_path, rows)
@@ -199,7 +199,7 @@ def files_of_at_most(count: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])
 def test_a_lake_that_went_away(tmp_path: Path, rng: random.Random, form: str) -> None:
-    """Changes for a table whose folder is gone are refused, and none is made."""
+    """Changes for a table whose folder was deleted are refused; none is created."""
     rows = filled(replace(PLAIN, form=form), rng)
     folder = tmp_path / "lake"
     lake = copied(folder, rows)
@@ -213,7 +213,7 @@ def test_a_lake_that_went_away(tmp_path: Path, rng: random.Random, form: str) ->
 
 
 def lose_files(folder: Path) -> None:
-    """Remove what holds rows; the log still tells of it."""
+    """Delete the files with rows; the log still names them."""
     for file in folder.rglob("*.parquet"):
         file.unlink()
 
@@ -247,13 +247,13 @@ def spoil_log(folder: Path) -> None:
 
 
 def constrain(folder: Path) -> None:
-    """Have the table take no more rows, as somebody might who reads it."""
+    """Make the table reject new rows, as a reader might."""
     (log,) = folder.rglob("_delta_log")
     DeltaTable(log.parent).alter.add_constraint({"few": "id < 500"})
 
 
 def append_only(folder: Path) -> None:
-    """Have the table take no change of what is there."""
+    """Make the table reject changes of existing rows."""
     (log,) = folder.rglob("_delta_log")
     DeltaTable(log.parent).alter.set_table_properties({"delta.appendOnly": "true"})
 
@@ -284,9 +284,9 @@ def test_a_table_that_is_damaged(
     damage: Callable[[Path], None],
     told: str,
 ) -> None:
-    """It is told in one line that the table, and not the store, is the reason.
+    """The error says in one line that the table is the cause, not the store.
 
-    That holds for the same object, and for one that opens the table anew.
+    That holds for the same object, and for one that opens the table again.
     """
     rows = LakeRows(replace(PLAIN, form=form), rng)
     lake = copied(tmp_path, rows)
@@ -331,5 +331,5 @@ def test_a_table_that_is_damaged(
     ],
 )
 def test_what_a_store_says(text: str) -> None:
-    """It is no reason to give one table up, and so is whatever is not known."""
+    """It does not stop a single table, and neither does an unknown error."""
     assert type(lake_error("cannot read", DeltaError(text))) is LakeError

@@ -52,7 +52,7 @@ def test_looking_for_what_is_done() -> None:
 
 
 def test_what_is_done_is_told_once(tmp_path: Path) -> None:
-    """Those that are known are not told again, nor those that are not done."""
+    """Known chunks are not returned again, nor unfinished ones."""
     folder = open_folder(LakeSettings(path=str(tmp_path)))
     made = [ChunkManifest(number, number, ()) for number in (0, 2, 3)]
     for each in made:
@@ -62,7 +62,7 @@ def test_what_is_done_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_long_keys(tmp_path: Path) -> None:
-    """However long it is, a copy goes on with what was planned."""
+    """A plan of any length is used by the resumed copy."""
     folder = open_folder(LakeSettings(path=str(tmp_path)))
     key = "商" * 5_000_000
     chunks = tuple(Chunk(n, "PRIMARY", ("a",), (key,), (key,)) for n in range(2))

@@ -66,7 +66,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
 
 
 def test_states_come_back(folder: Folder):
-    """A state is read as it was written, by another process as well."""
+    """A state is read as written, also by another process."""
     states = States(folder)
     assert states.read_all() == {}
     stored = states.write(STATE)
@@ -94,7 +94,7 @@ def test_a_state_that_nobody_wrote(folder: Folder):
 
 
 def test_requests(folder: Folder):
-    """A request is there until its table's state has it; rubbish goes."""
+    """A request stays until its table's state has it; invalid files are deleted."""
     states = States(folder)
     states.request_copy([ODD, TableName("a", "b")])
     folder.write("requests/x.json", b"rubbish")
@@ -105,9 +105,9 @@ def test_requests(folder: Folder):
 
 
 def test_long_names(folder: Folder, tmp_path: Path):
-    """Tables with the longest names of MySQL have files, each one of its own.
+    """Tables with the longest names of MySQL have files, each a separate one.
 
-    Names that file systems take stay as they were: lakes that are there go on.
+    Names that file systems accept are unchanged: existing lakes continue.
     """
     states = States(folder)
     long = [TableName("商" * 64, "品" * 63 + last) for last in "ab"]
@@ -188,7 +188,7 @@ def test_history_is_bounded(folder: Folder):
 
 
 def test_one_mirror_at_a_time(folder: Folder):
-    """While one has the lease another is told by whom, and gets it afterwards."""
+    """While the lease is held, another process learns the owner, and gets it later."""
     waited: list[float] = []
     with Lease(folder, wait=waited.append) as first:
         first.renew()
@@ -200,7 +200,7 @@ def test_one_mirror_at_a_time(folder: Folder):
 
 
 def hold_lease(path: str, pipe) -> None:
-    """Take a lease and keep it until this process is killed."""
+    """Acquire a lease and keep it until this process is killed."""
     with Lease(open_folder(LakeSettings(path=path))):
         pipe.send("taken")
         signal.pause()
@@ -265,7 +265,7 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
         old.renew()
     old.release()
     new.renew()
-    # Another one took it at the same moment, and wrote last.
+    # Another one acquired it at the same moment, and wrote last.
     clock[0] += LASTS_S + 1
     third = Lease(folder, now=lambda: clock[0], wait=lambda _: old._write())
     with pytest.raises(LakeError):
@@ -285,7 +285,7 @@ def test_places_that_cannot_be(tmp_path: Path):
 
 
 def test_options_of_an_object_store():
-    """The options that delta-rs takes open the same store for Arrow."""
+    """The options of delta-rs open the same store for Arrow."""
     assert _s3_options(
         {
             "AWS_ACCESS_KEY_ID": "a",
@@ -306,7 +306,7 @@ def test_options_of_an_object_store():
 
 
 def test_a_folder_is_removed(folder: Folder) -> None:
-    """It goes with all that is in it; what is beside it stays, twice is once."""
+    """It is deleted with its contents, its neighbours stay; idempotent."""
     folder.write("tables/b.json", b"1")
     folder.write("e.json", b"3")
     for _ in range(2):

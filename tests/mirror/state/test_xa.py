@@ -50,7 +50,7 @@ LARGE = 30_000  # rows of a transaction that is read in several parts
 
 
 def statement(kind: str, xid: str, table: TableName = NOBODY, version: int = 0) -> Any:
-    """Return an item that tells of a transaction."""
+    """Return an item of a transaction."""
     return Packed(
         kind=STATEMENT, destination="d", table=table, seq=0, row=0, sql=xid,
         event_type=kind, version=version,
@@ -90,20 +90,20 @@ def test_tables_of_what_is_rolled_back() -> None:
 
 
 def test_a_name_that_is_used_again() -> None:
-    """It is another transaction: one in a single phase does not tell of its end."""
+    """It is another transaction: one of a single phase does not log its end."""
     first = statement(XA_ROWS, "x", T, 9), statement(XA_ROWS, "x", U, 9)
     second = statement(XA_ROWS, "x", W, 29)
     assert taken(*first, second, statement(ROLLBACK, "XA ROLLBACK x")) == [{W}]
 
 
 def test_parts_in_the_middle_of_a_transaction() -> None:
-    """Their rows tell where it ends, as long as the batch goes on; no others count."""
+    """Within a batch, its rows show where it ends; no others count."""
     prepared = PreparedXa()
     taken(statement(XA_ROWS, "x", T, 9), rows(U, 9), rows(W, 10), by=prepared)
     later = prepared.copy()
     taken(rows(W, 9), by=later)
     assert taken(statement(ROLLBACK, "XA ROLLBACK x"), by=later) == [{T, U}]
-    # Of MariaDB, the last part tells the name.
+    # In MariaDB, the last part has the name.
     items = rows(U, 9), rows(W, 8), statement(XA_ROWS, "x", T, 9)
     assert taken(*items, statement(ROLLBACK, "XA ROLLBACK x")) == [{T, U}]
 
@@ -122,7 +122,7 @@ def test_more_transactions_than_are_kept() -> None:
 
 
 def test_behind_what_a_copy_has_to_begin() -> None:
-    """With each table stands where its rows are told of, which tells old ones."""
+    """Each table has the position of its rows, which identifies old ones."""
     prepared = PreparedXa()
     for seq, name in ((10, T), (20, U)):
         prepared.accept(replace(statement(XA_ROWS, "x", name, 30), seq=seq))
@@ -166,7 +166,7 @@ def run_xa(pipeline: Pipeline, xid: str, end: str, *statements: str) -> None:
 def items_between(
     settings: MirrorSettings, start: RangePosition, end: RangePosition
 ) -> Iterator[Packed]:
-    """Yield what the mirror's stream has between two places, part by part."""
+    """Yield what the mirror's stream has between two positions, part by part."""
     options = read_options(
         source_options(settings)
         | {"filter": settings.wire_filter, "minPartitionRows": "1000"}
@@ -228,7 +228,7 @@ def catch_up(settings: MirrorSettings, name: TableName, **how: Any) -> CatchUp:
 def test_while_a_table_catches_up(
     pipeline: Pipeline, settings: MirrorSettings, table: str, continues: bool, told: Any
 ) -> None:
-    """It is told of what took its rows back; of all where another one began to read."""
+    """It sees rollbacks of its rows; of all rows if another read began earlier."""
     name = TableName(pipeline.schema, table)
     catching = catch_up(settings, name, continues=continues)
     start = catching.latest()
@@ -255,9 +255,9 @@ def test_while_a_table_catches_up(
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 def test_in_the_lake(mirror: MirrorProcess) -> None:
-    """What was taken back is not there; what is prepared amid a new copy is not lost.
+    """Rolled-back rows are absent; rows prepared during a new copy are not lost.
 
-    MySQL tells of the latter to few accounts: no copy is begun for another one.
+    In MySQL few accounts see prepared transactions: without that, no copy starts.
     """
     schema, source = mirror.pipeline.schema, mirror.source
     source.execute(

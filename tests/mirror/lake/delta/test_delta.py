@@ -1,4 +1,4 @@
-"""Delta tables of the mirror: what is applied to them is there once, and whole."""
+"""Delta tables of the mirror: changes are applied exactly once, atomically."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_random_changes(
 
 @pytest.mark.parametrize("kind", KEY_TYPES)
 def test_keys(tmp_path: Path, rng: random.Random, kind: str) -> None:
-    """A key of each type is told from all others, and found again."""
+    """A key of each type is distinct from all others, and is found again."""
     table = lake_table([("k", kind), ("v", "int")], ("k",))
     rows = filled(table, rng)
     lake = published(tmp_path, rows)
@@ -77,7 +77,7 @@ def test_text_keys_that_differ_by_case(tmp_path: Path, rng: random.Random) -> No
 
 
 def test_the_schema_is_that_of_the_stream(tmp_path: Path, rng: random.Random) -> None:
-    """Columns in the lake have the types of the stream, behind them the order's."""
+    """The lake's columns have the stream's types, followed by those of the order."""
     rows = filled(random_table(rng, "soft"), rng)
     lake = published(tmp_path, rows)
     assert lake.exists()
@@ -88,7 +88,7 @@ def test_the_schema_is_that_of_the_stream(tmp_path: Path, rng: random.Random) ->
 
 
 def test_nothing_published(tmp_path: Path, rng: random.Random) -> None:
-    """A table that is not there has no rows, no place, and takes no changes."""
+    """A missing table has no rows and no position, and accepts no changes."""
     lake = DeltaLakeTable(str(tmp_path / "none"), PLAIN)
     assert not lake.exists()
     assert lake.arrow_schema() is None
@@ -135,7 +135,7 @@ def test_published_twice(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_an_empty_copy(tmp_path: Path, rng: random.Random) -> None:
-    """A table without rows is there, empty, and takes changes."""
+    """A table without rows exists, is empty, and accepts changes."""
     rows = LakeRows(PLAIN, rng)
     lake = published(tmp_path, rows)
     assert lake.exists()
@@ -163,7 +163,7 @@ def test_repeated_batches(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_place(tmp_path: Path, rng: random.Random) -> None:
-    """The note of the last change is told, also where no row changed."""
+    """The note of the last change is returned, even if no row changed."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
     assert lake.position() == (rows.seq + 1, {"from": "copy"})
@@ -175,7 +175,7 @@ def test_place(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_place_behind_others(tmp_path: Path, rng: random.Random) -> None:
-    """Commits of others tell no place; without ours in the log, the number is known."""
+    """Commits of other writers have no position; the number is known without ours."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
     told = (rows.seq + 1, {"from": "copy"})
@@ -192,7 +192,7 @@ def test_place_behind_others(tmp_path: Path, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_truncate(tmp_path: Path, rng: random.Random, deletes: str) -> None:
-    """TRUNCATE deletes all rows once; what is inserted behind it stays."""
+    """TRUNCATE deletes all rows once; later rows stay."""
     table = lake_table([("id", "int"), ("v", "int")], ("id",), deletes)
     rows = filled(table, rng)
     lake = published(tmp_path, rows)
@@ -214,7 +214,7 @@ def test_truncate(tmp_path: Path, rng: random.Random, deletes: str) -> None:
 
 
 def test_columns_that_changes_have_not(tmp_path: Path, rng: random.Random) -> None:
-    """What a change does not tell keeps its value, and is NULL in a new row."""
+    """A column that a change omits keeps its value, and is NULL in a new row."""
     table = lake_table([("id", "int"), ("v", "int"), ("old", "int")], ("id",))
     rows = LakeRows(table, rng)
     lake = published(tmp_path, rows)
@@ -246,7 +246,7 @@ def test_a_kept_column_of_a_key_that_changes(
 
 
 def test_a_column_too_many(tmp_path: Path, rng: random.Random) -> None:
-    """A column that the lake has not is told, and nothing is applied."""
+    """A column that the lake lacks is an error, and nothing is applied."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
     changes = rows.as_changes(rows.random_changes(3))

@@ -34,15 +34,15 @@ def file(least: int, greatest: int, size: int = SIZE, rows: int = 10) -> KeyedFi
     [
         # In order, and large enough.
         ([(1, 3), (4, 6), (7, 9)], []),
-        # A value in common is no overlap: the next column of the key parts them.
+        # A common value is not an overlap: the next column of the key separates them.
         ([(1, 5), (5, 5), (5, 5), (5, 9)], []),
-        # What overlaps, through a third one as well; what is beside it stays.
+        # Overlapping files, also through a third one; neighbours stay.
         ([(1, 3), (4, 9), (5, 6), (8, 12), (13, 20)], [["4-9", "5-6", "8-12"]]),
         (
             [(1, 4), (2, 6), (7, 8), (9, 12), (10, 11)],
             [["9-12", "10-11"], ["1-4", "2-6"]],
         ),
-        # Small ones with what is beside them, but not over a large one.
+        # Small files with their neighbours, but not across a large one.
         ([(1, 2, 9), (3, 4, 9), (5, 6), (7, 8, 9)], [["3-4", "1-2"]]),
         ([(1, 2, 9), (3, 6), (4, 7)], [["3-6", "4-7", "1-2"]]),
         # Too many: of those that overlap only the small ones.

@@ -1,4 +1,4 @@
-"""Statistics of Delta tables: they leave no row out that somebody looks for."""
+"""Statistics of Delta tables: they exclude no matching row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WIDE = lake_table([("id", "bigint unsigned"), ("n", "bigint unsigned")], ("id",)
 
 
 def told_wrong(path: Path) -> list[tuple[str, Any, Any]]:
-    """Return the columns whose values are not within what the log tells of a file."""
+    """Return the columns with values outside a file's statistics in the log."""
     actions = pa.table(DeltaTable(str(path)).get_add_actions(flatten=True)).to_pylist()
     wrong = []
     for action in actions:
@@ -129,7 +129,7 @@ def test_a_key_gets_another_name(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_copies(tmp_path: Path) -> None:
-    """A key has statistics if all files of a copy tell numbers of 64 bits."""
+    """A key has statistics if all files of a copy have 64-bit numbers."""
     schema = lake_schema(WIDE)
 
     def chosen(*greatest: int | None) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""Upkeep of Delta tables: fewer files, less history, the same rows and places."""
+"""Upkeep of Delta tables: fewer files, less history, the same rows and positions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOTE = {"from": "stream", "batch": "7"}
 
 
 def files(path: Path) -> pa.Table:
-    """Return the files of the newest version, and what is told of them."""
+    """Return the files of the newest version, with their log entries."""
     return pa.table(DeltaTable(str(path)).get_add_actions(flatten=True))
 
 
@@ -54,7 +54,7 @@ def make_older(path: Path, seconds: float) -> None:
 
 @pytest.mark.parametrize("key", [("id",), ()])
 def test_compact(tmp_path: Path, rng: random.Random, key: tuple[str, ...]) -> None:
-    """Small files become few; rows, place and note stay, and changes go on."""
+    """Small files are merged; rows, position and note stay, and changes continue."""
     rows = LakeRows(lake_table([("id", "int"), ("v", "varchar(20)")], key), rng)
     lake = published(tmp_path, rows)
     in_small_batches(lake, rows)
@@ -88,7 +88,7 @@ def test_compact_is_no_change(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_vacuum(tmp_path: Path, rng: random.Random) -> None:
-    """Old files and their log go; newest rows, place and note are there."""
+    """Old files and their log are deleted; current rows, position and note stay."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
     for _ in range(4):
@@ -109,7 +109,7 @@ def test_vacuum(tmp_path: Path, rng: random.Random) -> None:
 
 
 def test_vacuum_of_the_log(tmp_path: Path, rng: random.Random) -> None:
-    """The log goes as far back as versions can be read, and still tells the place."""
+    """The log covers the readable versions, and still has the position."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
     in_small_batches(lake, rows, 5)
@@ -140,7 +140,7 @@ def age_of_log(path: Path, seconds: float) -> None:
 def test_versions_can_be_read_for_as_long_as_is_said(
     tmp_path: Path, rng: random.Random
 ) -> None:
-    """Also when that is longer than Delta remembers files that are gone."""
+    """Also if that is longer than Delta remembers removed files."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows, kept_hours=30 * 24)
     version = DeltaTable(str(tmp_path)).version()
@@ -151,7 +151,7 @@ def test_versions_can_be_read_for_as_long_as_is_said(
     make_older(tmp_path, 50 * DAY_S)  # as old are the files that went
     age_of_log(tmp_path, 8 * DAY_S)
     lake = DeltaLakeTable(str(tmp_path), PLAIN)
-    for _ in range(2):  # the second sees what the checkpoint of the first tells
+    for _ in range(2):  # the second run sees the checkpoint of the first
         lake.vacuum(30 * 24)
     old = pa.Table.from_batches(lake.scan(version=version)).to_pylist()
     assert in_order(old) == before

@@ -30,7 +30,7 @@ def test_samples(sample: Path) -> None:
 
 
 def test_both_servers_have_a_sample() -> None:
-    """There is a sample of each server, and the lines tell which."""
+    """There is a sample of each server, and the lines name it."""
     assert {flavour_of(sample) for sample in SAMPLES} == {"mysql", "mariadb"}
 
 
@@ -52,7 +52,7 @@ def test_disagreements_are_found() -> None:
 
 
 def test_truth_is_loaded_after_a_disagreement() -> None:
-    """After a disagreement the subject goes on from what the server said."""
+    """After a disagreement, the comparison resumes from the server's result."""
     create = "CREATE TABLE `t` (`a` bigint)"
     lines = [
         {

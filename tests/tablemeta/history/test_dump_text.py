@@ -84,7 +84,7 @@ def test_what_else_is_kept():
 
 
 def test_a_dump_without_schema():
-    """A dump of one schema does not name it; whoever reads it has to."""
+    """A dump of one schema does not name it; the reader must."""
     text = "CREATE TABLE t (a int);"
     assert columns_of(text, schema="x") == {"x": {"t": ["a"]}}
     with pytest.raises(ValueError, match="no USE before its tables"):
@@ -107,12 +107,12 @@ def test_what_nobody_can_read_is_told():
     ],
 )
 def test_the_place_of_a_dump(text):
-    """The place is found as an option of the dumping program has it written."""
+    """The position is found in the form of each option of the dumping program."""
     assert position_in_dump(text) == EntryPosition("binlog.000007", 1234)
 
 
 def test_a_dump_that_tells_no_place():
-    """Without it there is none."""
+    """Without the option there is no position."""
     assert position_in_dump("CREATE TABLE t (a int); -- SOURCE_LOG_POS=4") is None
 
 

@@ -56,7 +56,7 @@ class Before:
         self.replay.apply(self._left.pop(0))
 
     def table(self, name: str) -> str:
-        """Tell a table's columns, with a question mark when they are uncertain."""
+        """Return the columns of a table, with a question mark if they are uncertain."""
         found = self.replay.find("db", name)
         doubt = "?" if self.replay.model.is_uncertain("db", name) else ""
         if found is None:
@@ -102,7 +102,7 @@ def test_tables_that_change_places() -> None:
 
 
 def test_what_was_dropped_is_not_known() -> None:
-    """Another table of the same name is not taken for one that is dropped."""
+    """Another table of the same name is not mistaken for a dropped one."""
     before = Before(
         base(t="new_one INT"), "RENAME TABLE o TO t", "DROP TABLE t", "CREATE TABLE t"
     )
@@ -121,7 +121,7 @@ def test_one_that_nobody_can_read() -> None:
 
 
 def test_names_without_case() -> None:
-    """Where the server compares names without case, so are those that come yet."""
+    """If the server compares names without case, so does the list of pending ones."""
     traits = SourceTraits(version=90700, lower_case_table_names=1)
     before = Before(base(t="a INT"), "ALTER TABLE DB.T ADD a INT", traits=traits)
     assert before.table("t") == "a?"
@@ -165,7 +165,7 @@ def test_a_snapshot_keeps_doubts() -> None:
 
 @pytest.mark.parametrize("is_contained", [False, True])
 def test_a_statement_of_which_nothing_is_known(is_contained: bool) -> None:
-    """What it changed nobody knows: all tables are in doubt, unless read behind it."""
+    """Its effect is unknown: all tables are uncertain, unless read after it."""
     replay = Replay(TRAITS, base(t="a INT", s="b INT"))
     record = made_record(at(1, 4), "db", "ALTER TABLE `t", "", contained=is_contained)
     replay.expect([record] if is_contained else [])

@@ -90,24 +90,24 @@ def alter(tsdb: TableMetaTsdb, place: EntryPosition, text: str) -> None:
 def look(
     tsdb: TableMetaTsdb, kept: KeptReplays, place: EntryPosition
 ) -> tuple[list[tuple[str, object]], list[DdlRecord]]:
-    """Return what an image with the kept ones' help says, and what comes behind."""
+    """Return the result of a cached replay, and the records after it."""
     replay, records = tsdb.replay_at(place, newest(tsdb), kept)
     said = told(replay)
     behind = [each for each in records if each.position.order() >= place.order()]
-    for record in behind:  # as its reader would; nobody else may notice
+    for record in behind:  # as its reader would; others must not notice
         replay.apply(record)
     return said, behind
 
 
 def newest(tsdb: TableMetaTsdb) -> BinlogSegment:
-    """Return the stretch that is being written."""
+    """Return the segment that is being written."""
     return tsdb.segments()[-1]
 
 
 def test_a_place_again_loads_nothing(
     tsdb: TableMetaTsdb, storage: CountingStorage
 ) -> None:
-    """The second look at a place, and one behind it, take the image of the first."""
+    """A second replay of a position, and one after it, use the cached first one."""
     kept = KeptReplays()
     for number in range(1, 4):
         alter(tsdb, at(1, 100 * number + 100), f"ALTER TABLE t0 ADD c{number} INT")
@@ -139,7 +139,7 @@ def test_an_image_belongs_to_its_reader(tsdb: TableMetaTsdb) -> None:
 
 
 def test_an_answer_that_came_later_counts(tsdb: TableMetaTsdb) -> None:
-    """A kept image is none where more became known of what lies before its place."""
+    """A cached replay is not used if more is known about what is before it."""
     kept = KeptReplays()
     alter(tsdb, at(1, 200), "ALTER TABLE t0 ADD b INT")
     tsdb.reached(at(1, 900))
@@ -151,7 +151,7 @@ def test_an_answer_that_came_later_counts(tsdb: TableMetaTsdb) -> None:
 
 
 def test_random_places_say_the_same(tsdb: TableMetaTsdb, rng: random.Random) -> None:
-    """Looks at random places, with DDL between them, say what a new replay says."""
+    """Replays of random positions, with DDL in between, equal uncached replays."""
     kept = KeptReplays()
     offset, places = 100, [at(1, 100)]
     for number in range(60):

@@ -22,7 +22,7 @@ EXPORTED = Exported(UUID, TRAITS, place(500, gtid=f"{UUID}:1-7"), (*SHOP, OTHER)
 
 
 def test_what_is_written_is_read():
-    """A document gives the same tables, place and server again."""
+    """A document gives the same tables, position and server again."""
     assert from_document(to_document(EXPORTED)) == EXPORTED
     assert EXPORTED.count == 2
 
@@ -80,7 +80,7 @@ def test_other_documents(text, problem):
 
 @pytest.mark.parametrize("part", ["server", "traits", "position", "schemas"])
 def test_a_missing_part(part, monkeypatch):
-    """A document whose checksum is right but that lacks a part is refused."""
+    """A document with a valid checksum but a missing field is refused."""
     monkeypatch.setattr(
         "canal_server.tablemeta.history.schema_document._checksum", lambda _: None
     )

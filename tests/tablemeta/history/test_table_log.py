@@ -1,4 +1,4 @@
-"""What happened to one table, told from a history."""
+"""The changes of one table, found in a history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BASE = (
 
 @pytest.fixture
 def changes(written_history: WrittenHistory):
-    """Return a function that tells what happened to a table."""
+    """Return a function that lists the changes of a table."""
 
     def ask(name, schema="shop"):
         storage = written_history._storage
@@ -37,7 +37,7 @@ def changes(written_history: WrittenHistory):
 
 @pytest.fixture
 def told(changes):
-    """Return a function that tells the offset and the differences of each change."""
+    """Return a function that lists the offset and the differences of each change."""
 
     def ask(name, schema="shop"):
         return [
@@ -65,7 +65,7 @@ def test_statements_that_changed_it(written_history, told):
 
 
 def test_renamed_columns_are_told_as_such(written_history, told):
-    """A CHANGE and a RENAME COLUMN are no new columns."""
+    """A CHANGE and a RENAME COLUMN do not add columns."""
     written_history.write(
         (300, "ALTER TABLE book CHANGE title name varchar(200), RENAME COLUMN id TO no")
     )
@@ -91,7 +91,7 @@ def test_columns_that_swap_names(written_history, told):
 
 
 def test_statements_without_effect_on_columns(written_history, told):
-    """An ALTER of the table is told also when columns and keys stay."""
+    """An ALTER of the table is listed even if columns and keys are unchanged."""
     written_history.write(
         (300, "ALTER TABLE book COMMENT = 'all of them'"),
         (400, "TRUNCATE TABLE book"),
@@ -102,7 +102,7 @@ def test_statements_without_effect_on_columns(written_history, told):
 def test_a_table_is_followed_to_its_former_name(written_history, told):
     """What happened under the name that a RENAME replaced belongs to the table.
 
-    Who asks for the replaced name is told the new one, instead of a table that went.
+    The replaced name lists the new table, instead of the table that was removed.
     """
     written_history.write(
         (300, "ALTER TABLE book ADD n int"),
@@ -130,7 +130,7 @@ def test_a_table_is_followed_to_its_former_name(written_history, told):
 
 
 def test_a_swap_by_an_online_ddl_tool(written_history, told):
-    """The table that takes the place of another one is told as a change of that."""
+    """A table that replaces another one is listed as a change of that one."""
     written_history.write(
         (300, "CREATE TABLE `shop`.`_book_gho` LIKE `shop`.`book`"),
         (350, "ALTER TABLE `_book_gho` ADD n int AFTER id, MODIFY title text"),
@@ -157,7 +157,7 @@ def test_several_renames_in_one_statement(written_history, told):
 
 
 def test_schemas_that_come_and_go(written_history, told):
-    """DROP DATABASE is told for its tables, and its character set is inherited."""
+    """DROP DATABASE is listed for its tables, and its character set is inherited."""
     written_history.write(
         (300, "DROP DATABASE shop"),
         (400, "CREATE DATABASE shop CHARACTER SET latin1"),
@@ -180,7 +180,7 @@ def test_names_that_need_quotes(written_history, told):
 
 
 def test_a_later_stretch_is_compared_with_the_one_before(written_history, told):
-    """Where the history begins anew, only what happened unseen is told."""
+    """At the start of a new segment, only unseen changes are listed."""
     written_history.write((300, "ALTER TABLE book ADD n int"), last=400)
     base = (StoredSchema("shop", "utf8mb4_bin", (("book", BOOK),)),)
     written_history.write((700, "ALTER TABLE book ADD m int"), base=base, first=600)
@@ -193,7 +193,7 @@ def test_a_later_stretch_is_compared_with_the_one_before(written_history, told):
 
 
 def test_statements_that_the_base_contains(written_history, changes):
-    """A statement before the place of the base says that it is contained."""
+    """A statement before the position of the base is marked as contained."""
     written_history.write(
         (700, "ALTER TABLE book DROP price"),
         contained=((300, "ALTER TABLE book ADD price decimal(8,2)"),),
@@ -201,7 +201,7 @@ def test_statements_that_the_base_contains(written_history, changes):
     )
     found = changes("book")
     assert [(each.position.position, each.is_contained) for each in found] == [
-        (300, False),  # the base, whose place is that of the first statement now
+        (300, False),  # the base, now at the position of the first statement
         (300, True),
         (700, False),
     ]
@@ -210,7 +210,7 @@ def test_statements_that_the_base_contains(written_history, changes):
 
 
 def test_doubt_is_told(written_history, changes):
-    """A statement that does not tell the columns says that they may be others."""
+    """A statement that does not determine the columns marks them as uncertain."""
     written_history.write((300, "CREATE TABLE book2 SELECT * FROM book"))
     (change,) = changes("book2")
     assert change.is_uncertain

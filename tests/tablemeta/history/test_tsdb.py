@@ -1,4 +1,4 @@
-"""The table history: images at every place that it covers, and what survives."""
+"""The table history: schemas at every position it covers, and what survives."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def add(tsdb: TableMetaTsdb, position: EntryPosition, column: str) -> None:
 
 
 def test_every_place_has_its_columns(tsdb: TableMetaTsdb) -> None:
-    """Before a statement the columns are those of before, behind it those of after."""
+    """Before a statement there are the old columns, after it the new ones."""
     for number in range(1, 6):
         add(tsdb, at(number, 200), f"c{number}")
     whole = ["a", "c1", "c2", "c3", "c4", "c5"]
@@ -92,7 +92,7 @@ def test_every_place_has_its_columns(tsdb: TableMetaTsdb) -> None:
 
 
 def test_an_image_beside_the_live_one(tsdb: TableMetaTsdb) -> None:
-    """`at` answers for another place, stays as it is, and leaves the live one."""
+    """`at` returns another position, is immutable, and keeps the live schemas."""
     add(tsdb, at(1, 200), "b")
     before = tsdb.at(at(1, 150))
     add(tsdb, at(1, 300), "c")
@@ -118,7 +118,7 @@ def test_reading_again_applies_nothing_twice(tsdb: TableMetaTsdb) -> None:
 def test_a_new_process_goes_on(
     tsdb: TableMetaTsdb, storage: SqliteHistoryStorage, clock: Clock
 ) -> None:
-    """What was applied is there after the storage was closed and opened."""
+    """Applied statements are kept when the storage is closed and opened."""
     add(tsdb, at(1, 200), "b")
     tsdb.close()
     again = TableMetaTsdb(storage, Retention(), clock)
@@ -130,7 +130,7 @@ def test_a_new_process_goes_on(
 
 
 def test_places_outside(tsdb: TableMetaTsdb) -> None:
-    """A place that is not covered is refused, and the error says what is covered."""
+    """A position outside the history is refused with the range that is covered."""
     add(tsdb, at(1, 200), "b")
     for place in (at(1, 99), at(1, 219), at(2, 4)):
         with pytest.raises(TableMetaError, match=r"000001:100 to \S+000001:218"):
@@ -139,7 +139,7 @@ def test_places_outside(tsdb: TableMetaTsdb) -> None:
 
 
 def test_what_was_passed_is_covered(tsdb: TableMetaTsdb) -> None:
-    """Places that were read without any statement are covered, too."""
+    """Positions that were read without any statement are covered as well."""
     tsdb.reached(at(3, 1000))
     tsdb.rollback(at(2, 500))
     assert columns(tsdb) == ["a"]
@@ -169,7 +169,7 @@ def test_the_end_is_written_in_the_end(
 
 
 def test_the_end_is_none_of_another_stretch(tsdb: TableMetaTsdb) -> None:
-    """What passed before going to another stretch says nothing of that one."""
+    """What was read before moving to another segment does not extend that one."""
     (old,) = tsdb.segments()
     tsdb.passed(at(1, 200))
     tsdb.passed(at(7, 300))
@@ -182,7 +182,7 @@ def test_the_end_is_none_of_another_stretch(tsdb: TableMetaTsdb) -> None:
 
 
 def test_snapshots_by_count(tsdb: TableMetaTsdb, storage: SqliteHistoryStorage) -> None:
-    """After so many statements there is a snapshot; every place is right."""
+    """After this many statements there is a snapshot; every position is right."""
     for number in range(1, 36):
         add(tsdb, at(1, 100 * number + 100), f"c{number}")
     (segment,) = tsdb.segments()
@@ -214,7 +214,7 @@ def test_snapshots_by_time_and_their_end(
 
 
 class TestContained:
-    """A base that was taken behind statements that come yet."""
+    """A base that was read after statements that are still to come."""
 
     NOW = (
         StoredSchema(
@@ -238,7 +238,7 @@ class TestContained:
     def behind(
         self, storage: SqliteHistoryStorage, clock: Clock
     ) -> Iterator[TableMetaTsdb]:
-        """Give a history whose base was taken at 1:600, standing at 1:100."""
+        """Give a history whose base was read at 1:600, positioned at 1:100."""
         history = TableMetaTsdb(storage, Retention(ddls_per_snapshot=2), clock)
         history.init("test")
         segment = history.begin(UUID, TRAITS, at(1, 600), self.NOW)
@@ -261,7 +261,7 @@ class TestContained:
         assert columns(behind) == ["a", "b", "c", "d"]
 
     def test_doubt_ends_with_the_last_statement(self, behind: TableMetaTsdb) -> None:
-        """A table is uncertain until no statement on it comes any more."""
+        """A table is uncertain until no statement on it is left."""
         assert behind.is_uncertain("db", "t")
         assert not behind.is_uncertain("db", "still")
         behind.apply(at(1, 200), "db", "ALTER TABLE t ADD b INT")
@@ -271,7 +271,7 @@ class TestContained:
         assert not behind.is_uncertain("db", "t")
 
     def test_a_creation_tells_all(self, behind: TableMetaTsdb) -> None:
-        """From its CREATE on a table is known, though an ALTER comes yet."""
+        """A table is known from its CREATE on, even if an ALTER is still to come."""
         assert behind.is_uncertain("db", "new")
         behind.apply(at(1, 200), "db", "ALTER TABLE t ADD b INT")
         behind.apply(at(1, 300), "db", "CREATE TABLE new (x INT)")
@@ -279,7 +279,7 @@ class TestContained:
         assert columns(behind, "new") == ["x"]
 
     def test_places_in_between(self, behind: TableMetaTsdb) -> None:
-        """Every place says what it can; behind the base all is certain."""
+        """Every position is as certain as possible; after the base all is certain."""
         behind.rollback(at(1, 450))
         assert not behind.is_uncertain("db", "t")
         assert columns(behind, "new") == ["x"]
@@ -290,7 +290,7 @@ class TestContained:
     def test_no_snapshot_before_the_base(
         self, behind: TableMetaTsdb, storage: SqliteHistoryStorage
     ) -> None:
-        """While contained statements come no snapshot is taken, for it has no base."""
+        """While contained statements are pending, no snapshot is written."""
         assert not behind.snapshot()
         for position, text in self.EARLIER:
             behind.apply(position, "db", text)
@@ -301,7 +301,7 @@ class TestContained:
 
 
 def test_another_server_by_time(tsdb: TableMetaTsdb) -> None:
-    """Statements older than a time count as executed on the server that took over."""
+    """Statements older than a time count as executed on the new server."""
     add(tsdb, at(1, 200, timestamp=T0_MS + 1000), "b")
     add(tsdb, at(1, 300, timestamp=T0_MS + 5000), "c")
     (segment,) = tsdb.segments()
@@ -314,7 +314,7 @@ def test_another_server_by_time(tsdb: TableMetaTsdb) -> None:
 
 
 def test_places_by_time(tsdb: TableMetaTsdb) -> None:
-    """A time is the place of the first statement that is not older."""
+    """A time selects the position of the first statement that is not older."""
     tsdb.apply(
         at(1, 200, timestamp=T0_MS + 10_000_000), "db", "ALTER TABLE t ADD b INT"
     )
@@ -340,7 +340,7 @@ def test_an_answer_of_the_server_is_kept(tsdb: TableMetaTsdb) -> None:
 
 @pytest.mark.parametrize("is_last", [True, False], ids=["snapshot", "base"])
 def test_an_answer_where_reading_began(tsdb: TableMetaTsdb, is_last: bool) -> None:
-    """It is known to the next one that begins at the same place, snapshot or not."""
+    """It is known to the next reader from the same position, snapshot or not."""
     if is_last:
         tsdb.reached(at(2, 500))
         tsdb.rollback(at(2, 500))
@@ -359,7 +359,7 @@ def test_an_answer_where_reading_began(tsdb: TableMetaTsdb, is_last: bool) -> No
 def test_looking_beside_changes_no_count(
     tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
 ) -> None:
-    """Images beside the live one put no snapshot off."""
+    """Schemas apart from the live ones do not delay snapshots."""
     for number in range(1, 10):
         add(tsdb, at(1, 200 + 20 * number), f"c{number}")
         tsdb.at(at(1, 200))
@@ -371,7 +371,7 @@ def test_looking_beside_changes_no_count(
 def newest_snapshot(
     tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
 ) -> EntryPosition:
-    """Return where the newest snapshot was taken."""
+    """Return the position of the newest snapshot."""
     found = storage.snapshot(tsdb.segments()[-1].id)
     assert found is not None
     return found.position
@@ -380,7 +380,7 @@ def newest_snapshot(
 def test_the_interval_outlives_a_restart(
     tsdb: TableMetaTsdb, storage: SqliteHistoryStorage, clock: Clock
 ) -> None:
-    """A process that is started often still takes its snapshots in time."""
+    """A process that restarts often still writes its snapshots in time."""
     tsdb.close()
     for hour in range(30):
         clock.now_s += 3600
@@ -426,7 +426,7 @@ def test_what_was_executed_is_not_forgotten(tsdb: TableMetaTsdb) -> None:
 def test_another_server_by_what_it_executed(
     tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
 ) -> None:
-    """Snapshots with what the other server lacks are passed over."""
+    """Snapshots with statements that the other server lacks are skipped."""
     for number in range(1, 16):
         add(tsdb, at(1, 200 + 20 * number), f"c{number}")
     assert newest_snapshot(tsdb, storage).order() > at(1, 200).order()
@@ -443,7 +443,7 @@ def test_another_server_by_what_it_executed(
 
 
 def test_who_reads_what_is_old_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) -> None:
-    """Far behind the clock, places that were just read stay covered."""
+    """If reading lags far behind the clock, recent positions stay covered."""
     clock.now_s += 100 * 24 * 3600
     for number in range(40):
         place = at(1, 200 + 20 * number, timestamp=T0_MS + number * 1000)
@@ -453,7 +453,7 @@ def test_who_reads_what_is_old_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) 
 
 
 def test_who_reads_again_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) -> None:
-    """A place that is read once more stays covered, though the end is much younger."""
+    """A position that is read again stays covered, though the end is much newer."""
     day_ms = 24 * 3600 * 1000
     places = [at(1, 200 + 20 * n, timestamp=T0_MS + n * day_ms) for n in range(40)]
     for number, place in enumerate(places):
@@ -466,7 +466,7 @@ def test_who_reads_again_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) -> Non
 
 
 def test_answers_behind_what_another_server_lacks(tsdb: TableMetaTsdb) -> None:
-    """What the server told later has the effect of statements that come yet."""
+    """A later answer of the server contains statements that are still to come."""
     add(tsdb, at(1, 200), "b")
     tsdb.load(at(1, 250), "db", "CREATE TABLE `early` (`z` int)")
     add(tsdb, at(1, 300), "c")
@@ -496,7 +496,7 @@ def test_a_snapshot_tells_what_was_executed(
     own: str | None,
     behind: str | None,
 ) -> None:
-    """Behind a statement its GTID is in the set, if both are known."""
+    """After a statement its GTID is in the set, if both are known."""
     tsdb.reached(at(1, 200, gtid=before))
     add(tsdb, at(1, 300, gtid=own), "b")
     assert tsdb.snapshot()

@@ -84,7 +84,7 @@ def test_decoded(data: bytes, charset: str, expected: str | None) -> None:
 
 
 def test_swedish() -> None:
-    """The seven-bit Swedish set has letters in the places of signs."""
+    """The seven-bit Swedish set has letters instead of some signs."""
     assert storable("a\\Ö", "swe7") == "a?Ö"
     assert written("aÖ", "swe7") == b"a\\"
 

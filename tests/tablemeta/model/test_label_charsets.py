@@ -1,4 +1,4 @@
-"""Members of ENUM and SET: their bytes stay, what they mean is the set's."""
+"""Labels of ENUM and SET: their bytes are kept, the set gives them a meaning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_shown(data: bytes, charset: str, mysql: str | None, mariadb: str) -> No
 
 
 def test_hex() -> None:
-    """MySQL shows bytes that are no UTF-8 in hex, and drops the zeros of it."""
+    """MySQL shows invalid UTF-8 in hex, and omits its zeros."""
     text = label_sql(b"\0\xfc", "utf8mb3", mariadb=False)
     assert text == "x'0fc'"
     assert labels_of(text) == (b"\0\xfc",)
@@ -82,7 +82,7 @@ def types_after(*statements: str, mariadb: bool = False) -> str:
     ],
 )
 def test_converted_table(old: str, new: str, mysql: str, mariadb: str) -> None:
-    """CONVERT TO leaves the bytes, so the members are others; and back again."""
+    """CONVERT TO keeps the bytes, so the labels change; and back again."""
     create = f"CREATE TABLE t (e ENUM('n79', 'ü')) CHARACTER SET {old}"
     convert = f"ALTER TABLE t CONVERT TO CHARACTER SET {new}"
     for is_mariadb, expected in ((False, mysql), (True, mariadb)):
@@ -95,7 +95,7 @@ def test_converted_table(old: str, new: str, mysql: str, mariadb: str) -> None:
 
 
 def test_spaces_behind_members() -> None:
-    """They are gone before the bytes are kept, also beside members in hex."""
+    """They are removed before the bytes are stored, also next to labels in hex."""
     create = "CREATE TABLE t (e ENUM(x'6372', 'a ')) CHARACTER SET ucs2"
     convert = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb3"
     assert types_after(create, convert) == r"enum('cr','\0a')"

@@ -32,13 +32,13 @@ def test_text(context: Context, text: str) -> None:
 
 
 def test_text_of_others() -> None:
-    """No text is no context; what is not known in it is passed over."""
+    """An empty text is an empty context; unknown keys are ignored."""
     assert Context.from_json("") == Context()
     assert Context.from_json('{"schema":"d","later":1}') == Context(schema="d")
 
 
 def test_modes() -> None:
-    """The mode tells how the text is read."""
+    """The mode determines how the text is parsed."""
     context = Context(sql_mode=ANSI_QUOTES | ORACLE, mariadb=True, server_version=5)
     assert context.dialect.ansi_quotes
     assert not context.dialect.no_backslash_escapes

@@ -52,7 +52,7 @@ def test_meta() -> None:
 
 
 def test_hidden_columns_come_last() -> None:
-    """MariaDB's row times and hashes stand behind the columns, in this order."""
+    """MariaDB's row times and hashes follow the columns, in this order."""
     table = table_of(
         "CREATE TABLE t (a TEXT UNIQUE, b TEXT UNIQUE) WITH SYSTEM VERSIONING",
         mariadb=True,

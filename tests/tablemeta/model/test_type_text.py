@@ -36,7 +36,7 @@ def test_converted(mysql_type: str, old: str, new: str, expected: object) -> Non
 
 
 def test_members_come_back() -> None:
-    """The members that a type shows are read as what they were."""
+    """The labels in the text of a type are parsed back to the original."""
     shown = r"enum('a','b''c','d\\e','f\ng','h,i','\0','\r')"
     labels = ("a", "b'c", "d\\e", "f\ng", "h,i", "\0", "\r")
     assert text_type_of(shown).labels == labels

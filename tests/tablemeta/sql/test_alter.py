@@ -112,7 +112,7 @@ def test_items(items, expected):
     ],
 )
 def test_table_beside(items, table):
-    """A table whose rows come or go with a partition is told; filters do not see it."""
+    """A table that exchanges rows with a partition is listed, but not filtered by."""
     found = classify(f"ALTER TABLE db.t {items}", "other", mariadb=True)
     assert [each.beside for each in found] == [table]
     assert names_of(found) == (("db", "t"),)

@@ -88,7 +88,7 @@ ABC = "CREATE TABLE t (a INT, b INT, c INT)"
     ],
 )
 def test_order_of_columns(items: str, expected: str) -> None:
-    """Items change columns in their places first, then put them where they go."""
+    """Items first change columns where they are, then move them."""
     assert names(after(ABC, f"ALTER TABLE t {items}")) == expected
 
 
@@ -250,7 +250,7 @@ def test_flags() -> None:
 
 
 def test_versioning() -> None:
-    """Row times that the definition does not name are hidden behind the columns."""
+    """Row times that the definition does not name are hidden after the columns."""
     hidden = after("CREATE TABLE t (a INT) WITH SYSTEM VERSIONING", mariadb=True)
     assert hidden.versioning is Versioning.HIDDEN
     columns = [each.name for each in hidden.meta.columns]
@@ -355,7 +355,7 @@ def test_period() -> None:
     ],
 )
 def test_convert_and_define(items: str, mysql: str, mariadb: str) -> None:
-    """What is defined beside CONVERT TO takes its set, and does not grow."""
+    """A column defined together with CONVERT TO gets its set, with the same size."""
     create = (
         "CREATE TABLE t (i INT, v VARCHAR(300), t TEXT, d DECIMAL(65, 10))"
         " CHARACTER SET latin1"

@@ -145,7 +145,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("definition", "expected", "charset"), TEXTS)
 def test_with_charset(definition: str, expected: str, charset: object) -> None:
-    """Texts take the character set of the column, else that of the table."""
+    """Texts use the character set of the column, else that of the table."""
     if charset == 0:
         charset = "latin1"
     for context in (MYSQL, MARIADB):

@@ -29,7 +29,7 @@ NO_TABLE = [Statement(QUERY)]
 def test_recorded_statements():
     """Statements that servers logged are what clients of canal know them as.
 
-    `expected` is type, schema and table of the entry, null when there is none.
+    `expected` is type, schema and table of the entry, null if it has none.
     """
     count = 0
     for line in CLASSES.read_text(encoding="utf-8").splitlines():
@@ -106,7 +106,7 @@ def test_structure(sql, expected):
     ],
 )
 def test_rename(sql, expected):
-    """A rename has its new name first, and the old one beside it."""
+    """A rename has its new name first, together with the old one."""
     found = classify(sql, "db")
     assert found == [Statement(RENAME, *names) for names in expected]
 
@@ -183,7 +183,7 @@ def test_dml(sql, expected):
     ],
 )
 def test_silent(sql):
-    """Clients are not told of what does not concern rows and columns."""
+    """Clients receive no statements that do not affect rows and columns."""
     assert classify(sql, "db") == []
 
 

@@ -95,7 +95,7 @@ def test_statements_without_tables(sql: str) -> None:
     ],
 )
 def test_views(sql: str) -> None:
-    """A view is one whatever stands in front of it, and its query is not read."""
+    """A view is recognized whatever precedes it, and its query is not parsed."""
     (operation,) = resolve(sql, MYSQL)
     assert isinstance(operation, CreateView)
     assert operation.name == ("d", "v")
@@ -146,7 +146,7 @@ def test_lists_of_names() -> None:
     ],
 )
 def test_columns(sql: str, expected: list[str]) -> None:
-    """Columns are told from all that stands between and behind them."""
+    """Columns are recognized among all that is between and after them."""
     assert columns(sql) == expected
 
 
@@ -177,7 +177,7 @@ def test_modes() -> None:
     ],
 )
 def test_open(sql: str, is_open: bool) -> None:
-    """A query behind the definition adds columns that the text does not tell."""
+    """A query after the definition adds columns that the text does not determine."""
     (operation,) = resolve(sql, MARIADB)
     assert isinstance(operation, CreateTable)
     assert operation.is_open is is_open
@@ -283,7 +283,7 @@ def test_any_text_is_survived(rng) -> None:
     ],
 )
 def test_unknown_words_in_definitions(sql: str) -> None:
-    """A word that is not known is told, not passed over."""
+    """An unknown word is reported, not skipped."""
     (operation,) = resolve(sql, Context(schema="d"))
     assert isinstance(operation, Unknown)
 

@@ -25,7 +25,7 @@ def test_words_are_compared_in_upper_case():
 
 
 def test_several_words_are_accepted_or_none():
-    """A sequence that does not stand here leaves the place as it was."""
+    """A sequence that does not follow leaves the offset unchanged."""
     here = words("IF NOT EXISTS t")
     assert not here.accept("IF", "EXISTS")
     assert here.peek() == "IF"
@@ -67,6 +67,6 @@ def test_tables(sql, expected):
 
 @pytest.mark.parametrize("sql", ["", "(a)", "'t'", "a.b.c", "a.", "a.'b'"])
 def test_no_tables(sql):
-    """What is no name of a table is an error."""
+    """Anything but a table name is an error."""
     with pytest.raises(NoNameError):
         words(sql).table()

@@ -40,12 +40,12 @@ BASE = schemas("t", "u")
 
 
 def begun(history: HistoryStorage, file: int = 1, offset: int = 4) -> BinlogSegment:
-    """Begin a stretch with two tables."""
+    """Start a segment with two tables."""
     return history.begin(segment(at(file, offset)), BASE)
 
 
 def places(history: HistoryStorage, segment_id: int) -> list[tuple[int, int]]:
-    """Return where the statements of a stretch stand."""
+    """Return the positions of the statements of a segment."""
     return [record.position.order() for record in history.records(segment_id)]
 
 
@@ -60,7 +60,7 @@ def broken(*items: T) -> Iterator[T]:
 
 
 def test_nothing_at_first(history: HistoryStorage) -> None:
-    """A storage that was just made has no stretches."""
+    """A new storage has no segments."""
     assert history.segments() == []
     assert history.snapshot(1) is None
     assert list(history.records(1)) == []
@@ -78,7 +78,7 @@ def test_open_twice(history: HistoryStorage) -> None:
 
 
 def test_begin(history: HistoryStorage) -> None:
-    """A stretch comes back as it was begun, with an id and its base."""
+    """A segment is read as it was created, with an id and its base."""
     given = BinlogSegment(
         -5,
         UUID,
@@ -136,7 +136,7 @@ def test_everything_of_a_statement(history: HistoryStorage) -> None:
 
 
 def test_outlives(history_place: HistoryPlace) -> None:
-    """What was written is there when the storage is opened again."""
+    """Written data is kept when the storage is opened again."""
     history = history_place.open()
     of = begun(history)
     history.append(of.id, ddl(at(1, 100)), last=at(1, 150))
@@ -189,7 +189,7 @@ def test_bounds(history: HistoryStorage) -> None:
 
 
 def test_reading_while_writing(history: HistoryStorage) -> None:
-    """Who goes through statements may write on the way, and meets what is behind."""
+    """A reader of statements may write meanwhile, and sees the later ones."""
     of = begun(history)
     history.append_all(of.id, [ddl(at(1, 10 * n)) for n in range(1, 1_001)])
     seen = 0
@@ -201,7 +201,7 @@ def test_reading_while_writing(history: HistoryStorage) -> None:
 
 
 def test_append_twice(history: HistoryStorage) -> None:
-    """A statement whose place is known is left out, and told so."""
+    """A statement at a known position is omitted and reported as such."""
     of = begun(history)
     assert history.append(of.id, ddl(at(1, 100)))
     assert not history.append(of.id, ddl(at(1, 100)), last=at(1, 300))
@@ -212,7 +212,7 @@ def test_append_twice(history: HistoryStorage) -> None:
 
 
 def test_same_place_elsewhere(history: HistoryStorage) -> None:
-    """One place may be in several stretches, as of two servers."""
+    """Several segments may contain the same position, as of two servers."""
     one = begun(history)
     other = history.begin(segment(at(1, 4), source="other"), schemas("x"))
     assert one.id != other.id
@@ -225,7 +225,7 @@ def test_same_place_elsewhere(history: HistoryStorage) -> None:
 
 
 def test_identify(history: HistoryStorage) -> None:
-    """A stretch gets another source and traits, and nothing else of it changes."""
+    """A segment gets another source and traits, and nothing else changes."""
     old, new = begun(history), begun(history, 2)
     history.append(old.id, ddl(at(1, 100)), last=at(1, 150))
     history.append(new.id, ddl(at(2, 100)))
@@ -240,7 +240,7 @@ def test_identify(history: HistoryStorage) -> None:
 
 
 def test_extend_last(history: HistoryStorage) -> None:
-    """The end of a stretch moves on and never back."""
+    """The end of a segment only moves forward."""
     of = begun(history)
     history.extend(of.id, last=at(2, 500))
     history.extend(of.id, last=at(1, 700))
@@ -248,7 +248,7 @@ def test_extend_last(history: HistoryStorage) -> None:
 
 
 def test_extend_first(history: HistoryStorage) -> None:
-    """A stretch that begins earlier has its base there, and never begins later."""
+    """A segment that starts earlier has its base there, and never starts later."""
     of = begun(history, 3, 500)
     history.write_snapshot(of.id, at(3, 900), schemas("later"))
     history.append_all(
@@ -266,7 +266,7 @@ def test_extend_first(history: HistoryStorage) -> None:
 
 
 def test_written_last(history: HistoryStorage) -> None:
-    """Whatever is written to a stretch puts it at the end of all."""
+    """Any write to a segment makes it the last one."""
     one, two, three = (begun(history, file) for file in (1, 2, 3))
 
     def order() -> list[int]:
@@ -284,7 +284,7 @@ def test_written_last(history: HistoryStorage) -> None:
 
 
 def test_snapshot_at(history: HistoryStorage) -> None:
-    """The newest snapshot at or before a place is found, across files."""
+    """The newest snapshot at or before a position is found, across files."""
     of = begun(history)
     history.write_snapshot(of.id, at(2, 50), schemas("two"))
     history.write_snapshot(of.id, at(1, 90), schemas("one"))
@@ -302,7 +302,7 @@ def test_snapshot_at(history: HistoryStorage) -> None:
 
 
 def test_snapshot_replaced(history: HistoryStorage) -> None:
-    """A snapshot of a place that has one takes its place."""
+    """A new snapshot replaces an existing one at its position."""
     of = begun(history)
     history.write_snapshot(of.id, at(1, 90), schemas("old"))
     history.write_snapshot(of.id, at(1, 90, timestamp=7), schemas("new"))
@@ -322,7 +322,7 @@ def test_empty_base(history: HistoryStorage) -> None:
 
 
 def failing_begin(history: HistoryStorage, _of: int) -> None:
-    """Begin a stretch whose base cannot be read to its end."""
+    """Start a segment whose base cannot be read completely."""
     history.begin(segment(at(5, 4)), broken(*BASE))
 
 
@@ -341,7 +341,7 @@ def failing_snapshot(history: HistoryStorage, of: int) -> None:
 def test_all_or_nothing(
     history: HistoryStorage, write: Callable[[HistoryStorage, int], None]
 ) -> None:
-    """What fails amid a write leaves no trace of it, and the storage goes on."""
+    """A failed write leaves no trace, and the storage remains usable."""
     of = begun(history)
     history.append(of.id, ddl(at(1, 50)))
     with pytest.raises(BrokenError):
@@ -355,7 +355,7 @@ def test_all_or_nothing(
 
 
 def test_no_such_stretch(history: HistoryStorage) -> None:
-    """Writing to a stretch that is not there is refused, and writes nothing."""
+    """Writing to a missing segment is refused, and writes nothing."""
     of = begun(history)
     for refused in (
         lambda: history.append(of.id + 1, ddl(at(1, 50))),
@@ -389,7 +389,7 @@ def test_expire(history: HistoryStorage) -> None:
 
 
 def test_expire_keeps_the_base(history: HistoryStorage) -> None:
-    """Without a newer snapshot that is old enough nothing of a stretch expires."""
+    """Without a newer snapshot that is old enough, nothing of a segment expires."""
     of = begun(history)
     history.append(of.id, ddl(at(1, 10)), last=at(1, 50))
     history.write_snapshot(of.id, at(1, 40), schemas("new"))
@@ -409,7 +409,7 @@ def test_expire_without_times(history: HistoryStorage) -> None:
 
 
 def test_expire_stretches(history: HistoryStorage) -> None:
-    """Stretches that ended before the time go, but never the last one."""
+    """Segments that ended before the time are deleted, but never the last one."""
     old, new, last = (begun(history, file) for file in (1, 9, 2))
     history.append(old.id, ddl(at(1, 10)), last=at(1, 50))
     history.extend(new.id, last=at(9, 50))
@@ -427,7 +427,7 @@ def test_expire_stretches(history: HistoryStorage) -> None:
 
 
 def test_ids_are_not_reused(history: HistoryStorage) -> None:
-    """A new stretch never has the id of one that expired."""
+    """A new segment never reuses the id of an expired one."""
     old = begun(history)
     last = begun(history, 2)
     history.extend(old.id, last=at(1, 50))
@@ -460,7 +460,7 @@ def test_tables_after_expiry(history: HistoryStorage, rng: random.Random) -> Non
 
 
 def test_destinations(history_place: HistoryPlace) -> None:
-    """Destinations know nothing of each other, whatever their places are."""
+    """Destinations are independent of each other, whatever their positions."""
     one, other = history_place.open("one"), history_place.open("other")
     mine = begun(one)
     yours = other.begin(segment(at(1, 4)), schemas("y"))
@@ -477,7 +477,7 @@ def test_destinations(history_place: HistoryPlace) -> None:
 
 
 def test_two_writers(history_place: HistoryPlace) -> None:
-    """A second writer is refused as long as the first one is there; readers are not."""
+    """A second writer is refused while the first one is open; readers are not."""
     first = history_place.open()
     of = begun(first)
     second = history_place.storage()
@@ -512,7 +512,7 @@ def dies_in(target: str, number: int, statement: int) -> bool:
 def test_killed_in_a_write(
     history_place: HistoryPlace, tmp_path: Path, kind: str, rng: random.Random
 ) -> None:
-    """A process killed before some statement of a write leaves all of it or nothing.
+    """A process killed before any statement of a write leaves all of it or nothing.
 
     It is killed at several, each time another selection of them.
     """

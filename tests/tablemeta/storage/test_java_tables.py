@@ -26,7 +26,7 @@ BASE_DUMP = JavaSnapshot(1, position_of("0", 0, "-1", -2))
 
 
 def statement(position: EntryPosition, number: int = 0) -> JavaStatement:
-    """Return a statement of the original, numbered by its place."""
+    """Return a statement of the Java server, numbered by its position."""
     return JavaStatement(
         number or (position.position or 0), position, "db", "DROP TABLE t", "", "", ""
     )
@@ -48,7 +48,7 @@ def found(
 
 
 def test_tables_of_java() -> None:
-    """Its tables are told apart and named, whatever stands in quotes."""
+    """Its tables are separated and named, whatever is in quotes."""
     odd, shop, empty = schemas_of_java(JAVAS)
     assert odd.name == "Od-d"
     assert [name for name, _ in odd.tables] == ["t;`q"]
@@ -63,7 +63,7 @@ def test_tables_of_java() -> None:
 
 @pytest.mark.parametrize("data", ["", "[]", "{", '{"a": "DROP TABLE a; \\n"}'])
 def test_not_java(data: str) -> None:
-    """What is no such snapshot is refused."""
+    """Anything but such a snapshot is refused."""
     with pytest.raises(ValueError):  # noqa: PT011  # of several kinds
         schemas_of_java(data)
 
@@ -100,7 +100,7 @@ def test_changed_data() -> None:
 
 
 def test_long_characters() -> None:
-    """Characters of four bytes are found and taken out, others stay."""
+    """Four-byte characters are found and removed, others are kept."""
     assert has_long_characters("a😀")
     assert without_long_characters("a😀名") == "a\ufffd名"
     assert not has_long_characters("a名\uffff")
@@ -115,7 +115,7 @@ def test_places() -> None:
 
 
 def test_base_dump() -> None:
-    """The base dump stands where the statements begin, behind those older than it."""
+    """The base dump is placed at the first statement, after those older than it."""
     statements = [statement(at(1, o)) for o in (30, 10, 20)]
     dump = JavaSnapshot(1, BASE_DUMP.position, at(1, 20).timestamp or 0)
     contained = {10: True, 20: False, 30: False}
@@ -123,14 +123,14 @@ def test_base_dump() -> None:
 
 
 def test_nothing_to_adopt() -> None:
-    """Neither a base dump without a place nor statements without one are enough."""
+    """A base dump alone, or statements without a base, are not enough."""
     assert found([]) == []
     assert found([], BASE_DUMP) == []
     assert found([statement(at(1, 10))]) == []
 
 
 def test_snapshots() -> None:
-    """A snapshot contains the statement of its place; the oldest comes first."""
+    """A snapshot contains the statement at its position; the oldest is used first."""
     statements = [statement(at(1, o)) for o in (10, 20, 30)]
     snapshots = [JavaSnapshot(8, at(1, 30)), JavaSnapshot(7, at(1, 20))]
     assert found(statements, *snapshots) == [
@@ -160,7 +160,7 @@ def test_other_server() -> None:
 
 
 def test_binlog_begun_anew() -> None:
-    """Places that go back in time's order end what can be used."""
+    """Positions that go backwards end the usable range."""
     statements = [
         statement(at(7, 10, timestamp=1_000), 1),
         statement(at(1, 10, timestamp=2_000), 2),

@@ -58,7 +58,7 @@ def test_rows_for_java(place: Place, history: MysqlHistoryStorage) -> None:
 
 
 def test_java_base_dump(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """What the original wrote is a stretch, from its first statement to its last."""
+    """Rows of the Java server are a segment, from its first to its last statement."""
     old = at(1, 100, timestamp=1_000)
     places = [old, at(1, 200, timestamp=2**42), at(2, 50, timestamp=2**42)]
     texts = ["DROP TABLE a", None, "ALTER TABLE `order` ADD c INT"]
@@ -89,7 +89,7 @@ def test_java_base_dump(place: Place, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_java_goes_on_as_ours(place: Place) -> None:
-    """An adopted stretch is extended, compacted and expires as others do."""
+    """An adopted segment is extended, compacted and expires like others."""
     place.add_snapshot("0", 0, "-1", -2)
     for offset in (100, 200):
         place.add_statement(at(1, offset), f"ALTER TABLE t ADD c{offset} INT")
@@ -114,7 +114,7 @@ def test_java_goes_on_as_ours(place: Place) -> None:
 def test_java_snapshot_that_is_broken(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A snapshot of the original that cannot be read is told, another one serves."""
+    """An invalid snapshot of the Java server is reported, and another one is used."""
     place.add_snapshot("0", 0, "-1", -2, data="{")
     for offset in (100, 200):
         place.add_statement(at(1, offset), "DROP TABLE x")
@@ -145,7 +145,7 @@ def test_java_without_a_base(place: Place) -> None:
 
 
 def test_java_goes_on_with_ours(place: Place, history: MysqlHistoryStorage) -> None:
-    """What the original asks for finds the snapshot of ours and what is behind it."""
+    """The queries of the Java server find our snapshot and what follows it."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     for offset in (100, 200, 300):
         history.append(of.id, ddl(at(1, offset)), last=at(1, offset + 1))
@@ -174,7 +174,7 @@ def test_java_goes_on_with_ours(place: Place, history: MysqlHistoryStorage) -> N
 def test_java_expired_our_base(
     place: Place, history: MysqlHistoryStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the original deleted old snapshots, stretches begin later or are gone."""
+    """If the Java server deleted snapshots, segments start later or are deleted."""
     lost = history.begin(segment(at(1, 4)), schemas("lost"))
     history.append(lost.id, ddl(at(1, 50)))
     of = history.begin(segment(at(2, 4)), schemas("t"))
@@ -196,7 +196,7 @@ def test_java_expired_our_base(
 
 
 def test_statement_deleted(place: Place, history: MysqlHistoryStorage) -> None:
-    """A statement that somebody deleted is told where it is missed, with a remedy."""
+    """A deleted statement is reported where it is missing, with a remedy."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     for offset in (100, 200):
         history.append(of.id, ddl(at(1, offset)))
@@ -216,7 +216,7 @@ def test_statement_deleted(place: Place, history: MysqlHistoryStorage) -> None:
 
 
 def test_stretch_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
-    """A stretch that cannot be read is told with the row to delete."""
+    """An invalid segment is reported with the row to delete."""
     history.begin(segment(at(1, 4)), schemas("t"))
     place.server.execute(f"UPDATE {place.name}.canal_server_stretch SET last = '?'")
     with pytest.raises(
@@ -226,7 +226,7 @@ def test_stretch_changed_by_others(place: Place, history: MysqlHistoryStorage) -
 
 
 def test_binlog_begun_anew(place: Place, history: MysqlHistoryStorage) -> None:
-    """Two stretches of one server share places, and each keeps all it has."""
+    """Two segments of one server share positions, and each keeps its rows."""
     old = history.begin(segment(at(1, 4)), schemas("old"))
     history.append(old.id, ddl(at(1, 100), "DROP TABLE old"))
     new = history.begin(segment(at(1, 4)), schemas("new"))
@@ -255,7 +255,7 @@ def test_destinations_differ_in_case(place: Place) -> None:
 
 
 def test_other_rows_stay(place: Place, history: MysqlHistoryStorage) -> None:
-    """A stretch of another destination cannot be written by its number."""
+    """A segment of another destination cannot be written by its id."""
     other = place.storage("other")
     other.open()
     of = history.begin(segment(at(1, 4)), schemas("t"))
@@ -265,7 +265,7 @@ def test_other_rows_stay(place: Place, history: MysqlHistoryStorage) -> None:
 
 
 def test_no_server(place: Place) -> None:
-    """A server that cannot be reached is told with what to look at."""
+    """An unreachable server is reported with what to check."""
     storage = place.storage(address=Address("127.0.0.1", 1), connect_timeout_s=2.0)
     with pytest.raises(TableMetaStoreError) as caught:
         storage.open()
@@ -306,7 +306,7 @@ def test_refused(
 
 
 def test_no_right_to_write(place: Place) -> None:
-    """An account that may only look is told what it lacks; reading works."""
+    """A read-only account is reported with the missing privileges; reading works."""
     place.server.execute(
         f"REVOKE CREATE, INSERT, UPDATE, DELETE ON {place.name}.* FROM {place.name}"
     )
@@ -319,7 +319,7 @@ def test_no_right_to_write(place: Place) -> None:
 
 
 def test_dropped_while_in_use(place: Place, history: MysqlHistoryStorage) -> None:
-    """A table that somebody drops is named, with what comes of it, and made anew."""
+    """A dropped table is reported with the consequence, and created again."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     tables = ("meta_history", "meta_snapshot", "canal_server_place")
     for table in (*tables, "canal_server_stretch"):
@@ -333,7 +333,7 @@ def test_dropped_while_in_use(place: Place, history: MysqlHistoryStorage) -> Non
 
 
 def test_newer_form(place: Place) -> None:
-    """Tables of a newer version are not touched, and the remedy is told."""
+    """Tables of a newer version are not changed, and the remedy is reported."""
     place.server.execute(
         f"ALTER TABLE {place.name}.canal_server_stretch COMMENT 'x, version 2'"
     )
@@ -342,7 +342,7 @@ def test_newer_form(place: Place) -> None:
 
 
 def test_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
-    """A snapshot that somebody changed is refused, with the row to look at."""
+    """A changed snapshot is refused, with the row to check."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     place.server.execute(f"UPDATE {place.name}.meta_snapshot SET data = '{{}}'")
     with pytest.raises(TableMetaStoreError, match=r"invalid snapshot .*meta_snapshot"):
@@ -352,7 +352,7 @@ def test_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
 def test_too_large(
     own_server: Callable[[str, Sequence[str]], PrivateServer],
 ) -> None:
-    """What the server does not take at once is told with both sizes, and not begun."""
+    """Data beyond the packet limit is reported with both sizes, and not sent."""
     server = own_server("mysql", ["--max-allowed-packet=1M"])
     with mysql_database(server) as (access, name):
         storage = MysqlHistoryStorage(access, name, "example")

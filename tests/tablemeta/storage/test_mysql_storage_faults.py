@@ -48,7 +48,7 @@ def kill_connections(place: Place) -> None:
 
 
 def test_connection_lost(place: Place, history: MysqlHistoryStorage) -> None:
-    """A connection that broke while it was idle is made anew, and nothing is missed."""
+    """A connection that broke while idle is reopened, and nothing is lost."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     kill_connections(place)
     assert history.append(of.id, ddl(at(1, 100)))
@@ -60,7 +60,7 @@ def test_connection_lost(place: Place, history: MysqlHistoryStorage) -> None:
 
 
 def test_locked_out(place: Place, history: MysqlHistoryStorage) -> None:
-    """Who comes second is told the connection of the first, by number and address."""
+    """The second server gets the connection of the first, by number and address."""
     history.begin(segment(at(1, 4)), schemas("t"))
     number = history._server._connection.connection_id
     second = MysqlHistoryStorage(place.access, place.name, "example", lock_wait_s=0)
@@ -84,7 +84,7 @@ def test_lock_of_a_lost_connection(place: Place, history: MysqlHistoryStorage) -
 
 
 def test_lock_taken_meanwhile(place: Place, history: MysqlHistoryStorage) -> None:
-    """Who lost the connection, and the lock to another server, writes no more."""
+    """A server that lost the connection and the lock to another writes no more."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     kill_connections(place)
     second = place.storage()
@@ -116,7 +116,7 @@ class Destination:
 
 
 def test_comes_back_when_another_has_the_destination(place: Place) -> None:
-    """Who lost its connection and the destination writes no more, also without a lock.
+    """A server that lost its connection and the destination stops, even without a lock.
 
     The other one may have lost its connection just then, too.
     """
@@ -135,7 +135,7 @@ def test_comes_back_when_another_has_the_destination(place: Place) -> None:
         old.close()
         with pytest.raises(TableMetaStoreError, match="not for this server to write"):
             old.open()
-    new.open()  # nobody keeps the lock
+    new.open()  # no connection keeps the lock
     found = [one.position.position for one in new.records(of.id)]
     assert found == [60]
     new.close()
@@ -145,7 +145,7 @@ def test_comes_back_when_another_has_the_destination(place: Place) -> None:
 
 
 def test_one_that_is_silent_keeps_nobody_out(place: Place) -> None:
-    """A server that was paused loses the lock; when it goes on it is told."""
+    """A paused server loses the lock, which is reported when it resumes."""
     old = Destination(place, silent_s=1).storage()
     old.open()
     of = old.begin(segment(at(1, 4)), schemas("t"))
@@ -173,7 +173,7 @@ def test_server_killed(
     flavour: str,
     rng: random.Random,
 ) -> None:
-    """A server that dies in a write has all of it or nothing; the storage goes on."""
+    """A server that dies during a write has all of it or nothing."""
     server = own_server(flavour, [])
     with (
         mysql_database(server) as (access, name),

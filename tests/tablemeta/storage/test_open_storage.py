@@ -50,7 +50,7 @@ def test_a_file_by_default(tmp_path: Path) -> None:
 
 
 def test_reading_makes_no_file(tmp_path: Path) -> None:
-    """Who only reads is told that there is no history, and makes none."""
+    """Read-only access to a missing history is an error, and creates none."""
     with pytest.raises(TableMetaStoreError, match="there is no table history"):
         open_storage(config_in(tmp_path), read_only=True).open()
     assert list(tmp_path.iterdir()) == []
@@ -84,7 +84,7 @@ def test_mysql(mysql_server: Server) -> None:
 
 
 def test_java_history(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A history of the Java server in H2 is told of, and nothing is where none is."""
+    """An H2 history of the Java server is reported, but only if it exists."""
     config = config_in(tmp_path)
     with caplog.at_level(logging.WARNING):
         assert not warn_of_java_history(config)

@@ -1,4 +1,4 @@
-"""The table history's file: killed, torn, full, locked, and not ours."""
+"""The table history's file: killed, truncated, full, locked, and not ours."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_killed_while_made(path: Path) -> None:
 
 
 def test_log_of_another_file(path: Path, tmp_path: Path) -> None:
-    """The log of a file that somebody removed does not get into the next one."""
+    """The log of a removed file is not applied to the next one."""
     other = tmp_path / "other.sqlite"
     with opened(other) as storage:
         storage.begin(segment(at(1, 4)), schemas("old"))
@@ -165,7 +165,7 @@ def test_log_of_another_file(path: Path, tmp_path: Path) -> None:
         assert storage.segments() == []
 
 
-# --- torn -----------------------------------------------------------------------------
+# --- truncated ------------------------------------------------------------------------
 
 
 def read(path: Path) -> list[object] | str:
@@ -178,12 +178,12 @@ def read(path: Path) -> list[object] | str:
 
 
 def is_told(found: list[object] | str, path: Path) -> bool:
-    """Tell whether a file was refused with its name and a remedy."""
+    """Return whether a file was refused with its name and a remedy."""
     return isinstance(found, str) and str(path) in found and ";" in found
 
 
 def test_a_name_that_is_no_text(path: Path) -> None:
-    """A damaged name of a table is told like other damage."""
+    """A damaged table name is reported like other damage."""
     filled(path)
     content = path.read_bytes()
     path.write_bytes(content.replace(b"tabledefinition", b"tabl\xdf\xffefinition"))
@@ -220,7 +220,7 @@ def test_truncated(path: Path, rng: random.Random) -> None:
 
 
 def test_torn_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
-    """Of a torn log the writes before the tear are there, each as a whole."""
+    """In a truncated log, the writes before the end are kept, each as a whole."""
     states: list[object] = []
     copy = tmp_path / "copy" / FILE_NAME
     copy.parent.mkdir()
@@ -258,7 +258,7 @@ def test_torn_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
     ],
 )
 def test_changed_by_others(path: Path, statement: str, told: str) -> None:
-    """Whatever somebody changes in the file is noticed when it is read."""
+    """Any change to the file is noticed when it is read."""
     with opened(path) as storage:
         of = storage.begin(segment(at(1, 4), at(1, 90)), schemas("t"))
         storage.append(of.id, ddl(at(1, 50)))
@@ -302,7 +302,7 @@ def test_newer_version(path: Path, read_only: bool) -> None:
 
 
 def test_older_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older file is brought up to date step by step, and not by who only reads."""
+    """An older file is upgraded step by step, but not by a reader."""
     before = filled(path, 5)
     form = sqlite_storage.FORM
     steps = (*form.steps, ("CREATE TABLE more (a)",), ("INSERT INTO more VALUES (7)",))
@@ -316,7 +316,7 @@ def test_older_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_step_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step to a newer version that fails leaves the older one as it was."""
+    """A failed upgrade leaves the older version unchanged."""
     before = filled(path, 5)
     form = sqlite_storage.FORM
     steps = (*form.steps, ("CREATE TABLE more (a)", "INSERT INTO nowhere VALUES (7)"))
@@ -331,7 +331,7 @@ def test_step_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_writers(path: Path) -> None:
-    """A second server is refused with the first one's process id, then may go on."""
+    """A second server is refused with the first one's process id, and may retry."""
     with opened(path) as storage:
         storage.begin(segment(at(1, 4)), schemas("t"))
         assert f"in use by another server (process {os.getpid()})" in refused(path)
@@ -358,7 +358,7 @@ def test_readers(path: Path) -> None:
 
 
 def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that another program has locked is told, and goes on when it is free."""
+    """A file locked by another program is reported, and usable once it is free."""
     with opened(path) as storage:
         of = storage.begin(segment(at(1, 4)), schemas("t"))
         storage._database._open_connection().execute("PRAGMA busy_timeout = 50")
@@ -371,7 +371,7 @@ def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_moved_away(path: Path, tmp_path: Path) -> None:
-    """A file that somebody moves away is noticed; the next call makes a new one."""
+    """A file that was moved away is noticed; the next call creates a new one."""
     with opened(path) as storage:
         of = storage.begin(segment(at(1, 4)), schemas("t"))
         path.rename(tmp_path / FILE_NAME)
@@ -390,7 +390,7 @@ def test_moved_away(path: Path, tmp_path: Path) -> None:
 
 
 def test_goes_on_after_damage(path: Path) -> None:
-    """A storage that met a damaged file goes on by itself when that is mended."""
+    """A storage with a damaged file recovers by itself when that is repaired."""
     with opened(path) as storage:
         of = storage.begin(segment(at(1, 4)), schemas("t"))
         storage._database._open_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -424,7 +424,7 @@ def test_owner_only(path: Path) -> None:
 
 
 def test_a_file_in_the_way(path: Path) -> None:
-    """A folder that cannot be made is told."""
+    """A folder that cannot be created is reported."""
     path.parent.parent.mkdir(parents=True)
     path.parent.write_text("a file")
     assert "a file has the name of a folder" in refused(path)
@@ -447,7 +447,7 @@ def run_faults(*arguments: object) -> str:
     return found.stdout
 
 
-# A place for mounts that nobody else sees; its root is us.
+# A private mount namespace; its root user is us.
 OWN_MOUNTS = ("unshare", *(() if os.getuid() == 0 else ("-r",)), "-m", "sh", "-ec")
 # Root for whom the rights of files count.
 UNPRIVILEGED = (
@@ -457,7 +457,7 @@ UNPRIVILEGED = (
 
 @pytest.mark.parametrize("name", [FILE_NAME, f"{FILE_NAME}.lock", ""])
 def test_no_right_to_write(path: Path, name: str) -> None:
-    """A file or folder that may only be read is told when it is opened."""
+    """A read-only file or folder is reported when it is opened."""
     before = filled(path, 3)
     protected = path.parent / name
     mode = stat.S_IMODE(protected.stat().st_mode)
@@ -474,7 +474,7 @@ def test_no_right_to_write(path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_read_only_file_system(path: Path, is_there: bool) -> None:
-    """A file system that is mounted read-only is told when it is opened."""
+    """A read-only file system is reported when it is opened."""
     folder = path.parent
     folder.mkdir(parents=True)
     before = filled(path, 3) if is_there else None
@@ -487,7 +487,7 @@ def test_read_only_file_system(path: Path, is_there: bool) -> None:
 
 @pytest.mark.slow
 def test_small_disk(tmp_path: Path, rng: random.Random) -> None:
-    """Every write to a full disk is refused or done, and goes on once there is room.
+    """Every write to a full disk fails or succeeds, and works again with free space.
 
     Opening and moving the log into the file included; nothing is lost.
     """
@@ -506,7 +506,7 @@ def within_size(bytes_max: int) -> None:
 
 
 def test_full_disk(path: Path) -> None:
-    """A disk without room is told, and nothing is lost; with room it goes on."""
+    """A full disk is reported, and nothing is lost; with space it works again."""
     before = filled(path, 30)
     done = 30
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -23,13 +23,13 @@ def model_of(*statements: str, schema: str = "d", **options: object) -> MemoryTa
 
 
 def columns(model: MemoryTableMeta, table: str = "t", schema: str = "d") -> str | None:
-    """Return the names of a table's columns, None when there is no such table."""
+    """Return the column names of a table, None if it does not exist."""
     found = model.find(schema, table)
     return None if found is None else " ".join(each.name for each in found.columns)
 
 
 def test_what_changed() -> None:
-    """The answer names the tables that came, changed or went."""
+    """The result lists the tables that were created, changed or dropped."""
     model = MemoryTableMeta()
 
     def changed(sql: str) -> set[tuple[str, str]]:
@@ -200,7 +200,7 @@ def test_temporary_tables() -> None:
     ],
 )
 def test_uncertain(sql: str, uncertain: set[tuple[str, str]]) -> None:
-    """What a text cannot tell is said, and the last structure stays."""
+    """What a text does not determine is reported, and the last structure is kept."""
     model = model_of("CREATE TABLE t (a INT)", mariadb=True)
     applied = model.apply(None, "d", sql)
     assert applied.uncertain == uncertain
@@ -221,14 +221,14 @@ def test_uncertain(sql: str, uncertain: set[tuple[str, str]]) -> None:
     ],
 )
 def test_everything_uncertain(sql: str) -> None:
-    """Where not even the table can be told, everything is uncertain."""
+    """If not even the table is known, everything is uncertain."""
     applied = MemoryTableMeta().apply(None, "d", sql)
     assert applied.everything
     assert applied.problem
 
 
 def test_certain_again() -> None:
-    """An uncertain table is certain when it is loaded, made anew or dropped."""
+    """An uncertain table is certain once it is loaded, created again or dropped."""
     model = model_of("CREATE TABLE t (a INT)")
     for settle in (
         lambda: model.load("d", "CREATE TABLE t (x INT)"),
@@ -291,7 +291,7 @@ def test_load_at_once() -> None:
 
 
 def test_load_database_and_views() -> None:
-    """Schemas and views are put in place, and may be forgotten."""
+    """Schemas and views are loaded, and can be removed."""
     model = MemoryTableMeta()
     model.load_database("d", "utf8mb4_0900_ai_ci")
     model.load_view("d", "v")
@@ -305,7 +305,7 @@ def test_load_database_and_views() -> None:
 
 
 def test_images() -> None:
-    """An image stays what it was; the model goes on, and back to it."""
+    """Frozen tables are immutable; the model continues, and can be restored."""
     model = model_of("CREATE TABLE t (a INT)", "CREATE TABLE u (x INT)")
     model.load("e", "CREATE TABLE `w` (`y` int)", "w")
     model.load_view("d", "v")
@@ -403,7 +403,7 @@ def test_generated_invisible_key() -> None:
     ],
 )
 def test_server_leaves_options_out(column: str, sql_mode: int, told: bool) -> None:
-    """In ANSI mode a CREATE that the server wrote does not tell the table's charset."""
+    """In ANSI mode a CREATE written by the server omits the table's charset."""
     model = MemoryTableMeta()
     context = Context(schema="d", sql_mode=sql_mode)
     sql = f'CREATE TABLE "t" (\n  {column} DEFAULT NULL\n) START TRANSACTION'

@@ -33,7 +33,7 @@ def test_equal_tables():
 
 
 def test_a_new_table():
-    """A table that came is told with its columns and keys."""
+    """A new table is shown with its columns and keys."""
     table = replace(BOOK, keys=(Key("by_name", "UNIQUE", (Part("name", 10),)),))
     assert lines(None, table) == [
         "+ table shop.book",
@@ -85,7 +85,7 @@ def test_one_column(columns, told):
 
 
 def test_columns_that_were_renamed():
-    """A column whose new name is told is the same one, moved and altered at once."""
+    """A column with a known new name is the same one, moved and altered at once."""
     after = replace(BOOK, columns=(ID, replace(NAME, name="title"), PRICE))
     assert lines(BOOK, after, name="title") == ["~ name renamed to title"]
     assert lines(BOOK, after) == ["- name varchar(20)", "+ title varchar(20) after id"]
@@ -97,7 +97,7 @@ def test_columns_that_were_renamed():
 
 
 def test_names_that_were_swapped():
-    """Two columns that take each other's names are two renames, nothing else."""
+    """Two columns that swap names are two renames, nothing else."""
     after = replace(
         BOOK, columns=(ID, replace(NAME, name="price"), replace(PRICE, name="name"))
     )
@@ -108,7 +108,7 @@ def test_names_that_were_swapped():
 
 
 def test_a_name_that_another_column_took():
-    """The column that was dropped for it is told as gone."""
+    """The column that was dropped for it is shown as removed."""
     after = replace(BOOK, columns=(ID, replace(NAME, name="price")))
     assert lines(BOOK, after, name="price") == [
         "- price decimal(8,2)",
@@ -117,7 +117,7 @@ def test_a_name_that_another_column_took():
 
 
 def test_keys():
-    """Primary and other keys are told by their columns."""
+    """Primary and other keys are shown with their columns."""
     keyed = replace(
         BOOK,
         keys=(
@@ -160,7 +160,7 @@ def test_a_renamed_column_stays_in_its_keys():
 
 
 def test_options():
-    """Character set, engine and versioning of the table are told."""
+    """Character set, engine and versioning of the table are shown."""
     after = replace(
         BOOK, charset="latin1", engine="myisam", versioning=Versioning.HIDDEN
     )
@@ -186,7 +186,7 @@ def test_as_json():
 
 
 def test_any_order_is_told_by_the_fewest_moves(rng):
-    """What is not told as moved stands in the same order before and after."""
+    """Columns not shown as moved have the same order before and after."""
     names = [f"c{number}" for number in range(12)]
     for _ in range(200):
         columns = [Column(name, "int") for name in names]

@@ -52,7 +52,7 @@ def hashed(*statements: str, mariadb: bool = True) -> list[str]:
     ],
 )
 def test_hashed(body: str, expected: list[str]) -> None:
-    """A unique key that is too long for a tree, or told to be, is a hash."""
+    """A unique key that is too long for a tree, or specified so, is a hash."""
     assert hashed(f"CREATE TABLE t {body}") == expected
 
 
@@ -77,7 +77,7 @@ def test_not_on_mysql() -> None:
     ],
 )
 def test_altered(alter: str, expected: list[str]) -> None:
-    """Each ALTER decides anew which keys are hashes."""
+    """Each ALTER decides again which keys are hashes."""
     create = "CREATE TABLE t (a TEXT UNIQUE, b TEXT UNIQUE)"
     assert hashed(create, f"ALTER TABLE t {alter}") == expected
 
@@ -97,7 +97,7 @@ def test_asked_for_once() -> None:
 
 
 def test_names() -> None:
-    """Keys without a name take that of their first column, with a number."""
+    """Keys without a name get that of their first column, with a number."""
     model = MemoryTableMeta()
     model.apply(
         None,

@@ -375,11 +375,11 @@ class RunningInstance(Protocol):
     def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group that is known, by number."""
 
-    def came(self, client_id: int) -> None:
-        """Take note that a connection serves a client; it is here until `left`."""
+    def on_connect(self, client_id: int) -> None:
+        """Note that a connection serves a client, until `on_disconnect`."""
 
-    def left(self, client_id: int) -> None:
-        """Take note that a connection that served a client ended."""
+    def on_disconnect(self, client_id: int) -> None:
+        """Note that a connection that served a client ended."""
 
     def why_lost(self, client_id: int) -> str:
         """Return why a client can be given nothing, empty when it can.

@@ -78,7 +78,7 @@ class CatchUp(Protocol):
 class _Late:
     """One client apart; it has a reader once it came back."""
 
-    __slots__ = ("table_filter", "is_judged_anew", "is_started", "reader")
+    __slots__ = ("is_judged_anew", "is_started", "reader", "table_filter")
 
     def __init__(self, table_filter: TablePredicate | None) -> None:
         self.table_filter = table_filter
@@ -310,6 +310,14 @@ class ClientStores:
             return self._ring.resume_position(client_id)
         reader = late.reader
         return None if reader is None else reader.store.resume_position(client_id)
+
+    def resume_positions(self, client_id: int) -> dict[int, EntryPosition]:
+        """Return the same for each source of a group, by number, where it is known."""
+        return self._ring.resume_positions(client_id)
+
+    def forget_after(self, client_id: int, number: int) -> None:
+        """Give a client all entries of a source, wherever it was to begin."""
+        self._ring.forget_after(client_id, number)
 
     def close(self) -> None:
         """Drop the content and end every waiting get and put."""

@@ -48,17 +48,16 @@ GRACE_S = 10.0  # time enough to connect once more
 class Lane:
     """One source's way into the merge; for its pump's thread, but where it says so."""
 
-    def __init__(self, merge: Merge, accept: Accept) -> None:
-        """Be made by `Merge.lane` only."""
+    def __init__(self, merge: Merge) -> None:
+        """Only `Merge.lane` makes lanes."""
         self._merge = merge
-        self.accept = accept
         # Guarded by the merge's lock:
         self.linked = False  # a session with the server goes on
         self.reading_since: float | None = None  # entries may come soon
         self.first: tuple[int, int] | None = None  # what waits: its time, our ticket
         self.delivered_at = 0.0  # the last part of a transaction that goes on
         self.reached_s = 0  # the time of what was delivered last; more is no older
-        self.is_torn = False  # its transaction lost the turn
+        self.is_truncated = False  # its transaction lost the turn
         self.is_closed = False
 
     def begin(self) -> bool:
@@ -73,9 +72,13 @@ class Lane:
         """Say that the transaction that was delivered in part does not go on."""
         self._merge.forget_open(self)
 
-    def deliver(self, spans: list[Span]) -> bool:
-        """Have spans accepted, in one turn or several; false when stopped first."""
-        return self._merge.deliver(self, spans)
+    def put(self, spans: list[Span], accept: Accept) -> tuple[list[Span], list[Span]]:
+        """Wait for a turn, and put into the store with `accept` what is due in it.
+
+        Return these spans and the rest of them; nothing was put when the first are
+        empty: it was stopped.
+        """
+        return self._merge.put(self, spans, accept)
 
     def idle(self) -> None:
         """Say that nothing more is at hand."""
@@ -110,13 +113,13 @@ class Merge:
         self._open: Lane | None = None  # whose transaction goes on behind the last turn
         self._tickets = 0
 
-    def lane(self, accept: Accept) -> Lane:
+    def lane(self) -> Lane:
         """Return one more lane, before any is used.
 
         It counts as one that is about to deliver, so that at a start all sources
         have time to connect.
         """
-        lane = Lane(self, accept)
+        lane = Lane(self)
         lane.reading_since = time.monotonic()
         self._lanes.append(lane)
         return lane
@@ -128,8 +131,8 @@ class Merge:
         with self._changed:
             lane.linked = True
             lane.reading_since = time.monotonic()
-            is_torn, lane.is_torn = lane.is_torn, False
-            return is_torn
+            is_truncated, lane.is_truncated = lane.is_truncated, False
+            return is_truncated
 
     def forget_open(self, lane: Lane) -> None:
         """See `Lane.forget_open`."""
@@ -164,24 +167,24 @@ class Merge:
         if all_idle:
             self._idle()
 
-    def deliver(self, lane: Lane, spans: list[Span]) -> bool:
-        """See `Lane.deliver`."""
-        while spans:
-            with self._turn(lane, first_time(spans)) as (is_ours, limit):
-                if not is_ours:
-                    return False
-                part, spans = cut(spans, limit)
-                if not self._accept(lane, part):
-                    return False
-        return True
+    def put(
+        self, lane: Lane, spans: list[Span], accept: Accept
+    ) -> tuple[list[Span], list[Span]]:
+        """See `Lane.put`."""
+        with self._turn(lane, first_time(spans)) as (is_ours, limit):
+            if is_ours:
+                part, rest = cut(spans, limit)
+                if self._accept(lane, part, accept):
+                    return part, rest
+        return [], spans
 
-    def _accept(self, lane: Lane, part: list[Span]) -> bool:
+    def _accept(self, lane: Lane, part: list[Span], accept: Accept) -> bool:
         try:
-            accepted = lane.accept(part)
+            accepted = accept(part)
         except BaseException:
             # How much of it was stored is not known.
             with self._changed:
-                lane.is_torn, self._open = True, None
+                lane.is_truncated, self._open = True, None
             raise
         if accepted:
             with self._changed:
@@ -235,7 +238,7 @@ class Merge:
             left_s = self._open.delivered_at + self._grace_s - now
             if left_s > 0:
                 return left_s
-            self._open.is_torn = True
+            self._open.is_truncated = True
             self._open = None
         assert lane.first is not None
         wait_s = 0.0

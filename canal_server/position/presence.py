@@ -145,15 +145,15 @@ class Presence:
                 self._seen_s[client_id] = self._clock()
                 self._is_dirty = True
 
-    def came(self, client_id: int) -> None:
-        """Take note that one more connection serves a client."""
+    def on_connect(self, client_id: int) -> None:
+        """Note that one more connection serves a client."""
         with self._lock:
             self._last_is_known = False
             self._here[client_id] += 1
             self._is_dirty = True
 
-    def left(self, client_id: int) -> None:
-        """Take note that a connection that served a client ended."""
+    def on_disconnect(self, client_id: int) -> None:
+        """Note that a connection that served a client ended."""
         with self._lock:
             self._last_is_known = False
             self._here[client_id] -= 1

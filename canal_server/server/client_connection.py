@@ -139,8 +139,8 @@ class Connection:
         except Exception:
             log.exception("closed the connection of %s: unexpected error", self.peer)
         finally:
-            self._service.ranged.left(self)
-            self._service.left(self._visits)
+            self._service.ranged.on_disconnect(self)
+            self._service.on_disconnect(self._visits)
             self._owner.on_end(self)
 
     def shut_down(self) -> None:

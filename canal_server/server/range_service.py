@@ -105,7 +105,7 @@ class RangedService:
                 if owner == destination
             }
 
-    def left(self, asker: Hashable) -> None:
+    def on_disconnect(self, asker: Hashable) -> None:
         """Take note that a connection ended: others may read what it read.
 
         Its temporary subscriptions end. Never raises.

@@ -81,9 +81,9 @@ def check_load(
     fold = Fold(load.tables)
     images = CachedColumns(ControlConnection(access))
     try:
-        Part(images=images, take=fold.take, table_filter=wants, until=until).read_server(
-            access, start, Stop()
-        )
+        Part(
+            images=images, take=fold.take, table_filter=wants, until=until
+        ).read_server(access, start, Stop())
         wrong = fold.differences(load.truth())
         assert not wrong, "\n".join(wrong)
         comparison = Comparison(images, wants)

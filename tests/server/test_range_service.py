@@ -251,9 +251,9 @@ def test_one_query_at_a_time(ask):
     assert kind(ask(head(""), "three")) == PacketType.RANGE_ENDS
     # The same query on a new connection goes on, and the old one's end is no matter.
     assert kind(ask(head("q1"), "four")) == PacketType.RANGE_ENDS
-    ask.service.left("one")
+    ask.service.on_disconnect("one")
     assert refusal(ask(head("q2"), "two"))[0] == 423
-    ask.service.left("four")
+    ask.service.on_disconnect("four")
     assert kind(ask(head("q2"), "two")) == PacketType.RANGE_ENDS
 
 
@@ -284,11 +284,11 @@ def test_it_ends_with_its_connection(instances, source):
     for name, asker in (("one", "a"), ("two", "b"), ("one", "a")):
         service.answer(temporary(name), asker, None, lambda _: None)
     assert source.temporary == {"one", "two"}
-    service.left("c")
-    service.left("a")
+    service.on_disconnect("c")
+    service.on_disconnect("a")
     assert source.temporary == {"two"}
     del instances.started["example"]
-    service.left("b")  # where it does not run, there is none
+    service.on_disconnect("b")  # where it does not run, there is none
 
 
 def test_one_of_another_connection(ask):

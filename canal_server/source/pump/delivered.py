@@ -54,12 +54,12 @@ class Delivered:
         if self._last and not files.had(self.file, self._last[1]):
             self.forget()
 
-    def begin(self, place: Place, server: str, *, torn: bool) -> bool:
-        """Take note of a session; tells whether it goes on behind the last record.
+    def begin(self, place: Place, server: str, *, truncated: bool) -> bool:
+        """Note a session; return whether it continues after the last record.
 
-        `torn`: a transaction of which a part was delivered comes from its beginning.
+        `truncated`: a transaction that was delivered in part comes again as a whole.
         """
-        if torn and self._last is not None:
+        if truncated and self._last is not None:
             of, whole = self._last_whole or ("", None)
             self._last, self._pieces = (whole if of == self.server else None), 1
             self._ended = True

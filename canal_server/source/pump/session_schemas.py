@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from canal_server.source.read.start_position import Place
     from canal_server.tablemeta.history.tsdb import Steady, TableMetaTsdb
 
-    ImagesOf = Callable[[ControlConnection, ServerInfo, Place], TableSchemas]
+    SchemasOf = Callable[[ControlConnection, ServerInfo, Place], TableSchemas]
 
 
 class SessionSchemas:
@@ -37,7 +37,7 @@ class SessionSchemas:
         self,
         config: InstanceConfig,
         history: TableMetaTsdb | None,
-        images_of: ImagesOf | None,
+        images_of: SchemasOf | None,
     ) -> None:
         """Take a history, None for columns as of now; `images_of` comes before both."""
         self._config = config

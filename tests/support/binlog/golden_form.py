@@ -180,15 +180,15 @@ class Delivery:
     def __init__(self) -> None:
         self.fields = bytearray()  # of Messages, one an entry
         self._empty_filter = EmptyTransactionFilter()
-        self._buffer = TransactionBuffer(1024, 8 * MiB, self._store)
+        self._buffer = TransactionBuffer(1024, 8 * MiB)
 
     def put(self, spans) -> bool:
         """Take what a reader delivers."""
-        return self._buffer.put(spans)
-
-    def _store(self, spans) -> bool:
-        for block, first, stop in self._empty_filter.thin(spans):
-            self.fields += block.slice(first, stop)
+        while spans:
+            ready, spans = self._buffer.put(spans)
+            for block, first, stop in self._empty_filter.thin(ready):
+                self.fields += block.slice(first, stop)
+            self._buffer.commit()
         return True
 
 

@@ -7,8 +7,8 @@
 
 It begins at the client's cursor, with the columns of that position, as the pump of an
 instance does after a restart, and ends at the handoff to the ring. Its store is a
-quarter of the ring's size, and when it is full only this reader waits. Which client gets
-from which store is decided elsewhere (`canal_server.catchup.store_router`).
+quarter of the ring's size, and when it is full only this reader waits. Which client
+gets from which store is decided elsewhere (`canal_server.catchup.store_router`).
 """
 
 from __future__ import annotations

@@ -331,3 +331,4 @@ class GroupPositions(ClientPositions):
     def restart_position(self, number: int, moved: Positions) -> LogPosition | None:
         """Leave it to `log_positions`."""
         del number, moved
+        return None

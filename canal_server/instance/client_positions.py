@@ -4,14 +4,15 @@ A client has one cursor, as the original knows it. With one source that is its
 position. In a group there is a position in each source beside it: an ack moves those of
 all sources that have a boundary of transactions in what was acked. Each source starts,
 and resumes after a restart, at its own positions.
+
+All positions are by the number of the source.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from canal_server.config.schema import Wiring
-from canal_server.model.cursors import DestinationCursors
 from canal_server.position.log_positions import (
     FailbackLogPositionManager,
     MemoryLogPositionManager,
@@ -32,22 +33,32 @@ if TYPE_CHECKING:
 
     from canal_server.catchup.store_router import ClientStores
     from canal_server.config.schema import InstanceConfig
-    from canal_server.model.cursors import ClientCursor
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import EntryPosition, LogPosition
     from canal_server.ports import LogPositionManager, MetaManager
 
-    Retains = Callable[[ClientIdentity], bool]
-    # By the number of the source.
     Positions = Mapping[int, LogPosition]
     EntryPositions = Mapping[int, EntryPosition]
 
 
-class ClientPositions(Protocol):
-    """The positions in a meta manager, by the number of the source."""
+class ClientPositions:
+    """With one source, a client's cursor is its position.
 
-    meta: MetaManager
-    destination: str
+    Reading begins at the smallest one of a client that `retains` names.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        meta: MetaManager,
+        retains: Callable[[ClientIdentity], bool],
+    ) -> None:
+        self.meta = meta
+        self.destination = config.destination
+        self.servers = servers_of([each.source for each in config.by_source])
+        self._number = config.source.member
+        self._in_memory = config.position.wiring is Wiring.MEMORY
+        self._stored = MetaLogPositionManager(meta, retains)
 
     def subscriptions(self) -> list[ClientIdentity]:
         """Return all clients, by client id."""
@@ -71,198 +82,83 @@ class ClientPositions(Protocol):
             default=None,
         )
 
+    def resume_position(
+        self, client_id: int, positions: Positions
+    ) -> LogPosition | None:
+        """Return the position in the source that the client acked last, or in any."""
+        cursors = [
+            self.meta.cursor(identity)
+            for identity in self.subscriptions()
+            if identity.client_id == client_id
+        ]
+        owner = None
+        if cursors and cursors[0] is not None:
+            owner = owner_of(cursors[0].identity, self.servers)
+        return positions.get(min(positions, default=0) if owner is None else owner)
+
+    # --- with several sources this is different -------------------------------------
+
     def acked(self, identity: ClientIdentity) -> Positions:
         """Return where a client stands in each source, where that is known."""
+        cursor = self.meta.cursor(identity)
+        return {} if cursor is None else {self._number: cursor}
 
     def put(self, identity: ClientIdentity, number: int, position: LogPosition) -> None:
-        """Put a client elsewhere in one source."""
-
-    def begin(
-        self,
-        identity: ClientIdentity,
-        number: int,
-        position: LogPosition,
-        *,
-        moved: bool,
-    ) -> None:
-        """Let a client start where a source is read from first, if it has no position.
-
-        `moved`: also if it has one.
-        """
+        """Put a client elsewhere in one source, and give it a cursor."""
+        del number
+        self.meta.update_cursor(identity, position)
 
     def move(self, identity: ClientIdentity, positions: Positions) -> None:
         """Move a client to a position in each of these sources."""
+        for position in positions.values():
+            self.meta.update_cursor(identity, position)
 
     def targets(self, positions: Sequence[LogPosition]) -> Positions:
         """Return the positions of a move by source. Raises ClientError."""
-
-    def foreign_message(self, number: int) -> str:
-        """Return what a position is not of, when it is of a server that is not read."""
+        return {self._number: the_only(self.destination, positions)}
 
     def held(self, stores: ClientStores, client_id: int) -> EntryPositions:
         """Return the boundary in each source after which a client's entries lie.
 
         Raises StoreError.
         """
-
-    def resume_position(
-        self, client_id: int, positions: Positions
-    ) -> LogPosition | None:
-        """Return the position that stands for all of them where one is asked for."""
-
-    def resume_places(self, positions: Positions) -> Positions:
-        """Return those that the server has to keep beside a cursor."""
+        found = stores.resume_position(client_id)
+        return {} if found is None else {self._number: found}
 
     def begin_after(
         self, positions: EntryPositions
     ) -> EntryPosition | EntryPositions | None:
         """Return what the store expects of where a client's entries begin."""
-
-    def report(
-        self,
-        clients: Sequence[ClientCursor],
-        sources: Mapping[int, DestinationCursors],
-    ) -> DestinationCursors:
-        """Return the cursors for an operator."""
+        return positions.get(self._number)
 
     def log_positions(self, config: InstanceConfig) -> LogPositionManager:
         """Return where the pump of one source keeps its position.
 
-        After a start that is the smallest position of a client that is retained.
+        After a start that is the smallest position of a client.
         """
-
-    def restart_position(self, number: int, moved: Positions) -> LogPosition | None:
-        """Return where to restart a source after a move; None: by `log_positions`."""
-
-
-class SinglePositions(ClientPositions):
-    """With one source, a client's cursor is its position."""
-
-    def __init__(
-        self, config: InstanceConfig, meta: MetaManager, retains: Retains
-    ) -> None:
-        self.meta = meta
-        self.destination = config.destination
-        self._number = config.source.member
-        self._stored = MetaLogPositionManager(meta, retains)
-        self._is_stored = config.position.wiring is not Wiring.MEMORY
-
-    def acked(self, identity: ClientIdentity) -> Positions:
-        """Return the cursor."""
-        cursor = self.meta.cursor(identity)
-        return {} if cursor is None else {self._number: cursor}
-
-    def put(self, identity: ClientIdentity, number: int, position: LogPosition) -> None:
-        """Move the cursor."""
-        del number
-        self.meta.update_cursor(identity, position)
-
-    def begin(
-        self,
-        identity: ClientIdentity,
-        number: int,
-        position: LogPosition,
-        *,
-        moved: bool,
-    ) -> None:
-        """Give a client without a cursor this one."""
-        del number
-        if moved or self.meta.cursor(identity) is None:
-            self.meta.update_cursor(identity, position)
-
-    def move(self, identity: ClientIdentity, positions: Positions) -> None:
-        """Move the cursor."""
-        for position in positions.values():
-            self.meta.update_cursor(identity, position)
-
-    def targets(self, positions: Sequence[LogPosition]) -> Positions:
-        """Return the only position. Raises ClientError when there is not one."""
-        return {self._number: the_only(self.destination, positions)}
-
-    def foreign_message(self, number: int) -> str:
-        """Name the source."""
-        del number
-        return f"is no place of the source that destination {self.destination} reads, "
-
-    def held(self, stores: ClientStores, client_id: int) -> EntryPositions:
-        """Return the boundary, if it is known. Raises StoreError."""
-        found = stores.resume_position(client_id)
-        return {} if found is None else {self._number: found}
-
-    def resume_position(
-        self, client_id: int, positions: Positions
-    ) -> LogPosition | None:
-        """Return the only position."""
-        del client_id
-        return positions.get(self._number)
-
-    def resume_places(self, positions: Positions) -> Positions:
-        """Return none."""
-        del positions
-        return {}
-
-    def begin_after(
-        self, positions: EntryPositions
-    ) -> EntryPosition | EntryPositions | None:
-        """Return the only position."""
-        return positions.get(self._number)
-
-    def report(
-        self,
-        clients: Sequence[ClientCursor],
-        sources: Mapping[int, DestinationCursors],
-    ) -> DestinationCursors:
-        """Return the cursors in the only source."""
-        del clients
-        return sources[self._number]
-
-    def log_positions(self, config: InstanceConfig) -> LogPositionManager:
-        """Return the smallest cursor, and memory in front of it."""
         del config
         memory = MemoryLogPositionManager()
-        if not self._is_stored:
+        if self._in_memory:
             return memory
         return FailbackLogPositionManager(memory, self._stored)
 
     def restart_position(self, number: int, moved: Positions) -> LogPosition | None:
-        """Return the smallest cursor."""
+        """Return where to restart a source after a move; None: by `log_positions`."""
         return self._stored.latest(self.destination) or moved[number]
 
 
 class GroupPositions(ClientPositions):
     """In a group, a client has a position in each source beside its cursor."""
 
-    def __init__(self, config: InstanceConfig, meta: MetaManager) -> None:
-        self.meta = meta
-        self.destination = config.destination
-        self.servers = servers_of(config.group)
-
     def acked(self, identity: ClientIdentity) -> Positions:
         """Return the positions beside the cursor, and that of the cursor."""
         return acked_places(self.meta, identity, self.servers)
 
     def put(self, identity: ClientIdentity, number: int, position: LogPosition) -> None:
-        """Move the position, and the cursor if it is of the same source."""
+        """Move the position, and the cursor if it is of the same source or missing."""
         self.meta.update_places(identity, {number: position})
         cursor = self.meta.cursor(identity)
-        if cursor and owner_of(cursor.identity, self.servers) == number:
-            self.meta.update_cursor(identity, position)
-
-    def begin(
-        self,
-        identity: ClientIdentity,
-        number: int,
-        position: LogPosition,
-        *,
-        moved: bool,
-    ) -> None:
-        """Give a client its position in a source, and a cursor if it has none."""
-        known = self.acked(identity)
-        if moved:
-            self.put(identity, number, position)
-        elif number not in known:
-            self.meta.update_places(identity, {number: position})
-        if self.meta.cursor(identity) is None:
+        if cursor is None or owner_of(cursor.identity, self.servers) == number:
             self.meta.update_cursor(identity, position)
 
     def move(self, identity: ClientIdentity, positions: Positions) -> None:
@@ -276,49 +172,15 @@ class GroupPositions(ClientPositions):
         """Return the positions by the source whose server each names."""
         return by_source(positions, self.destination, self.servers)
 
-    def foreign_message(self, number: int) -> str:
-        """Name the server of one source."""
-        return (
-            "is no place of the server that destination"
-            f" {self.destination}/master{number} reads, "
-        )
-
     def held(self, stores: ClientStores, client_id: int) -> EntryPositions:
         """Return the boundaries that are known. Raises StoreError."""
         return stores.resume_positions(client_id)
 
-    def resume_places(self, positions: Positions) -> Positions:
-        """Return all of them."""
-        return positions
-
-    def resume_position(
-        self, client_id: int, positions: Positions
-    ) -> LogPosition | None:
-        """Return the position in the source that the client acked last, or in any."""
-        cursor = next(
-            (
-                self.meta.cursor(identity)
-                for identity in self.subscriptions()
-                if identity.client_id == client_id
-            ),
-            None,
-        )
-        owner = None if cursor is None else owner_of(cursor.identity, self.servers)
-        return positions.get(min(positions, default=0) if owner is None else owner)
-
     def begin_after(
         self, positions: EntryPositions
     ) -> EntryPosition | EntryPositions | None:
-        """Return the positions by source; all entries of the others are given out."""
+        """Return all; a client is given all entries of the other sources."""
         return positions
-
-    def report(
-        self,
-        clients: Sequence[ClientCursor],
-        sources: Mapping[int, DestinationCursors],
-    ) -> DestinationCursors:
-        """Return the cursors, and the positions in each source."""
-        return DestinationCursors(tuple(clients), sources=sources)
 
     def log_positions(self, config: InstanceConfig) -> LogPositionManager:
         """Return the smallest position in the source, and memory in front of it."""

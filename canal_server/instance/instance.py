@@ -23,7 +23,7 @@ from canal_server.catchup.lagging_clients import LaggingClients
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError, StoreError
 from canal_server.filters.client_filters import ClientFilters
-from canal_server.instance.client_positions import GroupPositions, SinglePositions
+from canal_server.instance.client_positions import ClientPositions, GroupPositions
 from canal_server.instance.instance_status import group_status, single_status
 from canal_server.instance.source_events import ServedClients
 from canal_server.instance.stages import StageMaker, without_eviction
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
 
     from canal_server.capture.source_pipeline import SourcePipeline
     from canal_server.config.schema import InstanceConfig
-    from canal_server.instance.client_positions import ClientPositions
     from canal_server.instance.stages import Stages
-    from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+    from canal_server.model.positions import EntryPosition, LogPosition
     from canal_server.ports import EventStore, MetaManager, TablePredicate
     from canal_server.ranges.ranged_reads import RangedReads
     from canal_server.runtime.lifecycle import Deadline
@@ -92,11 +91,8 @@ class Instance:
             on_lost=self._on_position_lost,
             on_refused=self._on_refused,
         )
-        positions: ClientPositions = (
-            GroupPositions(config, self.meta)
-            if config.group
-            else SinglePositions(config, self.meta, lagging.retains)
-        )
+        kind = GroupPositions if config.group else ClientPositions
+        self._positions = kind(config, self.meta, lagging.retains)
         self._filters = ClientFilters(
             self.destination,
             config.filter,
@@ -105,12 +101,11 @@ class Instance:
         )
         resets = config.by_source[0].source.auto_reset_latest
         self._clients = ServedClients(
-            positions=positions,
+            positions=self._positions,
             filters=self._filters,
             lagging=lagging,
             lost=LostClients(self.destination, resets=resets),
         )
-        self._positions = positions
         self._start_stop = Stop()  # ends a start that waits
         self._moving = threading.Lock()  # one move of cursors at a time
         self._is_whole = True  # guarded by `_moving`
@@ -220,7 +215,10 @@ class Instance:
     def cursors(self) -> DestinationCursors:
         """Return where each client stands, and how far each source was read."""
         clients, sources = self._cursors()
-        return self._positions.report(clients, sources)
+        if self.config.group:
+            return DestinationCursors(tuple(clients), sources=sources)
+        (only,) = sources.values()
+        return only
 
     def _cursors(self) -> tuple[list[ClientCursor], dict[int, DestinationCursors]]:
         """Return the clients, and the same clients in each source."""
@@ -272,12 +270,15 @@ class Instance:
         of a server that is not read, or the instance stops meanwhile.
         """
         moved = self._positions.targets(positions)
-        servers = self._servers()
         for number, position in moved.items():
-            read = servers[number]
+            pipeline = self.pipelines[number]
+            read = pipeline.pump.identity
             if not same_server(position.identity, read):
-                foreign = self._positions.foreign_message(number)
-                raise CanalError(f"{position} {foreign}{read.address}:{read.port}")
+                what = "server" if self.config.group else "source"
+                raise CanalError(
+                    f"{position} is no place of the {what} that destination"
+                    f" {pipeline.config.destination} reads, {read.address}:{read.port}"
+                )
         with self._moving:
             known = [each.client_id for each in self._positions.subscriptions()]
             check_subscribed(self.destination, clients, known)
@@ -315,7 +316,10 @@ class Instance:
         self._clients.lagging.judge()
         for identity in self._positions.subscriptions():
             self.meta.clear_batches(identity)
-        old, servers = self.store, self._servers()
+        old = self.store
+        servers = {
+            number: each.pump.identity for number, each in self.pipelines.items()
+        }
         self._make_stages()
         self._clients.lost.clear()
         for number, pipeline in self.pipelines.items():
@@ -331,10 +335,6 @@ class Instance:
         """Tell whether it reads, or will: not so when a move failed midway."""
         with self._moving:
             return self._is_whole
-
-    def _servers(self) -> dict[int, LogIdentity]:
-        """Return the server that is read of each source."""
-        return {number: each.pump.identity for number, each in self.pipelines.items()}
 
     # --- what the server uses -------------------------------------------------------
 
@@ -412,7 +412,7 @@ class Instance:
 
     def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group, by number."""
-        return self._positions.resume_places(self._resume_positions(client_id))
+        return self._resume_positions(client_id) if self.config.group else {}
 
     def _resume_positions(self, client_id: int) -> dict[int, LogPosition]:
         stores = self._stages.stores

@@ -102,12 +102,17 @@ class SourceEvents:
         A client that subscribes meanwhile gets the position from the pump, which knows
         it already.
         """
-        number, all_lost = self._number, self._clients.all_lost
-        place = self._pipeline.log_position(position)
-        for identity in self._positions.subscriptions():
-            moved = number in all_lost
-            self._positions.begin(identity, number, place, moved=moved)
-        all_lost.discard(number)
+        number, positions = self._number, self._positions
+        all_lost = number in self._clients.all_lost
+        for identity in positions.subscriptions():
+            if (
+                all_lost
+                or number not in positions.acked(identity)
+                or positions.meta.cursor(identity) is None
+            ):
+                place = self._pipeline.log_position(position)
+                positions.put(identity, number, place)
+        self._clients.all_lost.discard(number)
 
     def on_idle(self) -> None:
         """Let clients that have all of the source leave its files that have ended."""

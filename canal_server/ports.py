@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from canal_server.core.table_ids import Names
     from canal_server.model.batch import Batch
     from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import (
         EntryPosition,
@@ -58,12 +59,8 @@ class TableSchemas(Protocol):
         `position` is where the rows lie that contradict what is known.
         """
 
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        """Take note of a statement that may change tables; durable when it returns.
-
-        `schema` is the session's default one, `extra` what else decides the result,
-        as JSON (`canal_server.tablemeta.model.session_context`).
-        """
+    def apply(self, statement: DdlStatement) -> None:
+        """Apply a statement that may change tables; durable when it returns."""
 
     def passed(self, position: EntryPosition) -> None:
         """Take note that all before a place was read; cheap, called per chunk."""

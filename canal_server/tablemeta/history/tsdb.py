@@ -30,6 +30,7 @@ from canal_server.tablemeta.tables.schemas import read_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from canal_server.model.ddl_statement import Examined
     from canal_server.tablemeta.history.replay_cache import KeptReplays
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import (
@@ -315,21 +316,18 @@ class TableMetaTsdb:
         """Tell whether statements on a table come yet that its base contains."""
         return self._live is not None and self._live.is_ahead(schema, table)
 
-    def apply(
-        self, position: EntryPosition, schema: str, ddl: str, extra: str = ""
-    ) -> Applied:
-        """Follow a statement of the binlog; durable when this returns.
+    def apply(self, statement: DdlRecord) -> Applied:
+        """Apply a statement of the binlog; durable when this returns.
 
-        `extra` is its Context as JSON. A statement that is known already, as after a
-        restart, changes the image only. Raises TableMetaStoreError.
+        A statement that is known already, as after a restart, changes the image only.
+        Raises TableMetaStoreError.
         """
         live, segment = self._live, self._segment
+        position = statement.position
         if live is None or segment is None:
             raise TableMetaError(f"{self._name}: the history stands nowhere yet")
         record = self._contained.pop(position.order(), None)
-        is_new = record is None and self._keep(
-            segment, record := made_record(position, schema, ddl, extra)
-        )
+        is_new = record is None and self._keep(segment, record := statement)
         assert record is not None
         applied = live.apply(record)
         self._standing = replace(
@@ -596,10 +594,14 @@ def made_record(
     extra: str = "",
     *,
     contained: bool = False,
+    examined: Examined | None = None,
 ) -> DdlRecord:
-    """Return what is stored of a statement; `extra` is its Context as JSON."""
+    """Return what is stored of a statement; `extra` is its Context as JSON.
+
+    `examined` is what its text says, if that is known already.
+    """
     context = Context.from_json(extra)
-    statements = examine(ddl, schema, context.dialect).statements
+    statements = (examined or examine(ddl, schema, context.dialect)).statements
     first = statements[0] if statements else None
     return DdlRecord(
         position,

@@ -174,7 +174,7 @@ class StageMaker:
             destination=config.destination,
             grouped=True,
         )
-        merge = Merge(idle=ring.wake_getters)
+        merge = Merge(on_idle=ring.wake_getters)
         pipelines: dict[int, MergedPipeline] = {}
 
         def on_epoch() -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-OWNER_ANSWER_S: Final = 5.0  # for ZooKeeper to say who may write a history
+OWNER_ANSWER_S: Final = 5.0  # for ZooKeeper's answer who may write a history
 
 
 def serve_stored_clients(
@@ -66,9 +66,9 @@ def serve_stored_clients(
 def check_room(
     config: InstanceConfig, meta: MetaManager, identity: ClientIdentity
 ) -> None:
-    """Raise ClientError when a destination has all the clients that it may have.
+    """Raise ClientError when a destination has as many clients as it may have.
 
-    Those that are stored stay, however many they are.
+    Stored clients are served, however many they are.
     """
     count = len(meta.subscriptions(config.destination))
     if count >= config.store.clients_max:
@@ -80,10 +80,10 @@ def check_room(
 
 
 def stop_writing(destination: str, *stops: Callable[[], None], ended: bool) -> None:
-    """Have what is left of cursors written, by each of these in turn.
+    """Call these to write what is left of the cursors.
 
-    Raises MetaStoreError when all else of the destination has ended; else it is told
-    in the log, as the end is not over.
+    Raises MetaStoreError if everything else of the destination has ended; otherwise the
+    error is logged, as something still runs.
     """
     first_error: MetaStoreError | None = None
     for stop in stops:
@@ -100,7 +100,7 @@ def stop_writing(destination: str, *stops: Callable[[], None], ended: bool) -> N
 
 
 def default_filter(config: InstanceConfig) -> TableFilter:
-    """Return the configured filter. Raises ConfigError with what is wrong in it."""
+    """Return the configured filter. Raises ConfigError if it is not valid."""
     wanted, unwanted = config.filter.regex, config.filter.black_regex
     problems = []
     for key, lists in (("regex", (wanted, "")), ("black.regex", ("", unwanted))):
@@ -117,7 +117,7 @@ def default_filter(config: InstanceConfig) -> TableFilter:
 
 
 def uncertain() -> bool:
-    """Tell that the right to run a destination is not certain: nobody proves it."""
+    """Return that the right to run a destination is not certain."""
     return False
 
 
@@ -136,7 +136,7 @@ def history_owner_of(
 
     def is_us() -> bool:
         try:
-            # The leader answers, so that what is read then is not of before a pause.
+            # The leader answers, so that nothing older is read afterwards.
             session = zookeeper.touch(OWNER_ANSWER_S)
             return zookeeper.read(lease_path(config.destination, session)) is not None
         except ZooKeeperError:
@@ -150,7 +150,7 @@ def ranged_reads_of(
     zookeepers: ZooKeepers,
     change: Callable[[TablePredicate | None], None],
 ) -> RangedReads:
-    """Return the ranged reads of a destination; `change` is told what they want."""
+    """Return the ranged reads of a destination; `change` gets their table filter."""
     position = config.position
     place: SubscriptionStorage
     if position.wiring is Wiring.ZOOKEEPER:
@@ -169,7 +169,7 @@ def meta_manager_of(
     zookeepers: ZooKeepers,
     completed: Completed = unchanged,
 ) -> MetaManager:
-    """Return where the clients of a destination are kept, not started yet.
+    """Return where the clients of a destination are stored, not started yet.
 
     `completed` gives cursors the GTID sets executed there.
     """

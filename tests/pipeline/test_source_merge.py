@@ -59,7 +59,7 @@ class Merging:
     def __init__(self, **times: float) -> None:
         self.stored = Stored()
         self.idled = 0
-        self.merge = Merge(idle=self._idle, **{"patience_s": LONG_S, **times})
+        self.merge = Merge(on_idle=self._idle, **{"patience_s": LONG_S, **times})
         self.lanes: dict[str, Lane] = {}
         self.accepts: dict[Lane, Callable[[list[Span]], bool]] = {}
         self._threads: list[threading.Thread] = []

@@ -1,8 +1,8 @@
-"""The pump: one thread per destination, from the source's bytes to the buffer.
+"""The pump: one thread per source, from its bytes to the transaction buffer.
 
-It connects, finds where to begin, reads until something fails, and begins anew with
-growing delays. After a lost connection it goes on behind the last transaction that
-was delivered, and what it then reads again is not delivered twice.
+It connects, finds where to start, reads until something fails, and starts again with
+growing delays. After a lost connection it continues after the last transaction that was
+delivered, and does not deliver twice what it then reads again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# What a dump may begin with before its place is looked for: names and descriptions.
+# Events that a dump may send before the server looks for the position.
 _OPENING_EVENTS = 4
 
 
@@ -136,11 +136,11 @@ class Pump:
     # --- Stage ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread; errors of the source are its business, never raised."""
+        """Start the thread, which handles errors of the source; none is raised."""
         self._thread.start()
 
     def request_stop(self) -> None:
-        """Ask to stop, and cut the connections that the thread may wait on."""
+        """Request the stop, and cut the connections on which the thread may wait."""
         self._switch.request_stop()
 
     def begin_with(self, stored: LogIdentity | None) -> None:
@@ -151,13 +151,13 @@ class Pump:
     def switch_to(self, source: Source) -> None:
         """Read another server; from any thread, returns at once.
 
-        The session ends as by a stop: what it has handed on stays, and the rest is
-        forgotten and read of the other server.
+        The session ends as with a stop: what is delivered stays, and the rest is
+        dropped and read from the other server.
         """
         self._switch.end(source)
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for the thread's end."""
+        """Wait until the thread has ended."""
         if self._thread.ident is None:
             return True
         self._thread.join(deadline.remaining_s())
@@ -165,42 +165,42 @@ class Pump:
 
     @property
     def identity(self) -> LogIdentity:
-        """Return the name of the server that is read."""
+        """Return the identity of the server that is read."""
         return self.sources.current.identity
 
     @property
     def server(self) -> str:
-        """Return what tells the server of this session, or of the last one."""
+        """Return the uuid or id of the server of this session, or of the last one."""
         return self._server
 
     @property
     def sets(self) -> SetFollower:
-        """Return what follows sets outside of GTID mode."""
+        """Return what tracks GTID sets outside of GTID mode."""
         return self._sets
 
     @property
     def exact_from(self) -> int | None:
-        """Return the number of the file from which on sets in entries are exact.
+        """Return the number of the first file in which the sets of entries are exact.
 
-        None: from none so far, or nothing is read. From any thread.
+        None: there is none so far, or nothing is read. From any thread.
         """
         reader = self._reader
         return None if reader is None else reader.exact_from
 
     @property
     def whole_from(self) -> int | None:
-        """Return the number of the file from which on nothing is left out.
+        """Return the number of the first file of which nothing is left out.
 
-        None: from none so far, or nothing is read. From any thread.
+        None: there is none so far, or nothing is read. From any thread.
         """
         reader = self._reader
         return None if reader is None else reader.whole_from
 
     @property
     def reached(self) -> tuple[int, int] | None:
-        """Return the number of the file and the offset behind what was read.
+        """Return the file number and offset up to which the source was read.
 
-        For the pump's thread; None before anything was.
+        For the pump's thread; None before anything was read.
         """
         decoder = self._reader.decoder if self._reader else None
         if decoder is None or not decoder.file:
@@ -213,17 +213,17 @@ class Pump:
 
     @property
     def steady(self) -> Steady | None:
-        """Return since where the history has changed nothing; None without one."""
+        """Return since when the history has not changed; None without a history."""
         return self._schemas.steady
 
     def repeated(self) -> dict[str, int] | None:
-        """Return what came again since the last switch by time; None without one."""
-        overlap = self._redelivery
-        return None if overlap is None else overlap.counts()
+        """Return what was redelivered after the last switch by time, if any."""
+        redelivery = self._redelivery
+        return None if redelivery is None else redelivery.counts()
 
     @property
     def stop(self) -> Stop:
-        """Return the request to stop, for those that wait on the pump's thread."""
+        """Return the stop request, for whoever waits on the pump's thread."""
         return self._switch.stop
 
     @property
@@ -256,64 +256,64 @@ class Pump:
                 if delay_s is None:
                     continue
             except Exception as error:  # noqa: BLE001
-                # The outermost frame of the thread: a fault of ours must be seen and
-                # must not end the stream for good.
+                # The outermost frame of the thread: a fault of ours must be logged and
+                # must not end the stream.
                 self.status.failed(repr(error))
                 delay_s = self._failures.fault(error)
             self.status.state = PumpState.WAITING
             self._turn.wait(delay_s)
 
     def _attempt(self) -> float | None:
-        """Have a session; returns the seconds to wait if it failed, else None."""
+        """Run one session; return the seconds to wait if it failed, else None."""
         try:
             self._session()
         except CanalError as error:
             if not self._turn.requested():
                 return self._failed(error)
-        return None  # it ended by a wish: the loop, or this server's turn
+        return None  # a stop or a switch ended it
 
     def _begin_turn(self) -> None:
-        """Turn to another server when that is wished."""
+        """Switch to another server if that was requested."""
         if not self._switch.begin(self.sources.switch_to):
             return
         self.lacks_place = False
         self._start.turn_to(self._access, self._turn)
-        # What was read of the other server says nothing about this one's files.
+        # What was read from the other server says nothing about this one's files.
         self._delivered.forget()
         self._failures.forget()
         self._patience.reset()
 
     def _failed(self, error: CanalError) -> float:
-        """Note an error; returns the seconds to wait."""
+        """Record an error; return the seconds to wait."""
         self._replica.lost(error)
         if self._advanced:
-            # The session was good for something: its end is a first failure.
+            # The session delivered something: its end is a first failure.
             self._failures.forget()
             self._patience.reset()
             self._advanced = False
         else:
             self._patience.failed(error)
         if isinstance(error, TableMetaStoreError):
-            # Room may have been made, or a server come back: it is opened anew.
+            # Somebody may make room, or its server may return: it is opened again.
             self._schemas.close()
         begins_elsewhere = self._start.failed(error, passed=self._passed is not None)
-        told = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
         self.lacks_place = isinstance(error, BinlogPurged) and not begins_elsewhere
         if self.lacks_place:
             name = self._config.destination
             stored = self._positions.latest(name)
             files = self._start.files
-            told = purged_message(told, name, stored, self.identity, files)
-        self.status.failed(told)
+            message = purged_message(message, name, stored, self.identity, files)
+        self.status.failed(message)
         return self._failures.fail(
             error,
-            told,
+            message,
             elsewhere=begins_elsewhere,
             counting=self._start.is_counting,
         )
 
     def _session(self) -> None:
-        """Connect and read until the end of it."""
+        """Connect, and read until the session ends. Raises CanalError."""
         self.status.state = PumpState.CONNECTING
         if self.index is not None:
             self.index.open()
@@ -333,19 +333,19 @@ class Pump:
             self._outlet.end()
 
     def skips(self, position: EntryPosition) -> bool:
-        """Tell whether a client that stands at a place wants nothing before it.
+        """Tell whether a client at a position is given nothing before it.
 
-        From any thread; true as long as no session has begun.
+        From any thread; true before the first session.
         """
         return self._start.skips(position, *self._delivered.place())
 
     def begins_after(self, place: LogPosition | None) -> EntryPosition | None:
-        """Return behind what the entries of a client begin that has acked to a place.
+        """Return after what the entries of a client begin, by what it has acked.
 
-        None: all of them are for it. From any thread.
+        None: all of them are for the client. From any thread.
         """
         if self.sources.switches:
-            # The ring may hold entries of another server in front of this one's.
+            # The ring may hold entries of another server before this one's.
             return None
         if place is None or not same_server(place.identity, self.identity):
             return None
@@ -377,23 +377,23 @@ class Pump:
             cursors=self._events.cursors(),
         )
         if self._start.is_at_end:
-            # The files of what was delivered are gone; new ones may have their names.
+            # The delivered files are deleted; new ones may have the same names.
             self._delivered.forget()
         return place
 
     def stored(self) -> LogPosition | None:
-        """Return the position behind which reading would go on."""
+        """Return the position after which reading would continue."""
         found = self._positions.latest(self._config.destination)
         return found and self._sets.completed(found)
 
     def _await(self, what: str) -> None:
-        """Say what the session waits for before it can begin."""
+        """Report what the session waits for before it can begin."""
         self.status.state = PumpState.WAITING
         self.status.failed(what)
         self._failures.warn(what)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
-        """Read from a place on until the session is to end. Raises CanalError."""
+        """Read from a position until the session ends. Raises CanalError."""
         images, begin = self._schemas.begin(
             place,
             control,
@@ -436,7 +436,7 @@ class Pump:
         self._redelivery = redelivery_of(self._config.destination, place, stored)
         self._events.on_session()
         self._reader = reader
-        # A wish that came while the reader was made.
+        # A change that was made while the reader was built.
         reader.change_table_filter(self._table_filter)
         replica = self._replica.id_at(is_mariadb=info.is_mariadb)
         stream = self._switch.stream = stream_of(
@@ -445,12 +445,12 @@ class Pump:
         try:
             stream.open()
             reader.start(place.file, place.position)
-            self._tell_begin(info, place)
+            self._log_begin(info, place)
             self._begins_at = place
             if place.is_end:
                 reader.decoder.settle()
                 self._note_begin()
-            at_end = reader.run(stream, self._take, self._idled, self._turn)
+            at_end = reader.run(stream, self._deliver, self._idled, self._turn)
         finally:
             self._reader = None
             self._switch.stream = None
@@ -462,8 +462,8 @@ class Pump:
                 f"{self._access.address}: the server closed the connection"
             )
 
-    def _tell_begin(self, info: ServerInfo, place: Place) -> None:
-        """Say that the source lets us read."""
+    def _log_begin(self, info: ServerInfo, place: Place) -> None:
+        """Report that the source accepted the dump."""
         self.status.reads()
         self.status.connections += 1
         _log.info(
@@ -474,18 +474,18 @@ class Pump:
             self.status.warnings = self._checks.warnings
 
     def _note_begin(self) -> None:
-        """Keep the first session's place: what comes behind it must not be missed.
+        """Store where the first session begins: nothing after it must be missed.
 
-        A second session may come before anything was delivered, and find nothing
-        stored; the end of the binlog is then another one. Of other places the source
-        may yet say that it lacks them: its first event tells that it does not.
+        A second session may start before anything was delivered, and find nothing
+        stored, when the binlog ends elsewhere. The source may still report that it
+        lacks another position: its first event shows that it does not.
         """
         place = self._begins_at
         if self.began_at is not None or place is None:
             return
         stored = self._positions.latest(self._config.destination)
         if place.by_gtid and not self._config.source.gtid_on and stored is not None:
-            # The set is that of the stored position, which stays.
+            # The set belongs to the stored position, which stays.
             self.began_at = replace(stored.position, source=stored.identity)
             self._events.on_begin(self.began_at)
             return
@@ -495,7 +495,7 @@ class Pump:
         self._events.on_begin(self.began_at)
 
     def _idled(self) -> None:
-        """Take note that the source has nothing more at hand."""
+        """Note that the source has nothing more at hand."""
         self.status.reached_end()
         events = self._reader.decoder.events if self._reader else 0
         if events > _OPENING_EVENTS:
@@ -506,15 +506,15 @@ class Pump:
         self._note_end()
         self._outlet.idle()
         self._events.on_idle()
-        # What was too early to be written down when it passed may be due now.
-        self._tell_images()
+        # What was too early to be stored when it passed may be due now.
+        self._pass_to_schemas()
         self._checks.look_again(self._access, self._turn, self._failures)
         self.status.warnings = self._checks.warnings
 
     def _note_end(self) -> None:
-        """Move behind what follows the last transaction, as files that began.
+        """Advance past what follows the last transaction, such as new files.
 
-        What was handed on and is not delivered yet holds it back.
+        Not before all that was read is delivered.
         """
         reader = self._reader
         if reader is None or not reader.decoder.is_settled:
@@ -526,15 +526,15 @@ class Pump:
             return
         place = end_place(reader, self._passed, self._server_id)
         self._sets.settled(place)
-        # The events that open a dump have the time at which their file began.
+        # The events that open a dump have the time at which their file was created.
         has_read = reader.decoder.events > _OPENING_EVENTS
         read_ms = reader.decoder.last_event_time * 1000 if has_read else 0
         self.delivered_to = EntryPosition(place.journal_name, place.position, read_ms)
         self.status.delivered_at_ms = max(self.status.delivered_at_ms, read_ms)
         self._move(place if self._config.source.gtid_on else replace(place, gtid=None))
 
-    def _take(self, spans: list[Span]) -> bool:
-        """Hand a chunk's spans on, without what was delivered already."""
+    def _deliver(self, spans: list[Span]) -> bool:
+        """Deliver the spans of a chunk, without what was delivered before."""
         self.status.received()
         self._note_begin()
         if self._index_writer is not None:
@@ -547,14 +547,14 @@ class Pump:
         for delivered in self._outlet.put(spans, self.stop):
             if not delivered:
                 return False
-            self._note_delivered(delivered)
+            self._record_delivered(delivered)
         return True
 
-    def _note_delivered(self, spans: list[Span]) -> None:
-        """Note that spans are in the store.
+    def _record_delivered(self, spans: list[Span]) -> None:
+        """Record that spans are in the store.
 
-        The position of the last transaction's end or DDL among them is where a new
-        connection begins; later records are told apart by file and offset.
+        A new connection begins at the last end of a transaction or DDL among them;
+        later records are told apart by file and offset.
         """
         boundary = self._delivered.note(spans, self._server)
         self._advanced = self.has_delivered = True
@@ -570,15 +570,15 @@ class Pump:
             self.delivered_to = EntryPosition(block.file, end, timestamp)
 
     def _move(self, place: EntryPosition) -> None:
-        """Have a new connection begin at a place: all before it was handed on."""
+        """Have a new connection begin at a position: all before it is delivered."""
         self.status.position = str(place)
         self._passed = place
         self.passed_to = LogPosition(self._read_as, place)
-        # First: the history may fail to write it down, and by GTID a session that
-        # begins before what was delivered delivers it again.
+        # First: the history may fail to store it, and by GTID a session that begins
+        # before what was delivered delivers it again.
         self._positions.persist(self._config.destination, self.passed_to)
-        self._tell_images()
+        self._pass_to_schemas()
 
-    def _tell_images(self) -> None:
+    def _pass_to_schemas(self) -> None:
         if self._passed is not None:
             self._schemas.passed(self._sets.marked(self._passed))

@@ -318,7 +318,7 @@ def test_an_error_after_a_session_that_was_good(
     entries = Entries(found.pool)
     for _ in range(2):
         entries.transaction(rows=1)
-        assert found.pump._take(entries.take())
+        assert found.pump._deliver(entries.take())
         found.pump._failed(ConnectionLost("gone"))
         found.pump._failed(ConnectionLost("gone"))
     assert len(told_by(caplog)) == 2
@@ -438,12 +438,12 @@ def test_keeps_the_last_boundary() -> None:
     entries.add(BEGIN)
     entries.add(OTHER, flags=OPEN)
     entries.add(ROWS)
-    found.pump._note_delivered(entries.take())
+    found.pump._record_delivered(entries.take())
     stored = found.positions.latest(DESTINATION)
     assert stored is not None
     assert stored.position.position == 200
     assert found.pump._delivered.place() == ("bin.000001", (1, 500))
     entries.add(ROWS)
-    found.pump._note_delivered(entries.take())
+    found.pump._record_delivered(entries.take())
     assert found.positions.latest(DESTINATION) == stored
     assert found.pump._delivered.place() == ("bin.000001", (1, 600))

@@ -187,12 +187,6 @@ class SourceLogPositionManager:
             smallest = place if smallest is None else earlier(smallest, place)
         return smallest
 
-    def newest(self) -> LogPosition | None:
-        """Return the newest place by time: it names the server that was read last."""
-        return max(
-            self.places(), key=lambda each: each.position.timestamp or 0, default=None
-        )
-
     def places(self) -> Iterator[LogPosition]:
         """Yield where each client stands in the source, if it is known."""
         for identity in self._meta.subscriptions(self._destination):

@@ -1,4 +1,4 @@
-"""The reader of one lagging client: a pipeline into a store of its own.
+"""The reader of one lagging client: a pipeline into a private store.
 
 ::
 

@@ -10,9 +10,10 @@ All positions are by the number of the source.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from canal_server.config.schema import Wiring
+from canal_server.model.cursors import DestinationCursors
 from canal_server.position.log_positions import (
     FailbackLogPositionManager,
     MemoryLogPositionManager,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from canal_server.catchup.store_router import ClientStores
     from canal_server.config.schema import InstanceConfig
+    from canal_server.model.cursors import ClientCursor
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import EntryPosition, LogPosition
     from canal_server.ports import LogPositionManager, MetaManager
@@ -46,6 +48,8 @@ class ClientPositions:
 
     Reading begins at the smallest one of a client that `retains` names.
     """
+
+    reads: ClassVar = "source"  # what a pump reads, in messages
 
     def __init__(
         self,
@@ -131,6 +135,18 @@ class ClientPositions:
         """Return what the store expects of where a client's entries begin."""
         return positions.get(self._number)
 
+    def resume_places(self, positions: Positions) -> Positions:
+        """Return the positions that the server has to store beside a cursor."""
+        del positions
+        return {}
+
+    def report(
+        self, clients: Sequence[ClientCursor], sources: Mapping[int, DestinationCursors]
+    ) -> DestinationCursors:
+        """Return all cursors for an operator."""
+        del clients
+        return sources[self._number]
+
     def log_positions(self, config: InstanceConfig) -> LogPositionManager:
         """Return where the pump of one source keeps its position.
 
@@ -149,6 +165,8 @@ class ClientPositions:
 
 class GroupPositions(ClientPositions):
     """In a group, a client has a position in each source beside its cursor."""
+
+    reads = "server"
 
     def acked(self, identity: ClientIdentity) -> Positions:
         """Return the positions beside the cursor, and that of the cursor."""
@@ -181,6 +199,16 @@ class GroupPositions(ClientPositions):
     ) -> EntryPosition | EntryPositions | None:
         """Return all; a client is given all entries of the other sources."""
         return positions
+
+    def resume_places(self, positions: Positions) -> Positions:
+        """Return all of them."""
+        return positions
+
+    def report(
+        self, clients: Sequence[ClientCursor], sources: Mapping[int, DestinationCursors]
+    ) -> DestinationCursors:
+        """Return the cursors, and the positions in each source."""
+        return DestinationCursors(tuple(clients), sources=sources)
 
     def log_positions(self, config: InstanceConfig) -> LogPositionManager:
         """Return the smallest position in the source, and memory in front of it."""

@@ -24,7 +24,7 @@ from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError, StoreError
 from canal_server.filters.client_filters import ClientFilters
 from canal_server.instance.client_positions import ClientPositions, GroupPositions
-from canal_server.instance.instance_status import group_status, single_status
+from canal_server.instance.instance_status import status_of
 from canal_server.instance.source_events import ServedClients
 from canal_server.instance.stages import StageMaker, without_eviction
 from canal_server.instance.wiring import (
@@ -117,10 +117,11 @@ class Instance:
         self._stage_maker = StageMaker(
             config, self._clients, executed, history_owner_of(config, zookeepers, held)
         )
-        # A range is one of a single source's binlog.
-        self.ranges: RangedReads | None = None
+        # None in a group: a range is one of a single source's binlog.
+        self._ranges: tuple[RangedReads, ...] = ()
         if not config.group:
-            self.ranges = ranged_reads_of(config, zookeepers, self._change_range_filter)
+            ranges = ranged_reads_of(config, zookeepers, self._change_range_filter)
+            self._ranges = (ranges,)
         self._stages: Stages
         self._make_stages()
         # As the server sees it.
@@ -131,8 +132,13 @@ class Instance:
         self._filters.clear()
         self._client_filter = self._filters.table_filter
         self._stages = self._stage_maker.make(self._client_filter)
-        if self.ranges is not None and self._stages.live is not None:
-            self.ranges.attach(self._stages.live)
+        for ranges, live in zip(self._ranges, self._stages.live, strict=True):
+            ranges.attach(live)
+
+    @property
+    def ranges(self) -> RangedReads | None:
+        """Return what serves ranged reads; None in a group."""
+        return next(iter(self._ranges), None)
 
     @property
     def pipelines(self) -> Mapping[int, SourcePipeline]:
@@ -149,8 +155,8 @@ class Instance:
         """
         self.meta.start()
         try:
-            if self.ranges is not None:
-                self.ranges.start()
+            for ranges in self._ranges:
+                ranges.start()
             self._clients.lagging.start(self._start_stop)
             self._clients.lagging.judge()
             for number, pipeline in self.pipelines.items():
@@ -162,18 +168,13 @@ class Instance:
             for stop in self._stops():
                 stop()
             raise
-        if self.config.group:
-            _log.info(
-                "destination %s started, a group of %d sources",
-                self.destination,
-                len(self.pipelines),
-            )
-        else:
-            _log.info("destination %s started", self.destination)
+        count = len(self.config.group)
+        group = f", a group of {count} sources" if count else ""
+        _log.info("destination %s started%s", self.destination, group)
 
     def _stops(self) -> Sequence[Callable[[], None]]:
         """Return what writes the rest of what is stored, in order."""
-        ranges = () if self.ranges is None else (self.ranges.stop,)
+        ranges = (each.stop for each in self._ranges)
         return (self._clients.lagging.presence.stop, *ranges, self.meta.stop)
 
     def _begin_stages(self) -> None:
@@ -186,8 +187,8 @@ class Instance:
     def request_stop(self) -> None:
         """Ask the pumps to stop and end all waits."""
         self.meta.request_stop()
-        if self.ranges is not None:
-            self.ranges.request_stop()
+        for ranges in self._ranges:
+            ranges.request_stop()
         self._start_stop.request()
         with self._clients.steady:  # stages that are being made are not started
             self._stopping = True
@@ -208,17 +209,12 @@ class Instance:
 
     def status(self) -> dict[str, object]:
         """Return what an operator asks first, as plain values."""
-        if self.ranges is None:
-            return group_status(self._stages, self._clients)
-        return single_status(self._stages, self._clients, self.ranges)
+        return status_of(self._stages, self._clients, self.ranges)
 
     def cursors(self) -> DestinationCursors:
         """Return where each client stands, and how far each source was read."""
         clients, sources = self._cursors()
-        if self.config.group:
-            return DestinationCursors(tuple(clients), sources=sources)
-        (only,) = sources.values()
-        return only
+        return self._positions.report(clients, sources)
 
     def _cursors(self) -> tuple[list[ClientCursor], dict[int, DestinationCursors]]:
         """Return the clients, and the same clients in each source."""
@@ -274,10 +270,10 @@ class Instance:
             pipeline = self.pipelines[number]
             read = pipeline.pump.identity
             if not same_server(position.identity, read):
-                what = "server" if self.config.group else "source"
                 raise CanalError(
-                    f"{position} is no place of the {what} that destination"
-                    f" {pipeline.config.destination} reads, {read.address}:{read.port}"
+                    f"{position} is no place of the {self._positions.reads} that"
+                    f" destination {pipeline.config.destination} reads,"
+                    f" {read.address}:{read.port}"
                 )
         with self._moving:
             known = [each.client_id for each in self._positions.subscriptions()]
@@ -412,7 +408,7 @@ class Instance:
 
     def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group, by number."""
-        return self._resume_positions(client_id) if self.config.group else {}
+        return self._positions.resume_places(self._resume_positions(client_id))
 
     def _resume_positions(self, client_id: int) -> dict[int, LogPosition]:
         stores = self._stages.stores

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from canal_server.ranges.ranged_reads import RangedReads
 
 
-def single_status(
+def status_of(
+    stages: Stages, clients: ServedClients, ranges: RangedReads | None
+) -> dict[str, object]:
+    """Return the status of a destination; `ranges` is None in a group."""
+    if ranges is None:
+        return _group_status(stages, clients)
+    return _single_status(stages, clients, ranges)
+
+
+def _single_status(
     stages: Stages, clients: ServedClients, ranges: RangedReads
 ) -> dict[str, object]:
     """Return the status of a destination that reads one source."""
@@ -41,7 +50,7 @@ def single_status(
     }
 
 
-def group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
+def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
     """Return the status of a group: of each source, and a summary of all."""
     sources = {
         f"master{number}": _member_status(number, pipeline)

@@ -55,7 +55,7 @@ class SourceEvents:
         self._leaving: LeavingCursors
 
     def attach(self, pipeline: SourcePipeline, stores: ClientStores) -> None:
-        """Take the pipeline whose events these are, which has not begun."""
+        """Attach the pipeline whose events these are; it is not started yet."""
         self._pipeline, self._stores = pipeline, stores
         number, positions = self._number, self._positions
         self._leaving = LeavingCursors(

@@ -52,14 +52,14 @@ class Stages:
     """The stages of one destination; others replace them when cursors are moved.
 
     `pipelines` are by the number of the source. `stores` is the ring and the stores of
-    lagging clients; `live` is None where ranges are not served.
+    lagging clients; `live` is what ranges are served from, nothing in a group.
     """
 
     table_ids: TableIds
     ring: MemoryEventStore
     stores: ClientStores
     pipelines: Mapping[int, SourcePipeline]
-    live: Live | None = None
+    live: tuple[Live, ...] = ()
 
     def start(self) -> None:
         """Begin to read."""
@@ -161,7 +161,7 @@ class StageMaker:
         stores = lagging.attach(ring, pipeline.pump, source)
         events.attach(pipeline, stores)
         live = Live(pipeline.pump, table_ids, tail)
-        return Stages(table_ids, ring, stores, {number: pipeline}, live)
+        return Stages(table_ids, ring, stores, {number: pipeline}, (live,))
 
     def _make_merged(
         self, table_ids: TableIds, pool: BlockPool, table_filter: TablePredicate

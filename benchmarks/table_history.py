@@ -130,7 +130,7 @@ def measure_history(tables: int, ddls: int, columns: int) -> None:
         texts = [statement(n, tables, chance) for n in range(gap, ddls)]
         begun_s = time.perf_counter()
         for number, text in enumerate(texts, gap):
-            tsdb.apply(place(number), "shop", text, extra)
+            tsdb.apply(made_record(place(number), "shop", text, extra))
         applied_s = time.perf_counter() - begun_s
         durable = STATEMENTS_DURABLE / applied_s
         tell("statements applied and durable, /s", f"{durable:,.0f}", "", True)

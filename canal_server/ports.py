@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from canal_server.core.table_ids import Names
     from canal_server.model.batch import Batch
     from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import (
         EntryPosition,
@@ -58,12 +59,8 @@ class TableSchemas(Protocol):
         `position` is where rows were read that contradict the known columns.
         """
 
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
-        """Record a statement that may change tables; durable when it returns.
-
-        `schema` is the session's default one, `extra` what else decides the result,
-        as JSON (`canal_server.tablemeta.model.session_context`).
-        """
+    def apply(self, statement: DdlStatement) -> None:
+        """Apply a statement that may change tables; durable when it returns."""
 
     def passed(self, position: EntryPosition) -> None:
         """Note that the source was read up to a position; cheap, called per chunk."""
@@ -378,10 +375,10 @@ class RunningInstance(Protocol):
     def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group where it is known, by number."""
 
-    def came(self, client_id: int) -> None:
-        """Note that a connection serves a client, until `left`."""
+    def on_connect(self, client_id: int) -> None:
+        """Note that a connection serves a client, until `on_disconnect`."""
 
-    def left(self, client_id: int) -> None:
+    def on_disconnect(self, client_id: int) -> None:
         """Note that a connection that served a client ended."""
 
     def why_lost(self, client_id: int) -> str:

@@ -37,7 +37,7 @@ LAYERS = {
     "tablemeta.storage": 3, "tablemeta.history": 3,
     "arrow": 4, "server": 4,
     "source.read": 4, "source.schema": 4, "source.begin": 4, "source.pump": 4,
-    "ranges": 5, "catchup": 5,
+    "capture": 5, "ranges": 5, "catchup": 5,
     "instance": 6,
     "daemon": 7,
     "cli": 8,
@@ -55,6 +55,7 @@ ORDERED = (
     ("tablemeta.model", "tablemeta.sql", "tablemeta.tables", "tablemeta.storage",
      "tablemeta.history"),
     ("source.read", "source.schema", "source.begin", "source.pump"),
+    ("capture", "catchup"),
     ("ranges", "catchup"),  # old events are read with the schemas of ranges
 )  # fmt: skip
 # Units that may not see some lower ones.
@@ -79,8 +80,10 @@ ROOMS = {
 }  # fmt: skip
 # The stages of a destination, and who may join several of them.
 STAGES = {"source.pump", "pipeline", "store"}
-# Ranges are served out of the ring as far as it has them.
-JOINERS = {"instance", "catchup", "ranges"}
+# One class joins all of them, `capture.source_pipeline`. Where its stores and clients
+# meet, `instance` and `catchup` name the types of stages; ranges are served from the
+# ring as far as it has them.
+JOINERS = {"capture", "instance", "catchup", "ranges"}
 
 # Foreign packages and the units that are their doors. `*` is any one unit.
 DOORS = {

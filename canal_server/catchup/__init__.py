@@ -1,1 +1,4 @@
-"""Lagging clients: a reader of their own each, until it meets the ring of the store."""
+"""Lagging clients: each is served by a reader, until the handoff to the ring.
+
+Who lags is decided by `position.presence`; serving requests is in `server`.
+"""

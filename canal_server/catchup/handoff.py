@@ -1,11 +1,11 @@
-"""Where a reader beside the pump may hand its client over to the ring.
+"""Where a catch-up reader may hand its client over to the ring.
 
-A reader that has given its client all up to a boundary, and the ring, meet when the
-ring holds, or will hold, all that lies behind that boundary in the same binlog. Then a
-cursor in the ring that begins there goes on without loss and without anything twice.
+A reader has given its client all up to a boundary. It may hand over when the ring
+holds, or will hold, all that follows that boundary in the same binlog. A cursor in the
+ring that begins there then continues without loss and without duplicates.
 
-Where the pump began to read by a GTID set, it left out what is in the set, wherever it
-lies: then also all of the set must be among what the client was given.
+Where the pump began to read by a GTID set, it left out what is in the set, wherever
+that is in the binlog: then the client must also have been given all of the set.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from canal_server.core.gtid.mysql_sets import GtidSet
 if TYPE_CHECKING:
     from canal_server.model.positions import LogPosition
     from canal_server.ports import TablePredicate
+    from canal_server.source.begin.source_servers import Source
     from canal_server.source.pump.pump import Pump
     from canal_server.store.event_store import MemoryEventStore
 
 
 class Handoff:
-    """The ring of one instance and how its pump reads; `begin_run` is the pump's."""
+    """The ring of one instance and how its pump reads.
+
+    `begin_run` is called by the pump's thread, all others by any.
+    """
 
     def __init__(self, ring: MemoryEventStore, pump: Pump, *, gtid_on: bool) -> None:
         self._ring = ring
@@ -31,8 +35,13 @@ class Handoff:
         self._gtid_on = gtid_on
         self._left_out: GtidSet | MariaGtidSet | None = None  # in this run
 
+    @property
+    def source(self) -> Source:
+        """Return the server that the pump reads."""
+        return self._pump.sources.current
+
     def begin_run(self) -> None:
-        """Take note that what the pump reads next does not go on behind the last."""
+        """Note that the pump does not continue after the last record in the ring."""
         self._left_out = self._pump.reads_after_set
         self._ring.begin_run(self._pump.reads_after)
 
@@ -42,10 +51,10 @@ class Handoff:
         table_filter: TablePredicate | None,
         acked: LogPosition | None,
     ) -> bool:
-        """Give a client that has acked to a place its cursor; false if it is too late.
+        """Give a client its cursor in the ring; false if it is too late for that.
 
-        What lies at the place itself must be in the ring: a client may have acked but
-        a part of it.
+        The record at the acked position must be in the ring: the client may have acked
+        only a part of it.
         """
         run = self._ring.run
         after = self._pump.begins_after(acked)
@@ -60,7 +69,7 @@ class Handoff:
         )
 
     def is_near(self, place: tuple[int, int], gtids: str, server: str) -> bool:
-        """Tell whether a client that was given all up to a place could get on here."""
+        """Tell whether a client that has all up to a position could continue here."""
         run = self._ring.run
         return (
             self._pump.server == server
@@ -76,9 +85,9 @@ class Handoff:
         gtids: str,
         server: str,
     ) -> bool:
-        """Give a client its cursor behind a boundary; false if it is too early.
+        """Give a client its cursor after a boundary; false if it is too early.
 
-        The place is the last byte in front of what follows.
+        `place` is the last byte before what follows.
         """
         run = self._ring.run
         if self._pump.server != server or not self._has_all(gtids, place[0]):

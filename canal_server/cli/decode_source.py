@@ -12,11 +12,11 @@ import sys
 import urllib.parse
 from typing import Final
 
+from canal_server.capture.source_parts import access_of, standby_access_of
 from canal_server.cli.conf_options import default_conf, source_of_destination
 from canal_server.config.load import load
 from canal_server.config.schema import InstanceConfig
 from canal_server.errors import ConfigError
-from canal_server.instance.wiring import access_of, standby_access_of
 from canal_server.model.moments import moment_ms
 from canal_server.mysql.source_settings import (
     Access,

@@ -14,7 +14,7 @@ from canal_server.cli.log_lines import ClientThrottle, LineFormatter
 from canal_server.config.load import load
 from canal_server.daemon import daemon
 from canal_server.doors.zookeeper import ZooKeepers
-from canal_server.instance.group_instance import make_instance
+from canal_server.instance.instance import Instance
 from canal_server.messages import daemon_messages
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr(args.log_level)
     allow_descriptors()
     zookeepers = ZooKeepers()
-    if daemon.run(config, partial(make_instance, zookeepers=zookeepers), zookeepers):
+    if daemon.run(config, partial(Instance, zookeepers=zookeepers), zookeepers):
         return 0
     # Threads that do not end would keep the interpreter from exiting.
     logging.shutdown()

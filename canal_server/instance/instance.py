@@ -1,10 +1,14 @@
-"""One destination, wired: the only place where its stages meet.
+"""One destination: its stages, and what the server and the operator see of it.
 
 ::
 
-    pump ─► transaction buffer ─► sink ─► store ─► (server, per client)
-     ▲                              │
-     └── log positions ◄── flushed ─┘            meta manager ◄── acks
+    source ─► pipeline ─► ring ─► (server, per client)
+      ▲                              │
+      └── positions of clients ◄── acks
+
+Its parts are in `stages` (what entries pass), `source_events` (what pumps report) and
+`client_positions` (where clients stand). A destination with one source and a group of
+several are both instances of this class.
 """
 
 from __future__ import annotations
@@ -12,63 +16,48 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from canal_server.catchup.lagging_clients import LaggingClients
-from canal_server.core.table_ids import TableIds
 from canal_server.doors.zookeeper import ZooKeepers
-from canal_server.errors import (
-    CanalError,
-    StoreError,
-)
+from canal_server.errors import CanalError, StoreError
 from canal_server.filters.client_filters import ClientFilters
-from canal_server.filters.column_filters import ColumnFilter
+from canal_server.instance.client_positions import ClientPositions, GroupPositions
+from canal_server.instance.instance_status import status_of
+from canal_server.instance.source_events import ServedClients
+from canal_server.instance.stages import StageMaker, without_eviction
 from canal_server.instance.wiring import (
-    access_of,
-    block_pool,
-    boundary_index_of,
     check_room,
+    completed_by,
     default_filter,
-    executed_sets_of,
-    history_of,
+    executed_sets,
     history_owner_of,
-    log_position_manager_of,
     meta_manager_of,
     ranged_reads_of,
     serve_stored_clients,
-    standby_access_of,
-    standing_of,
     stop_writing,
     uncertain,
 )
 from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.identity import ClientIdentity
-from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.pipeline.sink import EntrySink
-from canal_server.pipeline.transaction_buffer import TransactionBuffer
 from canal_server.position.data_loss import LostClients
-from canal_server.position.ended_files import furthest_of, leaving_of
-from canal_server.position.gtid_cache import unchanged
-from canal_server.position.log_positions import (
-    MetaLogPositionManager,
-    same_server,
-)
-from canal_server.position.offline import check_subscribed, log_move, the_only
-from canal_server.ranges.range_access import Live
-from canal_server.ranges.recent_records import Tail
-from canal_server.runtime.lifecycle import Deadline, Stop
-from canal_server.source.pump.detecting import Detector
-from canal_server.source.pump.pump import Pump
-from canal_server.store.event_store import MemoryEventStore
+from canal_server.position.ended_files import furthest_of
+from canal_server.position.log_positions import same_server
+from canal_server.position.offline import check_subscribed, log_move
+from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from canal_server.config.schema import (
-        InstanceConfig,
-    )
-    from canal_server.ports import MetaManager, RangeSource, Span, TablePredicate
+    from canal_server.capture.source_pipeline import SourcePipeline
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.instance.stages import Stages
+    from canal_server.model.positions import EntryPosition, LogPosition
+    from canal_server.ports import EventStore, MetaManager, TablePredicate
+    from canal_server.ranges.ranged_reads import RangedReads
+    from canal_server.runtime.lifecycle import Deadline
     from canal_server.source.begin.position_loss import LostPosition
 
 _log = logging.getLogger(__name__)
@@ -90,290 +79,268 @@ class Instance:
         """
         self.config = config
         self.destination = config.destination
-        self._executed = executed_sets_of(config)
         zookeepers = zookeepers or ZooKeepers()
+        executed = executed_sets(config)
         self.meta: MetaManager = meta_manager_of(
-            config,
-            zookeepers,
-            self._executed.completed if self._executed else unchanged,
+            config, zookeepers, completed_by(executed)
         )
-        self._history_owner = history_owner_of(config, zookeepers, held)
-        self._late = LaggingClients(
-            config,
+        lagging = LaggingClients(
+            without_eviction(config) if config.group else config,
             self.meta,
             zookeepers,
-            lost=self._gone_for_one,
-            refused=self._refuse_one,
+            on_lost=self._on_position_lost,
+            on_refused=self._on_refused,
         )
-        self._log_positions = log_position_manager_of(
-            config, self.meta, self._late.retains
-        )
-        self._default = default_filter(config)
+        kind = GroupPositions if config.group else ClientPositions
+        self._positions = kind(config, self.meta, lagging.retains)
         self._filters = ClientFilters(
-            self.destination, config.filter, self._default, self._change_table_filter
+            self.destination,
+            config.filter,
+            default_filter(config),
+            self._change_client_filter,
         )
-        self._lost = LostClients(
-            self.destination, resets=config.source.auto_reset_latest
+        resets = config.by_source[0].source.auto_reset_latest
+        self._clients = ServedClients(
+            positions=self._positions,
+            filters=self._filters,
+            lagging=lagging,
+            lost=LostClients(self.destination, resets=resets),
         )
-        self._all_lost = False  # and so they are moved to where reading begins
-        # Held while a client's place is judged and handed to the store.
-        self._cursors_lock = threading.Lock()
-        # Held while clients' places change, and while the stages are replaced.
-        self._steady = threading.Lock()
-        self._begin_stop = Stop()  # ends a start that waits
+        self._start_stop = Stop()  # ends a start that waits
         self._moving = threading.Lock()  # one move of cursors at a time
         self._is_whole = True  # guarded by `_moving`
-        self._stopping = False  # guarded by `_steady`
-        # What clients want, and who reads ranges: the pump reads both.
-        self._wants_lock = threading.Lock()
-        self._client_wants: TablePredicate = self._filters.table_filter
-        self._range_wants: TablePredicate | None = None
-        self._ranges = ranged_reads_of(config, zookeepers, self._change_range_wants)
+        self._stopping = False  # guarded by `_clients.steady`
+        # Guards both filters by which pumps read: that of clients and that of ranges.
+        self._filter_lock = threading.Lock()
+        self._client_filter: TablePredicate = self._filters.table_filter
+        self._range_filter: TablePredicate | None = None
+        self._stage_maker = StageMaker(
+            config, self._clients, executed, history_owner_of(config, zookeepers, held)
+        )
+        # None in a group: a range is one of a single source's binlog.
+        self._ranges: tuple[RangedReads, ...] = ()
+        if not config.group:
+            ranges = ranged_reads_of(config, zookeepers, self._change_range_filter)
+            self._ranges = (ranges,)
+        self._stages: Stages
         self._make_stages()
-        self.store = self._stores  # as the server sees it
+        # As the server sees it.
+        self.store: EventStore = self._stages.stores
 
     def _make_stages(self) -> None:
-        """Make what the entries pass, empty: at first, and when cursors were moved."""
-        config = self.config
+        """Make the stages, empty: at first, and when cursors were moved."""
         self._filters.clear()
-        self._client_wants = self._filters.table_filter
-        self._pool = block_pool()
-        self._table_ids = TableIds()
-        self._tail = tail = Tail(config.store.ranged_bytes_max)
-        self._store = MemoryEventStore(
-            config.store,
-            self._table_ids,
-            self._pool,
-            destination=self.destination,
-            held_elsewhere=tail.held_bytes,
-            may_drop=lambda: tail.is_on,
-            liveness=self._late,
-        )
-        self._sink = EntrySink(
-            self._store, thin_markers=config.filter.transaction_entry
-        )
-        self._buffer = TransactionBuffer(
-            config.buffer.transaction_size,
-            config.buffer.memory_bytes_max,
-            self._deliver,
-        )
-        access = access_of(config.source, config.destination)
-        standby = standby_access_of(config.source)
-        self._pump = Pump(
-            config,
-            access,
-            self._pool,
-            self._table_ids,
-            self._log_positions,
-            columns=ColumnFilter(config.filter.field, config.filter.black_field),
-            table_filter=self._filters.table_filter,
-            deliver=self._buffer.put,
-            reset=self._reset,
-            idle=self._idle,
-            begun=self._begun,
-            session=self._session_begins,
-            cursors=self._cursors,
-            gone=self._gone,
-            history=history_of(config, self._history_owner),
-            standby=standby,
-            index=boundary_index_of(config),
-            executed=self._executed,
-        )
-        self._stores = self._late.attach(self._store, self._pump, access, standby)
-        self._leaving = leaving_of(
-            self.destination, self.meta, self._stores.has_all, self._steady
-        )
-        self._ranges.attach(Live(self._pump, self._table_ids, tail))
-        self._detector = Detector(config, self._pump, self._pump.stored)
+        self._client_filter = self._filters.table_filter
+        self._stages = self._stage_maker.make(self._client_filter)
+        for ranges, live in zip(self._ranges, self._stages.live, strict=True):
+            ranges.attach(live)
+
+    @property
+    def ranges(self) -> RangedReads | None:
+        """Return what serves ranged reads; None in a group."""
+        return next(iter(self._ranges), None)
+
+    @property
+    def pipelines(self) -> Mapping[int, SourcePipeline]:
+        """Return the pipelines, by the number of the source."""
+        return self._stages.pipelines
 
     # --- Stage ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load what is stored, give each known client its cursor, start the pump.
+        """Load what is stored, give each known client its cursor, start to read.
 
-        Waits for ZooKeeper where cursors are there, until a stop is asked for. Raises
+        Waits for ZooKeeper where cursors are there, until a stop is requested. Raises
         MetaStoreError when the stored cursors cannot be read.
         """
         self.meta.start()
         try:
-            self._log_positions.start()
-            self._ranges.start()
-            self._late.start(self._begin_stop)
-            self._late.judge()
-            self._begin_stages(self._last_read())
+            for ranges in self._ranges:
+                ranges.start()
+            self._clients.lagging.start(self._start_stop)
+            self._clients.lagging.judge()
+            for number, pipeline in self.pipelines.items():
+                newest = self._positions.newest(number)
+                pipeline.begin_with(newest.identity if newest else None)
+            self._begin_stages()
         except BaseException:
-            self._end_stages()  # one of them may have begun
-            self._late.presence.stop()
-            self._ranges.stop()
-            self._log_positions.stop()
-            self.meta.stop()
+            self._stages.end()  # some of them may have begun
+            for stop in self._stops():
+                stop()
             raise
-        _log.info("destination %s started", self.destination)
+        count = len(self.config.group)
+        group = f", a group of {count} sources" if count else ""
+        _log.info("destination %s started%s", self.destination, group)
 
-    def _begin_stages(self, server: LogIdentity | None) -> None:
-        """Give each known client its cursor, and begin to read, first this server."""
-        self._pump.begin_with(server)
+    def _stops(self) -> Sequence[Callable[[], None]]:
+        """Return what writes the rest of what is stored, in order."""
+        ranges = (each.stop for each in self._ranges)
+        return (self._clients.lagging.presence.stop, *ranges, self.meta.stop)
+
+    def _begin_stages(self) -> None:
+        """Give each known client its cursor, and begin to read."""
         serve_stored_clients(self.meta, self.destination, self._serve_stored)
         # Only now: who finds a store finds its cursor in it.
-        self.store = self._stores
-        self._pump.start()
-        self._detector.start()
-
-    def _end_stages(self) -> None:
-        """Have nothing read any more; no other server takes over meanwhile."""
-        self._detector.request_stop()
-        self._pump.request_stop()
-        self._stores.request_stop_of_readers()
-        self._detector.join(Deadline(None))
-        self._pump.join(Deadline(None))
-        self._stores.join(Deadline(None))
-
-    def _last_read(self) -> LogIdentity | None:
-        """Return the server that the newest cursor names, None without any.
-
-        Not the oldest: that of a client which stays away may name a server which was
-        left long ago.
-        """
-        cursors = [
-            cursor
-            for identity in self.meta.subscriptions(self.destination)
-            if (cursor := self.meta.cursor(identity)) is not None
-        ]
-        if not cursors:
-            return None
-        return max(cursors, key=lambda each: each.position.timestamp or 0).identity
+        self.store = self._stages.stores
+        self._stages.start()
 
     def request_stop(self) -> None:
-        """Ask the pump to stop and end all waits."""
+        """Ask the pumps to stop and end all waits."""
         self.meta.request_stop()
-        self._log_positions.request_stop()
-        self._ranges.request_stop()
-        self._begin_stop.request()
-        with self._steady:  # stages that are being made are not started any more
+        for ranges in self._ranges:
+            ranges.request_stop()
+        self._start_stop.request()
+        with self._clients.steady:  # stages that are being made are not started
             self._stopping = True
-            self._detector.request_stop()
-            self._pump.request_stop()
-            self._stores.close()
+            self._stages.request_stop()
+            self._stages.stores.close()
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for the pump, then write what is left of the cursors.
+        """Wait for the pumps, then write what is left of the cursors.
 
-        They are written as well when the pump does not end, but only an instance that
+        They are written as well when a pump does not end, but only an instance that
         has ended raises MetaStoreError.
         """
-        ended = self._detector.join(deadline)
-        ended = self._pump.join(deadline) and ended
-        ended = self._stores.join(deadline) and ended
-        stops = (
-            self._late.presence.stop,
-            self._ranges.stop,
-            self._log_positions.stop,
-            self.meta.stop,
-        )
-        stop_writing(self.destination, *stops, ended=ended)
+        ended = self._stages.join(deadline)
+        stop_writing(self.destination, *self._stops(), ended=ended)
         return ended
 
     # --- what the operator uses -----------------------------------------------------
 
-    def cursors(self) -> DestinationCursors:
-        """Return where each client stands, and how far the source was read."""
-        found = tuple(map(self._cursor_of, self._subscriptions()))
-        # Before the first session it would be a client's.
-        begun = self._pump.began_at is not None
-        parsed = self._log_positions.latest(self.destination) if begun else None
-        return DestinationCursors(found, parsed, reads=self._pump.identity)
+    def status(self) -> dict[str, object]:
+        """Return what an operator asks first, as plain values."""
+        return status_of(self._stages, self._clients, self.ranges)
 
-    def _cursor_of(self, identity: ClientIdentity) -> ClientCursor:
-        passed_to = self._pump.passed_to  # first: the store has all before it
-        before, client_id = None, identity.client_id
-        with contextlib.suppress(StoreError):  # it came or went just now
-            # Of a late client's own store: what is in there is not acked.
-            if (found := self._stores.resume_position(client_id)) is not None:
-                before = self.log_position(found)
-                if self._stores.has_all(client_id):
-                    before = furthest_of(before, passed_to)
-        open_batches = len(self.meta.batches(identity))
-        return ClientCursor(identity, self.meta.cursor(identity), before, open_batches)
+    def cursors(self) -> DestinationCursors:
+        """Return where each client stands, and how far each source was read."""
+        clients, sources = self._cursors()
+        return self._positions.report(clients, sources)
+
+    def _cursors(self) -> tuple[list[ClientCursor], dict[int, DestinationCursors]]:
+        """Return the clients, and the same clients in each source."""
+        clients = [
+            ClientCursor(
+                identity,
+                self.meta.cursor(identity),
+                open_batches=len(self.meta.batches(identity)),
+            )
+            for identity in self._positions.subscriptions()
+        ]
+        acked = [self._positions.acked(each.identity) for each in clients]
+        held = [self._held(each.identity.client_id) for each in clients]
+        return clients, {
+            number: DestinationCursors(
+                tuple(
+                    replace(each, cursor=own.get(number), before=got.get(number))
+                    for each, own, got in zip(clients, acked, held, strict=True)
+                ),
+                pipeline.parsed(),
+                reads=pipeline.pump.identity,
+            )
+            for number, pipeline in self.pipelines.items()
+        }
+
+    def _held(self, client_id: int) -> dict[int, LogPosition]:
+        """Return the positions after which all lies that a client has not acked."""
+        # First: the store has all before them.
+        passed = {
+            number: each.pump.passed_to for number, each in self.pipelines.items()
+        }
+        stores, found = self._stages.stores, {}
+        with contextlib.suppress(StoreError):  # it subscribed or unsubscribed just now
+            for number, position in self._positions.held(stores, client_id).items():
+                before = self.pipelines[number].log_position(position)
+                if stores.has_all(client_id):
+                    before = furthest_of(before, passed[number]) or before
+                found[number] = before
+        return found
 
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
-        """Move clients' cursors, and begin to read anew at the smallest one of all.
+        """Move clients in the sources whose servers the positions name.
 
-        Blocks until the pump has ended. Batches that any client has open are void, and
-        what they held comes again to those that are not moved. Raises ClientError for
-        clients that are not subscribed, MetaStoreError when the cursors are moved but
-        could not be written, CanalError when the place is another source's, or the
-        instance stops meanwhile.
+        Then all sources are read from the smallest position of all clients, as their
+        entries are in one store. Blocks until the pumps have ended. Batches that any
+        client has open are void, and what they held comes again where a client is not
+        moved. Raises ClientError for clients that are not subscribed, MetaStoreError
+        when they are moved but that could not be written, CanalError when a position is
+        of a server that is not read, or the instance stops meanwhile.
         """
-        position = the_only(self.destination, positions)
-        if not same_server(position.identity, self._pump.identity):
-            raise CanalError(
-                f"{position} is no place of the source that destination"
-                f" {self.destination} reads, {self._pump.identity.address}:"
-                f"{self._pump.identity.port}"
-            )
+        moved = self._positions.targets(positions)
+        for number, position in moved.items():
+            pipeline = self.pipelines[number]
+            read = pipeline.pump.identity
+            if not same_server(position.identity, read):
+                raise CanalError(
+                    f"{position} is no place of the {self._positions.reads} that"
+                    f" destination {pipeline.config.destination} reads,"
+                    f" {read.address}:{read.port}"
+                )
         with self._moving:
-            check_subscribed(
-                self.destination,
-                clients,
-                [each.client_id for each in self._subscriptions()],
-            )
-            self._end_stages()
+            known = [each.client_id for each in self._positions.subscriptions()]
+            check_subscribed(self.destination, clients, known)
+            self._stages.end()
             # From here on no batch is registered or acked until all is moved.
-            with self._steady:
+            with self._clients.steady:
                 if self._stopping:
                     raise CanalError(f"destination {self.destination} is being stopped")
                 self._is_whole = False
-                for client in self.cursors().clients:
-                    moved: LogPosition | None = position
-                    if client.identity.client_id not in clients:
-                        # What its filter rejected need not be read again.
-                        moved = client.furthest()
-                    else:
-                        self._late.moved(client.identity.client_id)
-                    if moved is not None:
-                        self.meta.update_cursor(client.identity, moved)
-                self._begin_anew(position)
+                self._move(clients, moved)
+                self._restart(moved)
                 self._is_whole = True
             log_move(self.destination, clients, positions)
             self.meta.flush()
+
+    def _move(self, clients: Collection[int], moved: Mapping[int, LogPosition]) -> None:
+        """Give each client its positions: where it is moved to, or where it stands."""
+        assert self._clients.steady.locked()
+        found, sources = self._cursors()
+        for index, client in enumerate(found):
+            # What its filter rejected need not be read again.
+            positions = {
+                number: position
+                for number, source in sources.items()
+                if (position := source.clients[index].furthest()) is not None
+            }
+            if client.identity.client_id in clients:
+                self._clients.lagging.on_move(client.identity.client_id)
+                positions.update(moved)
+            self._positions.move(client.identity, positions)
+
+    def _restart(self, moved: Mapping[int, LogPosition]) -> None:
+        """Replace the stages, and read each source from the smallest position on."""
+        assert self._clients.steady.locked()
+        self._clients.lagging.judge()
+        for identity in self._positions.subscriptions():
+            self.meta.clear_batches(identity)
+        old = self.store
+        servers = {
+            number: each.pump.identity for number, each in self.pipelines.items()
+        }
+        self._make_stages()
+        self._clients.lost.clear()
+        for number, pipeline in self.pipelines.items():
+            target = moved.get(number)
+            pipeline.begin_with(servers[number] if target is None else target.identity)
+            start = self._positions.restart_position(number, moved)
+            if start is not None:
+                pipeline.begin_at(start)
+        self._begin_stages()
+        old.close()
 
     def is_whole(self) -> bool:
         """Tell whether it reads, or will: not so when a move failed midway."""
         with self._moving:
             return self._is_whole
 
-    def _subscriptions(self) -> list[ClientIdentity]:
-        return self.meta.subscriptions(self.destination)
-
-    def _begin_anew(self, moved_to: LogPosition) -> None:
-        """Replace the stages, and read from the smallest cursor on."""
-        assert self._steady.locked()
-        self._late.judge()
-        pinning = MetaLogPositionManager(self.meta, self._late.retains)
-        smallest = pinning.latest(self.destination)
-        self._log_positions.persist(self.destination, smallest or moved_to)
-        for identity in self._subscriptions():
-            self.meta.clear_batches(identity)
-        old = self.store
-        self._make_stages()
-        self._lost.clear()
-        self._begin_stages(moved_to.identity)
-        old.close()
-
     # --- what the server uses -------------------------------------------------------
 
     def steady(self) -> AbstractContextManager[object]:
-        """Keep store and cursors as they are; nothing waits in this context."""
-        return self._steady
-
-    @property
-    def ranges(self) -> RangeSource:
-        """Return what serves ranged reads."""
-        return self._ranges
+        """Keep store and positions as they are; nothing waits in this context."""
+        return self._clients.steady
 
     def log_position(self, position: EntryPosition) -> LogPosition:
-        """Return the position with this source's identity."""
-        return LogPosition(position.source or self._pump.identity, position)
+        """Return the position with the identity of the server that it is from."""
+        return next(iter(self.pipelines.values())).log_position(position)
 
     def check_filter(self, expression: str) -> object:
         """Make a filter ready; raises ClientError when it cannot be used."""
@@ -387,216 +354,120 @@ class Instance:
         """Return why the stored filter of a client cannot be used, or nothing."""
         return self._filters.why_refused(client_id)
 
+    def why_lost(self, client_id: int) -> str:
+        """Return why a client can be given nothing, empty when it can."""
+        return self._clients.lost.why(client_id)
+
+    def on_connect(self, client_id: int) -> None:
+        """Note that a connection serves a client."""
+        self._clients.lagging.presence.on_connect(client_id)
+
+    def on_disconnect(self, client_id: int) -> None:
+        """Note that a connection that served a client ended."""
+        self._clients.lagging.on_disconnect(client_id)
+
     def subscribed(self, identity: ClientIdentity) -> None:
-        """Give the client its cursor and filter, and let the pump read its tables."""
+        """Give the client its cursor and filter, and let the pumps read its tables."""
         wanted = self._filters.enter(identity)
-        self._late.presence.enter(identity.client_id)
-        with self._cursors_lock:
-            if not self._lost.why(identity.client_id):
-                after = self._begins_after(identity)
-                self._stores.subscribe(identity.client_id, wanted.accepts, after)
+        self._clients.lagging.presence.enter(identity.client_id)
+        with self._clients.cursors_lock:
+            if self._clients.lost.why(identity.client_id):
+                return
+            acked = self._positions.acked(identity)
+            after = {
+                number: position
+                for number, each in self.pipelines.items()
+                if (position := each.pump.begins_after(acked.get(number))) is not None
+            }
+            self._stages.stores.subscribe(
+                identity.client_id, wanted.accepts, self._positions.begin_after(after)
+            )
 
     def _serve_stored(self, identity: ClientIdentity) -> None:
-        """Give a client its cursor before reading begins, unless it is late."""
-        if self._late.is_late(identity.client_id):
+        """Give a client its cursor before reading begins, unless it lags."""
+        if self._clients.lagging.is_lagging(identity.client_id):
             wanted = self._filters.enter(identity)
-            self._stores.divert(identity.client_id, wanted.accepts)
+            self._stages.stores.divert(identity.client_id, wanted.accepts)
         else:
             self.subscribed(identity)
 
-    def came(self, client_id: int) -> None:
-        """Take note that a connection serves a client."""
-        self._late.presence.came(client_id)
-
-    def left(self, client_id: int) -> None:
-        """Take note that a connection that served a client ended."""
-        self._late.left(client_id)
-
-    def why_lost(self, client_id: int) -> str:
-        """Return why a client can be given nothing, empty when it can."""
-        return self._lost.why(client_id)
-
-    def _begins_after(self, identity: ClientIdentity) -> EntryPosition | None:
-        """Return the place behind which the client's entries begin, None: all."""
-        return self._pump.begins_after(self.meta.cursor(identity))
-
-    def _session_begins(self) -> None:
-        """Look again which clients' places are places of the source that is read.
-
-        A client subscribes under the same lock, so that it decides by the session
-        before or by this one, and in the first case is looked at here.
-        """
-        with self._cursors_lock:
-            for identity in self.meta.subscriptions(self.destination):
-                if self._begins_after(identity) is None:
-                    self._store.forget_after(identity.client_id)
-        self._late.session_begins()
-
-    def _cursors(self) -> list[EntryPosition]:
-        """Return the places of clients in the binlog of this source."""
-        found = map(self.meta.cursor, self.meta.subscriptions(self.destination))
-        return [
-            cursor.position
-            for cursor in found
-            if cursor and same_server(cursor.identity, self._pump.identity)
-        ]
+    def unsubscribed(self, identity: ClientIdentity) -> None:
+        """Remove the client's cursor and filter."""
+        self._clients.lost.forget(identity.client_id)
+        self._clients.lagging.presence.forget(identity.client_id)
+        self._clients.drop(identity, self._stages.stores)
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
-        """Return what lies before all of a client's entries, None: not known yet."""
-        if self._lost.why(client_id):
-            return None
-        found = self._stores.resume_position(client_id)
-        return (
-            None
-            if self._stores.is_diverted(client_id)
-            else found or self._pump.began_at
-        )
+        """Return what lies before a client's entries, None: not known yet.
 
-    def resume_places(self, client_id: int) -> dict[int, LogPosition]:
-        """Return nothing: there is one source."""
-        del client_id
-        return {}
-
-    def _begun(self, position: EntryPosition) -> None:
-        """Let clients that have acked nothing begin here, also after a restart.
-
-        A client that subscribes meanwhile finds the position with the pump, which
-        knows it already.
+        In a group, in the source that it acked last, in any if it has acked nothing.
         """
-        for identity in self.meta.subscriptions(self.destination):
-            if self._all_lost or self.meta.cursor(identity) is None:
-                self.meta.update_cursor(identity, self.log_position(position))
-        self._all_lost = False
+        places = self._resume_positions(client_id)
+        place = self._positions.resume_position(client_id, places)
+        return None if place is None else place.position
 
-    def _gone(self, gone: LostPosition) -> bool:
-        """Begin at the oldest cursor that is left; false when there is none.
+    def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
+        """Return the same for each source of a group, by number."""
+        return self._positions.resume_places(self._resume_positions(client_id))
 
-        Where the operator wants that, reading then begins at the end.
-        """
-        began = self._pump.has_delivered
-        with self._cursors_lock:
-            cursors = {
-                identity: cursor
-                for identity in self._subscriptions()
-                if (cursor := self.meta.cursor(identity)) is not None
-            }
-            left = self._lost.leave_behind(
-                cursors,
-                gone,
-                began=began,
-                move=self.meta.update_cursor,
-                drop=self._drop,
-            )
-        if left is None:
-            self._all_lost = self._lost.resets and not began
-            return False
-        self._log_positions.persist(self.destination, left)
-        return True
-
-    def _gone_for_one(self, identity: ClientIdentity, gone: LostPosition) -> None:
-        """Refuse or move a late client; the source lacks what comes next for it."""
-        with self._cursors_lock:
-            cursor = self.meta.cursor(identity)
-            oldest = self._store.oldest_position() or self._pump.began_at
-            if cursor is None or not self._stores.is_diverted(identity.client_id):
-                return
-            if self._lost.resets and oldest is not None:
-                to = self.log_position(oldest)
-                self._lost.tell_moved(identity, cursor, to, gone)
-                self.meta.update_cursor(identity, to)
-                self._stores.return_to_ring(identity.client_id)
-            else:
-                self._lost.refuse_one(identity, cursor, gone)
-                self._drop(identity)
-
-    def _refuse_one(self, client_id: int, why: str) -> None:
-        """Refuse a late client of which the tables' columns are not known."""
-        identity = ClientIdentity(self.destination, client_id)
-        with self._cursors_lock:
-            self._lost.refuse_because(identity, why)
-            self._drop(identity)
-
-    def _drop(self, identity: ClientIdentity) -> None:
-        """Hold no entries for a client."""
-        self._stores.unsubscribe(identity.client_id)
-        self._filters.leave(identity)
-
-    def unsubscribed(self, identity: ClientIdentity) -> None:
-        """Take the client's cursor and wishes back."""
-        self._lost.forget(identity.client_id)
-        self._late.presence.forget(identity.client_id)
-        self._drop(identity)
-
-    def _change_table_filter(self, table_filter: TablePredicate) -> None:
-        with self._wants_lock:
-            self._client_wants = table_filter
-            self._tell_wants()
-
-    def _change_range_wants(self, table_filter: TablePredicate | None) -> None:
-        with self._wants_lock:
-            self._range_wants = table_filter
-            self._tell_wants()
-
-    def _tell_wants(self) -> None:
-        clients, ranges = self._client_wants, self._range_wants
-        self._pump.change_table_filter(
-            clients if ranges is None else lambda names: clients(names) or ranges(names)
-        )
-
-    # --- what the pump's thread calls -----------------------------------------------
-
-    def _deliver(self, spans: list[Span]) -> bool:
-        """Put what leaves the buffer into the store; then it counts as delivered."""
-        self._tail.busy()
-        if not self._sink.accept(spans, self._pump.stop):
-            return False
-        self._tail.note(spans)  # once only, as what follows counts it as delivered
-        self._pump.flushed(spans)
-        return True
-
-    def _reset(self, goes_on: bool) -> None:
-        """Forget what is pending: it will be read again.
-
-        The sink forgets an open transaction only when it is delivered anew from its
-        beginning; where it goes on, its END must not count as that of an empty one.
-        """
-        self._buffer.reset()
-        if not goes_on:
-            self._sink.reset()
-            self._late.begin_run()
-            self._tail.reset(self._pump.reads_after, self._pump.server)
-
-    def _idle(self) -> None:
-        """Take note that the source has nothing more at hand."""
-        self._store.wake_getters()
-        self._tail.idle(self._pump.delivered_to)
-        self._leaving.look(self._pump.passed_to)
-
-    def status(self) -> dict[str, object]:
-        """Return what an operator asks first, as plain values."""
-        pump, diverted = self._pump.status, self._stores.diverted()
+    def _resume_positions(self, client_id: int) -> dict[int, LogPosition]:
+        stores = self._stages.stores
+        if self._clients.lost.why(client_id):
+            return {}
+        held = self._positions.held(stores, client_id)
+        if stores.is_diverted(client_id):
+            return {}
         return {
-            "destination": self.destination,
-            "state": pump.state.value,
-            "source": pump.source,
-            "position": pump.position,
-            "position_ms": pump.delivered_at_ms or None,
-            "error": pump.error,
-            "reads": str(self._pump.sources.current),
-            "switches": self._pump.sources.switches,
-            "repeated": self._pump.repeated(),
-            "detecting": self._detector.status(),
-            "clients": [each.client_id for each in self._subscriptions()],
-            "unreadable": self._pump.unreadable.status(),
-            "lost_clients": self._lost.told(),
-            "late_clients": self._late.status(),
-            "waits_for": list(self._store.holders()),
-            **pump.as_json(),
-            **standing_of(
-                self._store, self.meta, self.destination, self._late.presence, diverted
-            ),
-            "connected": self._late.presence.here(),
-            "ranges": self._ranges.status(),
-            "transactions": self._sink.counters.transactions,
-            "rows": self._sink.counters.rows,
+            number: pipeline.log_position(position)
+            for number, pipeline in self.pipelines.items()
+            if (position := held.get(number) or pipeline.pump.began_at) is not None
         }
+
+    # --- what pumps read ------------------------------------------------------------
+
+    def _change_client_filter(self, table_filter: TablePredicate) -> None:
+        with self._filter_lock:
+            self._client_filter = table_filter
+            self._send_filter()
+
+    def _change_range_filter(self, table_filter: TablePredicate | None) -> None:
+        with self._filter_lock:
+            self._range_filter = table_filter
+            self._send_filter()
+
+    def _send_filter(self) -> None:
+        """Have the pumps read what clients or ranges ask for."""
+        clients, ranges = self._client_filter, self._range_filter
+        for pipeline in self.pipelines.values():
+            pipeline.pump.change_table_filter(
+                clients
+                if ranges is None
+                else lambda names: clients(names) or ranges(names)
+            )
+
+    # --- what readers of lagging clients report ---------------------------------------
+
+    def _on_position_lost(self, identity: ClientIdentity, lost: LostPosition) -> None:
+        """Refuse or move a lagging client: the source lacks what comes next for it."""
+        clients, stores = self._clients, self._stages.stores
+        (pipeline,) = self.pipelines.values()
+        with clients.cursors_lock:
+            cursor = self.meta.cursor(identity)
+            oldest = self._stages.ring.oldest_position() or pipeline.pump.began_at
+            if cursor is None or not stores.is_diverted(identity.client_id):
+                return
+            if clients.lost.resets and oldest is not None:
+                to = pipeline.log_position(oldest)
+                clients.lost.tell_moved(identity, cursor, to, lost)
+                self.meta.update_cursor(identity, to)
+                stores.return_to_ring(identity.client_id)
+            else:
+                clients.lost.refuse_one(identity, cursor, lost)
+                clients.drop(identity, stores)
+
+    def _on_refused(self, client_id: int, why: str) -> None:
+        """Refuse a lagging client whose tables' columns are not known."""
+        identity = ClientIdentity(self.destination, client_id)
+        with self._clients.cursors_lock:
+            self._clients.lost.refuse_because(identity, why)
+            self._clients.drop(identity, self._stages.stores)

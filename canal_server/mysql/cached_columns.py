@@ -10,6 +10,7 @@ from canal_server.mysql.server_columns import TableColumns
 
 if TYPE_CHECKING:
     from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.positions import EntryPosition
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.server_columns import TableName
@@ -61,9 +62,9 @@ class CachedColumns:
             self._known.popitem(last=False)
         return found
 
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+    def apply(self, statement: DdlStatement) -> None:
         """Clear the cache: a statement may also name tables of other schemas."""
-        del position, schema, ddl, extra
+        del statement
         self._known.clear()
 
     def passed(self, position: EntryPosition) -> None:

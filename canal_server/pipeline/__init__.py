@@ -1,5 +1,5 @@
 """Whole transactions on their way to the store.
 
-The ring buffer, the sink with its thinning, and the merge of several sources. Leaves
-out reading (`source`) and serving (`store`).
+The ring buffer, the sink with its filter of empty transactions, and the merge of
+several sources. Reading is in `source`, serving in `store`.
 """

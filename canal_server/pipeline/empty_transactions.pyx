@@ -1,11 +1,11 @@
 # cython: language_level=3
-"""Which BEGIN, END and heartbeat entries go on to the store.
+"""Which BEGIN, END and heartbeat entries are passed on to the store.
 
 Rows, DDL and the like all pass. A transaction without rows passes about every five
-seconds (`core.emptiness`); when markers are thinned, so do the BEGIN and END of
-those with rows. A BEGIN is held back until the first row or the END decides about
-it; the END of a transaction whose rows passed always passes. All of it is remembered
-between calls, since a large transaction comes in parts.
+seconds (`core.emptiness`); when markers are thinned, so do the BEGIN and END of those
+with rows. A BEGIN is held back until the first row or the END decides about it; the END
+of a transaction whose rows passed always passes. The state is kept between calls, since
+a large transaction is delivered in parts.
 """
 
 from cpython.object cimport PyObject
@@ -40,9 +40,9 @@ cdef class EmptyTransactionFilter:
     cdef Emptiness markers
     cdef Block begin_block     # of the BEGIN that is held back; None: there is none
     cdef uint32_t begin_index
-    cdef bint begun            # a BEGIN came and its END did not
-    cdef bint begin_passed     # that BEGIN was handed on
-    cdef bint rows_passed      # entries of the open transaction were handed on
+    cdef bint begun            # after a BEGIN, before its END
+    cdef bint begin_passed     # that BEGIN was passed on
+    cdef bint rows_passed      # entries of the open transaction were passed on
     cdef Runs runs
 
     def __init__(self, *, bint thin_markers=False):
@@ -50,7 +50,7 @@ cdef class EmptyTransactionFilter:
         self.runs = Runs()
 
     def thin(self, spans):
-        """Return the spans of what passes, in order, neighbours merged."""
+        """Return the spans of what passes, in order, with neighbours merged."""
         cdef Block block
         cdef uint32_t i, first, stop
         cdef Record* record
@@ -75,7 +75,7 @@ cdef class EmptyTransactionFilter:
         return passed
 
     def reset(self):
-        """Forget the open transaction; the source is read again from before it."""
+        """Drop the open transaction; the source is read again from before it."""
         self.begin_block = None
         self.begun = self.begin_passed = self.rows_passed = False
 
@@ -90,7 +90,7 @@ cdef class EmptyTransactionFilter:
         return 0
 
     cdef int release_begin(self) except -1:
-        """Hand the BEGIN on that was held back, if there is one."""
+        """Pass on the BEGIN that was held back, if there is one."""
         if self.begin_block is not None:
             self.forward(self.begin_block, self.begin_index)
             self.begin_block = None
@@ -130,7 +130,7 @@ cdef class EmptyTransactionFilter:
             &self.markers, record.time
         ):
             return False
-        # Only the END starts the next silence, so that its BEGIN comes with it.
+        # Only the END starts the next pause, so that its BEGIN passes with it.
         if record.kind == KIND_END:
             self.markers.swallowed, self.markers.time = 0, record.time
         return True

@@ -1,7 +1,6 @@
-"""The sink: thins what the transaction buffer delivers and puts it in the store.
+"""The sink: leaves out empty transactions and puts the rest into the store.
 
-Leaves out which tables and columns are wanted: `filters` and `columns` decide before
-an entry is made.
+Which tables and columns are captured is decided before an entry is made (`filters`).
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SinkCounters:
-    """What passed the sink; written by the pump's thread, read by any."""
+    """Counts what passed the sink; written by the pump's thread, read by any."""
 
     transactions: int = 0  # whose END reached the store
     rows: int = 0
     entries: int = 0
-    waiting_ns: int = 0  # spent in the store's put: nearly all of it back-pressure
+    waiting_ns: int = 0  # in the store's put, nearly all of it back-pressure
     last_time_ms: int = 0  # when the source executed the last entry seen
 
 
 class EntrySink:
-    """Hands entries to the store; used by the pump's thread only."""
+    """Puts entries into the store; used by the pump's thread only."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class EntrySink:
         self.counters = counters if counters is not None else SinkCounters()
 
     def accept(self, spans: Iterable[Span], stop: Stop) -> bool:
-        """Store what passes, waiting for room; false when stopped or closed first."""
+        """Store what passes, and wait for room; false if stopped or closed first."""
         passed = self._empty_filter.thin(spans)
         counters = self.counters
         counters.last_time_ms = self._empty_filter.last_time * 1000
@@ -61,5 +60,5 @@ class EntrySink:
         return True
 
     def reset(self) -> None:
-        """Forget the open transaction; the source is read again from before it."""
+        """Drop the open transaction; the source is read again from before it."""
         self._empty_filter.reset()

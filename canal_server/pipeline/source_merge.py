@@ -1,22 +1,22 @@
 """Merges the sources of a group into one stream: whose turn it is at the store.
 
-Each source has a `Lane`, used by its pump's thread. A thread that has entries at hand
-waits for its turn, puts as many whole transactions as are due, and waits again:
+Each source has a `Lane`, used by its pump's thread. A thread with entries waits for its
+turn, puts as many complete transactions as are due, and waits again:
 
-- Never do the entries of one transaction have another's between them. A transaction
-  that comes in parts keeps the turn until its end.
-- Of the sources with entries at hand the one goes first whose first transaction was
-  committed first; of equal ones the one that waits longer.
-- A source that is about to have entries at hand (bytes were received and are read) is
-  waited for, but not longer than `patience_s`, and not by what is no younger than its
-  last transaction; one with nothing at hand, or without a link to its server, is not.
-  So neither an idle source nor one that is down holds the others up, and times are in
-  order only as far as these rules bring it about.
-- A transaction that came in part keeps its turn for `grace_s` when its source loses
-  the link. Then the others go on, and it comes once more from its beginning.
+- The entries of one transaction are never interleaved with another's. A transaction
+  that is delivered in parts keeps the turn until its end.
+- Of the sources with entries, the one whose first transaction was committed first has
+  the first turn; of equal ones the one that has waited longer.
+- The others wait for a source that is about to have entries (bytes were received and
+  are being decoded), but no longer than `patience_s`, and not with what is no younger
+  than its last transaction. They do not wait for a source that has nothing to read, or
+  no connection. So neither an idle source nor one that is down holds the others up, and
+  times are in order only as far as these rules go.
+- A transaction that was delivered in part keeps its turn for `grace_s` when its source
+  loses the connection. Then the others continue, and it comes again from its beginning.
 
-All threads meet at one lock. Nobody waits for the store while holding it: that does
-who has the turn, `_taken` says so meanwhile.
+One lock guards everything. No thread holds it while it waits for the store: the thread
+that has the turn does that, and `_in_turn` is set meanwhile.
 """
 
 from __future__ import annotations
@@ -41,52 +41,55 @@ if TYPE_CHECKING:
     # Puts spans into the store; false when stopped.
     Accept = Callable[[list[Span]], bool]
 
-PATIENCE_S = 0.5  # longer than to read what one receive brings
-GRACE_S = 10.0  # time enough to connect once more
+PATIENCE_S = 0.5  # more than decoding one received chunk takes
+GRACE_S = 10.0  # enough to reconnect
 
 
 class Lane:
-    """One source's way into the merge; for its pump's thread, but where it says so."""
+    """One source's way into the merge; for its pump's thread, except `close`."""
 
-    def __init__(self, merge: Merge, accept: Accept) -> None:
-        """Be made by `Merge.lane` only."""
+    def __init__(self, merge: Merge) -> None:
+        """Only `Merge.lane` makes lanes."""
         self._merge = merge
-        self.accept = accept
         # Guarded by the merge's lock:
-        self.linked = False  # a session with the server goes on
+        self.linked = False  # a session with the server is open
         self.reading_since: float | None = None  # entries may come soon
-        self.first: tuple[int, int] | None = None  # what waits: its time, our ticket
-        self.delivered_at = 0.0  # the last part of a transaction that goes on
-        self.reached_s = 0  # the time of what was delivered last; more is no older
-        self.is_torn = False  # its transaction lost the turn
+        self.first: tuple[int, int] | None = None  # that wait: their time, our ticket
+        self.delivered_at = 0.0  # the last part of an open transaction
+        self.reached_s = 0  # the time of the last delivery; later ones are no older
+        self.is_truncated = False  # its transaction lost the turn
         self.is_closed = False
 
     def begin(self) -> bool:
-        """Say that a session with the server begins.
+        """Start a session with the server.
 
-        Returns whether the transaction that was delivered in part has to come from
-        its beginning, as others have gone between.
+        Return whether the transaction that was delivered in part has to come from its
+        beginning, as others had their turns.
         """
         return self._merge.begin(self)
 
     def forget_open(self) -> None:
-        """Say that the transaction that was delivered in part does not go on."""
+        """Give up the turn: the transaction delivered in part is not continued."""
         self._merge.forget_open(self)
 
-    def deliver(self, spans: list[Span]) -> bool:
-        """Have spans accepted, in one turn or several; false when stopped first."""
-        return self._merge.deliver(self, spans)
+    def put(self, spans: list[Span], accept: Accept) -> tuple[list[Span], list[Span]]:
+        """Wait for a turn, and put into the store with `accept` what is due in it.
+
+        Return these spans and the rest of them; nothing was put when the first are
+        empty: it was stopped.
+        """
+        return self._merge.put(self, spans, accept)
 
     def idle(self) -> None:
-        """Say that nothing more is at hand."""
+        """Note that there is nothing more to read."""
         self._merge.idle(self)
 
     def end(self) -> None:
-        """Say that the session is over."""
+        """End the session."""
         self._merge.end(self)
 
     def close(self) -> None:
-        """End its waiting for turns, for good; from any thread."""
+        """End all waiting for turns, for good; from any thread."""
         self._merge.close(self)
 
 
@@ -96,27 +99,26 @@ class Merge:
     def __init__(
         self,
         *,
-        idle: Callable[[], None],
+        on_idle: Callable[[], None],
         patience_s: float = PATIENCE_S,
         grace_s: float = GRACE_S,
     ) -> None:
-        """Make a merge; `idle` is told when no source has more at hand."""
-        self._idle = idle
+        """Make a merge; `on_idle` is called when no source has more to read."""
+        self._on_idle = on_idle
         self._patience_s = patience_s
         self._grace_s = grace_s
         self._changed = threading.Condition()  # its lock guards all that follows
         self._lanes: list[Lane] = []
-        self._taken = False  # somebody is in its turn
-        self._open: Lane | None = None  # whose transaction goes on behind the last turn
+        self._in_turn = False  # somebody has its turn
+        self._open: Lane | None = None  # whose transaction the next turn continues
         self._tickets = 0
 
-    def lane(self, accept: Accept) -> Lane:
-        """Return one more lane, before any is used.
+    def lane(self) -> Lane:
+        """Return a new lane; make all of them before any is used.
 
-        It counts as one that is about to deliver, so that at a start all sources
-        have time to connect.
+        It counts as about to have entries, so that all sources have time to connect.
         """
-        lane = Lane(self, accept)
+        lane = Lane(self)
         lane.reading_since = time.monotonic()
         self._lanes.append(lane)
         return lane
@@ -128,8 +130,8 @@ class Merge:
         with self._changed:
             lane.linked = True
             lane.reading_since = time.monotonic()
-            is_torn, lane.is_torn = lane.is_torn, False
-            return is_torn
+            is_truncated, lane.is_truncated = lane.is_truncated, False
+            return is_truncated
 
     def forget_open(self, lane: Lane) -> None:
         """See `Lane.forget_open`."""
@@ -148,7 +150,7 @@ class Merge:
         """See `Lane.end`."""
         with self._changed:
             lane.linked = False
-            self._changed.notify_all()  # the time of grace begins
+            self._changed.notify_all()  # `grace_s` begins
         self.idle(lane)
 
     def idle(self, lane: Lane) -> None:
@@ -157,31 +159,31 @@ class Merge:
             if lane.reading_since is not None:
                 lane.reading_since = None
                 self._changed.notify_all()
-            all_idle = not self._taken and all(
+            all_idle = not self._in_turn and all(
                 each.reading_since is None and each.first is None
                 for each in self._lanes
             )
         if all_idle:
-            self._idle()
+            self._on_idle()
 
-    def deliver(self, lane: Lane, spans: list[Span]) -> bool:
-        """See `Lane.deliver`."""
-        while spans:
-            with self._turn(lane, first_time(spans)) as (is_ours, limit):
-                if not is_ours:
-                    return False
-                part, spans = cut(spans, limit)
-                if not self._accept(lane, part):
-                    return False
-        return True
+    def put(
+        self, lane: Lane, spans: list[Span], accept: Accept
+    ) -> tuple[list[Span], list[Span]]:
+        """See `Lane.put`."""
+        with self._turn(lane, first_time(spans)) as (is_ours, limit):
+            if is_ours:
+                part, rest = cut(spans, limit)
+                if self._accept(lane, part, accept):
+                    return part, rest
+        return [], spans
 
-    def _accept(self, lane: Lane, part: list[Span]) -> bool:
+    def _accept(self, lane: Lane, part: list[Span], accept: Accept) -> bool:
         try:
-            accepted = lane.accept(part)
+            accepted = accept(part)
         except BaseException:
-            # How much of it was stored is not known.
+            # It is not known how much of it was stored.
             with self._changed:
-                lane.is_torn, self._open = True, None
+                lane.is_truncated, self._open = True, None
             raise
         if accepted:
             with self._changed:
@@ -194,10 +196,10 @@ class Merge:
 
     @contextlib.contextmanager
     def _turn(self, lane: Lane, first_s: int) -> Iterator[tuple[bool, int | None]]:
-        """Wait for a turn and have it inside.
+        """Wait for a turn, which lasts as long as the context.
 
-        Gives whether it came (else the lane was closed), and the time up to which
-        transactions are due, None for all.
+        Gives whether it is this lane's turn (else the lane was closed), and the time up
+        to which transactions are due, None for all.
         """
         with self._changed:
             self._tickets += 1
@@ -209,7 +211,7 @@ class Merge:
                 self._changed.wait(wait_s)
             lane.first = None
             is_ours, limit = not lane.is_closed, self._limit()
-            self._taken |= is_ours
+            self._in_turn |= is_ours
         if not is_ours:
             yield False, None
             return
@@ -217,14 +219,14 @@ class Merge:
             yield True, limit
         finally:
             with self._changed:
-                self._taken = False
-                # More is at hand, most likely.
+                self._in_turn = False
+                # Most likely there is more to read.
                 lane.reading_since = time.monotonic()
                 self._changed.notify_all()
 
     def _wait_s(self, lane: Lane) -> float | None:
-        """Return how long a lane waits for its turn: 0 not at all, None for news."""
-        if self._taken:
+        """Return how long a lane waits for its turn; None: until something changes."""
+        if self._in_turn:
             return None
         now = time.monotonic()
         if self._open is lane:
@@ -235,7 +237,7 @@ class Merge:
             left_s = self._open.delivered_at + self._grace_s - now
             if left_s > 0:
                 return left_s
-            self._open.is_torn = True
+            self._open.is_truncated = True
             self._open = None
         assert lane.first is not None
         wait_s = 0.0
@@ -247,13 +249,13 @@ class Merge:
         return wait_s
 
     def _reads_for_s(self, lane: Lane, now: float) -> float:
-        """Return how long a lane is waited for that is about to have entries."""
+        """Return how long to wait for a lane that is about to have entries."""
         if lane.reading_since is None:
             return 0.0
         return max(0.0, lane.reading_since + self._patience_s - now)
 
     def _limit(self) -> int | None:
-        """Return the time up to which nobody else has, or soon will have, entries."""
+        """Return the time up to which no other lane has, or soon will have, entries."""
         now = time.monotonic()
         return min(
             (

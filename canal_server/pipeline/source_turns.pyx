@@ -1,10 +1,10 @@
 # cython: language_level=3
-"""Where the stream of one source may be cut, so that another's goes in between.
+"""Where the stream of one source may be cut, to put another's in between.
 
-A *unit* is what stays together: a transaction, or a statement outside of one. Its time
-is that of its last record, when it was committed. Heartbeats belong to what follows.
+A *unit* is never cut: a transaction, or a statement outside of one. Its time is that of
+its last record, when it was committed. Heartbeats belong to what follows.
 
-Leaves out whose turn it is (`merge`).
+Whose turn it is is decided in `source_merge`.
 """
 
 from libc.stdint cimport uint32_t
@@ -21,14 +21,14 @@ from canal_server.core.blocks cimport (
 
 
 cdef inline bint continues_after(const Record* record) noexcept nogil:
-    """Tell whether the transaction of a record, no heartbeat, goes on behind it."""
+    """Tell whether the transaction continues after a record, which is no heartbeat."""
     if record.kind == KIND_BEGIN or record.kind == KIND_ROWS:
         return True
     return record.kind != KIND_END and record.flags & FLAG_OPEN != 0
 
 
 def first_time(list spans):
-    """Return the time, s, of the first unit; of what is there when its end is not."""
+    """Return the time, s, of the first unit, by its last record here if it is open."""
     cdef Block block
     cdef uint32_t i, first, stop
     cdef uint32_t time = 0
@@ -39,7 +39,7 @@ def first_time(list spans):
         for i in range(first, stop):
             record = &block.records[i]
             if record.kind == KIND_BEGIN and is_open:
-                return time  # the end of the one before never came
+                return time  # the one before has no end
             time = record.time
             if record.kind == KIND_HEARTBEAT:
                 continue
@@ -61,7 +61,7 @@ def cut(list spans, limit):
     cdef bint is_open = False
     cdef bint any_whole = False
     cdef Record* record
-    # Where the unit that is looked at begins.
+    # Where the current unit begins.
     cdef Py_ssize_t unit_at = 0
     cdef uint32_t unit_first = 0
     cdef Py_ssize_t at
@@ -87,14 +87,14 @@ def cut(list spans, limit):
                     return cut_at(spans, unit_at, unit_first)
                 any_whole = True
                 in_unit = False
-    # What is left of a unit at the end counts by its last record.
+    # A unit without its end counts by its last record.
     if in_unit and any_whole and record.time > limit_s:
         return cut_at(spans, unit_at, unit_first)
     return spans, []
 
 
 def is_open_after(list spans):
-    """Tell whether a transaction goes on behind the last of the spans."""
+    """Tell whether a transaction continues after the last of the spans."""
     cdef Block block
     cdef uint32_t i, first, stop
     for block, first, stop in reversed(spans):
@@ -108,7 +108,7 @@ def is_open_after(list spans):
 
 
 def last_time(list spans):
-    """Return the time, s, of the last record that is no heartbeat, 0 without one."""
+    """Return the time, s, of the last record that is no heartbeat; 0: there is none."""
     cdef Block block
     cdef uint32_t i, first, stop
     for block, first, stop in reversed(spans):

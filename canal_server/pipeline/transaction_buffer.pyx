@@ -7,17 +7,19 @@
          | whole transactions | one still open  |  free slots
          | and single entries |                 |
 
-What is whole is delivered once per call of `put`, many transactions at a time. When
-the ring is full, in slots or in bytes, what is whole goes first; if nothing is, the
-open transaction goes on in parts, its entries still next to each other.
+`put` returns what is ready to be delivered, many transactions at a time; `commit` frees
+it once it is delivered. When the ring is full, in slots or in bytes, complete
+transactions are ready first; without any, the open transaction is delivered in parts,
+with its entries still next to each other. `put` then also returns the spans that did not
+fit, to be put again after the commit.
 
-Leaves out which entries are wanted (the sink) and all waiting. Used by the pump's
-thread only.
+It does not decide which entries are wanted (the sink does) and never waits. Used by the
+pump's thread only.
 """
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from canal_server.core.blocks cimport KIND_BEGIN, KIND_ROWS, Block, Record
@@ -25,28 +27,27 @@ from canal_server.core.runs cimport Runs
 
 
 cdef struct Slot:
-    PyObject* block  # a reference of its own while the slot is in use
+    PyObject* block  # an owned reference while the slot is in use
     uint32_t index   # of the record in the block
 
 
 cdef class TransactionBuffer:
     """A ring of `size` entries (a power of two) of at most `memory_bytes_max` bytes.
 
-    `deliver` receives spans and tells whether they were accepted; a single entry
-    above the limit of bytes is delivered alone.
+    A single entry above the limit of bytes is delivered alone.
     """
 
     cdef Slot* slots
     cdef readonly uint64_t size
     cdef readonly uint64_t memory_bytes_max
     cdef readonly uint64_t put_sequence    # the next slot to fill
-    cdef readonly uint64_t whole_sequence  # what lies before it may be delivered
+    cdef readonly uint64_t whole_sequence  # entries before it may be delivered
     cdef readonly uint64_t flush_sequence  # the next slot to deliver
+    cdef uint64_t ready_sequence           # entries before it are being delivered
     cdef readonly uint64_t pending_bytes
-    cdef object deliver
     cdef Runs runs
 
-    def __cinit__(self, uint64_t size, uint64_t memory_bytes_max, deliver):
+    def __cinit__(self, uint64_t size, uint64_t memory_bytes_max):
         if size == 0 or size & (size - 1):
             raise ValueError(f"transaction buffer of {size} entries: not a power of two")
         self.slots = <Slot*>calloc(size, sizeof(Slot))
@@ -54,7 +55,6 @@ cdef class TransactionBuffer:
             raise MemoryError(f"no memory for {size} slots")
         self.size = size
         self.memory_bytes_max = memory_bytes_max
-        self.deliver = deliver
         self.runs = Runs()
 
     def __dealloc__(self):
@@ -64,33 +64,45 @@ cdef class TransactionBuffer:
 
     @property
     def pending(self):
-        """Entries that were put and not delivered."""
+        """Entries that were put and not committed."""
         return self.put_sequence - self.flush_sequence
 
     def put(self, spans):
-        """Take entries and deliver what became whole; false when that was refused.
+        """Store entries; return the spans to deliver now, and those that did not fit.
 
-        After a refusal the undelivered entries are still pending, and those of
-        `spans` that did not fit are not: only `reset` leads on from there.
+        Deliver the first ones, call `commit`, then put the others, until none are left.
+        When delivery fails, call `reset`.
         """
         cdef Block block
-        cdef uint32_t first, stop
-        for block, first, stop in spans:
+        cdef uint32_t first, stop, index
+        assert self.ready_sequence == self.flush_sequence, "put before the commit"
+        spans = list(spans)
+        for number, (block, first, stop) in enumerate(spans):
             if stop > block.count:
                 raise IndexError(f"record {stop} of {block!r}")
-            if not self.put_run(block, first, stop):
-                return False
-        if self.whole_sequence > self.flush_sequence:
-            return self.flush(self.whole_sequence)
-        return True
+            index = self.put_run(block, first, stop)
+            if index < stop:
+                # Complete transactions first, parts of the open one if there are none.
+                if self.whole_sequence > self.flush_sequence:
+                    ready = self.make_ready(self.whole_sequence)
+                else:
+                    ready = self.make_ready(self.put_sequence)
+                return ready, [(block, index, stop), *spans[number + 1:]]
+        return self.make_ready(self.whole_sequence), []
 
-    def reset(self):
-        """Forget what is pending; the source is read again from before it."""
-        self.release(self.put_sequence)
-        self.whole_sequence = self.put_sequence
+    def commit(self):
+        """Free what the last `put` returned; it is delivered."""
+        self.release(self.ready_sequence)
         self.check()
 
-    cdef bint put_run(self, Block block, uint32_t first, uint32_t stop) except -1:
+    def reset(self):
+        """Drop what is pending; the source is read again from before it."""
+        self.release(self.put_sequence)
+        self.ready_sequence = self.whole_sequence = self.put_sequence
+        self.check()
+
+    cdef int64_t put_run(self, Block block, uint32_t first, uint32_t stop) except -1:
+        """Store records while they fit; return the index of the first that does not."""
         cdef uint64_t begin = block.begin_of(first)
         cdef uint64_t mask = self.size - 1
         cdef uint64_t bytes_
@@ -101,8 +113,8 @@ cdef class TransactionBuffer:
             record = &block.records[i]
             bytes_ = record.end - begin
             begin = record.end
-            if not self.has_room(bytes_) and not self.make_room(bytes_):
-                return False
+            if not self.has_room(bytes_):
+                return i
             if record.kind == KIND_BEGIN:
                 self.whole_sequence = self.put_sequence
             slot = &self.slots[self.put_sequence & mask]
@@ -113,40 +125,30 @@ cdef class TransactionBuffer:
             # An END, a DDL, a heartbeat: nothing that follows belongs to it.
             if record.kind != KIND_BEGIN and record.kind != KIND_ROWS:
                 self.whole_sequence = self.put_sequence
-        return True
+        return stop
 
     cdef inline bint has_room(self, uint64_t bytes_) noexcept:
-        """Tell whether an entry fits; an empty ring takes one of any length."""
+        """Tell whether an entry fits; an empty ring accepts one of any length."""
         cdef uint64_t pending = self.put_sequence - self.flush_sequence
         return pending == 0 or (
             pending < self.size
             and self.pending_bytes + bytes_ <= self.memory_bytes_max
         )
 
-    cdef bint make_room(self, uint64_t bytes_) except -1:
-        """Deliver whole transactions, and parts of the open one if that is too little."""
-        if self.whole_sequence > self.flush_sequence:
-            if not self.flush(self.whole_sequence):
-                return False
-        if not self.has_room(bytes_):
-            return self.flush(self.put_sequence)
-        return True
-
-    cdef bint flush(self, uint64_t stop) except -1:
-        """Deliver up to a sequence; the flush sequence moves when it was accepted."""
+    cdef list make_ready(self, uint64_t stop):
+        """Return the spans of the entries before a sequence."""
         cdef uint64_t mask = self.size - 1
         cdef uint64_t sequence
         cdef Slot* slot
+        if stop == self.flush_sequence:
+            return []
         for sequence in range(self.flush_sequence, stop):
             slot = &self.slots[sequence & mask]
             self.runs.add(slot.block, slot.index)
         spans = self.runs.spans()
         self.runs.clear()
-        if not self.deliver(spans):
-            return False
-        self.release(stop)
-        self.check()
-        return True
+        self.ready_sequence = stop
+        return spans
 
     cdef void release(self, uint64_t stop) noexcept:
         """Free the slots before a sequence."""
@@ -164,9 +166,11 @@ cdef class TransactionBuffer:
             Py_DECREF(block)
         if self.whole_sequence < self.flush_sequence:
             self.whole_sequence = self.flush_sequence
+        if self.ready_sequence < self.flush_sequence:
+            self.ready_sequence = self.flush_sequence
 
     cpdef check(self):
-        """Assert what always holds between two calls."""
+        """Assert the invariants that hold between two calls."""
         cdef uint64_t pending = self.put_sequence - self.flush_sequence
         assert self.flush_sequence <= self.whole_sequence <= self.put_sequence
         assert pending <= self.size

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogIdentity, LogPosition
-    from canal_server.ports import MetaManager
 
     Cursors = Iterable[tuple[ClientIdentity, LogPosition | None]]
 
@@ -79,19 +78,6 @@ class LeavingCursors:
         finally:
             self._steady.release()
 
-
-def leaving_of(
-    destination: str,
-    meta: MetaManager,
-    has_all: Callable[[int], bool],
-    steady: threading.Lock,
-) -> LeavingCursors:
-    """Return the mover of the cursors of a destination with one source."""
-
-    def cursors() -> Cursors:
-        return ((each, meta.cursor(each)) for each in meta.subscriptions(destination))
-
-    return LeavingCursors(cursors, has_all, meta.update_cursor, steady)
 
 
 def furthest_of(

@@ -147,14 +147,14 @@ class Presence:
                 self._seen_s[client_id] = self._clock()
                 self._is_dirty = True
 
-    def came(self, client_id: int) -> None:
+    def on_connect(self, client_id: int) -> None:
         """Note that another connection serves a client."""
         with self._lock:
             self._last_is_known = False
             self._here[client_id] += 1
             self._is_dirty = True
 
-    def left(self, client_id: int) -> None:
+    def on_disconnect(self, client_id: int) -> None:
         """Note that a connection that served a client ended."""
         with self._lock:
             self._last_is_known = False

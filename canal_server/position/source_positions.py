@@ -188,12 +188,6 @@ class SourceLogPositionManager:
             smallest = position if smallest is None else earlier(smallest, position)
         return smallest
 
-    def newest(self) -> LogPosition | None:
-        """Return the newest position by time; it names the server read last."""
-        return max(
-            self.places(), key=lambda each: each.position.timestamp or 0, default=None
-        )
-
     def places(self) -> Iterator[LogPosition]:
         """Yield each client's position in the source, if it is known."""
         for identity in self._meta.subscriptions(self._destination):

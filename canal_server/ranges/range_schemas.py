@@ -21,10 +21,9 @@ from canal_server.protocol.range_messages import NOT_HERE, PURGED
 from canal_server.source.read.start_position import Place
 from canal_server.source.read.unknown_columns import FROM_NOW_ON, LEAVE_OUT
 from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
-from canal_server.source.schema.source_traits import records_of, source_of, with_names
+from canal_server.source.schema.source_traits import record_of, records_of, source_of
 from canal_server.tablemeta.history.tsdb import (
     TableMetaTsdb,
-    made_record,
     position_after,
 )
 from canal_server.tablemeta.storage.open_storage import open_storage
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.ports import TableSchemas
@@ -106,8 +106,9 @@ class RangeSchemas:
         """Return what the server has now: it is used as long as it fits."""
         return self._today.refresh(schema, table, position)
 
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+    def apply(self, statement: DdlStatement) -> None:
         """Apply a statement, as it was stored when the pump passed it, if it did."""
+        position = statement.position
         event_end = position_after(position).order()
         is_known = False
         while self._records and self._records[0].position.order() < event_end:
@@ -118,8 +119,7 @@ class RangeSchemas:
             return
         if self._collations is None:
             self._collations = collation_names(self._control)
-        context = with_names(extra, self._collations)
-        self._image.apply(made_record(position, schema, ddl, context))
+        self._image.apply(record_of(statement, self._collations))
 
     def passed(self, position: EntryPosition) -> None:
         """Keep no history."""

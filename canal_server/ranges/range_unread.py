@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.positions import EntryPosition
-    from canal_server.source.read.temporary_dump import DdlEvent
 
-    Scan = Callable[[EntryPosition, EntryPosition], list[DdlEvent]]
+    Scan = Callable[[EntryPosition, EntryPosition], list[DdlStatement]]
 
 EVENTS_MAX: Final = 10_000  # in the cache
 
@@ -28,11 +28,11 @@ class UnreadStatements:
         self._segment: object = None
         self._start: EntryPosition | None = None
         self._stop: EntryPosition | None = None
-        self._events: list[DdlEvent] = []
+        self._events: list[DdlStatement] = []
 
     def between(
         self, segment: object, start: EntryPosition, stop: EntryPosition, scan: Scan
-    ) -> list[DdlEvent]:
+    ) -> list[DdlStatement]:
         """Return the statements from one event on up to a position; raises as `scan`.
 
         `segment` identifies the binlog of the positions.

@@ -138,10 +138,10 @@ class Service:
         if instance is known:
             return instance
         if instance is not None:
-            instance.came(identity.client_id)
+            instance.on_connect(identity.client_id)
             visits[identity] = instance
         if known is not None:
-            known.left(identity.client_id)
+            known.on_disconnect(identity.client_id)
             if instance is None:
                 del visits[identity]
             if isinstance(request, server_session.Fetch | server_session.Acknowledge):
@@ -152,7 +152,7 @@ class Service:
     def on_disconnect(self, visits: Visits) -> None:
         """Tell instances that a connection ended."""
         for identity, instance in visits.items():
-            instance.left(identity.client_id)
+            instance.on_disconnect(identity.client_id)
 
     def _answer_others(
         self, request: server_session.Request, visited: RunningInstance | None

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from ddl_event import statement_of
 from fix_daemon import child_environ
 from fix_store import eventually
 from golden_form import load_workload
@@ -229,7 +230,7 @@ def test_columns_file(tmp_path) -> None:
     columns = load_columns(path)
     assert columns.find("shop", "book") == BOOK
     assert columns.find("shop", "none") is None
-    columns.apply(EntryPosition("binlog.000001", 4), "shop", "drop table book", "")
+    columns.apply(statement_of("drop table book", "shop"))
     assert columns.refresh("shop", "book", EntryPosition("binlog.000001", 4)) == BOOK
 
 

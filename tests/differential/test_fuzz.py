@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
+from ddl_event import statement_of
 from fix_random import longer
 from golden_form import DATA, RecordedImages, Workload, entries_of, load_workload
 
@@ -232,7 +233,7 @@ def make_reader(
     images: TableSchemas = (
         NoColumns() if by_maps else RecordedImages(list(recorded.history))
     )
-    images.apply(EntryPosition(file, 4), "", "", "{}")
+    images.apply(statement_of("", at=EntryPosition(file, 4)))
     server = recorded.settings["server"]
     gtids = MariaGtidSet() if server == "mariadb" else GtidSet()
     return (MapReader if by_maps else Reader)(

@@ -23,9 +23,10 @@ from canal_server.config.schema import (
 )
 from canal_server.core.table_ids import TableIds
 from canal_server.errors import CanalError, ClientError, StoreError
-from canal_server.instance import group_instance as group_module
-from canal_server.instance.group_instance import GroupInstance, make_instance
+from canal_server.instance import stages
+from canal_server.instance.client_positions import GroupPositions
 from canal_server.instance.instance import Instance
+from canal_server.instance.merged_pipeline import MergedPipeline
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
@@ -70,16 +71,16 @@ def config_for(folder: Path, *servers: Server) -> InstanceConfig:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Callable[..., GroupInstance]]:
+def running(tmp_path: Path) -> Iterator[Callable[..., Instance]]:
     """Give `running(server, …, through={number: proxy}, **changes)`: a started group.
 
     The changes are those of settings of all its sources.
     """
-    started: list[GroupInstance] = []
+    started: list[Instance] = []
 
     def start(
         *servers: Server, through: dict[int, Proxy] | None = None, **changes: object
-    ) -> GroupInstance:
+    ) -> Instance:
         config = config_for(tmp_path, *servers)
         group = tuple(replace(each, **changes) for each in config.group)  # type: ignore[arg-type]
         config = replace(config, group=group)
@@ -88,8 +89,7 @@ def running(tmp_path: Path) -> Iterator[Callable[..., GroupInstance]]:
             sources = list(config.group)
             sources[number - 1] = replace(sources[number - 1], master=host)
             config = replace(config, group=tuple(sources))
-        instance = make_instance(config)
-        assert isinstance(instance, GroupInstance)
+        instance = Instance(config)
         started.append(instance)
         instance.start()
         return instance
@@ -100,14 +100,14 @@ def running(tmp_path: Path) -> Iterator[Callable[..., GroupInstance]]:
         assert instance.join(Deadline(PATIENCE_S))
 
 
-def subscribe(instance: GroupInstance, client: ClientIdentity = CLIENT) -> None:
+def subscribe(instance: Instance, client: ClientIdentity = CLIENT) -> None:
     """Do what the server does for a subscription."""
     instance.check_filter(client.filter)
     instance.meta.subscribe(client)
     instance.subscribed(client)
 
 
-def entries_from(instance: GroupInstance) -> Iterator[Entry]:
+def entries_from(instance: Instance) -> Iterator[Entry]:
     """Yield the entries that come, each batch acked before the next."""
     deadline = Deadline(PATIENCE_S)
     while True:
@@ -117,7 +117,7 @@ def entries_from(instance: GroupInstance) -> Iterator[Entry]:
         instance.store.ack(CLIENT.client_id, batch.last_sequence)
 
 
-def rows_of(instance: GroupInstance, wanted: int) -> list[Entry]:
+def rows_of(instance: Instance, wanted: int) -> list[Entry]:
     """Return the row entries, when there are so many; all is acked."""
     found: list[Entry] = []
     deadline = Deadline(PATIENCE_S)
@@ -133,15 +133,16 @@ def rows_of(instance: GroupInstance, wanted: int) -> list[Entry]:
     return found
 
 
-def test_which_instance(tmp_path: Path) -> None:
-    """A destination without a group is one for a single source."""
+def test_which_pipelines(tmp_path: Path) -> None:
+    """Sources of a group take turns; one that is alone does not."""
     config = config_for(tmp_path)
-    assert isinstance(make_instance(config), GroupInstance)
+    assert isinstance(Instance(config).pipelines[1], MergedPipeline)
     single = replace(config, group=(), source=SourceConfig(master=NOWHERE))
-    assert type(make_instance(single)) is Instance
+    (pipeline,) = Instance(single).pipelines.values()
+    assert not isinstance(pipeline, MergedPipeline)
 
 
-def test_status(tmp_path: Path, running: Callable[..., GroupInstance]) -> None:
+def test_status(tmp_path: Path, running: Callable[..., Instance]) -> None:
     """It tells of each source, and of all in short."""
     instance = running()
     eventually(lambda: instance.status()["error"])
@@ -160,7 +161,7 @@ def test_status(tmp_path: Path, running: Callable[..., GroupInstance]) -> None:
 def test_places_before_anything_is_acked(
     mysql_server: Server,
     mariadb_server: Server,
-    running: Callable[..., GroupInstance],
+    running: Callable[..., Instance],
 ) -> None:
     """A client has a place in each source as soon as it is read, and a cursor."""
     instance = running(mysql_server, mariadb_server)
@@ -184,12 +185,12 @@ def test_link_lost_for_long_in_a_transaction(
     mariadb_server: Server,
     database: str,
     *,
-    running: Callable[..., GroupInstance],
+    running: Callable[..., Instance],
     make_proxy: Callable[[Server], Proxy],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The others go on, and the transaction comes again, whole and from its BEGIN."""
-    monkeypatch.setattr(group_module, "Merge", partial(Merge, grace_s=0.1))
+    monkeypatch.setattr(stages, "Merge", partial(Merge, grace_s=0.1))
     for server in (mysql_server, mariadb_server):
         server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY, b TEXT)")
     proxy = make_proxy(mysql_server)
@@ -203,7 +204,7 @@ def test_link_lost_for_long_in_a_transaction(
         mysql_server.execute("BEGIN", *rows, "COMMIT")
         proxy.wait_for_cuts(1, PATIENCE_S)
         # Else the other's may be first.
-        eventually(lambda: instance._members[2].sink.counters.rows > 0)
+        eventually(lambda: instance.pipelines[2].sink.counters.rows > 0)
         mariadb_server.execute(f"INSERT INTO {database}.t VALUES (1, 'other')")
         coming = entries_from(instance)
         before = []
@@ -234,15 +235,15 @@ def test_tables_of_many_names(
     mysql_server: Server,
     mariadb_server: Server,
     database: str,
-    running: Callable[..., GroupInstance],
+    running: Callable[..., Instance],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When names are too many, old ones go once no source has any more of them."""
-    monkeypatch.setattr(group_module, "Subjects", lambda: TableIds(names_max=3))
+    monkeypatch.setattr(stages, "TableIds", lambda: TableIds(names_max=3))
     instance = running(mysql_server, mariadb_server)
     subscribe(instance)
     eventually(lambda: instance.status()["state"] == "running")
-    numbers = instance._table_ids
+    numbers = instance._stages.table_ids
     for turn in range(3):
         for server in (mysql_server, mariadb_server):
             for number in range(2):
@@ -272,7 +273,7 @@ def test_a_move_begins_where_clients_stand(
     mysql_server: Server,
     mariadb_server: Server,
     database: str,
-    running: Callable[..., GroupInstance],
+    running: Callable[..., Instance],
 ) -> None:
     """The source that is not moved is read from what the filter rejected last.
 
@@ -308,7 +309,7 @@ def test_a_move_begins_where_clients_stand(
 
 
 def test_who_is_not_moved(
-    mysql_server: Server, running: Callable[..., GroupInstance]
+    mysql_server: Server, running: Callable[..., Instance]
 ) -> None:
     """Unknown clients, and places of servers that are not read; reading goes on."""
     instance = running(mysql_server)
@@ -320,7 +321,9 @@ def test_who_is_not_moved(
     elsewhere = replace(here, identity=LogIdentity("192.0.2.1", 3306))
     with pytest.raises(ClientError, match="is of no source"):
         instance.seek([CLIENT.client_id], elsewhere)
-    instance._servers[1] += (elsewhere.identity,)  # as a standby's
+    positions = instance._positions
+    assert isinstance(positions, GroupPositions)
+    positions.servers[1] += (elsewhere.identity,)  # as a standby's
     with pytest.raises(CanalError, match="that destination merged/master1 reads, 127"):
         instance.seek([CLIENT.client_id], elsewhere)
     assert instance.store is store
@@ -328,7 +331,7 @@ def test_who_is_not_moved(
 
 
 def test_a_stop_ends_a_move(
-    mysql_server: Server, running: Callable[..., GroupInstance]
+    mysql_server: Server, running: Callable[..., Instance]
 ) -> None:
     """A group that is asked to stop makes no new stages, and ends."""
     instance = running(mysql_server)
@@ -347,7 +350,7 @@ def test_a_stop_ends_a_move(
 
 def test_a_move_that_fails_midway(
     mysql_server: Server,
-    running: Callable[..., GroupInstance],
+    running: Callable[..., Instance],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A group whose stages ended for a move that failed says so, and can end."""
@@ -367,12 +370,12 @@ def test_a_move_that_fails_midway(
 
 @pytest.mark.parametrize("resets", [False, True], ids=["refused", "moved"])
 def test_a_client_whose_place_in_one_source_is_gone(
-    running: Callable[..., GroupInstance], *, resets: bool
+    running: Callable[..., Instance], *, resets: bool
 ) -> None:
     """That source begins at the oldest place left; the client alone pays for it."""
     group = running(auto_reset_latest=resets)
-    member = group._members[1]
-    server = member.pump.identity
+    pump = group.pipelines[1].pump
+    server = pump.identity
     dead, live = CLIENT, ClientIdentity("merged", 1002)
     files = SourceFiles((BinaryLog("bin.000003", 500),))
     place = {dead: ("bin.000001", 4), live: ("bin.000003", 90)}
@@ -383,8 +386,8 @@ def test_a_client_whose_place_in_one_source_is_gone(
         group.meta.update_cursor(client, position)
     refused, left = (group.meta.cursor(each) for each in (dead, live))
     assert refused is not None
-    assert group._gone(member, LostPosition(refused, server, files))
-    assert member._stored() == left
+    assert pump._events.on_position_lost(LostPosition(refused, server, files))
+    assert pump.stored() == left
     moved = group.meta.cursor(dead), group.meta.places(dead)[1]
     if resets:
         assert moved == (left, left)
@@ -404,19 +407,19 @@ def test_a_client_whose_place_in_one_source_is_gone(
 
 
 def test_all_places_in_one_source_are_gone(
-    running: Callable[..., GroupInstance],
+    running: Callable[..., Instance],
 ) -> None:
     """Where it then begins is where the clients stand, in that source alone."""
     group = running(auto_reset_latest=True)
-    member = group._members[1]
-    server = member.pump.identity
+    pump = group.pipelines[1].pump
+    server = pump.identity
     gone = LogPosition(server, EntryPosition("bin.000001", 4, 1000, 1))
     subscribe(group)
     group.meta.update_places(CLIENT, {1: gone})
     group.meta.update_cursor(CLIENT, gone)
     files = SourceFiles((BinaryLog("bin.000003", 500),))
-    assert not group._gone(member, LostPosition(gone, server, files))
+    assert not pump._events.on_position_lost(LostPosition(gone, server, files))
     end = EntryPosition("bin.000003", 500, 2000, 1, included=True)
-    group._begun(member, end)
+    pump._events.on_begin(end)
     assert group.meta.cursor(CLIENT) == group.meta.places(CLIENT)[1]
     assert group.meta.cursor(CLIENT) == LogPosition(server, end)

@@ -13,6 +13,7 @@ from fix_source_access import PATIENCE_S
 from fix_store import eventually, in_thread
 from golden_form import entries_of
 
+from canal_server.capture.source_parts import access_of, standby_access_of
 from canal_server.config.schema import (
     FilterConfig,
     HostConfig,
@@ -26,7 +27,6 @@ from canal_server.config.schema import (
 )
 from canal_server.errors import CanalError, ClientError, ConfigError
 from canal_server.instance.instance import Instance
-from canal_server.instance.wiring import access_of, standby_access_of
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
@@ -301,11 +301,12 @@ def test_a_start_that_fails_midway(
     def fail() -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(instance._detector, "start", fail)
+    pipeline = instance.pipelines[0]
+    monkeypatch.setattr(pipeline.detector, "start", fail)
     with pytest.raises(RuntimeError, match="can't start"):
         instance.start()
     assert instance.status()["state"] == "stopped"
-    assert not instance._pump._thread.is_alive()
+    assert not pipeline.pump._thread.is_alive()
 
 
 def test_restart_goes_on_behind_the_cursor(
@@ -354,7 +355,7 @@ def test_switches_while_it_reads(
     instance = running(config_for(source))
     subscribe(instance, identity(rf"{database}\..*"))
     eventually(lambda: reading(instance))
-    pump = instance._pump
+    pump = instance.pipelines[0].pump
     with source_server.connect() as connection, connection.cursor() as cursor:
         for number in range(24):
             cursor.execute(f"INSERT INTO {database}.t VALUES ({number})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ddl_event import statement_of
 from fix_source_access import access_of
 
 from canal_server.errors import ConnectionLost
@@ -57,7 +58,7 @@ def test_a_ddl_empties_the_cache(source_server, database, images):
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     images.find(database, "t")
     alter(source_server, database)
-    images.apply(HERE, "another", f"ALTER TABLE {database}.t ADD b INT", "")
+    images.apply(statement_of(f"ALTER TABLE {database}.t ADD b INT", "another"))
 
     assert names(images.find(database, "t")) == ["a", "b"]
 

@@ -59,8 +59,9 @@ class Merging:
     def __init__(self, **times: float) -> None:
         self.stored = Stored()
         self.idled = 0
-        self.merge = Merge(idle=self._idle, **{"patience_s": LONG_S, **times})
+        self.merge = Merge(on_idle=self._idle, **{"patience_s": LONG_S, **times})
         self.lanes: dict[str, Lane] = {}
+        self.accepts: dict[Lane, Callable[[list[Span]], bool]] = {}
         self._threads: list[threading.Thread] = []
         self.errors: list[BaseException] = []
 
@@ -70,11 +71,23 @@ class Merging:
     def lane(self, name: str) -> Lane:
         """Return a lane, made when it is asked for first, with a session and idle."""
         if name not in self.lanes:
-            lane = self.merge.lane(self.stored.accept_of(name))
-            lane.begin()
-            lane.idle()
-            self.lanes[name] = lane
+            self.new_lane(name)
+            self.lanes[name].begin()
+            self.lanes[name].idle()
         return self.lanes[name]
+
+    def new_lane(self, name: str) -> None:
+        """Make a lane that nobody has used so far."""
+        self.lanes[name] = self.merge.lane()
+        self.accepts[self.lanes[name]] = self.stored.accept_of(name)
+
+    def put(self, lane: Lane, spans: list[Span]) -> bool:
+        """Put spans into the store, in as many turns as it takes; false: stopped."""
+        while spans:
+            part, spans = lane.put(spans, self.accepts[lane])
+            if not part:
+                return False
+        return True
 
     def start(self, body: Callable[[], object]) -> threading.Thread:
         """Run something on a thread of its own."""
@@ -99,7 +112,7 @@ class Merging:
         spans = transactions(*times)
 
         def run() -> None:
-            lane.deliver(spans)
+            self.put(lane, spans)
             lane.idle()
 
         return self.start(run)
@@ -168,7 +181,7 @@ def test_idle_source_is_not_waited_for(make_merging):
     """With nothing at hand on other lanes, all goes at once."""
     merging = make_merging()
     merging.lane("b")
-    assert merging.lane("a").deliver(transactions(5, 9))
+    assert merging.put(merging.lane("a"), transactions(5, 9))
     waiting = merging.deliver("b", 10, 11)
     # The first one may have more at hand until it says otherwise.
     eventually(merging.waits("b"))
@@ -181,7 +194,7 @@ def test_what_is_no_younger_does_not_wait(make_merging):
     """What another reads is no older than its last: up to there nobody waits for it."""
     merging = make_merging()
     merging.lane("b")
-    assert merging.lane("a").deliver(transactions(5, 9))  # and reads on
+    assert merging.put(merging.lane("a"), transactions(5, 9))  # and reads on
     waiting = merging.deliver("b", 8, 9, 10, 11)
     eventually(lambda: merging.stored.names() == "aabb")
     eventually(merging.waits("b"))
@@ -214,7 +227,7 @@ def test_source_that_goes_is_not_waited_for(make_merging):
 def test_at_the_start_all_are_waited_for(make_merging):
     """A lane that was never used counts as one that is about to deliver."""
     merging = make_merging()
-    merging.lanes["b"] = merging.merge.lane(merging.stored.accept_of("b"))
+    merging.new_lane("b")
     merging.deliver("a", 5)
     eventually(merging.waits("a"))
     merging.deliver("b", 4)
@@ -225,12 +238,12 @@ def test_transaction_in_parts(make_merging):
     """Nobody gets between its parts, however early the others' are."""
     merging = make_merging()
     lane = merging.lane("a")
-    assert lane.deliver(part(BEGIN, ROWS, at=9))
+    assert merging.put(lane, part(BEGIN, ROWS, at=9))
     lane.idle()
     merging.deliver("b", 1)
     eventually(merging.waits("b"))
-    assert lane.deliver(part(ROWS, ROWS, at=9))
-    assert lane.deliver(part(ROWS, END, at=9))
+    assert merging.put(lane, part(ROWS, ROWS, at=9))
+    assert merging.put(lane, part(ROWS, END, at=9))
     lane.idle()
     eventually(lambda: merging.stored.names() == "ab")
     kinds = [(name, kind) for name, kind, _ in merging.stored.records]
@@ -241,12 +254,12 @@ def test_link_lost_in_a_transaction(make_merging):
     """Its turn is kept for a while; back in time, it goes on where it was."""
     merging = make_merging(grace_s=LONG_S)
     lane = merging.lane("a")
-    assert lane.deliver(part(BEGIN, ROWS))
+    assert merging.put(lane, part(BEGIN, ROWS))
     lane.end()
     merging.deliver("b", 1)
     eventually(merging.waits("b"))
     assert lane.begin() is False
-    assert lane.deliver(part(ROWS, END))
+    assert merging.put(lane, part(ROWS, END))
     lane.idle()
     eventually(lambda: merging.stored.names() == "ab")
 
@@ -255,12 +268,12 @@ def test_link_lost_for_long_in_a_transaction(make_merging):
     """Then others go on, and the transaction is to come again from its beginning."""
     merging = make_merging(grace_s=0.1)
     lane = merging.lane("a")
-    assert lane.deliver(part(BEGIN, ROWS))
+    assert merging.put(lane, part(BEGIN, ROWS))
     lane.end()
     merging.deliver("b", 1).join(LONG_S)
     assert merging.stored.names() == "b"
     assert lane.begin() is True
-    assert lane.deliver(part(BEGIN, ROWS, END))
+    assert merging.put(lane, part(BEGIN, ROWS, END))
     assert merging.stored.names() == "ba"
     lane.end()
     assert lane.begin() is False
@@ -270,7 +283,7 @@ def test_transaction_that_does_not_go_on(make_merging):
     """A lane that begins anew by itself gives its turn back at once."""
     merging = make_merging()
     lane = merging.lane("a")
-    assert lane.deliver(part(BEGIN, ROWS))
+    assert merging.put(lane, part(BEGIN, ROWS))
     lane.idle()
     merging.deliver("b", 1)
     eventually(merging.waits("b"))
@@ -285,9 +298,10 @@ def test_store_that_fails(make_merging):
     def refuse(spans: list[Span]) -> bool:
         raise OverflowError(len(spans))
 
-    lane = merging.merge.lane(refuse)
+    lane = merging.merge.lane()
+    merging.accepts[lane] = refuse
     with pytest.raises(OverflowError):
-        lane.deliver(part(BEGIN, ROWS))
+        merging.put(lane, part(BEGIN, ROWS))
     lane.end()
     merging.deliver("b", 1).join(LONG_S)
     assert merging.stored.names() == "b"
@@ -304,7 +318,7 @@ def test_closed_while_it_waits(make_merging):
     waiting.join(LONG_S)
     merging.deliver("a", 2).join(LONG_S)
     assert merging.stored.names() == "a"
-    assert merging.lane("b").deliver(transactions(1)) is False
+    assert merging.put(merging.lane("b"), transactions(1)) is False
 
 
 def test_full_store(make_merging):
@@ -354,7 +368,7 @@ def test_random(make_merging, rng: random.Random, count: int):
             spans = transactions(*rest[:size], rows=chance.randrange(3))
             rest = rest[size:]
             for piece in pieces(spans, chance):
-                assert lane.deliver(piece)
+                assert merging.put(lane, piece)
             if chance.random() < 0.1:
                 time.sleep(0)
         lane.idle()

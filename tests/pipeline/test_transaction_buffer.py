@@ -11,19 +11,20 @@ MIB = 1 << 20
 
 
 class Delivered:
-    """What the buffer delivered, call by call; refuses from a given call on."""
+    """What a buffer gave to deliver, part by part."""
 
     def __init__(self) -> None:
         self.calls: list[list[int]] = []
         self.span_counts: list[int] = []
-        self.accepts = True
 
-    def __call__(self, spans) -> bool:
-        """Note one call; answers as `accepts` says."""
-        if self.accepts:
-            self.calls.append(numbers_in(spans))
-            self.span_counts.append(len(spans))
-        return self.accepts
+    def put(self, buffer: TransactionBuffer, spans) -> None:
+        """Put spans into a buffer, and deliver what becomes ready."""
+        while spans:
+            ready, spans = buffer.put(spans)
+            if ready:
+                self.calls.append(numbers_in(ready))
+                self.span_counts.append(len(ready))
+            buffer.commit()
 
     @property
     def numbers(self) -> list[int]:
@@ -45,10 +46,10 @@ def delivered():
 
 def test_delivers_whole_transactions_in_one_call(entries, delivered):
     """All transactions of a chunk go on together, as one span of one block."""
-    buffer = TransactionBuffer(64, MIB, delivered)
+    buffer = TransactionBuffer(64, MIB)
     for _ in range(5):
         entries.transaction(rows=2)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.calls == [list(range(20))]
     assert delivered.span_counts == [1]
     assert buffer.pending == 0
@@ -56,26 +57,26 @@ def test_delivers_whole_transactions_in_one_call(entries, delivered):
 
 def test_keeps_an_open_transaction(entries, delivered):
     """Entries without their END stay until it comes in a later chunk."""
-    buffer = TransactionBuffer(64, MIB, delivered)
+    buffer = TransactionBuffer(64, MIB)
     entries.transaction(rows=1)
     entries.add(BEGIN)
     entries.add(ROWS)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.calls == [[0, 1, 2]]
     assert buffer.pending == 2
 
     entries.add(ROWS)
     entries.add(END)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.calls[1:] == [[3, 4, 5, 6]]
 
 
 def test_begin_delivers_what_has_no_end(entries, delivered):
     """A BEGIN ends whatever came before it."""
-    buffer = TransactionBuffer(64, MIB, delivered)
+    buffer = TransactionBuffer(64, MIB)
     entries.add(ROWS)
     entries.add(BEGIN)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.calls == [[0]]
     assert buffer.pending == 1
 
@@ -83,38 +84,38 @@ def test_begin_delivers_what_has_no_end(entries, delivered):
 @pytest.mark.parametrize("kind", [OTHER, HEARTBEAT, END])
 def test_single_entries_do_not_wait(entries, delivered, kind):
     """A DDL, a heartbeat and an END are delivered with the chunk they came in."""
-    buffer = TransactionBuffer(64, MIB, delivered)
+    buffer = TransactionBuffer(64, MIB)
     entries.add(ROWS)
     entries.add(kind, event_type=ALTER)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.calls == [[0, 1]]
 
 
 def test_a_long_transaction_goes_on_in_parts(entries, delivered):
     """What exceeds the slots is delivered in parts, in order and complete."""
-    buffer = TransactionBuffer(8, MIB, delivered)
+    buffer = TransactionBuffer(8, MIB)
     entries.transaction(rows=20)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.numbers == list(range(22))
     assert [len(call) for call in delivered.calls] == [8, 8, 6]
 
 
 def test_whole_transactions_go_before_parts(entries, delivered):
     """A full ring delivers its whole transactions and keeps the open one whole."""
-    buffer = TransactionBuffer(8, MIB, delivered)
+    buffer = TransactionBuffer(8, MIB)
     entries.transaction(rows=3)
     entries.transaction(rows=4)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.calls == [list(range(5)), list(range(5, 11))]
 
 
 def test_bytes_are_limited(entries, delivered):
     """An open transaction never holds more bytes than the limit."""
-    buffer = TransactionBuffer(1024, 1000, delivered)
+    buffer = TransactionBuffer(1024, 1000)
     entries.add(BEGIN, size=100)
     for _ in range(20):
         entries.add(ROWS, size=300)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert buffer.pending_bytes <= 1000
     assert delivered.numbers == list(range(19))
     assert max(len(call) for call in delivered.calls) <= 4
@@ -122,47 +123,56 @@ def test_bytes_are_limited(entries, delivered):
 
 def test_an_entry_above_the_limit_passes_alone(entries, delivered):
     """A row larger than the limit of bytes is delivered by itself."""
-    buffer = TransactionBuffer(8, 500, delivered)
+    buffer = TransactionBuffer(8, 500)
     entries.add(BEGIN)
     entries.add(ROWS, size=2000)
     entries.add(END)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.calls == [[0], [1], [2]]
 
 
-def test_a_refusal_is_passed_on(entries, delivered):
-    """When deliver refuses, put says so, keeps the entries, and reset forgets them."""
-    buffer = TransactionBuffer(8, MIB, delivered)
-    delivered.accepts = False
+def test_what_is_not_committed_is_pending(entries, delivered):
+    """Entries stay until the commit; reset drops what could not be delivered."""
+    buffer = TransactionBuffer(8, MIB)
     entries.transaction(rows=1)
-    assert not buffer.put(entries.take())
+    ready, rest = buffer.put(entries.take())
+    assert (numbers_in(ready), rest) == ([0, 1, 2], [])
     assert buffer.pending == 3
     buffer.reset()
     assert buffer.pending == 0
     assert buffer.pending_bytes == 0
 
-    delivered.accepts = True
     entries.transaction(rows=1)
-    assert buffer.put(entries.take())
+    delivered.put(buffer, entries.take())
     assert delivered.numbers == [3, 4, 5]
 
 
-def test_an_error_of_deliver_comes_through(entries):
-    """An exception in deliver reaches the caller and loses nothing that is pending."""
-
-    def deliver(spans):
-        raise OSError("disk on fire")
-
-    buffer = TransactionBuffer(8, MIB, deliver)
+def test_put_before_the_commit(entries):
+    """What is ready has to be committed, or dropped, before more is put."""
+    buffer = TransactionBuffer(8, MIB)
     entries.transaction(rows=1)
-    with pytest.raises(OSError, match="disk on fire"):
+    buffer.put(entries.take())
+    entries.transaction(rows=1)
+    with pytest.raises(AssertionError, match="before the commit"):
         buffer.put(entries.take())
     assert buffer.pending == 3
 
 
+def test_what_does_not_fit_is_returned(entries):
+    """A full ring returns the rest of the spans, to be put after the commit."""
+    buffer = TransactionBuffer(4, MIB)
+    entries.transaction(rows=1)
+    entries.transaction(rows=1)
+    ready, rest = buffer.put(entries.take())
+    assert (numbers_in(ready), numbers_in(rest)) == ([0, 1, 2], [4, 5])
+    buffer.commit()
+    ready, rest = buffer.put(rest)
+    assert (numbers_in(ready), rest) == ([3, 4, 5], [])
+
+
 def test_blocks_are_let_go(entries, delivered):
     """Neither delivered nor forgotten entries keep their memory."""
-    buffer = TransactionBuffer(8, MIB, lambda spans: True)
+    buffer = TransactionBuffer(8, MIB)
     pool = entries.pool
     for _ in range(3):
         entries.add(ROWS, size=60_000)
@@ -178,12 +188,12 @@ def test_blocks_are_let_go(entries, delivered):
 def test_size_is_a_power_of_two(size):
     """Any other size is refused."""
     with pytest.raises(ValueError, match="power of two"):
-        TransactionBuffer(size, MIB, lambda spans: True)
+        TransactionBuffer(size, MIB)
 
 
 def test_a_span_beyond_its_block_is_refused(entries, delivered):
     """The ring never reads past the records of a block."""
-    buffer = TransactionBuffer(8, MIB, delivered)
+    buffer = TransactionBuffer(8, MIB)
     entries.transaction(rows=1)
     [(block, first, stop)] = entries.take()
     with pytest.raises(IndexError):
@@ -231,7 +241,7 @@ def test_random_sequences_match_the_model(rng):
         size = rng.choice([1, 2, 4, 16, 64])
         bytes_max = rng.choice([200, 1000, MIB])
         delivered = Delivered()
-        buffer = TransactionBuffer(size, bytes_max, delivered)
+        buffer = TransactionBuffer(size, bytes_max)
         model = Model(size, bytes_max)
         entries = Entries(records_per_block=rng.choice([1, 7, 1000]))
         for _ in range(rng.randrange(1, 20)):
@@ -241,7 +251,7 @@ def test_random_sequences_match_the_model(rng):
                 )[0]
                 entry_size = rng.choice([50, 64, 300])
                 model.put(entries.add(kind, size=entry_size), kind, entry_size)
-            assert buffer.put(entries.take())
+            delivered.put(buffer, entries.take())
             buffer.check()
             if rng.random() < 0.05:
                 buffer.reset()

@@ -77,15 +77,15 @@ def floating(presence):
 
 def test_pins_for_a_while(presence, clock):
     """After its last connection a client retains entries for the configured time."""
-    presence.came(ONE)
-    presence.came(TWO)
-    presence.came(TWO)
+    presence.on_connect(ONE)
+    presence.on_connect(TWO)
+    presence.on_connect(TWO)
     clock.now_s += 1000
-    presence.left(TWO)
+    presence.on_disconnect(TWO)
     clock.now_s += 1000
     assert floating(presence) == []
     assert presence.away_s(TWO) is None
-    presence.left(TWO)
+    presence.on_disconnect(TWO)
     assert presence.evictable_in_s((TWO,)) == PIN_S
     assert presence.evictable_in_s((ONE, TWO)) is None
     clock.now_s += PIN_S - 1
@@ -93,17 +93,17 @@ def test_pins_for_a_while(presence, clock):
     clock.now_s += 1
     assert floating(presence) == [TWO]
     assert presence.away_s(TWO) == PIN_S
-    presence.came(TWO)
+    presence.on_connect(TWO)
     assert floating(presence) == []
 
 
 def test_the_last_one_pins(presence, clock):
     """While no client is connected, the one that was seen last retains always."""
-    presence.came(TWO)
-    presence.left(TWO)
+    presence.on_connect(TWO)
+    presence.on_disconnect(TWO)
     clock.now_s += 1
-    presence.came(ONE)
-    presence.left(ONE)
+    presence.on_connect(ONE)
+    presence.on_disconnect(ONE)
     clock.now_s += 1_000_000
     assert floating(presence) == [TWO]
     presence.saw(TWO)
@@ -119,7 +119,7 @@ def test_the_only_one_pins(clock):
     clock.now_s += 1_000_000
     assert floating(presence) == []
     assert presence.evictable_in_s(()) is None
-    presence.came(THREE)
+    presence.on_connect(THREE)
     assert floating(presence) == []
     presence.enter(THREE)
     assert floating(presence) == [ONE]
@@ -131,7 +131,7 @@ def test_for_ever(clock):
     presence = Presence(-1, kept, clock=clock)
     presence.start(Stop())
     presence.enter(ONE)
-    presence.came(TWO)
+    presence.on_connect(TWO)
     presence.enter(TWO)
     clock.now_s += 1_000_000
     assert floating(presence) == []
@@ -146,10 +146,10 @@ def test_kept(clock):
     presence.start(Stop())
     for each in (ONE, TWO, THREE):
         presence.enter(each)
-    presence.came(ONE)
-    presence.came(TWO)
+    presence.on_connect(ONE)
+    presence.on_connect(TWO)
     clock.now_s += 250
-    presence.left(TWO)
+    presence.on_disconnect(TWO)
     clock.now_s += 100
     presence.stop()
     presence.stop()
@@ -175,8 +175,8 @@ def test_one_that_reads_by_itself(clock):
     presence.start(Stop())
     presence.enter(ONE)
     presence.enter(TWO)
-    presence.came(ONE)
-    presence.came(TWO)
+    presence.on_connect(ONE)
+    presence.on_connect(TWO)
     presence.look_again()
     presence.stop()
     assert kept.away_s == {TWO: PIN_S}
@@ -235,5 +235,5 @@ def test_thousands_of_clients_are_judged_in_one_walk(monkeypatch):
     floating = [each for each in range(2_000) if presence.is_evictable(each)]
     assert floating == list(range(1, 2_000))  # the last one seen retains
     assert len(walks) <= 2
-    presence.came(5)
+    presence.on_connect(5)
     assert [presence.is_evictable(each) for each in (0, 5)] == [True, False]

@@ -22,7 +22,7 @@ def test_whether_the_slowest_is_connected():
     meta, clock = MemoryMetaManager(), Clock()
     presence = Presence(-1.0, clock=clock)
     presence.enter(7)
-    presence.came(7)
+    presence.on_connect(7)
     here = slowest_client(meta, "a", (7, 3, 1.5), presence)
     assert here == {
         "client": 7,
@@ -31,7 +31,7 @@ def test_whether_the_slowest_is_connected():
         "connected": True,
         "away_s": None,
     }
-    presence.left(7)
+    presence.on_disconnect(7)
     clock.now_s = 160.0
     away = slowest_client(meta, "a", (7, 3, 1.5), presence)
     assert away == here | {"connected": False, "away_s": 60.0}

@@ -298,19 +298,6 @@ def test_slowest_client():
     assert manager.latest("example/master1") == at("db1", 10)
 
 
-def test_server_that_was_read_last():
-    """The newest position names it, whatever a disconnected client has."""
-    meta = MemoryMetaManager()
-    manager = source_positions.SourceLogPositionManager(meta, "example", 1, SERVERS)
-    assert manager.newest() is None
-    for client in (CLIENT, SECOND):
-        meta.subscribe(client)
-    meta.update_places(CLIENT, {1: at("spare1", 4, time=2000)})
-    meta.update_places(SECOND, {1: at("db1", 900, time=1000)})
-    assert manager.newest() == at("spare1", 4, time=2000)
-    assert manager.latest("example/master1") == at("db1", 900, time=1000)
-
-
 def test_cursor_of_a_client_that_was_moved():
     """It stays one of its source, and contradicts nothing next to it."""
     places = {1: at("db1", 10), 2: at("db2", 20)}

@@ -6,7 +6,7 @@ import pytest
 from fix_ranged import LOOK_S, rows_of
 from fix_source_access import PATIENCE_S
 
-from canal_server.instance.wiring import access_of
+from canal_server.capture.source_parts import access_of
 from canal_server.model.positions import EntryPosition, LogPosition
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.source.begin.source_lag import SourceView

@@ -225,7 +225,7 @@ def test_idle_over_two_changes(make_lake, replicas, table, gtid_on):
     insert(source, table, 1)
     place, _ = next_rows(lake, start, 1)
     replicas.catch_up()
-    pump = lake.instance._pump
+    pump = lake.instance.pipelines[0].pump
     for epoch in (1, 2):
         pump.switch_to(pump.sources.other)
         eventually(partial(is_read, lake, place, epoch))

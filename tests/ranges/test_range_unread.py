@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from canal_server.model.ddl_statement import DdlStatement, Examined, Stale
 from canal_server.model.positions import EntryPosition
 from canal_server.ranges.range_unread import UnreadStatements
-from canal_server.source.read.temporary_dump import DdlEvent
 
 
 def at(offset: int) -> EntryPosition:
@@ -18,19 +18,19 @@ class Binlog:
     def __init__(self) -> None:
         self.read: list[tuple[int | None, int | None]] = []
 
-    def scan(self, start: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
+    def scan(self, start: EntryPosition, stop: EntryPosition) -> list[DdlStatement]:
         """Return the statements of a part."""
         self.read.append((start.position, stop.position))
         assert start.position is not None
         assert stop.position is not None
         return [
-            DdlEvent(at(n), "", "", "")
+            DdlStatement(at(n), "", "", "", Examined([], Stale()))
             for n in range(0, 1000, 100)
             if start.position <= n < stop.position
         ]
 
 
-def offsets(events: list[DdlEvent]) -> list[int | None]:
+def offsets(events: list[DdlStatement]) -> list[int | None]:
     """Return where statements begin."""
     return [each.position.position for each in events]
 

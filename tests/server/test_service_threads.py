@@ -282,12 +282,12 @@ def test_visits(service, instance, instances):
     visits: dict[ClientIdentity, Any] = {}
     service.answer(server_session.Subscribe(WHO), None, 0.0, visits)
     service.answer(server_session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
-    assert instance.visits == [("came", WHO.client_id)]
+    assert instance.visits == [("connected", WHO.client_id)]
     instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
     service.answer(server_session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
-    assert instance.visits[1:] == [("left", WHO.client_id)]
+    assert instance.visits[1:] == [("disconnected", WHO.client_id)]
     service.on_disconnect(visits)
     assert anew.visits == [
-        ("came", WHO.client_id),
-        ("left", WHO.client_id),
+        ("connected", WHO.client_id),
+        ("disconnected", WHO.client_id),
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.capture.source_parts import access_of, standby_access_of
 from canal_server.daemon.control import NoServer, ask
-from canal_server.instance.wiring import access_of, standby_access_of
 from canal_server.model.cursors import DestinationCursors, cursors_from_json
 from canal_server.model.moments import time_text
 from canal_server.model.positions import LogIdentity

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.capture.source_parts import access_of
 from canal_server.cli.actions import (
     add_destination_options,
     add_json_option,
@@ -20,7 +21,6 @@ from canal_server.cli.schema.schema_options import (
 )
 from canal_server.daemon.control import ControlError, NoServer, ask
 from canal_server.errors import CanalError, ConfigError
-from canal_server.instance.wiring import access_of
 from canal_server.mysql.binlogs import binary_logs, server_time_s
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from canal_server.capture.source_parts import access_of
 from canal_server.cli.actions import (
     add_destination_options,
     add_json_option,
@@ -17,7 +18,6 @@ from canal_server.cli.schema.schema_options import (
     opened_history,
     printable,
 )
-from canal_server.instance.wiring import access_of
 from canal_server.source.schema.schema_check import HistoryEnd, verify
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
-"""Whether a source lets itself be captured: its settings, and what the account sees.
+"""Whether a source can be captured: its settings, and which tables the account sees.
 
-Settings that make capture impossible are an error; the rest is worth a warning. Leaves
-out the place to begin at.
+Settings that make capture impossible are an error; the rest is worth a warning.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ if TYPE_CHECKING:
     from canal_server.source.pump.session_failures import Failures
 
 
-# Of one look at the tables; each takes some microseconds.
+# Comparisons of one check of the tables; each takes some microseconds.
 MATCHES_MAX: Final = 50_000
 OPENED_MAX: Final = 1_000  # tables, when a destination starts
 KEYS_TOLD_MAX: Final = 5
-# Between two looks at the tables of one server: a right may be granted or revoked.
-# While a warning holds the time doubles, as a look at many tables costs the server.
+# Between two checks of the tables of one server: a right may be granted or revoked.
+# While a warning holds the time doubles, as checking many tables costs the server.
 LOOK_AGAIN_S: Final = 60.0
 LOOK_AGAIN_S_MAX: Final = 3600.0
 
@@ -62,20 +61,20 @@ class CaptureChecks:
     def __init__(self, source: SourceConfig, tables: FilterConfig) -> None:
         self._source = source
         self._tables = tables
-        self._address = ""  # whose tables were looked at last
+        self._address = ""  # whose tables were checked last
         self._looked_at_s = 0.0  # and when
-        self._wait_s = LOOK_AGAIN_S  # until the next look, while a warning holds
+        self._wait_s = LOOK_AGAIN_S  # until the next check, while a warning holds
         self._of_settings: tuple[str, ...] = ()
         self._of_tables = self._of_keys = self._unlisted = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what an operator should know, as it was found last."""
+        """Return what an operator should know, by the last checks."""
         found = (self._unlisted, self._of_tables, self._of_keys)
         return (*self._of_settings, *filter(None, found))
 
     def examine(self, control: ControlConnection, failures: Failures) -> ServerInfo:
-        """Return the server's settings; warns of what an operator should know.
+        """Return the server's settings; warn of what an operator should know.
 
         Raises SourceRefused when capture is impossible, SourceError for the rest.
         """
@@ -94,7 +93,7 @@ class CaptureChecks:
         return info
 
     def note_unlisted(self, why: str, failures: Failures) -> None:
-        """Take note of why the source does not list its binlog files."""
+        """Record why the source does not list its binlog files."""
         self._unlisted = (
             "the source does not list its binlog files, so stored positions are"
             f" believed unseen: {why}"
@@ -102,9 +101,9 @@ class CaptureChecks:
         failures.warn(self._unlisted)
 
     def look_again(self, access: Access, stop: Stop, failures: Failures) -> None:
-        """See, ever more seldom, whether the warnings of grants and tables still hold.
+        """Check, less and less often, whether warnings about tables still hold.
 
-        Over a connection of its own: rights on all schemas count for new ones only.
+        It opens a connection, as granted rights on all schemas count for new ones only.
         """
         if not (self._of_tables or self._unlisted):
             return
@@ -122,7 +121,7 @@ class CaptureChecks:
                 self._unlisted = ""
 
     def _look(self, control: ControlConnection, failures: Failures) -> None:
-        """Look at the tables of a session, unless that was done just now."""
+        """Check the tables at the start of a session, unless that was done just now."""
         address = str(control.access.address)
         is_same = address == self._address
         if is_same and time.monotonic() - self._looked_at_s < LOOK_AGAIN_S:
@@ -137,7 +136,7 @@ class CaptureChecks:
             with answer_about("its foreign keys", address):
                 keys = _hidden_keys(control, tables)
         except ConnectionLost:
-            self._address = ""  # the next session looks
+            self._address = ""  # the next session checks
             raise
         except SourceError as error:
             user = control.access.credentials.user
@@ -173,7 +172,7 @@ def _hidden_keys(
 ) -> list[ForeignKey]:
     """Return foreign keys whose changes are in no event, unless that takes too long.
 
-    MariaDB opens each table to tell.
+    MariaDB opens each table for it.
     """
     if len(tables) > OPENED_MAX and control.is_mariadb:
         return []
@@ -182,18 +181,18 @@ def _hidden_keys(
 
 
 def key_warning(filters: FilterConfig, keys: Sequence[ForeignKey]) -> str:
-    """Return what clients do not see of tables that they may get; empty for nothing."""
+    """Return the changes that clients do not get, for a person; empty: none."""
     table_filter = TableFilter(filters.regex, filters.black_regex).accepts
     found = [key for key in keys if table_filter((key.child,))]
     if not found:
         return ""
-    told = "; ".join(f"{'.'.join(key.child)}: {key}" for key in found[:KEYS_TOLD_MAX])
+    listed = "; ".join(f"{'.'.join(key.child)}: {key}" for key in found[:KEYS_TOLD_MAX])
     more = len(found) - KEYS_TOLD_MAX
     if more > 0:
-        told += f"; and {more} more"
+        listed += f"; and {more} more"
     return (
         "rows that foreign keys delete or change are in no event of this server's "
-        f"binlog, so no client gets them: {told}"
+        f"binlog, so no client gets them: {listed}"
     )
 
 
@@ -203,9 +202,9 @@ def table_warning(
     account_of: tuple[str, str],
     address: str,
 ) -> str:
-    """Return what is odd about the tables that an account sees; empty if nothing is.
+    """Return what is wrong with the tables that an account sees; empty: nothing.
 
-    It sees those on which it has a right: SELECT, where nobody gave it others.
+    It sees the tables on which it has any right, such as SELECT.
     """
     who, account = f"account {account_of[0]} at {address}", account_text(*account_of)
     if not tables:
@@ -232,7 +231,7 @@ def table_warning(
 
 
 def _unmatched(expression: str, tables: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the pieces that match no table; none when that takes too long to know."""
+    """Return the pieces that match no table; none if finding out takes too long."""
     left = {piece: compile_expression(piece) for piece in split_expression(expression)}
     tries = 0
     for schema, table in tables:

@@ -1,9 +1,9 @@
-"""What of a source's binlog was delivered, so that nothing of it is delivered again.
+"""How much of a source's binlog was delivered, so that nothing is delivered twice.
 
-Records are told apart by file, offset and ordinal, which mean something in the binlog
-of one server only. A row event with very many rows becomes several records that have
-these in common; they are counted, and come in the same pieces again. Used by the pump's
-thread; `place` by any.
+Records are distinguished by file, offset and ordinal, which are valid in the binlog of
+one server only. A row event with very many rows becomes several records that have these
+in common; they are counted, and have the same sizes when they are read again. Used by
+the pump's thread; `place` by any.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Delivered:
         self._ended = True  # `_last` is the end of a transaction
         self._last_whole: tuple[str, Key] | None = None  # such an end, and its server
         self._skip_to: Key | None = None
-        self._skip_pieces = 0  # of it, that were not left out yet
+        self._skip_pieces = 0  # of it, that are still to be left out
 
     def place(self) -> tuple[str, tuple[int, int] | None]:
         """Return the name of the last record's file, and its file number and offset."""
@@ -46,25 +46,25 @@ class Delivered:
         return self._last == _key_of(block, stop - 1)
 
     def forget(self) -> None:
-        """Take note that places of before mean nothing any more."""
+        """Note that positions of before are not valid any more."""
         self._last = self._last_whole = None
 
     def check(self, files: SourceFiles) -> None:
-        """Forget it all if the binlog was begun anew: its places are others."""
+        """Forget everything if the binlog was reset: its positions are different."""
         if self._last and not files.had(self.file, self._last[1]):
             self.forget()
 
-    def begin(self, place: Place, server: str, *, torn: bool) -> bool:
-        """Take note of a session; tells whether it goes on behind the last record.
+    def begin(self, place: Place, server: str, *, truncated: bool) -> bool:
+        """Note a session; return whether it continues after the last record.
 
-        `torn`: a transaction of which a part was delivered comes from its beginning.
+        `truncated`: a transaction that was delivered in part comes again as a whole.
         """
-        if torn and self._last is not None:
+        if truncated and self._last is not None:
             of, whole = self._last_whole or ("", None)
             self._last, self._pieces = (whole if of == self.server else None), 1
             self._ended = True
-        # What was delivered from this very binlog is not delivered again. By GTID
-        # only the rest of an open transaction can come twice.
+        # What was delivered from the same binlog is not delivered again. By GTID only
+        # the rest of an open transaction can be read twice.
         same = self._last is not None and self.server == server
         self._skip_to = self._last if same else None
         self._skip_pieces = self._pieces
@@ -73,9 +73,9 @@ class Delivered:
         return same
 
     def note(self, spans: list[Span], server: str) -> tuple[Block, int] | None:
-        """Take note that spans are delivered; returns the last boundary among them.
+        """Record that spans are delivered; return the last boundary among them.
 
-        It is told by its block and its index there; None when there is none.
+        It is given as its block and the index in it; None when there is none.
         """
         block, _, stop = spans[-1]
         before, pieces = self._last, self._pieces
@@ -116,12 +116,12 @@ class Delivered:
 
 
 def _before(offset: int, ordinal: int) -> tuple[int, int]:
-    """Return the last key in front of one."""
+    """Return the last key before one."""
     return (offset, ordinal - 1) if ordinal else (offset - 1, ORDINAL_MAX)
 
 
 def _count_last(spans: list[Span], key: Key) -> tuple[int, bool]:
-    """Return how many records at the end have a key, and whether others are there."""
+    """Return how many records at the end have a key, and whether others precede."""
     count = 0
     for block, first, stop in reversed(spans):
         for index in range(stop - 1, first - 1, -1):

@@ -1,4 +1,4 @@
-"""Sees whether the source answers, and switches to the other server when it does not.
+"""Checks whether the source answers, and switches to the other server if not.
 
 ::
 
@@ -6,9 +6,9 @@
                      └─ fails ──► failures + 1 ── more than the threshold ──► the other
                                                   one is fit ──► the pump reads it
 
-The thread has connections of its own, so that it sees a server that does not answer
-while the dump's connection is merely silent. Leaves out what makes a server fit
-(`mysql.standby`), and the switch itself, which is the pump's.
+The thread has its own connections, so that it can distinguish a server that does not
+answer from a dump that has nothing to send. What makes a server fit is decided in
+`mysql.standby`; the switch itself is the pump's.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A server that is well answers within the interval; a shorter one is no excuse.
+# A healthy server answers within the interval; a shorter interval allows this time.
 ANSWER_S_MIN = 3.0
-# How often the server that is not read is looked at while it is not needed.
+# How often the other server is checked while it is not needed.
 LOOK_S = 60.0
 
 
@@ -55,20 +55,20 @@ class Switching(Protocol):
 
 @dataclass(slots=True)
 class DetectingStatus:
-    """For people; written by the detector's thread."""
+    """For operators; written by the detector's thread."""
 
     failures: int = 0  # in a row
     threshold: int = 0
     error: str = ""  # the last failure, empty when it answered
     other: str = ""  # the server that is not read
-    other_fit: bool | None = None  # None: not looked at, or there is none
+    other_fit: bool | None = None  # None: not checked, or there is none
     other_refusal: str = ""  # why it may not take over
 
 
 class Detector:
     """Watches the server that is read; a Stage.
 
-    `stored` returns the position behind which reading would go on.
+    `stored` returns the position after which reading would continue.
     """
 
     def __init__(
@@ -97,19 +97,19 @@ class Detector:
     # --- Stage ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread, if the settings want it."""
+        """Start the thread, if it is configured."""
         if self._settings.enable:
             self._thread.start()
 
     def request_stop(self) -> None:
-        """Ask to stop, and cut the connection that the thread may wait on."""
+        """Request the stop, and cut the connection on which the thread may wait."""
         self._stop.request()
         control = self._control
         if control is not None:
             control.abort()
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for the thread's end."""
+        """Wait until the thread has ended."""
         if self._thread.ident is None:
             return True
         self._thread.join(deadline.remaining_s())
@@ -127,14 +127,14 @@ class Detector:
                 try:
                     self._beat()
                 except Exception:  # noqa: BLE001
-                    # The outermost frame: a fault of ours must be seen, and must not
+                    # The outermost frame: a fault of ours must be logged, and must not
                     # end the watch.
                     _log.exception("destination %s: watching failed", self._destination)
         finally:
             self._close()
 
     def _beat(self) -> None:
-        """Ask once, and do what follows from the answer."""
+        """Check once, and act on the answer."""
         source = self._pump.sources.current
         if source is not self._watched:
             self._watch(source)
@@ -153,7 +153,7 @@ class Detector:
             self._other_is_fit()
 
     def _watch(self, source: Source) -> None:
-        """Turn to the server that is read now; what the other one did is over."""
+        """Watch the server that is read now; reset what was known of the other one."""
         self._close()
         self._watched, self._switching_to = source, None
         self._state.failures, self._state.error = 0, ""
@@ -163,7 +163,7 @@ class Detector:
         self._look_at_s = 0.0
 
     def _ask(self, source: Source) -> None:
-        """Run the statement, or without one see that the server answers."""
+        """Run the configured statement, or without one a ping."""
         if self._control is None:
             self._control = ControlConnection(self._quick(source.access), self._stop)
         self._control.open()
@@ -187,7 +187,7 @@ class Detector:
         if state.failures <= state.threshold:
             return
         if other is not None and other is self._switching_to:
-            return  # the pump hands on what it has, for which it may wait
+            return  # the pump first delivers what it has, which may wait
         if not self._settings.switch_to_standby:
             self._warn(
                 f"{source} failed more than {state.threshold} times: nothing is"
@@ -215,7 +215,7 @@ class Detector:
             self._pump.switch_to(other)
 
     def _other_is_fit(self) -> bool:
-        """Look at the server that is not read, and tell whether it may take over."""
+        """Check the server that is not read; return whether it may take over."""
         other = self._pump.sources.other
         if other is None or not self._settings.switch_to_standby:
             return False
@@ -247,7 +247,7 @@ class Detector:
 
     def _examined(self, other: Source) -> Verdict:
         source, stored = self._source, self._stored()
-        # While all is well a replica may be behind: it is not needed at this moment.
+        # A replica may lag while it is not needed.
         needed = self._state.failures > 0 and stored is not None
         wanted = Wanted(
             gtid_on=source.gtid_on,
@@ -258,7 +258,7 @@ class Detector:
             formats=source.binlog_formats,
             images=source.binlog_images,
         )
-        # Beside the connection to the server that is read, which stays.
+        # The connection to the server that is read stays open.
         watching = self._control
         control = ControlConnection(self._quick(other.access), self._stop)
         self._control = control
@@ -274,6 +274,6 @@ class Detector:
             control.close()
 
     def _warn(self, text: str) -> None:
-        """Log what may come with each beat, once in a while."""
+        """Log a warning, only now and then if each check repeats it."""
         if self._logged.is_news(text, time.monotonic()):
             _log.warning("destination %s: %s", self._destination, text)

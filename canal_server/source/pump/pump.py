@@ -1,8 +1,8 @@
-"""The pump: one thread per destination, from the source's bytes to the buffer.
+"""The pump: one thread per source, from its bytes to the transaction buffer.
 
-It connects, finds where to begin, reads until something fails, and begins anew with
-growing delays. After a lost connection it goes on behind the last transaction that
-was delivered, and what it then reads again is not delivered twice.
+It connects, finds where to start, reads until something fails, and starts again with
+growing delays. After a lost connection it continues after the last transaction that was
+delivered, and does not deliver twice what it then reads again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from canal_server.errors import (
     ConnectionLost,
     TableMetaStoreError,
 )
+from canal_server.filters.column_filters import ColumnFilter
 from canal_server.model.positions import (
     EntryPosition,
     LogIdentity,
@@ -51,127 +52,82 @@ from canal_server.source.read.unreadable_events import unreadable_of
 from canal_server.source.schema.source_traits import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from canal_server.config.schema import InstanceConfig
-    from canal_server.core.blocks import BlockPool
     from canal_server.core.gtid.mariadb_sets import MariaGtidSet
     from canal_server.core.gtid.mysql_sets import GtidSet
-    from canal_server.core.table_ids import TableIds
-    from canal_server.filters.column_filters import ColumnFilter
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import LogPositionManager, Span, TablePredicate
-    from canal_server.position.gtid_cache import ExecutedSets
+    from canal_server.ports import Span, TablePredicate
     from canal_server.runtime.lifecycle import Deadline, Stop
-    from canal_server.source.begin.boundary_index import BoundaryIndex
     from canal_server.source.begin.index_writer import IndexWriter
-    from canal_server.source.begin.position_loss import LostPosition
-    from canal_server.source.pump.session_schemas import ImagesOf
+    from canal_server.source.pump.pump_ports import Outlet, PumpEvents, PumpSource
     from canal_server.source.read.binlog_reader import Reader
     from canal_server.source.read.start_position import Place
-    from canal_server.tablemeta.history.tsdb import Steady, TableMetaTsdb
+    from canal_server.tablemeta.history.tsdb import Steady
 
 _log = logging.getLogger(__name__)
 
-# What a dump may begin with before its place is looked for: names and descriptions.
+# Events that a dump may send before the server looks for the position.
 _OPENING_EVENTS = 4
 
 
 class Pump:
-    """Keeps one destination's stream going; a Stage.
+    """Keeps one source's stream going; a Stage.
 
-    `deliver` takes spans into the transaction buffer (false: stopped), `flushed`
-    tells the last span that left it for the store, `reset` forgets what it holds (true:
-    what follows goes on behind the last span), `idle` is told when the source has
-    nothing more at hand, `begun` where the first session begins, `session` that one
-    begins: `skips` may answer otherwise then, `ended` that it is over. `cursors` tells
-    the clients' places, `torn` whether a transaction that was handed on in part must
-    come from its beginning, `gone` that the source lacks the stored place (true:
-    another one is stored now). All are called on the pump's thread, and so is the table
-    history, None for columns as the server has them now; `images` gives them as of a
-    place instead. `index` is told the boundaries that are read, `executed` the GTID
-    sets outside of GTID mode.
+    It delivers to `outlet` and reports to `events`, both on its own thread.
     """
 
     def __init__(
         self,
-        config: InstanceConfig,
-        access: Access,
-        pool: BlockPool,
-        table_ids: TableIds,
-        positions: LogPositionManager,
-        *,
-        columns: ColumnFilter,
+        source: PumpSource,
+        outlet: Outlet,
+        events: PumpEvents,
         table_filter: TablePredicate,
-        deliver: Callable[[list[Span]], bool],
-        reset: Callable[[bool], None],
-        idle: Callable[[], None],
-        begun: Callable[[EntryPosition], None],
-        session: Callable[[], None] = lambda: None,
-        cursors: Callable[[], list[EntryPosition]] = list,
-        history: TableMetaTsdb | None = None,
-        standby: Access | None = None,
-        index: BoundaryIndex | None = None,
-        torn: Callable[[], bool] = lambda: False,
-        ended: Callable[[], None] = lambda: None,
-        executed: ExecutedSets | None = None,
-        gone: Callable[[LostPosition], bool] = lambda _: False,
-        images: ImagesOf | None = None,
     ) -> None:
+        config, access = source.config, source.access
         self.status = PumpStatus()
         self.unreadable = unreadable_of(config, access)
-        self.sources = sources_of(config.source, access, standby)
+        self.sources = sources_of(config.source, access, source.standby)
         self._config = config
-        self._pool = pool
-        self._table_ids = table_ids
-        self._positions = positions
-        self._columns = columns
+        self._pool = source.pool
+        self._table_ids = source.table_ids
+        self._positions = source.positions
+        self._columns = ColumnFilter(config.filter.field, config.filter.black_field)
         self._table_filter = table_filter
-        self._deliver = deliver
-        self._reset = reset
-        self._idle = idle
-        self._begun = begun
-        self._session_begins = session
-        self._cursors = cursors
-        self._torn = torn
-        self._ended = ended
-        self._gone = gone
-        self._images = SessionSchemas(config, history, images)
+        self._outlet = outlet
+        self._events = events
+        self._schemas = SessionSchemas(config, source.history, source.schemas)
         self._passed: EntryPosition | None = None  # in this session
         self.passed_to: LogPosition | None = None  # the same, for any thread
-        # The boundary up to which all was handed on, in this session. Threads that read
+        # The boundary up to which all was delivered, in this session. Threads that read
         # ranges look at it: what comes before it is in the history.
         self.delivered_to: EntryPosition | None = None
-        self._taken: Span | None = None  # the last one of this session
+        self._last_read: Span | None = None  # the last span of this session
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
         self._begins_at: Place | None = None  # this session, once it may read
         self.has_delivered = False  # anything, ever
-        self._turns = SourceSwitch()
+        self._switch = SourceSwitch()
         self._reader: Reader | None = None
         self._replica = PumpReplica(config.destination, config.source.slave_id)
         self._delivered = Delivered()
-        self._redelivery: Redelivery | None = (
-            None  # of what comes again in this session
-        )
-        self.index = index
-        self._marks: IndexWriter | None = None  # of this session
-        self._sets = SetFollower(executed)
-        # That all positions of this session carry.
+        self._redelivery: Redelivery | None = None  # of this session
+        self.index = source.index
+        self._index_writer: IndexWriter | None = None  # of this session
+        self._sets = SetFollower(source.executed)
+        # The server that all positions of this session name.
         self._read_as = self.identity
-        # File number and offset right before where the session begins to read, or the
-        # set behind which it does.
+        # File number and offset right before the first byte that the session reads, or
+        # the set after which it reads.
         self.reads_after: tuple[int, int] | None = None
         self.reads_after_set: GtidSet | MariaGtidSet | None = None
-        self._beginning = SessionStart(config, access, self._turn, index)
+        self._start = SessionStart(config, access, self._turn, source.index)
         self._failures = Failures(config.destination)
         self._patience = Patience(config.source)
         self._checks = CaptureChecks(config.source, config.filter)
         self._server = ""
         self._server_id = 0
         self._advanced = False  # something was delivered since the last failure
-        # Whether the source has not what is to be read: no session comes of itself.
+        # Whether the source lacks what is to be read: no session starts by itself.
         self.lacks_place = False
         self._thread = threading.Thread(
             target=self._run, name=f"pump-{config.destination}", daemon=True
@@ -180,28 +136,28 @@ class Pump:
     # --- Stage ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread; errors of the source are its business, never raised."""
+        """Start the thread, which handles errors of the source; none is raised."""
         self._thread.start()
 
     def request_stop(self) -> None:
-        """Ask to stop, and cut the connections that the thread may wait on."""
-        self._turns.request_stop()
+        """Request the stop, and cut the connections on which the thread may wait."""
+        self._switch.request_stop()
 
     def begin_with(self, stored: LogIdentity | None) -> None:
         """Read first the server that a stored position names; call before `start`."""
         self.sources.begin_with(stored)
-        self._beginning.turn_to(self._access, self._turn)
+        self._start.turn_to(self._access, self._turn)
 
     def switch_to(self, source: Source) -> None:
         """Read another server; from any thread, returns at once.
 
-        The session ends as by a stop: what it has handed on stays, and the rest is
-        forgotten and read of the other server.
+        The session ends as with a stop: what is delivered stays, and the rest is
+        dropped and read from the other server.
         """
-        self._turns.end(source)
+        self._switch.end(source)
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for the thread's end."""
+        """Wait until the thread has ended."""
         if self._thread.ident is None:
             return True
         self._thread.join(deadline.remaining_s())
@@ -209,42 +165,42 @@ class Pump:
 
     @property
     def identity(self) -> LogIdentity:
-        """Return the name of the server that is read."""
+        """Return the identity of the server that is read."""
         return self.sources.current.identity
 
     @property
     def server(self) -> str:
-        """Return what tells the server of this session, or of the last one."""
+        """Return the uuid or id of the server of this session, or of the last one."""
         return self._server
 
     @property
     def sets(self) -> SetFollower:
-        """Return what follows sets outside of GTID mode."""
+        """Return what tracks GTID sets outside of GTID mode."""
         return self._sets
 
     @property
     def exact_from(self) -> int | None:
-        """Return the number of the file from which on sets in entries are exact.
+        """Return the number of the first file in which the sets of entries are exact.
 
-        None: from none so far, or nothing is read. From any thread.
+        None: there is none so far, or nothing is read. From any thread.
         """
         reader = self._reader
         return None if reader is None else reader.exact_from
 
     @property
     def whole_from(self) -> int | None:
-        """Return the number of the file from which on nothing is left out.
+        """Return the number of the first file of which nothing is left out.
 
-        None: from none so far, or nothing is read. From any thread.
+        None: there is none so far, or nothing is read. From any thread.
         """
         reader = self._reader
         return None if reader is None else reader.whole_from
 
     @property
     def reached(self) -> tuple[int, int] | None:
-        """Return the number of the file and the offset behind what was read.
+        """Return the file number and offset up to which the source was read.
 
-        For the pump's thread; None before anything was.
+        For the pump's thread; None before anything was read.
         """
         decoder = self._reader.decoder if self._reader else None
         if decoder is None or not decoder.file:
@@ -257,22 +213,22 @@ class Pump:
 
     @property
     def steady(self) -> Steady | None:
-        """Return since where the history has changed nothing; None without one."""
-        return self._images.steady
+        """Return since when the history has not changed; None without a history."""
+        return self._schemas.steady
 
     def repeated(self) -> dict[str, int] | None:
-        """Return what came again since the last switch by time; None without one."""
-        overlap = self._redelivery
-        return None if overlap is None else overlap.counts()
+        """Return what was redelivered after the last switch by time, if any."""
+        redelivery = self._redelivery
+        return None if redelivery is None else redelivery.counts()
 
     @property
     def stop(self) -> Stop:
-        """Return the request to stop, for those that wait on the pump's thread."""
-        return self._turns.stop
+        """Return the stop request, for whoever waits on the pump's thread."""
+        return self._switch.stop
 
     @property
     def _turn(self) -> Stop:
-        return self._turns.current
+        return self._switch.current
 
     def change_table_filter(self, table_filter: TablePredicate) -> None:
         """Read other tables from now on; from any thread."""
@@ -287,7 +243,7 @@ class Pump:
         try:
             self._run_sessions()
         finally:
-            self._images.close()
+            self._schemas.close()
             if self.index is not None:
                 self.index.close()
         self.status.state = PumpState.STOPPED
@@ -300,98 +256,96 @@ class Pump:
                 if delay_s is None:
                     continue
             except Exception as error:  # noqa: BLE001
-                # The outermost frame of the thread: a fault of ours must be seen and
-                # must not end the stream for good.
+                # The outermost frame of the thread: a fault of ours must be logged and
+                # must not end the stream.
                 self.status.failed(repr(error))
                 delay_s = self._failures.fault(error)
             self.status.state = PumpState.WAITING
             self._turn.wait(delay_s)
 
     def _attempt(self) -> float | None:
-        """Have a session; returns the seconds to wait if it failed, else None."""
+        """Run one session; return the seconds to wait if it failed, else None."""
         try:
             self._session()
         except CanalError as error:
             if not self._turn.requested():
                 return self._failed(error)
-        return None  # it ended by a wish: the loop, or this server's turn
+        return None  # a stop or a switch ended it
 
     def _begin_turn(self) -> None:
-        """Turn to another server when that is wished."""
-        if not self._turns.begin(self.sources.switch_to):
+        """Switch to another server if that was requested."""
+        if not self._switch.begin(self.sources.switch_to):
             return
         self.lacks_place = False
-        self._beginning.turn_to(self._access, self._turn)
-        # What was read of the other server says nothing about this one's files.
+        self._start.turn_to(self._access, self._turn)
+        # What was read from the other server says nothing about this one's files.
         self._delivered.forget()
         self._failures.forget()
         self._patience.reset()
 
     def _failed(self, error: CanalError) -> float:
-        """Note an error; returns the seconds to wait."""
+        """Record an error; return the seconds to wait."""
         self._replica.lost(error)
         if self._advanced:
-            # The session was good for something: its end is a first failure.
+            # The session delivered something: its end is a first failure.
             self._failures.forget()
             self._patience.reset()
             self._advanced = False
         else:
             self._patience.failed(error)
         if isinstance(error, TableMetaStoreError):
-            # Room may have been made, or a server come back: it is opened anew.
-            self._images.close()
-        begins_elsewhere = self._beginning.failed(
-            error, passed=self._passed is not None
-        )
-        told = f"{type(error).__name__}: {error}"
+            # Somebody may make room, or its server may return: it is opened again.
+            self._schemas.close()
+        begins_elsewhere = self._start.failed(error, passed=self._passed is not None)
+        message = f"{type(error).__name__}: {error}"
         self.lacks_place = isinstance(error, BinlogPurged) and not begins_elsewhere
         if self.lacks_place:
             name = self._config.destination
             stored = self._positions.latest(name)
-            files = self._beginning.files
-            told = purged_message(told, name, stored, self.identity, files)
-        self.status.failed(told)
+            files = self._start.files
+            message = purged_message(message, name, stored, self.identity, files)
+        self.status.failed(message)
         return self._failures.fail(
             error,
-            told,
+            message,
             elsewhere=begins_elsewhere,
-            counting=self._beginning.is_counting,
+            counting=self._start.is_counting,
         )
 
     def _session(self) -> None:
-        """Connect and read until the end of it."""
+        """Connect, and read until the session ends. Raises CanalError."""
         self.status.state = PumpState.CONNECTING
         if self.index is not None:
             self.index.open()
-        self._images.open()
+        self._schemas.open()
         control = ControlConnection(self._patience.limit(self._access), self._turn)
-        self._turns.control = control
+        self._switch.control = control
         try:
             with control:
                 info = self._checks.examine(control, self._failures)
                 self.status.warnings = self._checks.warnings
                 self._server, self._server_id = source_of(info), info.server_id
                 self.status.source = str(info)
-                self._delivered.check(self._beginning.list_files(control))
+                self._delivered.check(self._start.list_files(control))
                 self._read(control, info, self._find_place(control, info))
         finally:
-            self._turns.control = None
-            self._ended()
+            self._switch.control = None
+            self._outlet.end()
 
     def skips(self, position: EntryPosition) -> bool:
-        """Tell whether a client that stands at a place wants nothing before it.
+        """Tell whether a client at a position is given nothing before it.
 
-        From any thread; true as long as no session has begun.
+        From any thread; true before the first session.
         """
-        return self._beginning.skips(position, *self._delivered.place())
+        return self._start.skips(position, *self._delivered.place())
 
     def begins_after(self, place: LogPosition | None) -> EntryPosition | None:
-        """Return behind what the entries of a client begin that has acked to a place.
+        """Return after what the entries of a client begin, by what it has acked.
 
-        None: all of them are for it. From any thread.
+        None: all of them are for the client. From any thread.
         """
         if self.sources.switches:
-            # The ring may hold entries of another server in front of this one's.
+            # The ring may hold entries of another server before this one's.
             return None
         if place is None or not same_server(place.identity, self.identity):
             return None
@@ -403,50 +357,50 @@ class Pump:
         return position
 
     def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
-        self._passed = self._begins_at = self.delivered_to = self._taken = None
+        self._passed = self._begins_at = self.delivered_to = self._last_read = None
         self.passed_to = None
-        stored = self._beginning.stored(
-            control, info, self.identity, self._positions, self._gone
+        stored = self._start.stored(
+            control, info, self.identity, self._positions, self._events.on_position_lost
         )
         stored = stored and self._sets.completed(stored)
-        wants_set = self._config.source.gtid_on and not self._beginning.goes_to_end
+        wants_set = self._config.source.gtid_on and not self._start.goes_to_end
         if stored is not None and wants_set:
             stored = reachable(control, info, stored, self._turn, self._await)
         elif stored is not None:
             stored = reachable_set(control, info, stored)
-        place = self._beginning.find(
+        place = self._start.find(
             control,
             info,
             self.sources.current,
             stored,
-            read_before=servers_before(self._images, self.index, self._delivered),
-            cursors=self._cursors(),
+            read_before=servers_before(self._schemas, self.index, self._delivered),
+            cursors=self._events.cursors(),
         )
-        if self._beginning.is_at_end:
-            # The files of what was delivered are gone; new ones may have their names.
+        if self._start.is_at_end:
+            # The delivered files are deleted; new ones may have the same names.
             self._delivered.forget()
         return place
 
     def stored(self) -> LogPosition | None:
-        """Return the position behind which reading would go on."""
+        """Return the position after which reading would continue."""
         found = self._positions.latest(self._config.destination)
         return found and self._sets.completed(found)
 
     def _await(self, what: str) -> None:
-        """Say what the session waits for before it can begin."""
+        """Report what the session waits for before it can begin."""
         self.status.state = PumpState.WAITING
         self.status.failed(what)
         self._failures.warn(what)
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
-        """Read from a place on until the session is to end. Raises CanalError."""
-        images, begin = self._images.begin(
+        """Read from a position until the session ends. Raises CanalError."""
+        images, begin = self._schemas.begin(
             place,
             control,
             info,
             access=self._access,
             stored=self._positions.latest(self._config.destination),
-            beginning=self._beginning,
+            beginning=self._start,
             turn=self._turn,
         )
         self._read_as = self.identity
@@ -465,96 +419,102 @@ class Pump:
             unreadable=self.unreadable,
         )
         self._sets.begin(reader, self._read_as, begin, info)
-        goes_on = self._delivered.begin(place, self._server, torn=self._torn())
+        truncated = self._outlet.begin()
+        continues = self._delivered.begin(place, self._server, truncated=truncated)
         self.reads_after = None
         self.reads_after_set = begin.gtids if place.by_gtid else None
         if place.file and not place.by_gtid:
             self.reads_after = binlog_file_number(place.file), place.position - 1
-        listed = [each.name for each in self._beginning.files.files]
-        self._marks = session_writer(self.index, self._server, reader, place, listed)
-        self._reset(goes_on)
+        listed = [each.name for each in self._start.files.files]
+        self._index_writer = session_writer(
+            self.index, self._server, reader, place, listed
+        )
+        if truncated or not continues:
+            self._outlet.reset()
+            self._events.on_reset()
         stored = self._positions.latest(self._config.destination)
         self._redelivery = redelivery_of(self._config.destination, place, stored)
-        self._session_begins()
+        self._events.on_session()
         self._reader = reader
-        # A wish that came while the reader was made.
+        # A change that was made while the reader was built.
         reader.change_table_filter(self._table_filter)
         replica = self._replica.id_at(is_mariadb=info.is_mariadb)
-        stream = self._turns.stream = stream_of(
+        stream = self._switch.stream = stream_of(
             control.access, replica, begin, self._turn, self._patience
         )
         try:
             stream.open()
             reader.start(place.file, place.position)
-            self._tell_begin(info, place)
+            self._log_begin(info, place)
             self._begins_at = place
             if place.is_end:
                 reader.decoder.settle()
                 self._note_begin()
-            at_end = reader.run(stream, self._take, self._idled, self._turn)
+            at_end = reader.run(stream, self._deliver, self._idled, self._turn)
         finally:
             self._reader = None
-            self._turns.stream = None
+            self._switch.stream = None
             stream.close()
-            if self._marks is not None:
-                self._marks.flush()
+            if self._index_writer is not None:
+                self._index_writer.flush()
         if at_end and not self._turn.requested():
             raise ConnectionLost(
                 f"{self._access.address}: the server closed the connection"
             )
 
-    def _tell_begin(self, info: ServerInfo, place: Place) -> None:
-        """Say that the source lets us read."""
+    def _log_begin(self, info: ServerInfo, place: Place) -> None:
+        """Report that the source accepted the dump."""
         self.status.reads()
         self.status.connections += 1
         _log.info(
             "destination %s reads %s from %s", self._config.destination, info, place
         )
-        if self._beginning.unlisted:
-            self._checks.note_unlisted(self._beginning.unlisted, self._failures)
+        if self._start.unlisted:
+            self._checks.note_unlisted(self._start.unlisted, self._failures)
             self.status.warnings = self._checks.warnings
 
     def _note_begin(self) -> None:
-        """Keep the first session's place: what comes behind it must not be missed.
+        """Store where the first session begins: nothing after it must be missed.
 
-        A second session may come before anything was delivered, and find nothing
-        stored; the end of the binlog is then another one. Of other places the source
-        may yet say that it lacks them: its first event tells that it does not.
+        A second session may start before anything was delivered, and find nothing
+        stored, when the binlog ends elsewhere. The source may still report that it
+        lacks another position: its first event shows that it does not.
         """
         place = self._begins_at
         if self.began_at is not None or place is None:
             return
         stored = self._positions.latest(self._config.destination)
         if place.by_gtid and not self._config.source.gtid_on and stored is not None:
-            # The set is that of the stored position, which stays.
+            # The set belongs to the stored position, which stays.
             self.began_at = replace(stored.position, source=stored.identity)
-            self._begun(self.began_at)
+            self._events.on_begin(self.began_at)
             return
         self.began_at = place.as_position(self._server_id, self._read_as)
         position = LogPosition(self._read_as, self.began_at)
         self._positions.persist(self._config.destination, position)
-        self._begun(self.began_at)
+        self._events.on_begin(self.began_at)
 
     def _idled(self) -> None:
-        """Take note that the source has nothing more at hand."""
+        """Note that the source has nothing more at hand."""
         self.status.reached_end()
         events = self._reader.decoder.events if self._reader else 0
         if events > _OPENING_EVENTS:
-            self._beginning.reads()
+            self._start.reads()
         self._sets.idle()
         if events:
             self._note_begin()
         self._note_end()
-        self._idle()
-        # What was too early to be written down when it passed may be due now.
-        self._tell_images()
+        self._outlet.idle()
+        self._events.on_idle()
+        # What was too early to be stored when it passed may be due now.
+        self._pass_to_schemas()
         self._checks.look_again(self._access, self._turn, self._failures)
         self.status.warnings = self._checks.warnings
 
     def _note_end(self) -> None:
-        """Move behind what follows the last transaction, as files that began.
+        """Advance past what follows the last transaction, such as new files.
 
-        What was handed on and is not delivered yet holds it back.
+        Not before all that was read is delivered.
         """
         reader = self._reader
         if reader is None or not reader.decoder.is_settled:
@@ -562,35 +522,39 @@ class Pump:
         reached, before = self.reached, self.delivered_to
         if reached is None or (before is not None and reached <= before.order()):
             return
-        if self._taken is not None and not self._delivered.has(self._taken):
+        if self._last_read is not None and not self._delivered.has(self._last_read):
             return
         place = end_place(reader, self._passed, self._server_id)
         self._sets.settled(place)
-        # The events that open a dump have the time at which their file began.
+        # The events that open a dump have the time at which their file was created.
         has_read = reader.decoder.events > _OPENING_EVENTS
         read_ms = reader.decoder.last_event_time * 1000 if has_read else 0
         self.delivered_to = EntryPosition(place.journal_name, place.position, read_ms)
         self.status.delivered_at_ms = max(self.status.delivered_at_ms, read_ms)
         self._move(place if self._config.source.gtid_on else replace(place, gtid=None))
 
-    def _take(self, spans: list[Span]) -> bool:
-        """Hand a chunk's spans on, without what was delivered already."""
+    def _deliver(self, spans: list[Span]) -> bool:
+        """Deliver the spans of a chunk, without what was delivered before."""
         self.status.received()
         self._note_begin()
-        if self._marks is not None:
-            self._marks.note(spans)
+        if self._index_writer is not None:
+            self._index_writer.note(spans)
         self._sets.note(spans)
         spans = self._delivered.rest_of(spans)
         if not spans:
             return True
-        self._taken = spans[-1]
-        return self._deliver(spans)
+        self._last_read = spans[-1]
+        for delivered in self._outlet.put(spans, self.stop):
+            if not delivered:
+                return False
+            self._record_delivered(delivered)
+        return True
 
-    def flushed(self, spans: list[Span]) -> None:
-        """Note that spans left the buffer and are in the store.
+    def _record_delivered(self, spans: list[Span]) -> None:
+        """Record that spans are in the store.
 
-        The position of the last transaction's end or DDL among them is where a new
-        connection begins; later records are told apart by file and offset.
+        A new connection begins at the last end of a transaction or DDL among them;
+        later records are told apart by file and offset.
         """
         boundary = self._delivered.note(spans, self._server)
         self._advanced = self.has_delivered = True
@@ -606,15 +570,15 @@ class Pump:
             self.delivered_to = EntryPosition(block.file, end, timestamp)
 
     def _move(self, place: EntryPosition) -> None:
-        """Have a new connection begin at a place: all before it was handed on."""
+        """Have a new connection begin at a position: all before it is delivered."""
         self.status.position = str(place)
         self._passed = place
         self.passed_to = LogPosition(self._read_as, place)
-        # First: the history may fail to write it down, and by GTID a session that
-        # begins before what was delivered delivers it again.
+        # First: the history may fail to store it, and by GTID a session that begins
+        # before what was delivered delivers it again.
         self._positions.persist(self._config.destination, self.passed_to)
-        self._tell_images()
+        self._pass_to_schemas()
 
-    def _tell_images(self) -> None:
+    def _pass_to_schemas(self) -> None:
         if self._passed is not None:
-            self._images.passed(self._sets.marked(self._passed))
+            self._schemas.passed(self._sets.marked(self._passed))

@@ -1,4 +1,4 @@
-"""What a pump tells people of itself."""
+"""The status of a pump, for operators."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ class PumpState(Enum):
 
 @dataclass(slots=True)
 class PumpStatus:
-    """For people; written by the pump's thread."""
+    """For operators; written by the pump's thread."""
 
     state: PumpState = PumpState.STOPPED
     position: str = ""
     error: str = ""  # set by `failed`, cleared by `reads`
-    error_since_ms: int = 0  # when it failed first, since it read the last time
+    error_since_ms: int = 0  # of the first failure since it last read
     source: str = ""
     connections: int = 0
     received_bytes: int = 0
     delivered_at_ms: int = 0
     is_at_end: bool = False  # the source has nothing more at hand
-    at_end_ms: int = 0  # when that was so the last time, by our clock
+    at_end_ms: int = 0  # when that was last so, by our clock
     warnings: tuple[str, ...] = ()  # of the source, as long as they hold; replaced
 
     def failed(self, error: str) -> None:
-        """Take note of an error; it stays until the source is read again."""
+        """Record an error; it stays until the source is read again."""
         self.error = error
         self.error_since_ms = self.error_since_ms or _now_ms()
         self._leave_end()
 
     def reads(self) -> None:
-        """Take note that the source lets us read."""
+        """Record that the source is read, and clear the error."""
         self.state = PumpState.RUNNING
         self.error, self.error_since_ms = "", 0
 
     def reached_end(self) -> None:
-        """Take note that the source has nothing more at hand."""
+        """Record that the source has nothing more at hand."""
         self.is_at_end, self.at_end_ms = True, _now_ms()
 
     def received(self) -> None:
-        """Take note that something came, which is to be handed on."""
+        """Record that something was received, which is to be delivered."""
         self._leave_end()
 
     def _leave_end(self) -> None:
@@ -56,10 +56,10 @@ class PumpStatus:
             self.is_at_end, self.at_end_ms = False, _now_ms()
 
     def lag_s(self) -> float | None:
-        """Return how far reading may be behind the source; None: not known yet.
+        """Return how far reading may lag behind the source; None: not known yet.
 
         0 at the end of its binlog; else the time since the end was reached or the last
-        transaction that was handed on was committed, whichever is later.
+        delivered transaction was committed, whichever is later.
         """
         if self.is_at_end and self.state is PumpState.RUNNING:
             return 0.0

@@ -1,7 +1,7 @@
-"""What comes again when reading goes on by time on another server.
+"""What is delivered again when reading continues by time on another server.
 
-Offsets mean nothing there, so reading begins some time before the last position. What
-of that was delivered already cannot be told row by row; how much it is can be counted.
+Offsets are not valid there, so reading begins some time before the last position. Which
+of these rows were delivered before is not known, but they can be counted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ _log = logging.getLogger(__name__)
 class Redelivery:
     """Counts what is not younger than the last position; for the pump's thread.
 
-    That is at most what is delivered again: times are whole seconds, and of the last
-    one some may be new. Times do not only grow: a group commit writes transactions in
-    another order than their commits began, and one that waited for a lock is older
-    than those in front of it. So counting goes on until one came that is `margin_ms`
-    younger.
+    No more than that is delivered again: times are whole seconds, and in the last
+    second some may be new. Times do not only grow: a group commit writes transactions
+    in another order than their commits began, and one that waited for a lock is older
+    than those before it. So counting continues until one is `margin_ms` younger.
     """
 
     def __init__(self, destination: str, until_ms: int, margin_ms: int) -> None:
@@ -36,14 +35,14 @@ class Redelivery:
         self._destination = destination
         self._until_s = until_ms // 1000
         self._end_s = (until_ms + margin_ms) // 1000
-        self._open_rows = 0  # of a transaction whose end comes yet
+        self._open_rows = 0  # of a transaction that has not ended
 
     def counts(self) -> dict[str, int]:
-        """Return what came again so far, for `status`."""
+        """Return what was redelivered so far, for `status`."""
         return {"transactions": self.transactions, "rows": self.rows}
 
     def take(self, spans: Sequence[Span]) -> None:
-        """Count what was delivered, until something came that is young enough."""
+        """Count what was delivered, until something is young enough."""
         if self.ended:
             return
         for block, first, stop in spans:
@@ -66,10 +65,10 @@ class Redelivery:
 def redelivery_of(
     destination: str, place: Place, stored: LogPosition | None
 ) -> Redelivery | None:
-    """Return what counts the overlap of a session, None when it has none.
+    """Return what counts the redelivery of a session, None when there is none.
 
-    It has one when it begins by time before a position that was stored; the margin is
-    as long as what it went back by.
+    There is one when it begins by time before a stored position; the margin is as long
+    as the time between both.
     """
     until_ms = stored.position.timestamp if stored is not None else None
     if not place.timestamp_ms or not until_ms or until_ms < place.timestamp_ms:

@@ -1,6 +1,6 @@
-"""How often a destination's sessions fail, what is said of it, and when to try again.
+"""How often a destination's sessions fail, what is logged, and when to try again.
 
-Leaves out what an error means for the place to begin (`session_start`).
+What an error means for the position to begin at is decided in `session_start`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from canal_server.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger(__name__)
 
-# Errors that trying again does not mend: a person has to; still tried, but slowly.
+# Errors that need a person to fix them; they are retried slowly.
 STUBBORN: Final = (
     BinlogPurged, SourceRefused, DecodeError, TableMetaError, PositionError
 )  # fmt: skip
 STUBBORN_DELAY_S: Final = 30.0
-# While nobody answers an attempt costs little, and when somebody does nothing is to be
-# waited for.
+# An attempt costs little while nobody answers, and the answer should be used soon.
 UNREACHABLE_DELAY_S: Final = 1.0
 SHOWN_S_MIN: Final = 0.05  # less would be shown as 0.0
 
@@ -41,45 +40,45 @@ class Failures:
     def __init__(self, destination: str, backoff: Backoff | None = None) -> None:
         self._destination = destination
         self._backoff = backoff or Backoff()
-        self._logged = LogThrottle()  # errors and warnings since something was well
+        self._logged = LogThrottle()  # errors and warnings since the last success
 
     def forget(self) -> None:
-        """Begin anew: something came of a session, or another server is read."""
+        """Reset: a session delivered something, or another server is read."""
         self._backoff.reset()
         self._logged.forget()
 
     def warn(self, text: str) -> None:
-        """Log a warning, now and then where it comes with each attempt."""
+        """Log a warning, only now and then if each attempt repeats it."""
         if self._is_news(text):
             _log.warning("destination %s: %s", self._destination, text)
 
     def fail(
-        self, error: Exception, told: str, *, elsewhere: bool, counting: bool
+        self, error: Exception, message: str, *, elsewhere: bool, counting: bool
     ) -> float:
-        """Log the end of a session, as told; returns the seconds to wait.
+        """Log the end of a session with a message; return the seconds to wait.
 
-        `elsewhere`: the next one begins at another place, at once. `counting`: tries
-        are counted before another place is looked for, which are not put off.
+        `elsewhere`: the next one begins at another position, at once. `counting`:
+        attempts are counted before another position is searched for, without delay.
         """
         if isinstance(error, ConnectionLost) and error.unreachable:
             delay_s = UNREACHABLE_DELAY_S * random.uniform(0.5, 1.0)  # noqa: S311
         else:
             delay_s = self._backoff.delay_s(time.monotonic())
-        # Where the history lies somebody may make room, or its server come back.
+        # Somebody may make room for the history, or its server may return.
         is_passing = isinstance(error, TableMetaStoreError)
         if isinstance(error, STUBBORN) and not (is_passing or counting):
             delay_s = max(delay_s, STUBBORN_DELAY_S)
         if elsewhere:
             delay_s = 0.0
-        if self._is_news(told):
+        if self._is_news(message):
             when = f"next attempt in {delay_s:.1f} s"
             if delay_s < SHOWN_S_MIN:
                 when = "trying again at once"
-            _log.error("destination %s: %s; %s", self._destination, told, when)
+            _log.error("destination %s: %s; %s", self._destination, message, when)
         return delay_s
 
     def fault(self, error: Exception) -> float:
-        """Log a fault of ours, which is being handled; returns the seconds to wait."""
+        """Log a fault of ours, which is being handled; return the seconds to wait."""
         if self._is_news(repr(error)):
             _log.exception("destination %s failed", self._destination)
         return STUBBORN_DELAY_S

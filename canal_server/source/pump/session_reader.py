@@ -1,7 +1,6 @@
-"""What the pump reads a session with: the stream, the reader, and where that came to.
+"""What a session reads with: the stream, the reader, and the end of what was read.
 
-Leaves out where a session begins (`session_start`) and what becomes of its records
-(`pump`).
+Where a session begins is decided in `session_start`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 def servers_before(
     images: SessionSchemas, index: BoundaryIndex | None, delivered: Delivered
 ) -> list[str]:
-    """Return what tells the servers that were read before, the last one last."""
+    """Return the uuids or ids of the servers that were read before, in order."""
     found = images.sources()
     if not found and index is not None:
         found = index.sources()
@@ -55,7 +54,7 @@ def reader_of(
     source: LogIdentity,
     unreadable: Unreadable,
 ) -> Reader:
-    """Return a reader of what follows a place; the dump begins at `begin` for it."""
+    """Return a reader of what follows `place`; the dump starts at `begin`."""
     address = str(access.address)
     reader = Reader(
         pool,
@@ -79,21 +78,22 @@ def reader_of(
 def stream_of(
     access: Access, replica: ReplicaId, begin: Place, turn: Stop, patience: Patience
 ) -> DumpStream:
-    """Return a stream that follows the binlog from a place on; it is not open yet."""
+    """Return a stream of the binlog from a position; it is not open yet."""
     return DumpStream(access, replica, begin.dump_start(), turn, patience.options())
 
 
 def end_place(
     reader: Reader, known: EntryPosition | None, server_id: int
 ) -> EntryPosition:
-    """Return the end of what was read as a place to begin at; it must be settled.
+    """Return the end of what was read as a position to begin at; it must be settled.
 
-    With the set executed there, if that is known. `known` is the last place before it.
+    It has the set executed there, if that is known. `known` is the last position
+    before it.
     """
     decoder = reader.decoder
     executed = decoder.followed.executed(whole=True)
-    # The time is one by which another server may be searched, so it is not that of a
-    # file's beginning: a transaction that was begun before may end behind it.
+    # Another server may be searched by this time, so it is not that of a file's
+    # creation: a transaction that began before it may end after it.
     read_ms = decoder.last_event_time * 1000 or None
     return EntryPosition(
         decoder.file,

@@ -1,7 +1,7 @@
-"""The tables' columns for a session: from the history, or as the server has them now.
+"""The table schemas of a session: from the history, or as the server has them now.
 
-The history is opened by the first session that needs it, and anew when its store
-failed. Leaves out how it is searched and completed (`history`).
+The first session that needs the history opens it, and it is opened again after its
+storage failed. How it is searched and completed is in `source.schema`.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from canal_server.source.read.start_position import Place
     from canal_server.tablemeta.history.tsdb import Steady, TableMetaTsdb
 
-    ImagesOf = Callable[[ControlConnection, ServerInfo, Place], TableSchemas]
+    SchemasOf = Callable[[ControlConnection, ServerInfo, Place], TableSchemas]
 
 
 class SessionSchemas:
-    """Gives each session its images; for the pump's thread, but for `steady`."""
+    """Gives each session its schemas; for the pump's thread, except `steady`."""
 
     def __init__(
         self,
         config: InstanceConfig,
         history: TableMetaTsdb | None,
-        images_of: ImagesOf | None,
+        schemas_of: SchemasOf | None,
     ) -> None:
-        """Take a history, None for columns as of now; `images_of` comes before both."""
+        """Use a history, without one the columns of now; `schemas_of` replaces both."""
         self._config = config
         self._history = history
         self._is_open = False
-        self._images_of = images_of
-        self._images: TableSchemas | None = None  # of this session
+        self._schemas_of = schemas_of
+        self._schemas: TableSchemas | None = None  # of this session
 
     @property
     def steady(self) -> Steady | None:
-        """Return since where the history has changed nothing; None without one."""
+        """Return since when the history has not changed; None without a history."""
         return None if self._history is None else self._history.steady
 
     def open(self) -> None:
-        """Open the history unless it is. Raises TableMetaStoreError."""
+        """Open the history unless it is open. Raises TableMetaStoreError."""
         if self._history is None or self._is_open:
             return
         if not self._history.init(self._config.destination):
@@ -60,13 +60,13 @@ class SessionSchemas:
         self._is_open = True
 
     def close(self) -> None:
-        """Close the history; `open` opens it anew."""
+        """Close the history; `open` opens it again."""
         if self._history is not None:
             self._history.close()
             self._is_open = False
 
     def sources(self) -> list[str]:
-        """Return what tells the servers whose statements the history has, in order."""
+        """Return the uuids or ids of the servers in the history, in order."""
         segments = self._history.segments() if self._history else ()
         return [each.source for each in segments]
 
@@ -81,29 +81,29 @@ class SessionSchemas:
         beginning: SessionStart,
         turn: Stop,
     ) -> tuple[TableSchemas, Place]:
-        """Return the columns as of a place, and where to read from for them.
+        """Return the schemas as of a position, and where to start reading for them.
 
         Raises CanalError.
         """
-        self._images = None
-        if self._images_of is not None:
-            self._images = self._images_of(control, info, place)
-            return self._images, place
+        self._schemas = None
+        if self._schemas_of is not None:
+            self._schemas = self._schemas_of(control, info, place)
+            return self._schemas, place
         if self._history is None:
-            self._images = CachedColumns(control)
-            return self._images, place
-        images = HistorySchemas(
+            self._schemas = CachedColumns(control)
+            return self._schemas, place
+        schemas = HistorySchemas(
             self._history,
             control,
             info,
             destination=self._config.destination,
             scanner=DdlScanner(self._config, access, turn),
         )
-        begin = images.begin(place, stored, beginning.files, beginning.scanner)
-        self._images = images
-        return images, begin
+        begin = schemas.begin(place, stored, beginning.files, beginning.scanner)
+        self._schemas = schemas
+        return schemas, begin
 
     def passed(self, position: EntryPosition) -> None:
-        """Tell the session's images up to where all was handed on."""
-        if self._images is not None:
-            self._images.passed(position)
+        """Note that all before a position is delivered."""
+        if self._schemas is not None:
+            self._schemas.passed(position)

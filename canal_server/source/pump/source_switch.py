@@ -1,6 +1,6 @@
-"""Turns of the servers that are read: each ends by a stop, or for another server's.
+"""Which server is read: a turn ends with a stop, or with a switch to another server.
 
-Who ends one is in another thread than who reads. What the reading may wait on then, a
+Another thread than the reader's ends a turn. What the reader may be waiting for then, a
 connection or a pause, is cut short.
 """
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 
 class SourceSwitch:
-    """Whose turn it is to be read, for any thread."""
+    """The turn of the server that is read; for any thread."""
 
     def __init__(self) -> None:
         self.stop = Stop()
-        # Ends a session, and the wait between two: a stop, or another server.
+        # Ends a session, and the wait between two: at a stop, and at a switch.
         self.current = Stop()
         # The connections of the session, which its thread sets.
         self.control: ControlConnection | None = None
         self.stream: DumpStream | None = None
-        self._lock = threading.Lock()  # guards the turn and what comes next
+        self._lock = threading.Lock()  # guards the turn and the next server
         self._next: Source | None = None
 
     def request_stop(self) -> None:
-        """Have no turn any more."""
+        """End the turn for good."""
         self.stop.request()
         self.end()
 
     def end(self, source: Source | None = None) -> None:
-        """End the session, and cut its connections; another server may be wished."""
+        """End the session and cut its connections; then read `source`, if given."""
         with self._lock:
             self._next = source or self._next
             self.current.request()
-            # Those of the next session are none of ours.
+            # Not those of the next session.
             stream, control = self.stream, self.control
         if stream is not None:
             stream.close()
@@ -50,16 +50,16 @@ class SourceSwitch:
             control.abort()
 
     def begin(self, turn_to: Callable[[Source], None]) -> bool:
-        """Begin the turn of the server that is wished; false where none is.
+        """Begin the turn of the server that was requested; false if none was.
 
-        A stop that comes meanwhile ends the old turn or the new one, whichever it
-        finds: both end the session.
+        A stop in the meantime ends the old turn or the new one, whichever it finds:
+        both end the session.
         """
         with self._lock:
             chosen, self._next = self._next, None
             if chosen is None or self.stop.requested():
                 return False
-            # Whoever wishes from here on finds this turn, and a lock before it.
+            # Later requests find this turn: they wait for the lock.
             self.current = Stop()
             turn_to(chosen)
             return True

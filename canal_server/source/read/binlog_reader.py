@@ -8,6 +8,7 @@ reconnecting, and what happens to the records.
 from __future__ import annotations
 
 import logging
+import re
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ from canal_server.errors import (
     InsideTransaction,
 )
 from canal_server.messages import source_messages
+from canal_server.model.ddl_statement import DdlStatement, names_of
 from canal_server.model.entry import DDL_TYPES, EventType
 from canal_server.model.positions import EntryPosition, binlog_file_number
 from canal_server.protocol.entry_messages import Header, RowChange, encode
@@ -33,7 +35,6 @@ from canal_server.source.read import python_events
 from canal_server.source.read.compressed_events import compressed_event, payload_of
 from canal_server.source.read.unknown_columns import unknown_columns
 from canal_server.source.read.unreadable_events import Unreadable, raw_change
-from canal_server.tablemeta.model.examined_statement import names_of
 from canal_server.tablemeta.sql.ddl import examine, table_of_statement
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
     from canal_server.decoder.rows.row_layout import TableImage
     from canal_server.filters.column_filters import ColumnFilter
     from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ddl_statement import Examined, Statement
     from canal_server.model.positions import LogIdentity
     from canal_server.ports import ByteSource, Span, TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.read.unreadable_events import Found
-    from canal_server.tablemeta.model.examined_statement import Statement
 
     Deliver = Callable[[list[Span]], bool]
 
@@ -65,6 +66,9 @@ _ROWS_QUERY: Final = 29
 _COMPRESSED: Final = range(165, 172)
 
 _FILE_NAME_BYTES_MAX: Final = 512  # FN_REFLEN of MySQL
+
+# Clients are told what a statement says to a server of any version.
+_EXECUTABLE_COMMENT: Final = re.compile(r"/\*M?!")
 
 _DML: Final = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 
@@ -379,7 +383,7 @@ class Reader:
         results = examined.statements
         is_dml = bool(results) and results[0].event_type in _DML
         if examined.stale:
-            self._note_ddl(statement, results)
+            self._apply_ddl(statement, examined)
         kept = any(self._passes(result) for result in results)
         if not kept or self._filters.query_ddl:
             self.decoder.skip()
@@ -409,9 +413,7 @@ class Reader:
             decoder.transaction_gtid or None,
         )
 
-    def _note_ddl(
-        self, statement: python_events.Query, results: list[Statement]
-    ) -> None:
+    def _apply_ddl(self, statement: python_events.Query, examined: Examined) -> None:
         """Apply a statement that may change tables to the table schemas."""
         starts = self.decoder.server_starts
         context = python_events.context_of(
@@ -420,10 +422,21 @@ class Reader:
             restarted=starts != self._server_starts,
         )
         self._server_starts = starts
-        extra = context.to_json()
-        self._images.apply(self._position(), statement.schema, statement.sql, extra)
+        dialect = context.dialect
+        if dialect.brackets or _EXECUTABLE_COMMENT.search(statement.sql):
+            # The server's version and mode decide what it says.
+            examined = examine(statement.sql, statement.schema, dialect)
+        self._images.apply(
+            DdlStatement(
+                self._position(),
+                statement.schema,
+                statement.sql,
+                context.to_json(),
+                examined,
+            )
+        )
         self.decoder.forget_tables()
-        if any(result.event_type in DDL_TYPES for result in results):
+        if any(each.event_type in DDL_TYPES for each in examined.statements):
             self.ddl_count += 1
 
     def _passes(self, result: Statement) -> bool:

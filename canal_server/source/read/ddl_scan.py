@@ -13,13 +13,13 @@ from canal_server.mysql.replication import FileStart
 from canal_server.source.read.binlog_reader import Reader
 from canal_server.source.read.gtid_sets import contains
 from canal_server.source.read.temporary_dump import (
-    DdlEvent,
     StatementCollector,
     TemporaryDump,
 )
 
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.mysql.replication import DumpStart
     from canal_server.mysql.source_settings import Access
     from canal_server.ports import Span
@@ -72,7 +72,7 @@ class DdlScanner:
     ) -> None:
         self._dump = TemporaryDump(config, access, stop, replica=replica)
 
-    def between(self, start: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
+    def between(self, start: EntryPosition, stop: EntryPosition) -> list[DdlStatement]:
         """Return the statements that begin at or after `start` and before `stop`.
 
         Raises BinlogPurged when the server has purged them, ConnectionLost when they
@@ -96,7 +96,7 @@ class DdlScanner:
         place: DumpStart,
         executed: Gtids,
         target: Gtids,
-    ) -> list[DdlEvent]:
+    ) -> list[DdlStatement]:
         """Return the statements after a GTID set until another set was executed.
 
         There may be a few more. `place` asks for what is not in `executed`, which grows

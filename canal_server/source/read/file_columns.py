@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.positions import EntryPosition
 
 
@@ -39,7 +40,7 @@ class FileColumns:
 
     refresh = find
 
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+    def apply(self, statement: DdlStatement) -> None:
         """Change nothing: the file describes the tables once and for all."""
 
     def passed(self, position: EntryPosition) -> None:

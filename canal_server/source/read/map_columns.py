@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from canal_server.decoder.rows.row_layout import TableImage
     from canal_server.decoder.rows.table_map import TableMap
     from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.positions import EntryPosition
 
 
@@ -30,7 +31,7 @@ class NoColumns:
 
     refresh = find
 
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+    def apply(self, statement: DdlStatement) -> None:
         """Do nothing."""
 
     def passed(self, position: EntryPosition) -> None:

@@ -6,7 +6,6 @@ decoded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from canal_server.config.schema import FilterConfig
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from canal_server.core.gtid.mariadb_sets import MariaGtidSet
     from canal_server.core.gtid.mysql_sets import GtidSet
     from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.positions import EntryPosition
     from canal_server.mysql.replication import DumpStart
     from canal_server.mysql.source_settings import Access
@@ -35,21 +35,11 @@ if TYPE_CHECKING:
     from canal_server.runtime.lifecycle import Stop
 
 
-@dataclass(frozen=True, slots=True)
-class DdlEvent:
-    """A statement as the port `TableSchemas` receives it."""
-
-    position: EntryPosition
-    schema: str
-    ddl: str
-    extra: str
-
-
 class StatementCollector:
     """The port TableSchemas for a reader that needs only the statements."""
 
     def __init__(self) -> None:
-        self.events: list[DdlEvent] = []
+        self.events: list[DdlStatement] = []
 
     def find(
         self, schema: str, table: str, position: EntryPosition
@@ -59,9 +49,9 @@ class StatementCollector:
 
     refresh = find
 
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+    def apply(self, statement: DdlStatement) -> None:
         """Keep the statement."""
-        self.events.append(DdlEvent(position, schema, ddl, extra))
+        self.events.append(statement)
 
     def passed(self, position: EntryPosition) -> None:
         """Keep no history."""

@@ -16,16 +16,14 @@ from canal_server.messages import history_messages
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import current_end, server_time_s
 from canal_server.mysql.schema_dump import SchemaReader
-from canal_server.tablemeta.model.session_context import Context
-from canal_server.tablemeta.sql.ddl import examine
 from canal_server.tablemeta.storage.history_storage import StoredSchema
 
 if TYPE_CHECKING:
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.schema_dump import DumpedTables
     from canal_server.source.read.ddl_scan import DdlScanner
-    from canal_server.source.read.temporary_dump import DdlEvent
 
 _log = logging.getLogger(__name__)
 
@@ -106,14 +104,13 @@ class BaseDumper:
         return position, end.gtids
 
     def _read_again(
-        self, reader: SchemaReader, found: DumpedTables, events: list[DdlEvent]
+        self, reader: SchemaReader, found: DumpedTables, events: list[DdlStatement]
     ) -> bool:
         """Read what statements may have changed; false when there was nothing."""
         tables: set[tuple[str, str]] = set()
         schemas: set[str] = set()
         for event in events:
-            dialect = Context.from_json(event.extra).dialect
-            stale = examine(event.ddl, event.schema, dialect).stale
+            stale = event.examined.stale
             schemas.update(stale.schemas, stale.defaults)
             tables.update(
                 (schema or event.schema, table) for schema, table in stale.tables

@@ -15,12 +15,11 @@ from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.mysql.collations import collation_names
 from canal_server.mysql.schema_dump import SchemaReader
 from canal_server.source.schema.history_segments import SegmentFinder
-from canal_server.source.schema.source_traits import with_names
-from canal_server.tablemeta.model.session_context import Context
-from canal_server.tablemeta.sql.ddl import examine
+from canal_server.source.schema.source_traits import record_of
 
 if TYPE_CHECKING:
     from canal_server.model.columns_known import TableMeta
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.positions import LogPosition
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from canal_server.source.read.binlog_scan import Scanner
     from canal_server.source.read.ddl_scan import DdlScanner
     from canal_server.source.read.start_position import Place
-    from canal_server.source.read.temporary_dump import DdlEvent
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
 
 _log = logging.getLogger(__name__)
@@ -122,9 +120,9 @@ class HistorySchemas:
             self._log_doubt(schema, table)
         return answer
 
-    def apply(self, position: EntryPosition, schema: str, ddl: str, extra: str) -> None:
+    def apply(self, statement: DdlStatement) -> None:
         """Apply a statement; durable when this returns."""
-        self._tsdb.apply(position, schema, ddl, with_names(extra, self._collations))
+        self._tsdb.apply(record_of(statement, self._collations))
         self._asked.clear()
 
     def passed(self, position: EntryPosition) -> None:
@@ -222,7 +220,7 @@ class _LaterStatements:
         self._control = control
         self._info = info
         self._scanner = scanner
-        self._events: list[DdlEvent] = []
+        self._events: list[DdlStatement] = []
         self._from: EntryPosition | None = None
         self._to = EntryPosition()
 
@@ -262,11 +260,9 @@ class _LaterStatements:
         self._from, self._to = start, stop
 
 
-def _names(event: DdlEvent, schema: str, table: str, folded: bool) -> bool:
+def _names(event: DdlStatement, schema: str, table: str, folded: bool) -> bool:
     """Return whether a statement may change a table's columns."""
-    stale = examine(
-        event.ddl, event.schema, Context.from_json(event.extra).dialect
-    ).stale
+    stale = event.examined.stale
     schemas = set(stale.schemas)
     tables = {(owner or event.schema, name) for owner, name in stale.tables}
     if folded:

@@ -25,6 +25,7 @@ from canal_server.tablemeta.history.tsdb import position_after
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.positions import LogPosition
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from canal_server.source.read.binlog_scan import Scanner
     from canal_server.source.read.ddl_scan import DdlScanner
     from canal_server.source.read.start_position import Place
-    from canal_server.source.read.temporary_dump import DdlEvent
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
     from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
 
@@ -217,7 +217,7 @@ class SegmentFinder:
             return None
         return segment
 
-    def _end(self, at: EntryPosition, events: list[DdlEvent]) -> EntryPosition:
+    def _end(self, at: EntryPosition, events: list[DdlStatement]) -> EntryPosition:
         """Return the end of what is known as a position to continue reading from.
 
         After an event that is not a statement, the start of the next event is unknown.
@@ -226,12 +226,12 @@ class SegmentFinder:
             return at
         return self._event
 
-    def _between(self, at: EntryPosition, stop: EntryPosition) -> list[DdlEvent]:
+    def _between(self, at: EntryPosition, stop: EntryPosition) -> list[DdlStatement]:
         """Return the statements between the session's position and another one."""
         return _from(self._scanner.between(self._event, stop), at)
 
     def _records(
-        self, events: list[DdlEvent], *, contained: bool = False
+        self, events: list[DdlStatement], *, contained: bool = False
     ) -> list[DdlRecord]:
         return records_of(events, self._collations, contained=contained)
 
@@ -303,12 +303,12 @@ class SegmentFinder:
         )
 
 
-def _from(events: list[DdlEvent], start: EntryPosition) -> list[DdlEvent]:
+def _from(events: list[DdlStatement], start: EntryPosition) -> list[DdlStatement]:
     return [each for each in events if each.position.order() >= start.order()]
 
 
 def _with_time(
-    place: EntryPosition, events: list[DdlEvent], end: EntryPosition
+    place: EntryPosition, events: list[DdlStatement], end: EntryPosition
 ) -> EntryPosition:
     """Return a position with a time: its own, else a statement's, else the end's.
 

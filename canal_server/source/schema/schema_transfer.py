@@ -19,10 +19,10 @@ from canal_server.source.schema.source_traits import records_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.source.read.ddl_scan import DdlScanner
     from canal_server.source.read.gtid_sets import Gtids
-    from canal_server.source.read.temporary_dump import DdlEvent
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
     from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
     from canal_server.tablemeta.tables.schemas import FrozenTables
@@ -58,7 +58,10 @@ class SchemaTransfer:
         self._collations = collations
 
     def image(
-        self, segment: BinlogSegment, place: Place, coming: Callable[[], list[DdlEvent]]
+        self,
+        segment: BinlogSegment,
+        place: Place,
+        coming: Callable[[], list[DdlStatement]],
     ) -> FrozenTables | NotCarried:
         """Return the tables at a position, or why they cannot be known.
 
@@ -68,7 +71,7 @@ class SchemaTransfer:
             flavour = "MariaDB" if segment.traits.mariadb else "MySQL"
             return NotCarried(f"that server was a {flavour}")
         records = self._tsdb.statements(segment)
-        more: list[DdlEvent] | NotCarried = []
+        more: list[DdlStatement] | NotCarried = []
         executed: _Executed | NotCarried
         if place.timestamp_ms:
             executed = _executed_by_time(segment, place.timestamp_ms, coming)
@@ -116,7 +119,7 @@ class SchemaTransfer:
 
     def _more_executed(
         self, segment: BinlogSegment, target: Gtids, records: list[DdlRecord]
-    ) -> list[DdlEvent] | NotCarried:
+    ) -> list[DdlStatement] | NotCarried:
         """Return the statements that the history lacks, read from this server.
 
         Or why they are unavailable: they are unknown, or purged.
@@ -155,7 +158,7 @@ def _shown(gtids: Gtids) -> str:
 
 
 def _executed_by_time(
-    segment: BinlogSegment, timestamp_ms: int, coming: Callable[[], list[DdlEvent]]
+    segment: BinlogSegment, timestamp_ms: int, coming: Callable[[], list[DdlStatement]]
 ) -> _Executed | NotCarried:
     """Return a test for statements before a position, or why there is none.
 

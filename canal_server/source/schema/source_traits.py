@@ -14,9 +14,9 @@ from canal_server.tablemeta.storage.history_storage import SourceTraits
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
-    from canal_server.source.read.temporary_dump import DdlEvent
     from canal_server.tablemeta.storage.history_storage import DdlRecord
 
 
@@ -39,22 +39,27 @@ def traits_of(control: ControlConnection, info: ServerInfo) -> SourceTraits:
 
 
 def records_of(
-    events: Iterable[DdlEvent],
+    events: Iterable[DdlStatement],
     collations: Mapping[int, str],
     *,
     contained: bool = False,
 ) -> list[DdlRecord]:
     """Return the form in which statements are stored; `collations` are the server's."""
-    return [
-        made_record(
-            event.position,
-            event.schema,
-            event.ddl,
-            with_names(event.extra, collations),
-            contained=contained,
-        )
-        for event in events
-    ]
+    return [record_of(event, collations, contained=contained) for event in events]
+
+
+def record_of(
+    statement: DdlStatement, collations: Mapping[int, str], *, contained: bool = False
+) -> DdlRecord:
+    """Return the form in which one statement is stored."""
+    return made_record(
+        statement.position,
+        statement.schema,
+        statement.ddl,
+        with_names(statement.extra, collations),
+        contained=contained,
+        examined=statement.examined,
+    )
 
 
 def with_names(extra: str, collations: Mapping[int, str]) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from canal_server.model.ddl_statement import names_of
 from canal_server.model.entry import DDL_TYPES, EventType
 from canal_server.spark.options.source_options import TableName
-from canal_server.tablemeta.model.examined_statement import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from canal_server.tablemeta.tables.memory_tables import Applied, MemoryTableMeta
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from canal_server.tablemeta.model.examined_statement import Examined
+    from canal_server.model.ddl_statement import Examined
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import DdlRecord, SourceTraits
     from canal_server.tablemeta.tables.schemas import FrozenTables

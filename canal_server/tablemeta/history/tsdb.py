@@ -31,6 +31,7 @@ from canal_server.tablemeta.tables.schemas import read_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from canal_server.model.ddl_statement import Examined
     from canal_server.tablemeta.history.replay_cache import KeptReplays
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import (
@@ -318,23 +319,20 @@ class TableMetaTsdb:
         """Return whether statements that the base contains are still to come."""
         return self._live is not None and self._live.is_ahead(schema, table)
 
-    def apply(
-        self, position: EntryPosition, schema: str, ddl: str, extra: str = ""
-    ) -> Applied:
-        """Follow a statement of the binlog; durable when this returns.
+    def apply(self, statement: DdlRecord) -> Applied:
+        """Apply a statement of the binlog; durable when this returns.
 
-        `extra` is its Context as JSON. A statement that is known already, as after a
-        restart, changes only the live schemas. Raises TableMetaStoreError.
+        A statement that is known already, as after a restart, changes only the live
+        schemas. Raises TableMetaStoreError.
         """
         live, segment = self._live, self._segment
+        position = statement.position
         if live is None or segment is None:
             raise TableMetaError(
                 f"{self._name}: the history has no current position yet"
             )
         record = self._contained.pop(position.order(), None)
-        is_new = record is None and self._keep(
-            segment, record := made_record(position, schema, ddl, extra)
-        )
+        is_new = record is None and self._keep(segment, record := statement)
         assert record is not None
         applied = live.apply(record)
         self._standing = replace(
@@ -600,10 +598,14 @@ def made_record(
     extra: str = "",
     *,
     contained: bool = False,
+    examined: Examined | None = None,
 ) -> DdlRecord:
-    """Return the stored form of a statement; `extra` is its Context as JSON."""
+    """Return the stored form of a statement; `extra` is its Context as JSON.
+
+    `examined` is what its text says, if that is known already.
+    """
     context = Context.from_json(extra)
-    statements = examine(ddl, schema, context.dialect).statements
+    statements = (examined or examine(ddl, schema, context.dialect)).statements
     first = statements[0] if statements else None
     return DdlRecord(
         position,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from canal_server.model.ddl_statement import Stale, Statement
 from canal_server.model.entry import EventType
-from canal_server.tablemeta.model.examined_statement import Stale, Statement
 
 if TYPE_CHECKING:
-    from canal_server.tablemeta.model.examined_statement import TableName
+    from canal_server.model.ddl_statement import TableName
     from canal_server.tablemeta.sql.words import Words
 
 _KEYS: Final = frozenset(("INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "PRIMARY"))

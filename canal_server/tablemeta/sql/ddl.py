@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.doors.sqltext import Dialect, SqlTextError, tokens
 from canal_server.messages import history_messages
+from canal_server.model.ddl_statement import Examined, Stale, Statement
 from canal_server.model.entry import EventType
-from canal_server.tablemeta.model.examined_statement import Examined, Stale, Statement
 from canal_server.tablemeta.sql.alter import alter_items
 from canal_server.tablemeta.sql.words import NoNameError, Words
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.doors.sqltext import Token
-    from canal_server.tablemeta.model.examined_statement import TableName
+    from canal_server.model.ddl_statement import TableName
 
 logger = logging.getLogger(__name__)
 

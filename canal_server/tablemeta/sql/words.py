@@ -9,7 +9,7 @@ from canal_server.doors.sqltext import Kind, Token
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from canal_server.tablemeta.model.examined_statement import TableName
+    from canal_server.model.ddl_statement import TableName
 
 _END = Token(Kind.SIGN, "")
 

@@ -117,7 +117,7 @@ class Stopping(Reading):
         self.delivered = delivered
         self.left = records
         self.pieces: list[int] = []
-        delivered.begin(Place("bin.000001", 4, None), "one", torn=False)
+        delivered.begin(Place("bin.000001", 4, None), "one", truncated=False)
 
     def deliver(self, spans: list[Span]) -> bool:
         """Note records until there were enough."""

@@ -397,7 +397,7 @@ def test_place(
     try:
         eventually(lambda: found.pump.status.state.value == "running")
         eventually(lambda: re.search(case.why, begins(caplog)[-1]))
-        eventually(found.idle.is_set)
+        eventually(found.is_idle.is_set)
         row = case.first
         if row is None:
             row = written.next_row = written.next_row + 1

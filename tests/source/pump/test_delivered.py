@@ -26,7 +26,7 @@ def rest(
     entries: Entries, delivered: Delivered, place: Place = BY_FILE, server: str = "one"
 ) -> list[int]:
     """Return the numbers of the entries that a session delivers."""
-    delivered.begin(place, server, torn=False)
+    delivered.begin(place, server, truncated=False)
     return numbers_in(delivered.rest_of(entries.take()))
 
 
@@ -106,7 +106,7 @@ def test_a_torn_transaction_comes_whole() -> None:
     again = Entries()
     again.transaction(1)
     again.transaction(2)
-    assert delivered.begin(BY_FILE, "one", torn=True)
+    assert delivered.begin(BY_FILE, "one", truncated=True)
     assert numbers_in(delivered.rest_of(again.take())) == [3, 4, 5, 6]
 
 

@@ -214,5 +214,5 @@ def test_ranges_of_a_damaged_row(
     ]
     raw = [each for each in found if b"rawEvent" in each]
     assert len(raw) == 1
-    (status,) = lake.instance._pump.unreadable.status()
+    (status,) = lake.instance.pipelines[0].pump.unreadable.status()
     assert status["state"] == "passed over"

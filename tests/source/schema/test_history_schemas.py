@@ -75,7 +75,7 @@ class Session:
         """Apply what the binlog has since."""
         end = self.here()
         for event in self.scanner.between(self.read_to, end):
-            self.images.apply(event.position, event.schema, event.ddl, event.extra)
+            self.images.apply(event)
         self.read_to = end
 
     def find(self, table: str = "t") -> Sequence[str]:

@@ -27,7 +27,7 @@ from canal_server.source.read.start_position import Place
 from canal_server.source.schema.history_segments import SegmentFinder
 from canal_server.source.schema.schema_transfer import NotCarried
 from canal_server.source.schema.source_traits import source_of, traits_of
-from canal_server.tablemeta.history.tsdb import TableMetaTsdb
+from canal_server.tablemeta.history.tsdb import TableMetaTsdb, made_record
 from canal_server.tablemeta.storage.sqlite_storage import (
     FILE_NAME,
     SqliteHistoryStorage,
@@ -102,7 +102,9 @@ class Handoff:
         """Read the statements from a position to the end."""
         scanner = DdlScanner(CONFIG, access_of(self.server), Stop())
         for each in scanner.between(start, self.here()):
-            self.tsdb.apply(each.position, each.schema, each.ddl, each.extra)
+            self.tsdb.apply(
+                made_record(each.position, each.schema, each.ddl, each.extra)
+            )
 
     def reach(self, timestamp_ms: int | None = None) -> None:
         """Record that everything was read, with the set executed by now."""
@@ -163,7 +165,9 @@ def test_after_a_statement_that_was_read_last(handoff: Handoff) -> None:
     first, *_ = DdlScanner(CONFIG, access_of(handoff.server), Stop()).between(
         start, handoff.here()
     )
-    handoff.tsdb.apply(first.position, first.schema, first.ddl, first.extra)
+    handoff.tsdb.apply(
+        made_record(first.position, first.schema, first.ddl, first.extra)
+    )
     segment = handoff.begin(handoff.here())
     assert handoff.columns() == ["a", "b", "c"]
     assert [segment] == handoff.tsdb.segments()
@@ -408,7 +412,9 @@ class TestTransfer:
         (segment,) = handoff.tsdb.segments()
         handoff.tsdb.rollback(segment.last, segment)
         place = replace(handoff.here(), timestamp=1, server_id=1, gtid=None)
-        handoff.tsdb.apply(place, handoff.schema, "ALTER TABLE t ADD z INT")
+        handoff.tsdb.apply(
+            made_record(place, handoff.schema, "ALTER TABLE t ADD z INT")
+        )
         handoff.run("SET sql_log_bin = 0", "ALTER TABLE t ADD unlogged INT")
         self.begin_by(handoff, known)
         assert handoff.columns() == ["a", "b", "unlogged"]

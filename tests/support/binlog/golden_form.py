@@ -7,6 +7,7 @@ import tarfile
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ddl_event import statement_of
 from support_paths import TESTS
 
 from canal_server.config.schema import FilterConfig
@@ -58,8 +59,9 @@ class RecordedImages:
     def passed(self, position):
         """Take note of nothing: a place matters with statements only."""
 
-    def apply(self, position, schema, ddl, extra):
-        """Go on to what the statement at the position made of the tables."""
+    def apply(self, statement):
+        """Continue with what the statement made of the tables."""
+        position = statement.position
         at = (position.journal_name, position.position)
         while self._history and self._begins_before(self._history[0], at):
             self._take(self._history.pop(0))
@@ -93,11 +95,13 @@ class ReplayedImages:
     def passed(self, position):
         """Take note of nothing: a place matters with statements only."""
 
-    def apply(self, position, schema, ddl, extra):
-        """Follow a statement."""
-        context = named(Context.from_json(extra))
-        applied = self._model.apply(position, schema, ddl, context)
-        assert not applied.problem, (ddl, applied)
+    def apply(self, statement):
+        """Apply a statement."""
+        context = named(Context.from_json(statement.extra))
+        applied = self._model.apply(
+            statement.position, statement.schema, statement.ddl, context
+        )
+        assert not applied.problem, (statement.ddl, applied)
 
 
 def named(context: Context) -> Context:
@@ -144,7 +148,7 @@ class Workload:
     def last_columns(self) -> dict[tuple[str, str], dict[str, ColumnMeta]]:
         """Return the columns in the end, by table and by name."""
         images = RecordedImages(list(self.history))
-        images.apply(EntryPosition("binlog.999999", 0), "", "", "")
+        images.apply(statement_of("", at=EntryPosition("binlog.999999", 0)))
         return {
             key: {column.name: column for column in table.columns}
             for key, table in images._tables.items()
@@ -180,15 +184,15 @@ class Delivery:
     def __init__(self) -> None:
         self.fields = bytearray()  # of Messages, one an entry
         self._empty_filter = EmptyTransactionFilter()
-        self._buffer = TransactionBuffer(1024, 8 * MiB, self._store)
+        self._buffer = TransactionBuffer(1024, 8 * MiB)
 
     def put(self, spans) -> bool:
         """Take what a reader delivers."""
-        return self._buffer.put(spans)
-
-    def _store(self, spans) -> bool:
-        for block, first, stop in self._empty_filter.thin(spans):
-            self.fields += block.slice(first, stop)
+        while spans:
+            ready, spans = self._buffer.put(spans)
+            for block, first, stop in self._empty_filter.thin(ready):
+                self.fields += block.slice(first, stop)
+            self._buffer.commit()
         return True
 
 

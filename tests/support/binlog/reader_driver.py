@@ -23,6 +23,7 @@ from canal_server.source.read.binlog_reader import Reader
 if TYPE_CHECKING:
     from fix_blocks import Span
 
+    from canal_server.model.ddl_statement import DdlStatement
     from canal_server.protocol.entry_messages import Entry
 
 INT = (b.LONG, b"")
@@ -59,9 +60,9 @@ class Images:
         self.tables.update(self.fresh)
         return self.tables.get(table)
 
-    def apply(self, position: object, schema: str, ddl: str, extra: str) -> None:
+    def apply(self, statement: DdlStatement) -> None:
         """Note the statement."""
-        self.applied.append((schema, ddl, str(position)))
+        self.applied.append((statement.schema, statement.ddl, str(statement.position)))
 
     def passed(self, position):
         """Take note of nothing."""

@@ -56,7 +56,8 @@ class Lake:
     @property
     def ranges(self) -> RangedReads:
         """Return what is tested."""
-        return self.instance._ranges
+        assert self.instance.ranges is not None
+        return self.instance.ranges
 
     def subscribe(self, start: str = "latest", name: str = NAME) -> EpochPosition:
         """Return where the subscription stands."""

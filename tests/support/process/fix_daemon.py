@@ -183,9 +183,9 @@ def start_server() -> Iterator[Callable[..., ServerProcess]]:
 
 def main() -> int:
     """Run the command with fake instances."""
-    fake = types.ModuleType("canal_server.instance.group_instance")
-    fake.make_instance = FakeInstance  # type: ignore[attr-defined]
-    sys.modules["canal_server.instance.group_instance"] = fake
+    fake = types.ModuleType("canal_server.instance.instance")
+    fake.Instance = FakeInstance  # type: ignore[attr-defined]
+    sys.modules["canal_server.instance.instance"] = fake
     # After the module is there.
     from canal_server import cli  # noqa: PLC0415
     from canal_server.daemon import daemon  # noqa: PLC0415

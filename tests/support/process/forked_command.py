@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 STARTING = (
     "canal_server.cli.start",
     "canal_server.daemon.daemon",
-    "canal_server.instance.group_instance",
+    "canal_server.instance.instance",
 )
 FORKER_PROGRAM = Path(__file__).parent / "command_forker.py"
 START_SECONDS_MAX = 60

@@ -261,13 +261,13 @@ class FakeInstance:
         del client_id
         return {}
 
-    def came(self, client_id: int) -> None:
+    def on_connect(self, client_id: int) -> None:
         """Take note of a connection."""
-        self.visits.append(("came", client_id))
+        self.visits.append(("connected", client_id))
 
-    def left(self, client_id: int) -> None:
+    def on_disconnect(self, client_id: int) -> None:
         """Take note of its end."""
-        self.visits.append(("left", client_id))
+        self.visits.append(("disconnected", client_id))
 
     def why_lost(self, client_id: int) -> str:
         """Return what a test says of a client."""

@@ -78,7 +78,7 @@ class WrittenHistory:
             tsdb.rollback(place(first), segment)
             for offset, sql in statements:
                 at = place(offset, gtid=f"{UUID}:{offset}")
-                tsdb.apply(at, "shop", sql, context)
+                tsdb.apply(made_record(at, "shop", sql, context))
             for offset, text in answers:
                 tsdb.load(place(offset), "shop", text)
             tsdb.reached(place(last))

@@ -8,7 +8,7 @@ import pytest
 from fix_tablemeta_storage import UUID, at, ddl
 
 from canal_server.tablemeta.history.replay_cache import KEPT_MAX, KeptReplays
-from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb
+from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb, made_record
 from canal_server.tablemeta.storage.history_storage import SourceTraits, StoredSchema
 from canal_server.tablemeta.storage.sqlite_storage import (
     FILE_NAME,
@@ -84,7 +84,7 @@ def columns(replay: Replay, table: str = "t0") -> list[str]:
 def alter(tsdb: TableMetaTsdb, place: EntryPosition, text: str) -> None:
     """Let the history follow a statement."""
     record = ddl(place, text)
-    tsdb.apply(place, "db", text, record.context.to_json())
+    tsdb.apply(made_record(place, "db", text, record.context.to_json()))
 
 
 def look(

@@ -75,7 +75,11 @@ def columns(tsdb: TableMetaTsdb, table: str = "t") -> list[str]:
 def add(tsdb: TableMetaTsdb, position: EntryPosition, column: str) -> None:
     """Apply an ALTER that adds a column."""
     context = Context(schema="db", collation_server="utf8mb4_0900_ai_ci")
-    tsdb.apply(position, "db", f"ALTER TABLE t ADD {column} INT", context.to_json())
+    tsdb.apply(
+        made_record(
+            position, "db", f"ALTER TABLE t ADD {column} INT", context.to_json()
+        )
+    )
 
 
 def test_every_place_has_its_columns(tsdb: TableMetaTsdb) -> None:
@@ -254,7 +258,7 @@ class TestContained:
     def test_nothing_is_applied_twice(self, behind: TableMetaTsdb) -> None:
         """Statements that the base contains change no table that it knows."""
         for position, text in self.EARLIER:
-            behind.apply(position, "db", text)
+            behind.apply(made_record(position, "db", text))
         assert columns(behind) == ["a", "b", "c"]
         assert columns(behind, "new") == ["x", "y"]
         add(behind, at(1, 700), "d")
@@ -264,17 +268,17 @@ class TestContained:
         """A table is uncertain until no statement on it is left."""
         assert behind.is_uncertain("db", "t")
         assert not behind.is_uncertain("db", "still")
-        behind.apply(at(1, 200), "db", "ALTER TABLE t ADD b INT")
+        behind.apply(made_record(at(1, 200), "db", "ALTER TABLE t ADD b INT"))
         assert behind.is_uncertain("db", "t")
-        behind.apply(at(1, 300), "db", "CREATE TABLE new (x INT)")
-        behind.apply(at(1, 400), "db", "ALTER TABLE t ADD c INT")
+        behind.apply(made_record(at(1, 300), "db", "CREATE TABLE new (x INT)"))
+        behind.apply(made_record(at(1, 400), "db", "ALTER TABLE t ADD c INT"))
         assert not behind.is_uncertain("db", "t")
 
     def test_a_creation_tells_all(self, behind: TableMetaTsdb) -> None:
         """A table is known from its CREATE on, even if an ALTER is still to come."""
         assert behind.is_uncertain("db", "new")
-        behind.apply(at(1, 200), "db", "ALTER TABLE t ADD b INT")
-        behind.apply(at(1, 300), "db", "CREATE TABLE new (x INT)")
+        behind.apply(made_record(at(1, 200), "db", "ALTER TABLE t ADD b INT"))
+        behind.apply(made_record(at(1, 300), "db", "CREATE TABLE new (x INT)"))
         assert not behind.is_uncertain("db", "new")
         assert columns(behind, "new") == ["x"]
 
@@ -293,7 +297,7 @@ class TestContained:
         """While contained statements are pending, no snapshot is written."""
         assert not behind.snapshot()
         for position, text in self.EARLIER:
-            behind.apply(position, "db", text)
+            behind.apply(made_record(position, "db", text))
         assert behind.snapshot()
         newest = storage.snapshot(behind.segments()[-1].id)
         assert newest is not None
@@ -316,7 +320,9 @@ def test_another_server_by_time(tsdb: TableMetaTsdb) -> None:
 def test_places_by_time(tsdb: TableMetaTsdb) -> None:
     """A time selects the position of the first statement that is not older."""
     tsdb.apply(
-        at(1, 200, timestamp=T0_MS + 10_000_000), "db", "ALTER TABLE t ADD b INT"
+        made_record(
+            at(1, 200, timestamp=T0_MS + 10_000_000), "db", "ALTER TABLE t ADD b INT"
+        )
     )
     tsdb.reached(at(1, 900, timestamp=T0_MS + 20_000_000))
     assert tsdb.position_at(T0_MS + 10_000_000)[1].order() == at(1, 200).order()
@@ -399,12 +405,12 @@ def test_temporary_tables_put_snapshots_off(
     tsdb: TableMetaTsdb, storage: SqliteHistoryStorage
 ) -> None:
     """While a session's own table hides another one, no snapshot forgets that."""
-    tsdb.apply(at(1, 110), "db", "CREATE TEMPORARY TABLE t (x INT)")
+    tsdb.apply(made_record(at(1, 110), "db", "CREATE TEMPORARY TABLE t (x INT)"))
     for number in range(1, 20):
         add(tsdb, at(1, 200 + 20 * number), f"c{number}")
     assert columns(tsdb) == ["a"]
     assert newest_snapshot(tsdb, storage).order() == at(1, 100).order()
-    tsdb.apply(at(1, 800), "db", "DROP TEMPORARY TABLE t")
+    tsdb.apply(made_record(at(1, 800), "db", "DROP TEMPORARY TABLE t"))
     add(tsdb, at(1, 900), "b")
     assert columns(tsdb) == ["a", "b"]
     assert newest_snapshot(tsdb, storage).order() > at(1, 800).order()

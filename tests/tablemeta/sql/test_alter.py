@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from canal_server.model.ddl_statement import names_of
 from canal_server.model.entry import EventType
-from canal_server.tablemeta.model.examined_statement import names_of
 from canal_server.tablemeta.sql.ddl import classify
 
 A, C, D, R = "ALTER", "CINDEX", "DINDEX", "RENAME"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.tablemeta.model.examined_statement import names_of
+from canal_server.model.ddl_statement import names_of
 from canal_server.tablemeta.sql.ddl import classify
 
 

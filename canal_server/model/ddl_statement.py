@@ -1,4 +1,4 @@
-"""The result of examining the text of a QUERY event."""
+"""A statement of a QUERY event, and what its text says: the tables it may change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from canal_server.model.entry import DDL_TYPES, EventType
 
 if TYPE_CHECKING:
-    from canal_server.core.table_ids import Names
+    from canal_server.model.positions import EntryPosition
 
 TableName = tuple[str | None, str]  # schema, table
 
@@ -67,7 +67,23 @@ class Examined:
     problem: str = ""
 
 
-def names_of(statements: list[Statement]) -> Names:
+@dataclass(frozen=True, slots=True)
+class DdlStatement:
+    """A statement that may change tables, as the reader of the binlog passes it on.
+
+    It is classified once, by the reader: `examined` is what its text says to the server
+    that executed it. `schema` is the session's default one, `extra` what else decides
+    the result, as JSON (`canal_server.tablemeta.model.session_context`).
+    """
+
+    position: EntryPosition  # where its event begins
+    schema: str
+    ddl: str
+    extra: str
+    examined: Examined
+
+
+def names_of(statements: list[Statement]) -> tuple[TableName, ...]:
     """Return the table names that filters evaluate for an entry, including old names.
 
     Without any names, filters let the entry pass.

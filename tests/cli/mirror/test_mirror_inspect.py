@@ -48,8 +48,8 @@ def test_verify_without_tables(mirror) -> None:
     """A mirror that knows no table has nothing to compare; names have two parts."""
     assert mirror("verify") == "the mirror has no tables yet\n"
     told = mirror("verify", "orders", ".x", wanted=WRONG_SETTINGS)
-    assert "table orders: write schema.table" in told
-    assert "table .x: write schema.table" in told
+    assert "table orders: expected schema.table" in told
+    assert "table .x: expected schema.table" in told
 
 
 def test_plot(mirror, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_status_of_one_that_does_not_run(lake: Lake, mirror) -> None:
     first, empty, headings, gone, orders, users, *notes = mirror("status").splitlines()
     assert first == f"mirror copy into {lake.path}: not running"
     assert empty == ""
-    assert headings.split() == ["table", "phase", "copied", "goes", "to", "since"]
+    assert headings.split() == ["table", "phase", "copied", "target", "since"]
     assert gone.split()[:4] == ["shop.gone", "dropped", "1,500", "shop/gone"]
     assert orders.split()[:4] == ["shop.orders", "following", "1,500", "shop/orders"]
     assert users.split()[:2] == ["shop.users", "stopped"]

@@ -220,7 +220,7 @@ def test_a_source_that_was_changed():
     }
     assert list(_table(told))[-2:] == [
         "b: reads standby db2:3306, switched once since the start",
-        "c/master1: reads master db3:3306, changed 2 times since the start",
+        "c/master1: reads master db3:3306, switched 2 times since the start",
     ]
 
 

@@ -412,8 +412,9 @@ def test_refusals_name_server_and_destination(
     address = f"127.0.0.1:{mysql_server.port}"
     told = refused(ProtocolError, servers=address)
     assert told.startswith(f"destination example at {address}: a frame of ")
-    assert told.endswith("see that option servers has the address and the port of a "
-                         "canal-server")  # fmt: skip
+    assert told.endswith(
+        "check that option servers has the address and port of a canal-server"
+    )
 
 
 def test_a_subscription_that_was_removed_is_made_again(

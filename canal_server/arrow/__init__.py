@@ -1,5 +1,5 @@
-"""Entries and results of SELECT as columns of Arrow, compiled.
+"""Turns entries and results of SELECT into columns in Arrow's layout; compiled.
 
 Uses `decoder` for values. Leaves out Arrow's own library and Spark: `spark` and
-`mirror` take the buffers from here.
+`mirror` import it and wrap the buffers.
 """

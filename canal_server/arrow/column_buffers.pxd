@@ -1,14 +1,14 @@
 # cython: language_level=3
-"""Growing columns in Arrow's memory layout; see arrow_buffers.pyx.
+"""Growing columns in Arrow's memory layout; see column_buffers.pyx.
 
-    fixed   validity bits, `width` bytes a value
-    bits    validity bits, one bit a value
+    fixed   validity bits, `width` bytes per value
+    bits    validity bits, one bit per value
     text    validity bits, int32 offsets (one more than values), bytes
     list    validity bits, int32 offsets into another column
     struct  validity bits alone
 
-The validity bits exist from the first NULL on. Everything appended is checked against
-the memory at hand; the appending functions return OK or the reason why not.
+The validity bits exist from the first NULL on. All appends check the available memory;
+the appending functions return OK or the reason of a failure.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -17,13 +17,13 @@ from libc.string cimport memcpy, memset
 cdef enum Outcome:
     OK = 0
     NO_ROOM = 1       # no memory
-    TOO_LARGE = 2     # more than int32 offsets reach
-    MALFORMED = 3     # bytes that are no message
-    BAD_VALUE = 4     # a text that is no value of its column's kind
-    BAD_IMAGE = 5     # columns that a row must have and has not, or has twice
-    BAD_PLACE = 6     # an entry without a place, or a place that has no number
-    FAILED = 7        # a Python error is kept for the caller
-    HELD = 8          # an entry that is to be fed again, when the caller knows more
+    TOO_LARGE = 2     # beyond the range of int32 offsets
+    MALFORMED = 3     # bytes that are not a message
+    BAD_VALUE = 4     # a text that is not a value of its column's kind
+    BAD_IMAGE = 5     # required columns are missing, or occur twice
+    BAD_POSITION = 6     # an entry without a position, or without its number
+    FAILED = 7        # a Python error is stored for the caller
+    HELD = 8          # an entry to feed again, after the caller has acted
 
 cdef enum Layout:
     LAYOUT_FIXED = 1
@@ -34,18 +34,18 @@ cdef enum Layout:
 
 cdef enum:
     OFFSET_MAX = 0x7FFFFFFF
-    PADDING = 64      # bytes behind `used` that may be written in fixed steps
+    PADDING = 64      # bytes after `used` that may be written in fixed steps
 
 cdef struct Memory:
     uint8_t* data
     size_t used
     size_t size       # without the padding
-    size_t hint       # what the batch before took
+    size_t hint       # size of the previous batch
 
 cdef struct ArrowColumn:
     Layout layout
     uint32_t width    # bytes of a fixed value
-    size_t length     # values appended
+    size_t length     # appended values
     size_t nulls
     Memory validity
     Memory offsets
@@ -64,14 +64,14 @@ cdef int put_fixed_times(ArrowColumn* column, const void* value,
 
 
 cdef inline int reserve(Memory* memory, size_t room) noexcept nogil:
-    """Make room for so many more bytes."""
+    """Make room for `more` further bytes."""
     if memory.size - memory.used >= room:
         return OK
     return grow(memory, room)
 
 
 cdef inline int put_bit(Memory* memory, size_t at, bint value) noexcept nogil:
-    """Append a bit, the one with number `at`."""
+    """Append the bit with number `at`."""
     if at & 7 == 0:
         if reserve(memory, 1) != OK:
             return NO_ROOM
@@ -83,7 +83,7 @@ cdef inline int put_bit(Memory* memory, size_t at, bint value) noexcept nogil:
 
 
 cdef inline int put_valid(ArrowColumn* column) noexcept nogil:
-    """Count a value that is there; its bytes were appended before."""
+    """Count a valid value; its bytes were appended before."""
     if column.nulls and put_bit(&column.validity, column.length, True) != OK:
         return NO_ROOM
     column.length += 1
@@ -91,7 +91,7 @@ cdef inline int put_valid(ArrowColumn* column) noexcept nogil:
 
 
 cdef inline int put_invalid(ArrowColumn* column) noexcept nogil:
-    """Count a NULL; whatever stands for it was appended before."""
+    """Count a NULL; its placeholder was appended before."""
     if column.nulls == 0 and begin_validity(column) != OK:
         return NO_ROOM
     if put_bit(&column.validity, column.length, False) != OK:
@@ -102,7 +102,7 @@ cdef inline int put_invalid(ArrowColumn* column) noexcept nogil:
 
 
 cdef inline int put_offset(ArrowColumn* column, size_t end) noexcept nogil:
-    """Append where the last value of a text or list column ends."""
+    """Append the end of the last value of a text or list column."""
     cdef int32_t offset
     if end > OFFSET_MAX:
         return TOO_LARGE
@@ -115,7 +115,7 @@ cdef inline int put_offset(ArrowColumn* column, size_t end) noexcept nogil:
 
 
 cdef inline int put_piece(Memory* memory, const uint8_t* p, size_t n) noexcept nogil:
-    """Append bytes to what will be one value of a text column."""
+    """Append bytes to the unfinished value of a text column."""
     if reserve(memory, n) != OK:
         return NO_ROOM
     memcpy(memory.data + memory.used, p, n)
@@ -140,7 +140,7 @@ cdef inline int put_text(ArrowColumn* column, const uint8_t* p, size_t n) noexce
 
 cdef inline int put_short_text(ArrowColumn* column, const uint8_t* p, size_t n,
                                const uint8_t* end) noexcept nogil:
-    """Append a text; up to `end` there may be read behind it.
+    """Append a text; bytes after it, up to `end`, may be read.
 
     Copies in steps of a size that the compiler knows: faster, benchmark
     `arrow_columns`.
@@ -172,7 +172,7 @@ cdef inline int put_null(ArrowColumn* column) noexcept nogil:
     elif column.layout == LAYOUT_TEXT:
         status = put_offset(column, column.values.used)
     elif column.layout == LAYOUT_LIST:
-        # Where the value before ended; there is an offset 0 in front of the first.
+        # The end of the previous value; the first offset is 0.
         if reserve(&column.offsets, 4) != OK:
             return NO_ROOM
         memcpy(column.offsets.data + column.offsets.used,
@@ -191,7 +191,7 @@ cdef inline int put_i8(ArrowColumn* column, int64_t value) noexcept nogil:
 
 cdef inline int put_fixed_value(ArrowColumn* column, const void* value,
                                 size_t width) noexcept nogil:
-    """Append a value of the column's width, which the caller knows."""
+    """Append a value of the column's width, which is known to the caller."""
     if reserve(&column.values, width) != OK:
         return NO_ROOM
     memcpy(column.values.data + column.values.used, value, width)
@@ -214,7 +214,7 @@ cdef inline int put_bool(ArrowColumn* column, bint value) noexcept nogil:
 
 
 cdef inline size_t column_bytes(const ArrowColumn* column) noexcept nogil:
-    """Return what the column's values take."""
+    """Return the size of the column's values."""
     return column.validity.used + column.offsets.used + column.values.used
 
 

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Growing columns in Arrow's memory layout, without Arrow's library.
 
-A column is appended to without the GIL. `take_column` hands its memory over to objects
-with the buffer protocol, of which pyarrow makes arrays without copying.
+Appending needs no GIL. `take_column` passes the memory to objects with the buffer
+protocol, from which pyarrow makes arrays without copying.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef class ArrowBuffer:
-    """Memory of one part of a column; read-only, freed with the last view on it."""
+    """Memory of one part of a column; read-only, freed with its last view."""
 
     def __dealloc__(self):
         free(self.data)
@@ -28,7 +28,7 @@ cdef class ArrowBuffer:
 
 
 cdef int grow(Memory* memory, size_t room) noexcept nogil:
-    """Make the memory larger; what it holds stays."""
+    """Enlarge the memory and keep its contents."""
     cdef size_t size = memory.size + memory.size // 2
     cdef uint8_t* data
     if memory.data == NULL:
@@ -45,7 +45,7 @@ cdef int grow(Memory* memory, size_t room) noexcept nogil:
 
 
 cdef int init_column(ArrowColumn* column, Layout layout, uint32_t width) except -1:
-    """Make an empty column of memory that holds anything."""
+    """Initialize an empty column in uninitialized memory."""
     memset(column, 0, sizeof(ArrowColumn))
     column.layout = layout
     column.width = width
@@ -53,7 +53,7 @@ cdef int init_column(ArrowColumn* column, Layout layout, uint32_t width) except 
 
 
 cdef int begin_offsets(ArrowColumn* column) except -1:
-    """Write the offset at which the first value begins."""
+    """Write the offset of the first value."""
     if column.layout == LAYOUT_TEXT or column.layout == LAYOUT_LIST:
         if put_offset(column, 0) != OK:
             raise MemoryError("no memory for a column")
@@ -61,7 +61,7 @@ cdef int begin_offsets(ArrowColumn* column) except -1:
 
 
 cdef void free_column(ArrowColumn* column) noexcept nogil:
-    """Free the memory; the column cannot be used any more."""
+    """Free the memory; the column is unusable afterwards."""
     free(column.validity.data)
     free(column.offsets.data)
     free(column.values.data)
@@ -69,7 +69,7 @@ cdef void free_column(ArrowColumn* column) noexcept nogil:
 
 
 cdef int begin_validity(ArrowColumn* column) noexcept nogil:
-    """Write the bits of all values so far, none of which is NULL."""
+    """Write the validity bits of all values so far, which are not NULL."""
     cdef size_t whole = column.length >> 3
     cdef size_t rest = column.length & 7
     if reserve(&column.validity, whole + 1) != OK:
@@ -84,7 +84,7 @@ cdef int begin_validity(ArrowColumn* column) noexcept nogil:
 
 cdef int put_texts(ArrowColumn* column, const uint8_t* p, size_t n,
                    size_t count) noexcept nogil:
-    """Append the same text some times."""
+    """Append the same text `times` times."""
     cdef size_t i
     cdef int status = OK
     for i in range(count):
@@ -95,7 +95,7 @@ cdef int put_texts(ArrowColumn* column, const uint8_t* p, size_t n,
 
 
 cdef int put_nulls(ArrowColumn* column, size_t count) noexcept nogil:
-    """Append NULL some times."""
+    """Append NULL `times` times."""
     cdef size_t i
     cdef int status = OK
     for i in range(count):
@@ -107,7 +107,7 @@ cdef int put_nulls(ArrowColumn* column, size_t count) noexcept nogil:
 
 cdef int put_fixed_times(ArrowColumn* column, const void* value,
                          size_t count) noexcept nogil:
-    """Append the same value of a fixed width some times."""
+    """Append the same fixed-width value `times` times."""
     cdef size_t i
     cdef int status = OK
     for i in range(count):
@@ -118,13 +118,13 @@ cdef int put_fixed_times(ArrowColumn* column, const void* value,
 
 
 cdef object take_memory(Memory* memory):
-    """Return the memory as an object, and go on with none."""
+    """Return the memory as an object, and release it."""
     cdef ArrowBuffer buffer = ArrowBuffer.__new__(ArrowBuffer)
     cdef uint8_t* data
     if memory.data == NULL and grow(memory, 0) != OK:
         raise MemoryError("no memory for a column")
     if memory.used < memory.size:
-        # Never larger than it was, so this cannot fail in a way that matters.
+        # It never grows, so a failure has no consequence.
         data = <uint8_t*>realloc(memory.data, memory.used + PADDING)
         if data != NULL:
             memory.data = data
@@ -136,9 +136,9 @@ cdef object take_memory(Memory* memory):
 
 
 cdef object take_column(ArrowColumn* column):
-    """Return (length, nulls, [validity, offsets, values]) and begin anew.
+    """Return (length, nulls, [validity, offsets, values]) and start an empty column.
 
-    A part that the layout has not, and the validity of a column without NULLs, is None.
+    A part that the layout lacks, and the validity of a column without NULLs, is None.
     """
     length, nulls = column.length, column.nulls
     validity = take_memory(&column.validity) if nulls else None

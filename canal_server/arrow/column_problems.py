@@ -1,4 +1,4 @@
-"""What is wrong with a column of a typed row, for whoever can mend it."""
+"""Error messages for columns of typed rows, with remedies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from canal_server.arrow.put_values import KINDS
 
-# The types of a stream's columns in Spark's words, by kind.
+# Spark's names for the types of a stream's columns, by kind.
 _TYPES: Final = {
     KINDS["int8"]: "TINYINT",
     KINDS["int16"]: "SMALLINT",
@@ -27,14 +27,14 @@ _TYPES: Final = {
 _MOMENTS: Final = frozenset(KINDS[each] for each in ("date", "datetime", "timestamp"))
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _REMEDY: Final = (
-    "leave the column out with option columns, or begin a new stream behind this event"
+    "exclude the column by option columns, or start a new stream after this event"
 )
 
 
 def unreadable(
     column: str, mysql_type: str, wanted: tuple[int, int, int], shown: str
 ) -> str:
-    """Say that a value is none of the stream's type: its kind, precision and scale."""
+    """Return the message for a value that is not of the stream's type."""
     kind, precision, scale = wanted
     there = _TYPES.get(kind, f"DECIMAL({precision},{scale})")
     if kind == KINDS["wide decimal"]:
@@ -43,13 +43,13 @@ def unreadable(
     if kind in _MOMENTS and _is_no_day(shown[:10]):
         remedy = f"set zeroDates = null, {_REMEDY}"
     return (
-        f"{column} is {mysql_type or 'of an unknown type'} here and {there} in the "
-        f"stream, which does not hold the value {shown!r}: {remedy}"
+        f"{column} has {mysql_type or 'an unknown type'} here and {there} in the "
+        f"stream, which cannot hold the value {shown!r}: {remedy}"
     )
 
 
 def _is_no_day(text: str) -> bool:
-    """Tell whether a text has the form of a day, and no calendar has it."""
+    """Check whether a text has the form of a date but is not a valid one."""
     if not _DAY.fullmatch(text):
         return False
     try:
@@ -60,17 +60,17 @@ def _is_no_day(text: str) -> bool:
 
 
 def not_logged(column: str) -> str:
-    """Say that a row lacks a column."""
+    """Return the message for a row without a column."""
     return (
-        f"{column} is not in the row's image: typed columns need whole rows, set "
+        f"{column} is not in the row image: typed columns require full rows, set "
         "binlog_row_image = FULL on the server (for its sessions, too); if the column "
-        "was dropped, begin the stream anew with the table's new columns"
+        "was dropped, restart the stream with the table's new columns"
     )
 
 
 def without_labels(column: str, mysql_type: str) -> str:
-    """Say that the labels of an ENUM or a SET cannot be told."""
+    """Return the message for an ENUM or SET with unknown labels."""
     return (
-        f"{column}: the labels of its type ({mysql_type}) are not known; "
-        "binlog_row_metadata = FULL on the server makes it tell them"
+        f"{column}: the labels of its type ({mysql_type}) are unknown: set "
+        "binlog_row_metadata = FULL on the server"
     )

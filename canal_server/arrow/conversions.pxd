@@ -9,9 +9,9 @@ cdef enum:
     CONVERTED_BYTES_MAX = 256
 
 cdef enum:
-    # How an entry's text is to be read.
+    # How to read an entry's text.
     READ_PLAIN = 0
-    READ_ENUM           # labels; of kinds that are texts
+    READ_ENUM           # labels; for kinds that are texts
     READ_SET
     READ_CONVERTED      # from here on `convert` makes a text of the kind first
     READ_DIGITS = READ_CONVERTED  # a number to one of decimal digits
@@ -25,8 +25,8 @@ cdef enum:
     READ_DAY            # a DATETIME to a DATE
     READ_DAY_TEXT       # a text to a DATE
     READ_MOMENT_TEXT    # a text to a DATETIME
-    READ_NEVER          # what the one is says nothing about the other
+    READ_NEVER          # one type determines nothing of the other
 
-# Gives the text that the kind's own reader takes, which is the value itself, in `room`
-# of CONVERTED_BYTES_MAX; false when the kind has no such value.
+# Returns the text for the kind's own reader, which is the value itself or in `room` of
+# CONVERTED_BYTES_MAX; false if the kind has no such value.
 cdef bint convert(int reading, Slice value, uint8_t* room, Slice* found) noexcept nogil

@@ -1,17 +1,17 @@
 # cython: language_level=3, cdivision=True
 """Values of a column that had another type when they were written.
 
-A stream has one type for a column, that of its beginning. A value that was written when
-the table had another one is taken if the stream's type holds that very value, else it
-is refused: nothing is rounded and nothing is cut. That a number is the same is asked
+A stream has one type per column, that at its start. A value that was written when the
+table had another type is accepted if the stream's type can hold exactly that value, and
+is rejected otherwise: nothing is rounded or truncated. Equality of numbers is decided
 
-    decimal digits -> FLOAT, DOUBLE     of the text that it would have there, or of the
-                                        whole number that it is: 0.1 is 0.1
-    FLOAT, DOUBLE -> decimal digits     the same way back
-    DOUBLE -> FLOAT                     of its bits: 0.1 is not the FLOAT 0.1
+    decimal digits -> FLOAT, DOUBLE     by the text that the number would have there, or
+                                        by its integer value: 0.1 is 0.1
+    FLOAT, DOUBLE -> decimal digits     in the same way
+    DOUBLE -> FLOAT                     by its bits: 0.1 is not the FLOAT 0.1
 
-All here works on texts, as rows of before are few: the kind's own reader takes the
-text that comes of it. Which pair is read how is told by `arrow_pairs`.
+All conversions work on texts, as such rows are rare: the kind's own reader reads the
+resulting text. `type_pairs` decides how each pair is read.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -31,16 +31,16 @@ READINGS = {
 }
 
 cdef enum:
-    DIGITS_MAX = 80      # of a number; MySQL's DECIMAL has 65
+    DIGITS_MAX = 80      # per number; MySQL's DECIMAL has 65
     NUMBER_BYTES_MAX = 400
     DATE_BYTES = 10
-    DATETIME_BYTES = 19  # without parts of a second
+    DATETIME_BYTES = 19  # without fractions of a second
 
-cdef double WHOLE_MAX = 1e38  # of the whole numbers that 128 bits hold
+cdef double WHOLE_MAX = 1e38  # limit of integers in 128 bits
 cdef double FLOAT_MAX = 3.4028234663852886e38
 
 cdef struct Number:
-    # digits * 10 ** exponent; no zero is first or last. Zero has no digits.
+    # digits * 10 ** exponent; without leading or trailing zeros. Zero has no digits.
     bint negative
     uint8_t[DIGITS_MAX] digits
     int count
@@ -89,9 +89,9 @@ cdef bint convert(int reading, Slice value, uint8_t* room, Slice* found) noexcep
 # --- numbers ----------------------------------------------------------------------
 
 cdef bint parse(const uint8_t* p, size_t n, Number* number) noexcept nogil:
-    """Read a number with a point, or with an exponent as canal writes it."""
+    """Read a number with a point, or with an exponent in canal's notation."""
     cdef size_t i
-    cdef int fraction = 0       # digits behind the point
+    cdef int fraction = 0       # digits after the point
     cdef int pending = 0        # zeros that are digits if another digit follows
     cdef bint seen_point = False
     cdef bint seen_digit = False
@@ -139,7 +139,7 @@ cdef bint add_exponent(const uint8_t* p, size_t n, Number* number) noexcept nogi
 
 
 cdef bint put_plain(const Number* number, uint8_t* room, Slice* found) noexcept nogil:
-    """Write a number without exponent, and with a point only where it needs one."""
+    """Write a number without exponent, and with a point only if needed."""
     cdef uint8_t* to = room
     cdef int whole = number.count + number.exponent  # digits before the point
     cdef int i
@@ -167,7 +167,7 @@ cdef bint put_plain(const Number* number, uint8_t* room, Slice* found) noexcept 
 
 cdef bint put_floating_digits(Slice value, double read, uint8_t* room,
                               Slice* found) noexcept nogil:
-    """Write the decimal digits of a FLOAT or a DOUBLE, all of a whole number's."""
+    """Write the decimal digits of a FLOAT or a DOUBLE; all digits of an integer."""
     cdef Number number
     cdef i128 whole
     if -WHOLE_MAX < read < WHOLE_MAX:
@@ -194,7 +194,7 @@ cdef size_t put_whole(i128 value, uint8_t* room) noexcept nogil:
 
 
 cdef bint is_same(Slice value, Slice text, double read) noexcept nogil:
-    """Tell whether a decimal is what was made of it: as a text, or a whole number."""
+    """Check whether a decimal equals the converted number, as text or integer."""
     cdef Number given, made
     cdef uint8_t[CONVERTED_BYTES_MAX] room
     cdef uint8_t[CONVERTED_BYTES_MAX] whole_room
@@ -225,7 +225,7 @@ cdef bint is_equal(const Number* a, const Number* b) noexcept nogil:
 
 cdef bint convert_moment(int reading, Slice value, uint8_t* room,
                          Slice* found) noexcept nogil:
-    """Write what a DATE is as a DATETIME, and the other way round at midnight."""
+    """Write a DATE as a DATETIME, and the reverse at midnight."""
     cdef int32_t days
     cdef int64_t us
     cdef size_t i
@@ -246,7 +246,7 @@ cdef bint convert_moment(int reading, Slice value, uint8_t* room,
                 return False
         found.n = DATE_BYTES
         return True
-    # A text that names no day of the calendar is none, whatever zero dates become.
+    # A text that is not a valid date is rejected, even if zero dates become NULL.
     if reading == READ_DAY_TEXT:
         return read_date(value.p, value.n, &days) == MOMENT_OK
     if reading == READ_MOMENT_TEXT:
@@ -257,7 +257,7 @@ cdef bint convert_moment(int reading, Slice value, uint8_t* room,
 # --- for tests --------------------------------------------------------------------
 
 def converted(str reading, bytes text):
-    """Return the text that a value becomes; None when there is no such value."""
+    """Return the converted text of a value; None if there is no such value."""
     cdef uint8_t[CONVERTED_BYTES_MAX] room
     cdef Slice value, found
     value.p, value.n = text, len(text)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What the columns of a table say of themselves, told once; see arrow_shapes.pyx."""
+"""The fields that all values of a column share; see entry_shapes.pyx."""
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcmp
@@ -10,10 +10,10 @@ from canal_server.core.entry_wire cimport Slice, take_varint
 
 cdef enum:
     WAYS = 4            # updated or not, NULL or not
-    COLUMNS_MAX = 4096  # of a table, as in the servers
-    SPARE = 32          # bytes that may be read behind a name or a type
-    UNRESOLVED = -2     # `target` of a text that nobody has looked at
-    IGNORED = -1        # `target` of a column that nobody wants
+    COLUMNS_MAX = 4096  # per table, as in the servers
+    SPARE = 32          # bytes that may be read after a name or a type
+    UNRESOLVED = -2     # `target` of a text that is not resolved yet
+    IGNORED = -1        # `target` of a column that is not selected
 
 cdef struct ColumnText:
     Slice name
@@ -23,24 +23,24 @@ cdef struct ColumnText:
     bint is_key
     bint updated
     bint is_null
-    int32_t target      # for the reader's use: where the value goes
-    int32_t reading     # and how
-    const void* labels # and by which labels
-    uint32_t filled     # bytes of each value at least: zeros at its end are not told
+    int32_t target      # for the reader: where the value goes
+    int32_t reading     # and how to read it
+    const void* labels # and its labels
+    uint32_t filled     # minimum size of a value: trailing zeros are omitted
 
 cdef struct Pattern:
     ColumnText text
-    uint8_t* data       # the bytes before the value, then those behind it
+    uint8_t* data       # the bytes before the value, then those after it
     size_t size
-    size_t head_n       # with the tag of the value, if there is one
+    size_t head_n       # includes the value's tag, if any
     size_t tail_n
     bint has_value
 
 cdef struct Position:
     # The k-th column of an image.
     Pattern[WAYS] ways
-    uint8_t last        # the way that fitted last
-    uint8_t count       # ways in use
+    uint8_t last        # the way that matched last
+    uint8_t count       # used ways
 
 cdef struct Shape:
     uint8_t* names      # schema and table
@@ -57,7 +57,7 @@ cdef int learn(Shape* shape, size_t at, Slice column, ColumnText** text,
 
 
 cdef inline bint fits(const Pattern* pattern, Slice column, Slice* value) noexcept nogil:
-    """Tell whether a column differs from the pattern in its value alone."""
+    """Check whether a column differs from the pattern only in its value."""
     cdef Input source
     cdef size_t head = pattern.head_n
     if column.n < head + pattern.tail_n:
@@ -78,7 +78,7 @@ cdef inline bint fits(const Pattern* pattern, Slice column, Slice* value) noexce
 
 cdef inline int read_column(Shape* shape, size_t at, Slice column, ColumnText** text,
                             Slice* value) noexcept nogil:
-    """Read the column that stands at a place of an image.
+    """Read the column at an index of an image.
 
     `text` is valid until the shape learns another column there.
     """

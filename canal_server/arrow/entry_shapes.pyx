@@ -1,10 +1,10 @@
 # cython: language_level=3, cdivision=True
 """The columns of a table's rows, parsed once and recognized from then on.
 
-Each column of each row says its index, name and types again. From row to row all that
-changes is the value, and a few of the bits in front of it; so the bytes around the
-value are kept for each place of an image, and compared with two calls of memcmp: four
-times faster than reading the fields, benchmark `arrow_columns`.
+Each column of each row repeats its index, name and types. From row to row only the
+value and a few bits before it change; so the bytes around the value are stored per
+index of an image, and compared by two calls of memcmp: four times faster than parsing
+the fields, benchmark `arrow_columns`.
 
     Column   0x08 index, 0x10 sqlType, 0x1a name, 0x20 isKey, 0x28 updated,
              0x30 isNull, 0x42 value, 0x52 mysqlType
@@ -22,7 +22,7 @@ from canal_server.core.entry_wire cimport Slice, take_varint
 
 
 cdef void free_shape(Shape* shape) noexcept nogil:
-    """Free the memory; the shape is that of no table then."""
+    """Free the memory; the shape then belongs to no table."""
     cdef size_t at
     cdef int way
     for at in range(shape.width):
@@ -39,7 +39,7 @@ cdef bint is_shape_of(const Shape* shape, Slice schema, Slice table) noexcept no
 
 
 cdef int name_shape(Shape* shape, Slice schema, Slice table) noexcept nogil:
-    """Begin the shape of a table; the one that it was is forgotten."""
+    """Start the shape of a table; the previous one is discarded."""
     free_shape(shape)
     shape.names = <uint8_t*>malloc(schema.n + table.n + 1)
     if shape.names == NULL:
@@ -53,7 +53,7 @@ cdef int name_shape(Shape* shape, Slice schema, Slice table) noexcept nogil:
 
 
 cdef int widen(Shape* shape, size_t width) noexcept nogil:
-    """Have places for so many columns."""
+    """Make room for `count` columns."""
     cdef Position* positions
     if width > COLUMNS_MAX:
         return MALFORMED
@@ -69,7 +69,7 @@ cdef int widen(Shape* shape, size_t width) noexcept nogil:
 
 cdef bint read_fields(Slice column, ColumnText* text, Slice* value,
                       bint* has_value) noexcept nogil:
-    """Read all fields of a column; false for malformed ones."""
+    """Read all fields of a column; false if they are malformed."""
     cdef Input source = input_of(column)
     cdef uint64_t tag
     memset(text, 0, sizeof(ColumnText))
@@ -112,7 +112,7 @@ cdef size_t varint_bytes(uint64_t value) noexcept nogil:
 
 cdef Slice moved(Slice slice, const uint8_t* old, size_t head_n, const uint8_t* value_end,
                  const uint8_t* kept) noexcept nogil:
-    """Return where a slice of a column is in what is kept of it."""
+    """Return the offset of a column's slice in the stored bytes."""
     if slice.n == 0:
         slice.p = NULL
     elif slice.p < old + head_n:
@@ -124,7 +124,7 @@ cdef Slice moved(Slice slice, const uint8_t* old, size_t head_n, const uint8_t* 
 
 cdef int learn(Shape* shape, size_t at, Slice column, ColumnText** text,
                Slice* value) noexcept nogil:
-    """Read a column that no pattern fits, and make a pattern of it."""
+    """Read a column that matches no pattern, and make a pattern of it."""
     cdef ColumnText found
     cdef Position* position
     cdef Pattern* pattern
@@ -152,12 +152,12 @@ cdef int learn(Shape* shape, size_t at, Slice column, ColumnText** text,
         value_end = value.p + value.n
         head_n = value.p - column.p - varint_bytes(value.n)
         if column.p[head_n - 1] != 0x42:
-            return MALFORMED  # a length that is longer than it need be
+            return MALFORMED  # a length in more bytes than necessary
         tail_n = column.p + column.n - value_end
     if pattern.size < head_n + tail_n or pattern.data == NULL:
         data = <uint8_t*>realloc(pattern.data, head_n + tail_n + SPARE)
         if data == NULL:
-            position.count = 0  # it is not to be fitted; all ways are learned anew
+            position.count = 0  # not reusable; all ways are learned again
             return NO_ROOM
         pattern.data, pattern.size = data, head_n + tail_n
     memcpy(pattern.data, column.p, head_n)

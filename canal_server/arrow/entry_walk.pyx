@@ -1,18 +1,17 @@
 # cython: language_level=3, cdivision=True
-"""The frame of the way from entries to columns: entries, transactions, order, limits.
+"""Turns entries into columns: entries, transactions, order, limits.
 
-    body        any number of 0x12 length Entry; other fields of Messages are left out
+    body        any number of 0x12 length Entry; other fields of Messages are skipped
 
-What a row becomes is decided by `GenericColumns` and `TypedColumns`. Every row has
+`GenericColumns` and `TypedColumns` decide the columns of a row. Every row has
 
-    _commit_version, _commit_timestamp   place and time of its transaction's end
-    _seq                                 number of the place where its event begins
+    _commit_version, _commit_timestamp   position and time of its transaction's end
+    _seq                                 number of the position where its event begins
     _row                                 number of the row among those of the event
 
-The first two are known when the transaction ends, and are filled in then for all of
-its rows; nothing is handed out before. A transaction without an end, as MySQL writes
-one that was rolled back but had changed tables without transactions, ends where the
-next one begins.
+The first two are known when the transaction ends, and are then filled in for all of its
+rows; nothing is returned before. A transaction without an end, which MySQL writes for a
+rollback that had changed non-transactional tables, ends where the next one begins.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,7 +20,7 @@ from libc.string cimport memcmp, memcpy
 
 from canal_server.core.wire cimport Input
 from canal_server.arrow.column_buffers cimport (
-    BAD_PLACE, FAILED, HELD, LAYOUT_FIXED, MALFORMED, NO_ROOM, OK, TOO_LARGE, column_bytes,
+    BAD_POSITION, FAILED, HELD, LAYOUT_FIXED, MALFORMED, NO_ROOM, OK, TOO_LARGE, column_bytes,
     free_column, init_column, put_fixed_times, put_i32, put_i64, take_column,
 )
 from canal_server.arrow.text_values cimport is_utf8
@@ -41,7 +40,7 @@ cdef uint64_t OFFSETS = OFFSET_MAX
 cdef uint64_t FILES = FILE_NUMBER_MAX
 
 cdef enum:
-    MEASURED_EACH = 32 * 1024  # bytes of input between two looks at what columns take
+    MEASURED_EACH = 32 * 1024  # bytes of input between two checks of the columns' size
 
 
 cdef class EntryColumns:
@@ -74,15 +73,15 @@ cdef class EntryColumns:
     # --- the caller's side ------------------------------------------------------------
 
     def feed(self, data):
-        """Turn whole entries into rows; returns how many of the bytes were taken.
+        """Turn whole entries into rows; returns the number of processed bytes.
 
         `data` is a body of Messages, or any part of it between two entries. All of it
-        is taken, unless the columns are `full`, or a statement was met that the caller
-        is to see first (`take_statements`). Raises DecodeError for bytes that cannot be
-        read; what was fed then is lost.
+        is processed, unless the columns are `full`, or there is a statement that the
+        caller must see first (`take_statements`). Raises DecodeError for unreadable
+        bytes; the input of that call is lost then.
         """
         cdef Py_buffer view
-        cdef size_t taken = 0
+        cdef size_t consumed = 0
         cdef int status
         if self.broken is not None:
             raise self.error_of(*self.broken)
@@ -90,26 +89,26 @@ cdef class EntryColumns:
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             with nogil:
-                status = self.run(<const uint8_t*>view.buf, view.len, &taken)
+                status = self.run(<const uint8_t*>view.buf, view.len, &consumed)
             if status != OK:
-                self.raise_error(status)  # its texts are in the buffer
+                self.raise_error(status)  # its message refers to the buffer
         finally:
             PyBuffer_Release(&view)
             self.head.file.n = 0
-        return taken
+        return consumed
 
     def take_part(self, uint32_t number, uint32_t count):
-        """Take only rows whose keys belong to a part of so many; before the first feed.
+        """Select only rows whose keys belong to one of `count` parts; call before `feed`.
 
-        Which one that is, their hash says (`arrow_keys`). Updates of a key become a
-        delete and an insert. What is not about one row belongs to the first part.
+        The hash of the key decides (`key_hashes`). Updates of a key become a delete and
+        an insert. Entries that do not concern a single row belong to the first part.
         """
         if not number < count:
             raise ValueError(f"part {number} of {count}")
         self.key_part, self.key_parts = number, count
 
     def expect(self, uint64_t version, int64_t time_ms, str xid=""):
-        """Tell the commit of the transaction at hand, else of the next one.
+        """Set the commit of the current transaction, else of the next one.
 
         For a part of a transaction: its rows can be taken before its end was fed.
         """
@@ -123,7 +122,7 @@ cdef class EntryColumns:
         self.check(self.commit(version, time_ms, text))
 
     def finish(self, uint64_t version, int64_t time_ms, str xid=""):
-        """Tell the commit of the rows whose transaction did not end."""
+        """Set the commit of the rows whose transaction has not ended."""
         cdef bytes kept = xid.encode()
         cdef Slice text
         text.p, text.n = kept, len(kept)
@@ -131,10 +130,10 @@ cdef class EntryColumns:
         self.open = self.expected = False
 
     def take(self):
-        """Return the columns of the rows so far, and go on with none.
+        """Return the columns of the rows so far, and release them.
 
-        Each is (length, nulls, (validity, offsets, values)); their order is that of
-        the class. ValueError while `pending` rows wait for their commit.
+        Each is (length, nulls, (validity, offsets, values)); their order is that of the
+        class. Raises ValueError while `pending` rows wait for their commit.
         """
         if self.pending:
             raise ValueError(f"{self.pending} of {self.rows} rows wait for their commit")
@@ -148,10 +147,10 @@ cdef class EntryColumns:
         return columns
 
     def take_statements(self):
-        """Return the statements met since the last call.
+        """Return the statements found since the last call.
 
-        Each is (file, offset, offset behind it, schema, table, event type, whether it
-        is DDL, sql, schema of names in it that are given without one).
+        Each is (file, offset, offset after it, schema, table, event type, whether it is
+        DDL, sql, default schema of its names).
         """
         statements = self.statements
         self.statements = []
@@ -164,17 +163,17 @@ cdef class EntryColumns:
 
     @property
     def full(self):
-        """Whether the rows have to be taken before more is fed."""
+        """Whether the rows must be taken before further input."""
         return self.is_full()
 
     @property
     def bytes_held(self):
-        """What the rows so far take in memory."""
+        """The memory that the rows so far need."""
         return self.measured()
 
     # --- entries ----------------------------------------------------------------------
 
-    cdef int run(self, const uint8_t* p, size_t n, size_t* taken) noexcept nogil:
+    cdef int run(self, const uint8_t* p, size_t n, size_t* consumed) noexcept nogil:
         cdef Input source
         cdef Slice slice
         cdef uint64_t tag
@@ -197,11 +196,11 @@ cdef class EntryColumns:
                 skip_field(&source, tag)
                 if source.short:
                     return MALFORMED
-            taken[0] = source.p - p
+            consumed[0] = source.p - p
         return OK
 
     cdef bint is_full(self) noexcept nogil:
-        """Tell whether a limit is reached, and all rows can be taken."""
+        """Check whether a limit is reached and all rows can be taken."""
         if self.rows == 0 or self.rows > self.committed:
             return False
         if self.rows >= self.rows_max:
@@ -242,7 +241,7 @@ cdef class EntryColumns:
         return self.begun()
 
     cdef int begun(self) noexcept nogil:
-        """Look at the begin of a transaction."""
+        """Handle the begin of a transaction."""
         return OK
 
     cdef int rowdata(self) noexcept nogil:
@@ -254,7 +253,7 @@ cdef class EntryColumns:
         if self.change.event == 0:
             self.change.event = self.head.event
         if self.change.event == EVENT_QUERY and not self.change.is_ddl:
-            return OK  # a note on the statement whose rows follow
+            return OK  # the text of the statement whose rows follow
         status = self.place(self.head.offset, &place)
         if status != OK:
             return status
@@ -266,8 +265,8 @@ cdef class EntryColumns:
             self.open = True
             status = self.put_change()
         else:
-            # A change as a statement belongs to a transaction, even to one that had
-            # no begin; other statements are one by themselves elsewhere.
+            # A row change logged as a statement belongs to a transaction, even without
+            # a begin; other statements are single transactions.
             self.open |= EVENT_INSERT <= self.change.event <= EVENT_DELETE
             status = self.put_statement()
         if status != OK or self.rows == self.committed:
@@ -297,14 +296,14 @@ cdef class EntryColumns:
 
     cdef int fail_expected(self, uint64_t place) noexcept with gil:
         try:
-            self.fail(f"the transaction ends at version {place}, and not at "
-                      f"{self.expected_version} as was told before")
+            self.fail(f"the transaction ends at version {place}, not at "
+                      f"{self.expected_version} as set before")
         except MemoryError:
             return NO_ROOM
         return FAILED
 
     cdef int commit(self, uint64_t version, int64_t time_ms, Slice xid) noexcept nogil:
-        """Fill in the commit of all rows that wait for theirs."""
+        """Fill in the commit of all rows that wait for it."""
         cdef size_t count = self.rows - self.committed
         cdef int64_t time_us = <int64_t>(<uint64_t>time_ms * 1000)
         cdef int status
@@ -321,37 +320,37 @@ cdef class EntryColumns:
     # --- order ------------------------------------------------------------------------
 
     cdef int place(self, uint64_t offset, uint64_t* version) noexcept nogil:
-        """Return the version of an offset in the file of the entry at hand."""
+        """Return the version of an offset in the current entry's file."""
         cdef Slice file = self.head.file
         cdef uint64_t number = 0
         cdef uint64_t factor = 1
         cdef size_t i = file.n
         if file.n == 0:
-            return BAD_PLACE
+            return BAD_POSITION
         if file.n != self.file_n or memcmp(file.p, self.file, file.n) != 0:
             if file.n > FILE_NAME_MAX or not is_utf8(file.p, file.n):
-                return BAD_PLACE
+                return BAD_POSITION
             while i > 0 and 48 <= file.p[i - 1] <= 57:
                 i -= 1
                 if file.p[i] != 48 and factor > FILES:
-                    return BAD_PLACE
+                    return BAD_POSITION
                 number += factor * (file.p[i] - 48)
                 if factor <= FILES:
                     factor *= 10
             if number > FILES:
-                return BAD_PLACE
+                return BAD_POSITION
             memcpy(self.file, file.p, file.n)
             self.file_n = file.n
             self.file_version = self.epoch << 56 | number << 32
         if offset > OFFSETS:
-            return BAD_PLACE
+            return BAD_POSITION
         if offset >= EXACT:
             offset = EXACT + (offset - EXACT) // STEP
         version[0] = self.file_version | offset
         return OK
 
     cdef int put_order(self, uint32_t numbers) noexcept nogil:
-        """Append the order of a row that takes so many numbers of its event."""
+        """Append the order of a row that uses `count` numbers of its event."""
         cdef int status = put_i64(&self.seq, <int64_t>self.seq_now)
         if status == OK:
             status = put_i32(&self.row, <int32_t>self.row_now)
@@ -361,9 +360,9 @@ cdef class EntryColumns:
 
     cdef int put_routed(self, const EntryHead* head, const Change* change,
                         uint64_t seq) noexcept nogil:
-        """Append the rows of an entry that another reader has read.
+        """Append the rows of an entry that another reader has parsed.
 
-        HELD when it is to be put again, FAILED when nothing may follow.
+        HELD if it must be passed again, FAILED if reading cannot continue.
         """
         cdef int status
         self.head, self.change = head[0], change[0]
@@ -378,12 +377,12 @@ cdef class EntryColumns:
     # --- problems ---------------------------------------------------------------------
 
     cdef int fail(self, str problem) except -1:
-        """Say what is wrong with the entry at hand; return FAILED then."""
+        """Set the error of the current entry; returns FAILED."""
         self.problem = problem
         return 0
 
     cdef int keep_statement(self) except -1:
-        """Keep the statement of the entry at hand for `take_statements`."""
+        """Store the current entry's statement for `take_statements`."""
         self.statements.append((
             text_of(self.head.file), self.head.offset,
             self.head.offset + self.head.length, text_of(self.head.schema),
@@ -398,20 +397,20 @@ cdef class EntryColumns:
             self.raise_error(status)
 
     def raise_error(self, int status):
-        """Raise what a status means, with the place of the entry at hand."""
+        """Raise the error of a status, with the current entry's position."""
         reasons = {
-            MALFORMED: "an entry that is cut off or malformed",
-            TOO_LARGE: "the rows of one batch are more than 2 GiB of text: set smaller "
-                       "limits, or tell the commit of a long transaction in advance",
-            BAD_PLACE: "an entry at a place that has no number",
+            MALFORMED: "a truncated or malformed entry",
+            TOO_LARGE: "the rows of one batch have more than 2 GiB of text: set smaller "
+                       "limits, or set the commit of a long transaction in advance",
+            BAD_POSITION: "an entry at a position without a number",
         }
         file, offset = "", 0
         if self.head.file.n:
             file, offset = text_of(self.head.file), self.head.offset
         if status == NO_ROOM:
-            self.broken = "there was no memory for columns", file, offset
+            self.broken = "no memory for columns", file, offset
             raise MemoryError("no memory for columns")
-        # No error is kept, for its traceback would keep all of this.
+        # The error itself is not stored: its traceback would keep everything alive.
         reason = reasons.get(status) or self.problem or "an entry of another kind"
         self.broken = reason, file, offset
         raise self.error_of(*self.broken)

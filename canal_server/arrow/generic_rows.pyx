@@ -1,8 +1,8 @@
 # cython: language_level=3, cdivision=True
 """Rows of any table as columns that are the same for all of them.
 
-Values stay the texts that entries carry; before and after are maps by column name (a
-column that was not logged is no key), or one JSON object each.
+Values remain the texts of entries; before and after are maps by column name (without
+columns that were not logged), or one JSON object each.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -71,8 +71,8 @@ cdef Layout layout_of(int number) noexcept:
 cdef class GenericColumns(EntryColumns):
     """The columns of spark's generic mode.
 
-    `take` gives the columns listed above, then the four of EntryColumns. With `json` before
-    and after are one text each, and their lists and keys are left out.
+    `take` returns the columns listed above, then the four of EntryColumns. With `json`
+    before and after are one text each, without lists and keys.
     """
 
     cdef ArrowColumn[COUNT] columns
@@ -81,7 +81,7 @@ cdef class GenericColumns(EntryColumns):
     cdef bint json
     cdef bytes destination
     cdef Slice destination_text
-    cdef uint32_t[COLUMNS_MAX] seen   # the row, by its number, that had a column
+    cdef uint32_t[COLUMNS_MAX] seen   # the number of the row that last had a column
     cdef uint32_t row_number
 
     def __cinit__(self, *args, **options):
@@ -124,7 +124,7 @@ cdef class GenericColumns(EntryColumns):
         return self.put_entry(count) if status == OK else status
 
     cdef int put_row(self, Slice row) noexcept nogil:
-        """Append a row, or two: dealt out by key, an update takes two numbers."""
+        """Append a row, or two: split by key, an update uses two numbers."""
         cdef uint32_t event = self.change.event
         cdef RowKeys keys
         cdef int status
@@ -146,7 +146,7 @@ cdef class GenericColumns(EntryColumns):
         return status
 
     cdef int put_images(self, Slice row, uint32_t event) noexcept nogil:
-        """Append a row's images. Of a key and of types the younger image has the say."""
+        """Append a row's images. Key and types are those of the later image."""
         cdef Slice op = op_of_rows(event)
         cdef int status
         self.row_number += 1
@@ -173,7 +173,7 @@ cdef class GenericColumns(EntryColumns):
         return status
 
     cdef inline ArrowColumn* outer(self, int image) noexcept nogil:
-        """Return the column of an image that has one value a row."""
+        """Return the column of an image that has one value per row."""
         return &self.columns[image + 2 if self.json else image]
 
     cdef int put_image(self, Slice row, uint64_t wanted,
@@ -194,7 +194,7 @@ cdef class GenericColumns(EntryColumns):
             if not (is_ascii(value.p, value.n) or is_utf8(value.p, value.n)):
                 return MALFORMED
             if self.json:
-                status = put_member(&items.values, text, value, at == 0)
+                status = put_pair(&items.values, text, value, at == 0)
             else:
                 status = put_name(keys, text.name)
                 if status == OK:
@@ -217,7 +217,7 @@ cdef class GenericColumns(EntryColumns):
 
     cdef int put_traits(self, const ColumnText* text, Slice value,
                         const uint8_t* end) noexcept nogil:
-        """Append what a column is to the row's key, types and updated names."""
+        """Append a column's attributes to the row's key, types and updated names."""
         cdef int status = put_name(&self.columns[TYPES_KEYS], text.name)
         if status == OK:
             status = put_name(&self.columns[TYPES_ITEMS], text.mysql_type)
@@ -235,7 +235,7 @@ cdef class GenericColumns(EntryColumns):
         cdef Slice sql = self.change.sql
         cdef int status
         if self.key_part > 0:
-            self.row_now += 1  # the first part has it
+            self.row_now += 1  # belongs to the first part
             return OK
         status = self.put_order(1)
         if not is_utf8(sql.p, sql.n):
@@ -273,7 +273,7 @@ cdef class GenericColumns(EntryColumns):
         return op
 
     cdef int put_entry(self, size_t count) noexcept nogil:
-        """Append what all rows of an entry have in common."""
+        """Append the values that all rows of an entry share."""
         cdef ArrowColumn* columns = self.columns
         cdef Slice gtid = self.head.gtid
         cdef size_t i
@@ -304,7 +304,7 @@ cdef class GenericColumns(EntryColumns):
         return put_utf8(&self.columns[XID], xid, count)
 
     cdef int find_shape(self) noexcept nogil:
-        """Find what is remembered of the columns of the entry's table."""
+        """Find the stored shape of the entry's table."""
         cdef Slice schema = self.head.schema
         cdef Slice table = self.head.table
         cdef uint32_t hashed = 2166136261
@@ -347,13 +347,13 @@ cdef Slice op_of_rows(uint32_t event) noexcept nogil:
 
 
 cdef inline int end_list(ArrowColumn* column) noexcept nogil:
-    """Count a list that ends where its items, the column behind it, do."""
+    """Count a list that ends with its items, the next column."""
     cdef int status = put_offset(column, (column + 1).length)
     return put_valid(column) if status == OK else status
 
 
 cdef inline int put_name(ArrowColumn* column, Slice name) noexcept nogil:
-    """Append a name or a type, as the shape of a table keeps it."""
+    """Append a name or a type, as stored in the shape of a table."""
     return put_short_text(column, name.p, name.n, name.p + SPARE)
 
 
@@ -366,7 +366,7 @@ cdef inline int put_item(ArrowColumn* column, const ColumnText* text, Slice valu
 
 
 cdef int put_utf8(ArrowColumn* column, Slice text, size_t count) noexcept nogil:
-    """Append a text of the entry's header to so many rows."""
+    """Append a text of the entry's header to `count` rows."""
     if not is_utf8(text.p, text.n):
         return MALFORMED
     return put_texts(column, text.p, text.n, count)
@@ -374,9 +374,9 @@ cdef int put_utf8(ArrowColumn* column, Slice text, size_t count) noexcept nogil:
 
 # --- JSON -------------------------------------------------------------------------
 
-cdef int put_member(Memory* memory, const ColumnText* text, Slice value,
+cdef int put_pair(Memory* memory, const ColumnText* text, Slice value,
                     bint first) noexcept nogil:
-    """Append a column as a member of an object that is begun or goes on."""
+    """Append a column as a key and value of a JSON object."""
     if put_piece(memory, b"{" if first else b",", 1) != OK:
         return NO_ROOM
     if put_json_text(memory, text.name) != OK or put_piece(memory, b":", 1) != OK:

@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The text of a JSON document as entries have it, from the one that SELECT gives.
+"""Converts the text of a JSON document in a SELECT to the text in entries.
 
 Both have the same layout. They differ in numbers with a fraction or an exponent, which
-entries write as Java does, and in how control characters are escaped (`json_text`).
+entries write as Java does, and in the escapes of control characters (`json_text`).
 
-SELECT writes a DOUBLE and a DECIMAL within a document in the same way, entries do not:
-1.00000005E7 and 10000000.5. A number is taken for a DECIMAL here only if no DOUBLE is
-written so: with more than 17 digits, with zeros at its end, or with so many digits
-before the point, or zeros behind it, that a DOUBLE would have an exponent. DECIMALs come
-into documents by SQL functions alone; JSON's own text makes DOUBLEs of them.
+SELECT writes a DOUBLE and a DECIMAL in a document in the same way, entries do not:
+1.00000005E7 and 10000000.5. A number is treated as a DECIMAL only if no DOUBLE has this
+text: with more than 17 digits, with trailing zeros, or with so many digits before the
+point, or zeros after it, that a DOUBLE would have an exponent. Only SQL functions put
+DECIMALs into documents; numbers in a JSON text become DOUBLEs.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -21,16 +21,16 @@ from canal_server.decoder.text.json_text cimport JSON_MALFORMED, finished
 from canal_server.decoder.text.number_text cimport FLOAT_TEXT_MAX, put_double
 
 cdef enum:
-    DOUBLE_DIGITS_MAX = 17  # that the server writes of one
-    DOUBLE_WHOLE_MAX = 16   # digits before the point of one without an exponent,
-    DOUBLE_ZEROS_MAX = 14   # and zeros behind it
+    DOUBLE_DIGITS_MAX = 17  # that the server writes
+    DOUBLE_WHOLE_MAX = 16   # digits before the point without an exponent,
+    DOUBLE_ZEROS_MAX = 14   # and zeros after it
     NUMBER_BYTES_MAX = 400
-    GROUP = 9               # digits that the binary form of a DECIMAL packs together
-    STEP_ROOM = 16          # bytes that one step within a string writes at most
+    GROUP = 9               # digits in a group of the binary form of a DECIMAL
+    STEP_ROOM = 16          # most bytes that one step in a string writes
 
 
 cdef bint is_styled(const uint8_t* p, size_t n) noexcept nogil:
-    cdef bint inside = False  # of a string
+    cdef bint inside = False  # inside a string
     cdef size_t i = 0
     while i < n:
         if p[i] == 34:
@@ -100,7 +100,7 @@ cdef int put_string(Output* out, const uint8_t* p, size_t n) noexcept nogil:
             else:
                 out.p = put_bytes(out.p, p + i, 2 if i + 1 < n else 1)
             i += 2
-        elif p[i + 1] == 117:  # \u; the closing quote is behind it
+        elif p[i + 1] == 117:  # \u; the closing quote follows
             if not read_hex(p + i + 2, n - i - 2, &code):
                 return JSON_MALFORMED
             put_code(out, code)
@@ -138,7 +138,7 @@ cdef bint read_hex(const uint8_t* p, size_t n, uint32_t* code) noexcept nogil:
 
 
 cdef void put_code(Output* out, uint32_t code) noexcept nogil:
-    """Write a character that was escaped by its number."""
+    """Write a character that was escaped by its code."""
     if code < 0x20 or 0x7F <= code <= 0xA0:
         put_control(out, code)
     elif code == 34 or code == 92:
@@ -168,7 +168,7 @@ cdef int put_number(Output* out, const uint8_t* p, size_t n) noexcept nogil:
     cdef double value
     cdef size_t point = n
     cdef size_t digits = 0
-    cdef size_t zeros = 0  # behind the point, in front of the digits
+    cdef size_t zeros = 0  # after the point, before the digits
     cdef size_t length = 0  # of the text without `+`
     cdef size_t i
     cdef bint has_exponent = False
@@ -224,7 +224,7 @@ cdef void put_decimal(Output* out, const uint8_t* p, size_t n,
 # --- for tests --------------------------------------------------------------------
 
 def restyled(const uint8_t[::1] text):
-    """Return the text as entries have it; ValueError when it is no JSON."""
+    """Return the text in the form of entries; ValueError if it is not JSON."""
     cdef Output out
     cdef const uint8_t* p = &text[0] if len(text) else NULL
     out.start = out.p = out.end = NULL

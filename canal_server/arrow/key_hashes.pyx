@@ -1,10 +1,10 @@
 # cython: language_level=3, cdivision=True
-"""Hashes of primary keys, by which the rows of a range are dealt out to tasks.
+"""Hashes of primary keys, which assign the rows of a range to tasks.
 
-The hash of a key is the sum of its columns' hashes, so that neither their order nor
-their names matter: FNV-1a of 64 bits over the text that an entry carries. A row without
-a key has that of its table's name. The finalizer of MurmurHash3 mixes it before it is
-divided. All of that stays as it is: tasks of several releases may read one batch.
+The hash of a key is the sum of its columns' hashes, so the order and names of columns
+do not matter: 64-bit FNV-1a over the text in the entry. A row without a key has the
+hash of its table's name. The finalizer of MurmurHash3 mixes the hash before the
+division. None of this may change: tasks of different releases may read one batch.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -20,7 +20,7 @@ cdef uint64_t FNV_BASIS = 0xCBF29CE484222325
 cdef uint64_t FNV_PRIME = 0x100000001B3
 
 cdef enum:
-    KEY_COLUMNS_MAX = 32  # of an index, in MariaDB; MySQL has 16
+    KEY_COLUMNS_MAX = 32  # per index, in MariaDB; MySQL has 16
 
 cdef struct KeyImage:
     uint32_t[KEY_COLUMNS_MAX] indexes  # of the columns
@@ -73,7 +73,7 @@ cdef int read_keys(Shape* shape, Slice row, RowKeys* keys) noexcept nogil:
     if images[0].count + images[1].count == 0:
         keys.before = keys.after = table_hash(shape)
         return OK
-    # Of a column that an image leaves out, the other one tells.
+    # A column that one image omits is taken from the other.
     keys.before = key_hash(&images[0], &images[1])
     keys.after = key_hash(&images[1], &images[0])
     return OK

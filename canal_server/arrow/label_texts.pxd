@@ -10,11 +10,11 @@ cdef struct Labels:
     Slice* labels
     size_t count
 
-# Append what a number, as entries carry it, stands for; BAD_VALUE when nothing does.
+# Append the labels of a number in an entry; BAD_VALUE if it has none.
 cdef int put_enum(ArrowColumn* column, const Labels* labels,
                   uint64_t number) noexcept nogil
 cdef int put_set(ArrowColumn* column, const Labels* labels, uint64_t bits) noexcept nogil
 
 cdef class ColumnLabels:
     cdef Labels labels
-    cdef list texts       # keeps what the labels point to
+    cdef list texts       # owns what the labels point to

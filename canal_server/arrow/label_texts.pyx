@@ -29,7 +29,7 @@ cdef class ColumnLabels:
         if self.labels.labels == NULL:
             raise MemoryError("no memory for the labels of a column")
         for i in range(self.labels.count):
-            # Labels that a server shows as hexadecimal digits need not be text; make them so.
+            # Labels in hexadecimal digits need not be text; convert them.
             text = self.texts[i] = (<bytes>self.texts[i]).decode(
                 "utf-8", "replace").encode()
             self.labels.labels[i].p = <bytes>text

@@ -30,14 +30,14 @@ cdef struct Field:
     bint missing      # the table has no such column
 
 cdef struct Zone:
-    # Of texts of TIMESTAMP: pairs of a local second and the seconds east of UTC from
-    # then on. No pair: UTC.
+    # For texts of TIMESTAMP: pairs of a local second and the seconds east of UTC from
+    # then on. Without pairs: UTC.
     int64_t* steps
     size_t count
     bint zero_is_null
 
 cdef Layout layout_of_kind(int kind) noexcept
 cdef uint32_t width_of_kind(int kind) noexcept
-# BAD_VALUE for what is no value of the kind. Up to `end` may be read.
+# BAD_VALUE for a text that is not a value of the kind. Up to `end` may be read.
 cdef int put_value(ArrowColumn* column, const Field* field, const ColumnText* text,
                    Slice value, const uint8_t* end, const Zone* zone) noexcept nogil

@@ -1,5 +1,5 @@
 # cython: language_level=3, cdivision=True
-"""From the text of a value to the bytes of its kind, at the end of a column."""
+"""Appends values to columns: converts a text to the bytes of its kind."""
 
 from libc.stdint cimport INT8_MAX, INT8_MIN, INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -55,7 +55,7 @@ cdef int put_value(ArrowColumn* column, const Field* field, const ColumnText* te
 
 cdef int put_converted(ArrowColumn* column, const Field* field, const ColumnText* text,
                        Slice value, const Zone* zone) noexcept nogil:
-    """Append a value of a column that had another type, if the kind has the same."""
+    """Append a value of a column that had another type, if the kind can hold it."""
     cdef uint8_t[CONVERTED_BYTES_MAX] room
     cdef Slice found
     if not convert(text.reading, value, room, &found):
@@ -66,7 +66,7 @@ cdef int put_converted(ArrowColumn* column, const Field* field, const ColumnText
 cdef inline int put_read(ArrowColumn* column, const Field* field, const ColumnText* text,
                          Slice value, const uint8_t* end,
                          const Zone* zone) noexcept nogil:
-    """Append a text that its kind's reader takes, or refuses."""
+    """Append a text, unless its kind's reader rejects it."""
     cdef int kind = field.kind
     if kind <= KIND_BITS:
         return put_integer(column, kind, value)
@@ -115,7 +115,7 @@ cdef int put_bits(ArrowColumn* column, Slice value) noexcept nogil:
 
 cdef inline int put_string(ArrowColumn* column, const ColumnText* text, Slice value,
                            const uint8_t* end) noexcept nogil:
-    """Append a text, or the labels that a number stands for."""
+    """Append a text, or the labels of a number."""
     cdef const Labels* labels = <const Labels*>text.labels
     cdef uint64_t number
     if labels != NULL:
@@ -159,10 +159,10 @@ cdef inline int put_decimal(ArrowColumn* column, const Field* field,
 
 
 cdef int put_wide(ArrowColumn* column, const Field* field, Slice value) noexcept nogil:
-    """Append a decimal that has too many digits for a number, with all of its scale."""
+    """Append a decimal with too many digits for a number, with its full scale."""
     cdef uint8_t* to
     cdef bint digits = False
-    cdef size_t fraction = 0  # with the point
+    cdef size_t fraction = 0  # including the point
     cdef size_t i
     for i in range(value.n):
         fraction += fraction > 0
@@ -216,7 +216,7 @@ cdef inline int put_moment(ArrowColumn* column, int kind, Slice value,
 
 
 cdef int64_t offset_at(const Zone* zone, int64_t local_us) noexcept nogil:
-    """Return the seconds east of UTC of a moment that is told in local time."""
+    """Return the seconds east of UTC at a moment of local time."""
     cdef int64_t second = local_us // US - (local_us % US < 0)
     cdef size_t low = 0
     cdef size_t high = zone.count

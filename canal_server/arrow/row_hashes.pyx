@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Hashes of rows over columns of Arrow: equal bits and equal NULLs give equal hashes.
 
-A row's hash is a chain over its columns, in their order: each value of eight bytes or
-fewer is one word, wider ones are several, and a value of any length ends with its
-length. A NULL is a step of its own, so it is like no value. For one column of numbers
-no two values have the same hash. Hashes are for comparisons of one run of a program:
-they may differ from release to release, and they resist no one who seeks collisions.
+A row's hash is a chain over its columns, in order: each value of up to eight bytes is
+one word, wider ones are several, and a variable-length value ends with its length. A
+NULL is a separate step, so it is unlike any value. In a single column of numbers, no
+two values have the same hash. Hashes are for comparisons within one run of a program:
+they may change between releases, and do not resist a search for collisions.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint64_t
@@ -18,7 +18,7 @@ WIDTHS = (1, 2, 4, 8, 16)
 
 
 cdef inline uint64_t mixed(uint64_t h) noexcept nogil:
-    """Spread each bit over all: the finalizer of MurmurHash3, which loses nothing."""
+    """Spread each bit over all: the finalizer of MurmurHash3, a bijection."""
     h ^= h >> 33
     h *= 0xFF51AFD7ED558CCDU
     h ^= h >> 33
@@ -63,16 +63,16 @@ def add_fixed(
     int width,
     size_t offset,
 ):
-    """Take a column of values of 1, 2, 4, 8 or 16 bytes into the hashes of its rows.
+    """Add a column of values of 1, 2, 4, 8 or 16 bytes to the hashes of its rows.
 
-    `validity` may be None; `offset` is the array's. ValueError when buffers are short.
+    `validity` may be None; `offset` is the array's. ValueError if buffers are short.
     """
     cdef size_t i, at, rows = hashes.shape[0]
     cdef const uint8_t* valid = bits_of(validity, offset + rows)
     cdef const uint8_t* p
     cdef uint64_t h
     if width not in WIDTHS:
-        raise ValueError(f"values of {width} bytes are of no known kind")
+        raise ValueError(f"values of {width} bytes are not supported")
     if not rows:
         return
     if values is None or <size_t>values.shape[0] < (offset + rows) * width:
@@ -99,9 +99,9 @@ def add_bytes(
     const uint8_t[::1] values,
     size_t offset,
 ):
-    """Take a column of texts or of bytes, with offsets of 32 bits, into the hashes.
+    """Add a column of texts or bytes, with 32-bit offsets, to the hashes.
 
-    `validity` and `values` may be None. ValueError when buffers are short.
+    `validity` and `values` may be None. ValueError if buffers are short.
     """
     cdef size_t i, rows = hashes.shape[0]
     cdef const uint8_t* valid = bits_of(validity, offset + rows)
@@ -132,11 +132,11 @@ def add_bytes(
                 h = null_step(h)
             hashes[i] = h
     if short:
-        raise ValueError(f"a column's value {i} lies outside of its buffer")
+        raise ValueError(f"a column's value {i} is outside its buffer")
 
 
 cdef const uint8_t* bits_of(const uint8_t[::1] validity, size_t rows) except? NULL:
-    """Return a bitmap, NULL without one."""
+    """Return a bitmap, NULL if there is none."""
     if validity is None or not validity.shape[0]:
         return NULL
     if <size_t>validity.shape[0] * 8 < rows:

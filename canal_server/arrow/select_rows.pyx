@@ -1,15 +1,15 @@
 # cython: language_level=3, cdivision=True
 """The rows of a SELECT as columns of Arrow: the same values as those of `TypedColumns`.
 
-Bytes in, columns out: what a server answers to COM_QUERY, from the first byte on.
+Bytes in, columns out: the answer of a server to COM_QUERY, from its first byte.
 
-    packet   3 bytes length, 1 byte number, payload; one of 0xFFFFFF bytes goes on in
-             the next packet
-    answer   number of columns | so many definitions | EOF | rows | EOF; or an error
+    packet   3 bytes length, 1 byte number, payload; one of 0xFFFFFF bytes continues
+             in the next packet
+    answer   number of columns | their definitions | EOF | rows | EOF; or an error
     definition   6 texts, the last are names | 0x0C | 2 bytes collation | …
-    row      for each column a length and so many bytes of text, or 0xFB for NULL
+    row      for each column a length and a text of that length, or 0xFB for NULL
 
-What the text of a value is depends on the SELECT; `FORMS` are those that it may have.
+The text of a value depends on the SELECT; `FORMS` lists the possible forms.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
@@ -45,7 +45,7 @@ from canal_server.decoder.text.charset_text import charset as charset_named
 from canal_server.errors import DecodeError
 
 cdef enum Form:
-    FORM_PLAIN = 0    # as entries have it, but for leading zeros
+    FORM_PLAIN = 0    # as in entries, except leading zeros
     FORM_TEXT = 1     # text in the column's character set
     FORM_JSON = 2
     FORM_LABELS = 3  # the number of an ENUM, the bits of a SET
@@ -59,41 +59,41 @@ FORMS = {
 }
 
 cdef enum Stage:
-    STAGE_COUNT = 0   # the number of columns comes
+    STAGE_COUNT = 0   # expects the number of columns
     STAGE_FIELDS = 1
     STAGE_FIELDS_END = 2
     STAGE_ROWS = 3
     STAGE_DONE = 4
-    STAGE_REFUSED = 5  # an error packet came
+    STAGE_REFUSED = 5  # received an error packet
 
 cdef enum:
     HEADER_BYTES = 4
-    SPLIT = 0xFFFFFF      # a packet of this length goes on in the next one
+    SPLIT = 0xFFFFFF      # a packet of this length continues in the next one
     END_BYTES_MAX = 9     # of an EOF packet; a row with this first byte is longer
     NUMBER_BYTES_MAX = 400
     BIT_BYTES_MAX = 8
     VALUE_SHOWN_MAX = 60  # bytes of a value in a message
     DEFINITION_TEXTS = 6  # catalog, schema, table, its own name, name, its own name
-    OTHER_CHARSET = 100   # a status beside those of `arrow_buffers`
+    OTHER_CHARSET = 100   # a status in addition to those of `column_buffers`
 
 cdef struct Target:
     Field field
     ColumnText text
     int form
     const CharsetC* charset
-    bint has_charset  # else that is for what has none
+    bint has_charset  # false for columns without a character set
 
 
 cdef class ResultColumns:
-    """The columns of one answer; `take` gives them in the order of the fields."""
+    """The columns of one answer; `take` returns them in the order of the fields."""
 
     cdef Target* targets
     cdef ArrowColumn* columns
     cdef size_t width
     cdef tuple names
-    cdef tuple types       # as MySQL has them
-    cdef tuple charsets    # their names, None for what is no text
-    cdef list kept         # what the targets point to
+    cdef tuple types       # MySQL's types
+    cdef tuple charsets    # their names, None if it is not text
+    cdef list kept         # owns what the targets point to
     cdef Zone zone
     cdef Output scratch
     cdef Memory large      # a payload of several packets
@@ -101,10 +101,10 @@ cdef class ResultColumns:
     cdef int stage
     cdef uint64_t fields_left
     cdef uint8_t number    # of the next packet
-    cdef size_t failed_at  # the column whose value is wrong
+    cdef size_t failed_at  # the column with an invalid value
     cdef Slice failed_value
     cdef str failed_charset
-    cdef readonly bytes refusal  # payload of the error packet that ended all
+    cdef readonly bytes refusal  # payload of the error packet
     cdef readonly size_t rows
     cdef size_t bytes_taken
     cdef size_t rows_max
@@ -120,14 +120,14 @@ cdef class ResultColumns:
 
     def __init__(self, fields, *, rows_max=65536, bytes_max=32 << 20,
                  row_bytes_max=OFFSET_MAX):
-        """Take the columns: (name, kind, precision, scale, form, type, charset).
+        """Set the columns: (name, kind, precision, scale, form, type, charset).
 
-        `type` is MySQL's, for the labels of ENUM and SET and for messages; `charset`
-        that of a text's column. A text without one (a TIME, a UUID) is ASCII.
+        `type` is MySQL's, for the labels of ENUM and SET and for messages; `charset` is
+        that of a text column. A text without one (a TIME, a UUID) is ASCII.
         """
         cdef size_t i
         if self.targets != NULL:
-            raise ValueError("made twice")
+            raise ValueError("initialized twice")
         fields = tuple(fields)
         self.rows_max, self.bytes_max = rows_max, bytes_max
         self.row_bytes_max = row_bytes_max
@@ -180,18 +180,18 @@ cdef class ResultColumns:
 
     @property
     def full(self):
-        """Whether there are as many rows or bytes as a batch may have."""
+        """Whether the batch has reached its limit of rows or bytes."""
         return self.rows >= self.rows_max or self.bytes_taken >= self.bytes_max
 
     @property
     def done(self):
-        """Whether all rows came."""
+        """Whether all rows were received."""
         return self.stage == STAGE_DONE
 
     def read(self, Feed feed):
-        """Take what waits in the feed, until the columns are full.
+        """Process the input in the feed, until the columns are full.
 
-        Returns how many bytes the feed should have room for behind what waits then.
+        Returns how many bytes of room the feed should have after its remaining input.
         Raises DecodeError.
         """
         cdef size_t wants = 0
@@ -234,11 +234,11 @@ cdef class ResultColumns:
                 return status
             p += size
             taken[0] += HEADER_BYTES + size
-        # Nothing is to come behind the last packet.
+        # Nothing may follow the last packet.
         return OK if p == end else MALFORMED
 
     cdef int put_large(self, const uint8_t* p, size_t n) noexcept nogil:
-        """Gather a payload of several packets."""
+        """Collect a payload of several packets."""
         cdef int status
         if n > self.row_bytes_max or self.large.used > self.row_bytes_max - n:
             return TOO_LARGE
@@ -250,14 +250,14 @@ cdef class ResultColumns:
         status = self.put_payload(self.large.data, self.large.used,
                                   self.large.data + self.large.used)
         if status == OK or status == NO_ROOM:
-            # Its memory is not kept: such rows are rare.
+            # Its memory is freed, as such rows are rare.
             free(self.large.data)
             memset(&self.large, 0, sizeof(Memory))
         return status
 
     cdef int put_payload(self, const uint8_t* p, size_t n,
                          const uint8_t* end) noexcept nogil:
-        """Take a payload; up to `end` there may be read behind it."""
+        """Process a payload; bytes after it, up to `end`, may be read."""
         cdef Input source
         if n == 0:
             return MALFORMED
@@ -293,7 +293,7 @@ cdef class ResultColumns:
         return OK
 
     cdef int check_definition(self, const uint8_t* p, size_t n) noexcept nogil:
-        """See that a text comes in its column's character set, if it has one."""
+        """Check that a text arrives in its column's character set, if it has one."""
         cdef size_t at = self.width - self.fields_left
         cdef Input source
         cdef uint16_t collation
@@ -311,11 +311,11 @@ cdef class ResultColumns:
         return self.check_charset(at, collation)
 
     cdef int check_charset(self, size_t at, uint16_t collation) noexcept with gil:
-        """Compare, where the collation is known."""
-        told = charset_of_collation(collation)
-        if told in (None, self.charsets[at]):
+        """Compare character sets, if the collation is known."""
+        found_charset = charset_of_collation(collation)
+        if found_charset in (None, self.charsets[at]):
             return OK
-        self.failed_at, self.failed_charset = at, told
+        self.failed_at, self.failed_charset = at, found_charset
         return OTHER_CHARSET
 
     # --- rows -------------------------------------------------------------------------
@@ -403,36 +403,36 @@ cdef class ResultColumns:
     # --- out --------------------------------------------------------------------------
 
     def take(self):
-        """Return the columns of the rows so far, as buffers, and begin anew."""
+        """Return the columns of the rows so far, as buffers, and start empty ones."""
         cdef size_t i
         taken = [take_column(&self.columns[i]) for i in range(self.width)]
         self.rows = self.bytes_taken = 0
         return taken
 
     def raise_error(self, int status):
-        """Raise what a status means."""
+        """Raise the error of a status."""
         cdef size_t n
         self.stage = STAGE_REFUSED
         if status == NO_ROOM:
             raise MemoryError("no memory for the columns of a result")
         if status == TOO_LARGE:
             raise DecodeError(
-                f"a row has more than {self.row_bytes_max} bytes: leave its largest "
-                "columns out")
+                f"a row has more than {self.row_bytes_max} bytes: exclude its largest "
+                "columns")
         if status == OTHER_CHARSET:
             raise DecodeError(
                 f"column {self.names[self.failed_at]} "
-                f"({self.types[self.failed_at]}): the server has it in character set "
-                f"{self.failed_charset}, not in {self.charsets[self.failed_at]}: it "
+                f"({self.types[self.failed_at]}): its character set in the server is "
+                f"{self.failed_charset}, not {self.charsets[self.failed_at]}: the column "
                 "was changed, copy the table again")
         if status != BAD_VALUE:
-            raise DecodeError("the server's answer is not that of MySQL to a SELECT")
+            raise DecodeError("the server's answer is not a valid result of a SELECT")
         column = f"column {self.names[self.failed_at]}"
         n = min(self.failed_value.n, <size_t>VALUE_SHOWN_MAX)
         shown = self.failed_value.p[:n].decode("utf-8", "replace") if n else ""
         raise DecodeError(
             f"{column} ({self.types[self.failed_at]}): the server's value {shown!r} is "
-            "none of that type; if the column was changed, copy the table again")
+            "not of that type: if the column was changed, copy the table again")
 
 
 cdef inline Slice without_zeros(Slice value) noexcept nogil:

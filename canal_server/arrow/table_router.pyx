@@ -1,10 +1,10 @@
 # cython: language_level=3, cdivision=True
-"""One pass over entries for the columns of many tables.
+"""Distributes entries to the columns of many tables in one pass.
 
-Each entry is handed to the columns of its table, and the end of a transaction to all
-that it has rows of. Python is asked when a table is met that is not known, or rows with
-other columns than those that are known of it: `feed` returns in front of that entry.
-It returns behind a statement, and where the rows of a table cannot be read.
+Each entry is passed to the columns of its table, and the end of a transaction to all
+columns with rows of it. Python is asked about an unknown table, and about rows whose
+columns differ from the known ones: `feed` returns before that entry. It also returns
+after a statement, and where the rows of a table cannot be read.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -24,44 +24,44 @@ cdef uint64_t FNV_BASIS = 0xCBF29CE484222325
 cdef uint64_t FNV_PRIME = 0x100000001B3
 
 cdef enum:
-    LOOK_EACH = 256 * 1024  # bytes of input between two looks at what all tables take
+    LOOK_EACH = 256 * 1024  # bytes of input between two checks of all tables' size
     SLOTS_FIRST = 64
 
 cdef enum XaState:
-    XA_UNKNOWN  # no begin came: that of a part before, or MariaDB's, which tells the end
+    XA_UNKNOWN  # no begin: in an earlier part, or MariaDB's, whose end shows it
     XA_NONE
-    XA_OPEN     # in a transaction of XA
+    XA_OPEN     # in an XA transaction
 
 
 class Held(NamedTuple):
-    """A table of which columns are wanted before its next entry is fed again."""
+    """A table whose columns must be set before its entry is fed again."""
 
     schema: str
     table: str
     journal: str
     position: int    # of the entry
-    is_unlike: bool  # columns are known, and the entry has others
+    is_unlike: bool  # the entry differs from the known columns
 
 
 class FoundStatement(NamedTuple):
-    """A statement among the changes, and where it is."""
+    """A statement among the changes, with its position."""
 
-    number: int      # by which `committed_statements` tells of it
+    number: int      # its number in `committed_statements`
     journal: str
     position: int
-    end: int         # the offset behind it
+    end: int         # the offset after it
     schema: str
     table: str
     event_type: int
     is_ddl: bool
     sql: str
-    default_schema: str  # of names in it that are given without one
+    default_schema: str  # for names without a schema
     seq: int
     time_ms: int
 
 
 class Refused(NamedTuple):
-    """Rows of a table that cannot be read: the first one that is not delivered."""
+    """Unreadable rows of a table: the first one that is not delivered."""
 
     schema: str
     table: str
@@ -74,48 +74,48 @@ class Refused(NamedTuple):
 
 
 cdef struct Slot:
-    # A table in the map of all; one without `used` is free.
+    # A table in the hash map; a slot without `used` is free.
     uint64_t hash
     Slice schema
     Slice table
-    void* columns   # an EntryColumns that `columns_of` keeps; NULL: left out
+    void* columns   # an EntryColumns that `columns_of` owns; NULL: skipped
     bint used
 
 
 cdef class TableRouter(EntryColumns):
-    """Hands entries to the columns of their tables; for one thread at a time.
+    """Passes entries to the columns of their tables; for one thread at a time.
 
-    Has no rows itself: they are taken from the columns, those without rows that wait
-    for their commit (`pending`), when the router is `full` and in the end.
+    It has no rows itself: they are taken from the columns that have no rows waiting for
+    their commit (`pending`), when the router is `full` and at the end.
     """
 
-    cdef dict columns_of       # by (schema, table) in bytes; None: left out
+    cdef dict columns_of       # by (schema, table) in bytes; None: skipped
     cdef Slot* slots
     cdef size_t slot_n         # a power of two, larger than the number of tables
-    cdef Slot* last            # that was found last
+    cdef Slot* last            # found last
     cdef void** touched        # columns with rows that wait for their commit
     cdef size_t touched_n
     cdef size_t touched_size
-    cdef list replaced         # that are touched, and no table's any more
+    cdef list replaced         # touched columns that were replaced
     cdef size_t replaced_n
     cdef bint filled
-    cdef object hold           # what `held` tells
-    cdef list met_statements
-    cdef list open_statements  # numbers of those in the transaction at hand
+    cdef object hold           # the value of `held`
+    cdef list found_statements
+    cdef list open_statements  # numbers of those in the current transaction
     cdef size_t open_n
     cdef list done_statements
     cdef int64_t statement_number
     cdef list problems
     cdef XaState xa
-    cdef set xa_tables         # of the transaction at hand, as long as it may be of XA
-    cdef bint xa_noted         # there are some
-    cdef Slot* xa_last         # that was noted, if it is still there
+    cdef set xa_tables         # of the current transaction, while it may be XA
+    cdef bint xa_noted         # the set is not empty
+    cdef Slot* xa_last         # noted last, if it still exists
     cdef str xa_xid
 
     def __cinit__(self, *args, **options):
         self.columns_of = {}
         self.replaced = []
-        self.met_statements = []
+        self.found_statements = []
         self.open_statements = []
         self.done_statements = []
         self.problems = []
@@ -124,7 +124,7 @@ cdef class TableRouter(EntryColumns):
         self.xa = XA_UNKNOWN
 
     def __init__(self, *, epoch=0, bytes_max=32 << 20):
-        """Take the limit in bytes of all tables together."""
+        """Set the limit in bytes of all tables together."""
         EntryColumns.__init__(self, epoch=epoch, rows_max=1, bytes_max=bytes_max)
         self.rebuild()
 
@@ -135,9 +135,9 @@ cdef class TableRouter(EntryColumns):
     # --- tables -----------------------------------------------------------------------
 
     def set_table(self, str schema, str table, EntryColumns columns):
-        """Give a table its columns, in the place of those that it had; None: no rows.
+        """Set a table's columns, replacing earlier ones; None: skip its rows.
 
-        What waits for its commit in the old ones gets it.
+        Rows in the earlier columns that wait for their commit get it.
         """
         cdef tuple key = (schema.encode(), table.encode())
         cdef EntryColumns old = self.columns_of.get(key)
@@ -149,7 +149,7 @@ cdef class TableRouter(EntryColumns):
         self.rebuild()
 
     def forget(self, str schema, str table):
-        """Ask for the columns of a table again when it is met."""
+        """Request the columns of a table again at its next entry."""
         cdef EntryColumns old = self.columns_of.pop((schema.encode(), table.encode()), None)
         if old is not None:
             self.retire(old)
@@ -162,7 +162,7 @@ cdef class TableRouter(EntryColumns):
         return 0
 
     cdef int rebuild(self) except -1:
-        """Make the map of all tables anew."""
+        """Rebuild the map of all tables."""
         cdef size_t size = SLOTS_FIRST
         cdef Slot* slots
         cdef Slot* slot
@@ -188,7 +188,7 @@ cdef class TableRouter(EntryColumns):
         return 0
 
     cdef Slot* slot_of(self, Slice schema, Slice table, uint64_t hashed) noexcept nogil:
-        """Return the slot of a table, or the free one where it belongs."""
+        """Return the slot of a table, or the free slot for it."""
         cdef size_t at = hashed & (self.slot_n - 1)
         cdef Slot* slot = &self.slots[at]
         while slot.used and not (
@@ -224,27 +224,27 @@ cdef class TableRouter(EntryColumns):
         return len(self.columns_of)
 
     def held(self):
-        """Return the table because of which `feed` returned in front of its entry."""
+        """Return the table that made `feed` return before its entry."""
         hold, self.hold = self.hold, None
         return hold
 
     def room_made(self):
-        """Go on, as what was full has been taken."""
+        """Continue after the full columns were taken."""
         self.filled = False
         self.bytes_unmeasured = 0
 
     def met(self):
-        """Return the statements met since the last call."""
-        found, self.met_statements = self.met_statements, []
+        """Return the statements found since the last call."""
+        found, self.found_statements = self.found_statements, []
         return found
 
     def committed_statements(self):
-        """Return (number, version, time in ms) of statements whose commit came."""
+        """Return (number, version, time in ms) of committed statements."""
         found, self.done_statements = self.done_statements, []
         return found
 
     def refused(self):
-        """Return the tables that cannot be read any more; they are left out now."""
+        """Return the tables that became unreadable; they are skipped from now on."""
         found, self.problems = self.problems, []
         return found
 
@@ -259,7 +259,7 @@ cdef class TableRouter(EntryColumns):
         if self.change.event == 0:
             self.change.event = self.head.event
         if self.change.event == EVENT_QUERY and not self.change.is_ddl:
-            return OK  # a note on the statement whose rows follow
+            return OK  # the text of the statement whose rows follow
         status = self.place(self.head.offset, &place)
         if status != OK:
             return status
@@ -270,7 +270,7 @@ cdef class TableRouter(EntryColumns):
             return self.put_statement()
         slot = self.find()
         if not slot.used:
-            # Python knows names as text: others it could never tell us back.
+            # Python has names as text: it could not pass others back.
             if not (is_utf8(self.head.schema.p, self.head.schema.n)
                     and is_utf8(self.head.table.p, self.head.table.n)):
                 return MALFORMED
@@ -281,7 +281,7 @@ cdef class TableRouter(EntryColumns):
         return self.put_rows(slot)
 
     cdef int put_rows(self, Slot* slot) noexcept nogil:
-        """Have the columns of a table append the rows of the entry at hand."""
+        """Append the current entry's rows to the columns of its table."""
         cdef void* columns = slot.columns
         cdef bint is_touched = (<EntryColumns>columns).waits()
         cdef int status = (<EntryColumns>columns).put_routed(
@@ -290,7 +290,7 @@ cdef class TableRouter(EntryColumns):
             return self.hold_entry(True)
         self.open = True
         if status == FAILED:
-            return self.give_up(columns)
+            return self.skip_table(columns)
         if status == OK and not is_touched and (<EntryColumns>columns).waits():
             status = self.touch(columns)
         if status == OK and self.xa != XA_NONE and slot != self.xa_last:
@@ -319,7 +319,7 @@ cdef class TableRouter(EntryColumns):
         return EntryColumns.end_transaction(self) if status == OK else status
 
     cdef int touch(self, void* columns) noexcept nogil:
-        """Have the columns told of the end of the transaction."""
+        """Pass the end of the transaction to the columns."""
         cdef size_t size = 2 * self.touched_size + 16
         cdef void** touched
         if self.touched_n == self.touched_size:
@@ -332,7 +332,7 @@ cdef class TableRouter(EntryColumns):
         return OK
 
     cdef int commit(self, uint64_t version, int64_t time_ms, Slice xid) noexcept nogil:
-        """Tell the commit to all columns with rows of the transaction."""
+        """Pass the commit to all columns with rows of the transaction."""
         cdef size_t i
         cdef int status
         for i in range(self.touched_n):
@@ -346,7 +346,7 @@ cdef class TableRouter(EntryColumns):
         return OK
 
     cdef bint is_full(self) noexcept nogil:
-        """Tell whether a table, or all of them, have reached a limit."""
+        """Check whether a table, or all tables together, have reached a limit."""
         if (not self.filled and self.touched_n == 0
                 and self.bytes_unmeasured >= LOOK_EACH):
             self.filled = self.measured() >= self.bytes_max
@@ -379,7 +379,7 @@ cdef class TableRouter(EntryColumns):
         cdef int status = OK
         try:
             self.statement_number += 1
-            self.met_statements.append(FoundStatement(
+            self.found_statements.append(FoundStatement(
                 self.statement_number, text_of(self.head.file), self.head.offset,
                 self.head.offset + self.head.length, text_of(self.head.schema),
                 text_of(self.head.table), self.change.event, bool(self.change.is_ddl),
@@ -402,7 +402,7 @@ cdef class TableRouter(EntryColumns):
         return status
 
     cdef int begin_xa(self, Slice xid) noexcept with gil:
-        """Note that a transaction begins: one of XA unless `p` is NULL."""
+        """Record the begin of a transaction: an XA transaction unless `p` is NULL."""
         self.xa = XA_OPEN if xid.p != NULL else XA_NONE
         try:
             self.xa_xid = text_of(xid)
@@ -412,7 +412,7 @@ cdef class TableRouter(EntryColumns):
         return OK
 
     cdef int note_xa(self) noexcept with gil:
-        """Tell, or note, that the table at hand has rows of the transaction at hand."""
+        """Report or record that the current table has rows of the current transaction."""
         try:
             name = text_of(self.head.schema), text_of(self.head.table)
             if name in self.xa_tables:
@@ -426,7 +426,7 @@ cdef class TableRouter(EntryColumns):
         return OK
 
     cdef int end_xa(self, Slice xid) noexcept with gil:
-        """Tell of the tables that were noted, if it was a transaction of XA."""
+        """Report the recorded tables, if it was an XA transaction."""
         try:
             if self.xa == XA_UNKNOWN and xid.p != NULL:
                 self.xa_xid = text_of(xid)
@@ -442,9 +442,9 @@ cdef class TableRouter(EntryColumns):
         self.xa_noted, self.xa_last = False, NULL
 
     cdef object put_xa_rows(self, tuple name):
-        """Tell as of a statement of the transaction; its text is the xid."""
+        """Report it as a statement of the transaction whose text is the xid."""
         self.statement_number += 1
-        self.met_statements.append(FoundStatement(
+        self.found_statements.append(FoundStatement(
             self.statement_number, text_of(self.head.file), self.head.offset,
             self.head.offset + self.head.length, name[0], name[1], EVENT_XA_ROWS,
             False, self.xa_xid.strip(), "", self.seq_now, self.head.time_ms,
@@ -464,9 +464,9 @@ cdef class TableRouter(EntryColumns):
             return NO_ROOM
         return OK
 
-    cdef int give_up(self, void* told) noexcept with gil:
-        """Leave a table out from here on, with all rows of it that were not taken."""
-        cdef EntryColumns columns = <EntryColumns>told
+    cdef int skip_table(self, void* skipped) noexcept with gil:
+        """Skip a table from here on, with all its rows that were not taken."""
+        cdef EntryColumns columns = <EntryColumns>skipped
         cdef uint64_t seq = columns.seq_now
         cdef uint32_t row = columns.row_now
         cdef size_t i
@@ -479,7 +479,7 @@ cdef class TableRouter(EntryColumns):
                 text_of(self.head.file), self.head.offset, seq, row, self.head.time_ms,
             ))
             for i in range(self.touched_n):
-                if self.touched[i] == told:
+                if self.touched[i] == skipped:
                     self.touched_n -= 1
                     self.touched[i] = self.touched[self.touched_n]
                     break
@@ -495,7 +495,7 @@ cdef uint64_t hash_of(Slice schema, Slice table) noexcept nogil:
     cdef size_t i
     for i in range(schema.n):
         hashed = (hashed ^ schema.p[i]) * FNV_PRIME
-    hashed = (hashed ^ 255) * FNV_PRIME  # in no name, which is UTF-8
+    hashed = (hashed ^ 255) * FNV_PRIME  # in no name, as names are UTF-8
     for i in range(table.n):
         hashed = (hashed ^ table.p[i]) * FNV_PRIME
     return hashed ^ hashed >> 29

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Values of columns, read from the texts in which entries carry them."""
+"""Values of columns, read from the texts in entries."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
@@ -12,12 +12,12 @@ cdef extern from *:
     ctypedef long long i128 "canal_arrow_i128"
 
 cdef enum:
-    DECIMAL_DIGITS_MAX = 38  # of 128 bits
+    DECIMAL_DIGITS_MAX = 38  # in 128 bits
 
 cdef enum Moment:
-    # What a text of a date or of a date and time is.
+    # The result of reading a date, or a date and time.
     MOMENT_OK = 0
-    MOMENT_NONE = 1   # the form is right, but there is no such day: 0000-00-00
+    MOMENT_NONE = 1   # valid form, invalid date: 0000-00-00
     MOMENT_BROKEN = 2
 
 # Each returns whether the text is such a value.
@@ -34,6 +34,6 @@ cdef Moment read_datetime(const uint8_t* p, size_t n, int64_t* us) noexcept nogi
 # Writes the decimal with exactly `scale` digits; `to` has room for n + scale + 2.
 cdef uint8_t* put_padded_decimal(uint8_t* to, const uint8_t* p, size_t n,
                                  int scale) noexcept nogil
-# Turns code points below 256 back into bytes; `to` has room for n. -1: there are others.
+# Turns code points below 256 back into bytes; `to` has room for n. -1 for others.
 cdef int64_t put_latin1(uint8_t* to, const uint8_t* p, size_t n) noexcept nogil
 cdef bint is_utf8(const uint8_t* p, size_t n) noexcept nogil

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Numbers, dates and bytes from the texts in which entries carry them.
+"""Numbers, dates and bytes, read from the texts in entries.
 
-The texts are canal's: see `number_text` and `temporal_text`, which write them. A text
-of any other form is refused, never guessed at.
+The texts are canal's: `number_text` and `temporal_text` write them. A text of any other
+form is rejected, never guessed.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -20,7 +20,7 @@ cdef extern from *:
     #ifdef __APPLE__
     #include <xlocale.h>
     #endif
-    /* The texts have a point, whatever the locale of the process. */
+    /* The texts have a point, independent of the process's locale. */
     static locale_t canal_plain_locale = (locale_t)0;
     static void canal_open_locale(void) {
         if (canal_plain_locale == (locale_t)0)
@@ -101,10 +101,10 @@ cdef bint read_i64(const uint8_t* p, size_t n, int64_t* value) noexcept nogil:
 cdef bint read_decimal(const uint8_t* p, size_t n, int precision, int scale,
                        i128* value) noexcept nogil:
     cdef u128 v = 0
-    cdef uint64_t part = 0  # digits are gathered in 64 bits: faster
+    cdef uint64_t part = 0  # digits are collected in 64 bits: faster
     cdef int gathered = 0
     cdef int significant = 0
-    cdef int fraction = -1  # digits behind the point; -1: there was none yet
+    cdef int fraction = -1  # digits after the point; -1: no point yet
     cdef uint32_t digit
     cdef size_t i
     cdef bint negative = n > 0 and p[0] == 45
@@ -119,7 +119,7 @@ cdef bint read_decimal(const uint8_t* p, size_t n, int precision, int scale,
             if fraction == scale:
                 if digit:
                     return False
-                continue  # "5.0" of a whole number
+                continue  # "5.0" of an integer
             fraction += 1
         if significant or digit:
             significant += 1
@@ -131,7 +131,7 @@ cdef bint read_decimal(const uint8_t* p, size_t n, int precision, int scale,
             v = v * TENS[18] + part
             part, gathered = 0, 0
     if n < <size_t>(1 + negative + (fraction >= 0)):
-        return False  # no digit at all
+        return False  # no digit
     v = v * TENS[gathered] + part
     if fraction < 0:
         fraction = 0
@@ -165,7 +165,7 @@ cdef uint8_t* put_padded_decimal(uint8_t* to, const uint8_t* p, size_t n,
 
 cdef bint split_number(const uint8_t* p, size_t n, uint64_t* digits,
                        int* exponent) noexcept nogil:
-    """Read up to 18 digits and a power of ten; false for what is longer or odd."""
+    """Read up to 18 digits and a power of ten; false for other texts."""
     cdef uint64_t v = 0
     cdef int count = 0
     cdef int e = 0
@@ -206,7 +206,7 @@ cdef bint split_number(const uint8_t* p, size_t n, uint64_t* digits,
 
 
 cdef bint plain_number(const uint8_t* p, size_t n, char* text) noexcept nogil:
-    """Copy a number's text as strtod wants it; false when it is none of ours."""
+    """Copy a number's text for strtod; false if it is not in canal's notation."""
     cdef size_t i
     if n == 0 or n >= NUMBER_BYTES_MAX or not 48 <= p[0] <= 57:
         return False
@@ -238,7 +238,7 @@ cdef bint read_double(const uint8_t* p, size_t n, double* value) noexcept nogil:
         n -= 1
     if (split_number(p, n, &digits, &e) and digits <= <uint64_t>1 << 53
             and -22 <= e <= 22):
-        # Both are exact, so that the one operation rounds as it should: faster.
+        # Both are exact, so the single operation rounds correctly: faster.
         value[0] = digits / EXACT_TENS[-e] if e < 0 else digits * EXACT_TENS[e]
     elif plain_number(p, n, text):
         value[0] = canal_strtod(text, &end)
@@ -295,7 +295,7 @@ cdef inline uint32_t days_of(uint32_t year, uint32_t month) noexcept nogil:
 
 
 cdef Moment read_date(const uint8_t* p, size_t n, int32_t* days) noexcept nogil:
-    """Read yyyy-mm-dd. Days that the Gregorian calendar has not are MOMENT_NONE."""
+    """Read yyyy-mm-dd. Invalid days of the Gregorian calendar are MOMENT_NONE."""
     cdef uint32_t century, year, month, day, shifted, era, of_era, of_year
     if n != 10 or p[4] != 45 or p[7] != 45:
         return MOMENT_BROKEN
@@ -377,7 +377,7 @@ cdef bint is_utf8(const uint8_t* p, size_t n) noexcept nogil:
 # --- for tests --------------------------------------------------------------------
 
 def read_as(str kind, bytes text, int a=0, int b=0):
-    """Return what a reader makes of a text; None when it is no such value."""
+    """Return the value that a reader reads from a text; None if it is invalid."""
     cdef int64_t number
     cdef uint64_t natural
     cdef i128 wide

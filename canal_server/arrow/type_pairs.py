@@ -1,7 +1,7 @@
-"""How values are read where a column had another type than the stream has of it.
+"""How to read values of a column whose type differs from the stream's.
 
-A stream keeps the types that it began with; rows from before, or behind a change that
-was let pass, have others. `arrow_convert` says what each way of reading takes.
+A stream keeps the types of its start; rows from before that, or after an accepted
+change, have others. `conversions` defines each way of reading.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _FIXED: Final = re.compile(
 )
 _FIXED_BYTES_MAX: Final = 255  # of MySQL's
 
-# What the text of a value is, by the first word of the type that the column had.
-# Integers, and all that entries carry as such, need no word: any kind reads them.
+# The form of a value's text, by the first word of the column's type.
+# Integers, and types that entries write as integers, are read by any kind.
 _TEXTS: Final = {
     **dict.fromkeys(("decimal", "numeric", "dec", "fixed"), "digits"),
     "float": "float",
@@ -44,9 +44,8 @@ _WHOLE: Final = ("int8", "int16", "int32", "int64", "bits")
 _DIGITS: Final = (*_WHOLE, "decimal", "wide decimal")
 _MOMENTS: Final = ("date", "datetime", "timestamp")
 
-# By what the text is and the stream's kind; plain where there is nothing. The moment of
-# a TIMESTAMP is told in a zone, and nobody knows in which one a text, a DATE or a
-# DATETIME was meant.
+# By the form of the text and the stream's kind; plain if it is missing. The text of a
+# TIMESTAMP is in a known zone, but the zone of a text, a DATE or a DATETIME is unknown.
 _PAIRS: Final[dict[tuple[str, str], str]] = {
     **{(text, kind): "digits" for text in ("digits", "text") for kind in _WHOLE},
     ("text", "decimal"): "digits",
@@ -71,16 +70,16 @@ _READINGS: Final = {
 
 
 def reading_of(mysql_type: str, kind: int) -> int:
-    """Return how a text of a column of that type becomes a value of the kind."""
+    """Return how a text of a column of that type is read as a value of the kind."""
     found = _BASE.match(mysql_type)
     text = _TEXTS.get(found[1].lower(), "") if found else ""
     return _READINGS.get((text, kind), READINGS["plain"])
 
 
 def filled_bytes(mysql_type: str) -> int:
-    """Return how many bytes each value of a binary type has; 0: as many as are told.
+    """Return the size of each value of a binary type; 0: that of the text.
 
-    The server leaves out zeros at the end of a BINARY, and of a CHAR of bytes.
+    The server omits trailing zeros of a BINARY, and of a binary CHAR.
     """
     found = _FIXED.match(mysql_type)
     return 0 if found is None else min(int(found[1] or 1), _FIXED_BYTES_MAX)

@@ -1,9 +1,9 @@
 # cython: language_level=3, cdivision=True
 """Rows of one table as columns of its own types.
 
-The wanted columns are given as kinds (`arrow_put`); an entry's columns are matched to them
-by name. Rows of other tables are left out. A statement makes `feed` return behind it,
-so that whoever feeds decides before rows of another shape come.
+The selected columns are given as kinds (`put_values`); an entry's columns are matched
+to them by name. Rows of other tables are skipped. `feed` returns after a statement, so
+that the caller can act before rows of another shape follow.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -43,9 +43,9 @@ cdef enum:
     VALUE_SHOWN_MAX = 60  # bytes of a value in a message
 
 cdef enum Updates:
-    # What an update becomes.
-    POSTIMAGE = 0         # one row: what it left
-    BOTH = 1              # two rows: what was, and what it left
+    # How an update is delivered.
+    POSTIMAGE = 0         # one row: the new values
+    BOTH = 1              # two rows: the old and the new values
     ENVELOPE = 2          # one row with both
 
 UPDATES = {"postimage": POSTIMAGE, "both": BOTH, "envelope": ENVELOPE}
@@ -54,8 +54,8 @@ UPDATES = {"postimage": POSTIMAGE, "both": BOTH, "envelope": ENVELOPE}
 cdef class TypedColumns(EntryColumns):
     """The columns of spark's typed mode, for one table.
 
-    `take` gives the wanted columns, in an envelope a struct and the columns before the
-    change, then a struct and those after it; then the change's type and `_position`,
+    `take` returns the selected columns, in an envelope a struct with the columns before
+    the change and a struct with those after it; then the change's type and `_position`,
     and the four of EntryColumns.
     """
 
@@ -67,10 +67,10 @@ cdef class TypedColumns(EntryColumns):
     cdef Slice table_text
     cdef Field* fields
     cdef size_t field_n
-    cdef dict numbers          # of a wanted column by its name in lower case
+    cdef dict numbers          # of a selected column by its name in lower case
     cdef int updates
     cdef bint split_keys
-    cdef RowKeys keys          # of the row at hand, where rows are dealt out by key
+    cdef RowKeys keys          # of the current row, if rows are split by key
     cdef Zone zone
     cdef ArrowColumn* images   # before and after, or only one
     cdef ArrowColumn[2] structs
@@ -79,8 +79,8 @@ cdef class TypedColumns(EntryColumns):
     cdef Shape shape
     cdef dict labels          # by the type's text
     cdef size_t labels_known
-    cdef list known            # type and whether it is of the key; None: not compared
-    cdef bint unlike           # a column was met that is not what is known
+    cdef list known            # type, and whether it is of the key; None: not compared
+    cdef bint unlike           # a column differs from the known one
 
     def __cinit__(self, *args, **options):
         memset(&self.shape, 0, sizeof(Shape))
@@ -93,17 +93,16 @@ cdef class TypedColumns(EntryColumns):
     def __init__(self, str schema, str table, fields, *, str updates="postimage",
                  bint split_keys=False, bint zero_is_null=True, zone=(), missing=(),
                  epoch=0, rows_max=65536, bytes_max=32 << 20):
-        """Take the wanted columns: each (name, kind, precision or 0, scale or 0).
+        """Set the selected columns: each (name, kind, precision or 0, scale or 0).
 
         `split_keys`: an update of the primary key is a delete and an insert.
-        `zero_is_null`: dates that no calendar has are NULL, else an error. `zone`: steps
-        (from which local second on, seconds east of UTC) of the zone in which entries
-        tell TIMESTAMP; none: UTC. `missing`: wanted columns that the table has not, or
-        no more.
+        `zero_is_null`: invalid dates are NULL, else an error. `zone`: steps (from which
+        local second on, seconds east of UTC) of the zone of TIMESTAMP in entries; none:
+        UTC. `missing`: selected columns that the table does not have.
         """
         EntryColumns.__init__(self, epoch=epoch, rows_max=rows_max, bytes_max=bytes_max)
         if self.fields != NULL:
-            raise ValueError("made twice")
+            raise ValueError("initialized twice")
         self.schema, self.table = schema, table
         self.schema_bytes, self.table_bytes = schema.encode(), table.encode()
         self.schema_text.p = self.schema_bytes
@@ -133,7 +132,7 @@ cdef class TypedColumns(EntryColumns):
         free_column(&self.position)
         free_shape(&self.shape)
 
-    # --- what is wanted ---------------------------------------------------------------
+    # --- selected columns -------------------------------------------------------------
 
     cdef int set_fields(self, tuple fields) except -1:
         cdef Field* field
@@ -149,7 +148,7 @@ cdef class TypedColumns(EntryColumns):
             field = &self.fields[i]
             field.kind, field.a, field.b = KINDS[kind], a, b
             if name.lower() in self.numbers:
-                raise ValueError(f"column {name} is wanted twice")
+                raise ValueError(f"column {name} is selected twice")
             self.numbers[name.lower()] = i
             for image in range(2):
                 init_column(&self.images[i + image * self.field_n],
@@ -168,19 +167,19 @@ cdef class TypedColumns(EntryColumns):
         return 0
 
     def set_missing(self, names):
-        """Say which wanted columns the table has not from here on: they are NULL."""
+        """Set which selected columns the table lacks from here on: they are NULL."""
         cdef size_t i
         names = {name.lower() for name in names}
         unknown = names - self.numbers.keys()
         if unknown:
-            raise ValueError(f"no such columns are wanted: {', '.join(sorted(unknown))}")
+            raise ValueError(f"columns not selected: {', '.join(sorted(unknown))}")
         for name, i in self.numbers.items():
             self.fields[i].missing = name in names
 
     def compare(self, known):
-        """Say what the table's columns are: (type, whether it is of the key) of each.
+        """Set the table's known columns: (type, whether it is part of the key) of each.
 
-        Only for `TableRouter`, which asks for them anew at rows with others.
+        Only for `TableRouter`, which requests them again for rows that differ.
         """
         self.known = None if known is None else list(known)
         if known is not None and len(self.known) != self.field_n:
@@ -189,7 +188,7 @@ cdef class TypedColumns(EntryColumns):
     # --- rows -------------------------------------------------------------------------
 
     cdef int look(self) noexcept nogil:
-        """Compare the columns of the entry's first row with what is known."""
+        """Compare the columns of the entry's first row with the known ones."""
         cdef Input source
         cdef Slice row, field, value
         cdef ColumnText* text
@@ -215,7 +214,7 @@ cdef class TypedColumns(EntryColumns):
             return MALFORMED
         return HELD if self.unlike or at != self.field_n else OK
 
-    cdef bint is_ours(self) noexcept nogil:
+    cdef bint is_own_table(self) noexcept nogil:
         return (same(self.head.table, self.table_text.p, self.table_text.n)
                 and same(self.head.schema, self.schema_text.p, self.schema_text.n))
 
@@ -224,7 +223,7 @@ cdef class TypedColumns(EntryColumns):
         cdef Slice row
         cdef size_t before = self.rows
         cdef int status = OK
-        if not self.is_ours():
+        if not self.is_own_table():
             return OK
         if self.labels_known >= LABELS_KEPT and not self.forget_labels():
             return NO_ROOM
@@ -236,7 +235,7 @@ cdef class TypedColumns(EntryColumns):
         return self.put_positions(self.rows - before) if status == OK else status
 
     cdef int put_row(self, Slice row) noexcept nogil:
-        """Append what a change becomes. An update takes two numbers where it may be two."""
+        """Append the rows of a change; an update that may be two rows has two numbers."""
         cdef uint32_t event = self.change.event
         cdef bint two = self.updates == BOTH or self.split_keys
         cdef bint split = False
@@ -340,7 +339,7 @@ cdef class TypedColumns(EntryColumns):
         return OK if found == self.field_n else self.put_missing(columns, length)
 
     cdef int put_missing(self, ArrowColumn* columns, size_t length) noexcept nogil:
-        """Append NULL where an image has no value, if that is known to be right."""
+        """Append NULL if an image has no value and the column may be missing."""
         cdef size_t i
         cdef int status
         for i in range(self.field_n):
@@ -354,7 +353,7 @@ cdef class TypedColumns(EntryColumns):
         return OK
 
     cdef int changes_key(self, Slice row, bint* changed) noexcept nogil:
-        """Tell whether an update changes a column of the primary key."""
+        """Check whether an update changes a column of the primary key."""
         cdef Input source = input_of(row)
         cdef Slice field, value
         cdef ColumnText* text
@@ -390,13 +389,13 @@ cdef class TypedColumns(EntryColumns):
     # --- names and types --------------------------------------------------------------
 
     cdef bint forget_labels(self) noexcept with gil:
-        """Forget labels and the columns that point to them; false without memory."""
+        """Discard labels and the columns that point to them; false without memory."""
         self.labels.clear()
         self.labels_known = 0
         return name_shape(&self.shape, self.schema_text, self.table_text) == OK
 
     cdef int resolve(self, ColumnText* text) noexcept with gil:
-        """Find out where a column goes, and how its values are to be read."""
+        """Determine the target of a column, and how to read its values."""
         cdef ColumnLabels labels
         try:
             name = text.name.p[:text.name.n].decode()
@@ -431,14 +430,14 @@ cdef class TypedColumns(EntryColumns):
         return OK
 
     cdef bint is_known(self, ColumnText* text, object number) except -1:
-        """Tell whether a column has the type that is known, and is of the key or not."""
+        """Check whether a column has the known type and key attribute."""
         if number is None:
             return False
         mysql_type = text.mysql_type.p[:text.mysql_type.n].decode()
         return self.known[number] == (mysql_type, bool(text.is_key))
 
     cdef int fail_column(self, ColumnText* text, Slice value, int status) noexcept with gil:
-        """Say which column has a value that it cannot have."""
+        """Set the error of a column with an invalid value."""
         cdef size_t n = min(value.n, <size_t>VALUE_SHOWN_MAX)
         cdef const Field* field
         try:

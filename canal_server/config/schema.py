@@ -1,7 +1,7 @@
 """The settings of a server and its instances, with their defaults.
 
-Each stage receives its own section. Values are checked where they are read from
-files (`canal_server.config.load`); a section made by hand is taken as it is.
+Each stage receives its own section. Values are validated where they are read from
+files (`canal_server.config.load`); a section created in code is used unchecked.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ GIB = 1024 * MIB
 
 
 class BatchMode(StrEnum):
-    """What fills a batch and the ring: bytes or entries."""
+    """What limits a batch and the ring: bytes or entries."""
 
     MEMSIZE = "MEMSIZE"
     ITEMSIZE = "ITEMSIZE"
 
 
 class SslMode(StrEnum):
-    """How much TLS a connection to MySQL asks for."""
+    """The TLS mode of connections to MySQL."""
 
     DISABLED = "DISABLED"
     PREFERRED = "PREFERRED"
@@ -33,16 +33,16 @@ class SslMode(StrEnum):
 
 
 class Wiring(StrEnum):
-    """Where subscriptions and cursors outlive the process."""
+    """Where subscriptions and cursors are stored."""
 
-    MEMORY = "memory"  # nowhere
+    MEMORY = "memory"  # not stored
     FILE = "file"  # meta.dat in the data folder
     ZOOKEEPER = "zookeeper"  # nodes
 
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """Where a server listens."""
+    """The address that a server listens on."""
 
     host: str
     port: int
@@ -61,21 +61,21 @@ class ServerConfig:
 
     ip: str = ""  # address to bind; empty: all
     port: int = 11111  # 0: any free one
-    register_ip: str = ""  # told to clients by ZooKeeper; empty: `ip`, else the host's
+    register_ip: str = ""  # for clients in ZooKeeper; empty: `ip`, else the host's
     listen: bool = True  # false: no port is opened
-    user: str = ""  # empty: everybody may log in
+    user: str = ""  # empty: no login required
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
     connections_max: int = 1000
-    frame_bytes_max: int = 1 * MIB  # of a request; replies are not limited by it
-    handshake_timeout_s: float = 10.0  # from accept to a successful log-in
+    frame_bytes_max: int = 1 * MIB  # of a request; replies are not limited
+    handshake_timeout_s: float = 10.0  # from accept to a successful login
     per_address_max: int = 500  # connections from one address
     pending_max: int = 100  # connections that have not logged in
-    send_timeout_s: float = 300.0  # how long a client may take nothing of an answer
+    send_timeout_s: float = 300.0  # how long a client may stop receiving an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfig:
-    """One MySQL server, and where in its binlog to begin when nothing is stored."""
+    """One MySQL server, and where reading starts if no position is stored."""
 
     address: HostPort | None = None
     journal_name: str | None = None
@@ -83,40 +83,40 @@ class HostConfig:
     timestamp_ms: int | None = None
     gtid: str | None = None
     ssl_mode: SslMode = SslMode.DISABLED
-    ssl_ca: Path | None = None  # PEM; None: the certificates the system trusts
-    ssl_cert: Path | None = None  # PEM, shown to the server
+    ssl_ca: Path | None = None  # PEM; None: the trusted certificates of the system
+    ssl_cert: Path | None = None  # PEM, sent to the server
     ssl_key: Path | None = None  # PEM, without a pass phrase
     server_public_key: Path | None = None  # PEM; for passwords without TLS
-    # Whether the server may be asked for that key; None: with a warning.
+    # Whether the key may be requested from the server; None: with a warning.
     allow_public_key_retrieval: bool | None = None
 
     @property
     def has_start(self) -> bool:
-        """Tell whether a place to begin is configured."""
+        """Return whether a start position is configured."""
         return bool(self.journal_name or self.timestamp_ms or self.gtid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectingConfig:
-    """The statement that tells whether the source lives."""
+    """The statement that checks whether the source is alive."""
 
     enable: bool = False
     sql: str = ""
     interval_s: float = 5.0  # also how often an idle source yields a heartbeat
-    retry_threshold: int = 3  # failures in a row that are borne
+    retry_threshold: int = 3  # consecutive failures that are tolerated
     switch_to_standby: bool = False
 
 
 class Action(StrEnum):
-    """What becomes of an event that cannot be read."""
+    """How an event that cannot be decoded is handled."""
 
-    SKIP = "skip"  # it is left out
+    SKIP = "skip"  # it is skipped
     RAW = "raw"  # its bytes are delivered in a marked entry
 
 
 @dataclass(frozen=True, slots=True)
 class NamedEvent:
-    """An event that may be passed over where it cannot be read."""
+    """An event that may be skipped if it cannot be decoded."""
 
     file: str
     position: int
@@ -125,54 +125,54 @@ class NamedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventConfig:
-    """What is asked of single events."""
+    """Settings for single events."""
 
-    bytes_max: int = GIB  # of one, also when it is inflated
-    unreadable: tuple[NamedEvent, ...] = ()  # that may be passed over
+    bytes_max: int = GIB  # of one event, also when decompressed
+    unreadable: tuple[NamedEvent, ...] = ()  # events that may be skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceConfig:
-    """The MySQL side of an instance, or one of them in a group."""
+    """The MySQL side of an instance, or one source of a group."""
 
-    member: int = 0  # its number in a group: that of its masterN; 0: no group
+    member: int = 0  # the number N of masterN in a group; 0: no group
     master: HostConfig = HostConfig()
     standby: HostConfig = HostConfig()
-    user: str = ""  # whoever loads the files demands one
+    user: str = ""  # required when the files are loaded
     password: str = field(default="", repr=False)
     default_database: str = ""
-    connection_charset: str = "utf-8"  # a codec of Python
+    connection_charset: str = "utf-8"  # a Python codec
     gtid_on: bool = False
-    gtid_sets: bool = True  # without it: kept beside cursors, for another server
-    slave_id: int = 0  # 0: one is chosen
-    so_timeout_s: float = 30.0  # to connect, and for the answer to a query
-    heartbeat_s: float = 3.0  # how often an idle source is asked to speak
-    silence_s: float = 9.0  # without a byte for so long, the connection is lost
+    gtid_sets: bool = True  # without gtid_on: stored with cursors, for other servers
+    slave_id: int = 0  # 0: chosen automatically
+    so_timeout_s: float = 30.0  # to connect, and for each query
+    heartbeat_s: float = 3.0  # the interval of heartbeats from an idle source
+    silence_s: float = 9.0  # without data for this long, the connection is lost
     receive_buffer_bytes: int = 16 * KIB
-    binlog_formats: tuple[str, ...] = ()  # those allowed; empty: any
-    binlog_images: tuple[str, ...] = ()  # those allowed; empty: any
+    binlog_formats: tuple[str, ...] = ()  # the accepted ones; empty: any
+    binlog_images: tuple[str, ...] = ()  # the accepted ones; empty: any
     fallback_interval_s: int = 60  # how far to go back on another server
-    standby_lag_max_s: int = 0  # one that lags further may not take over; 0: any
-    auto_reset_latest: bool = False  # begin at the end when the position is purged
+    standby_lag_max_s: int = 0  # a standby that lags more may not take over; 0: any
+    auto_reset_latest: bool = False  # start at the end if the position is purged
     detecting: DetectingConfig = DetectingConfig()
     events: EventConfig = EventConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterConfig:
-    """What an instance lets through; true drops, but for `druid_ddl`."""
+    """What an instance delivers; true drops events, except for `druid_ddl`."""
 
     regex: str = r".*\..*"  # for clients without a filter of their own
-    black_regex: str = ""  # never for anybody
+    black_regex: str = ""  # never delivered
     client_length_max: int = 64 * KIB  # characters of a client's own filter
     field: str = ""  # schema.table:column/column,…
     black_field: str = ""
-    druid_ddl: bool = True  # DDL is told apart by parsing, not by patterns
+    druid_ddl: bool = True  # DDL is classified by parsing, not by patterns
     query_dcl: bool = False
     query_dml: bool = False
     query_ddl: bool = False
     table_error: bool = False  # drop rows of unknown tables instead of stopping
-    unknown_events: bool = False  # leave them out instead of stopping
+    unknown_events: bool = False  # skip them instead of stopping
     rows: bool = False
     transaction_entry: bool = False
     dml_insert: bool = False
@@ -185,7 +185,7 @@ class BufferConfig:
     """The transaction ring buffer."""
 
     transaction_size: int = 1024  # entries; a power of two
-    memory_bytes_max: int = 8 * MIB  # a longer transaction goes on in parts
+    memory_bytes_max: int = 8 * MIB  # a larger transaction is passed on in parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,33 +193,33 @@ class StoreConfig:
     """The event store."""
 
     buffer_size: int = 16 * KIB  # entries; a power of two
-    memunit: int = KIB  # bytes; what a batch size and a slot count in MEMSIZE
+    memunit: int = KIB  # bytes; the unit of batch sizes and slots in MEMSIZE
     batch_mode: BatchMode = BatchMode.MEMSIZE
-    raw_entry: bool = True  # an entry counts with its bytes, else its event's times 6
-    ddl_isolation: bool = False  # a DDL is alone in its batch
-    linger_ms: int = 5  # what a get with entries waits for more; 0: its time-out
-    block_bytes_max: int = 64 * MIB  # what blocks may really hold
-    ranged_bytes_max: int = 32 * MIB  # kept for who reads ranges
-    clients_max: int = 1000  # subscribed client ids; those that are stored stay
-    pin_seconds: int = 300  # how long an absent client holds entries; -1: for ever
+    raw_entry: bool = True  # an entry counts its bytes, else those of its event times 6
+    ddl_isolation: bool = False  # each DDL gets its own batch
+    linger_ms: int = 5  # how long a get waits for more entries; 0: its timeout
+    block_bytes_max: int = 64 * MIB  # maximum memory of blocks
+    ranged_bytes_max: int = 32 * MIB  # retained for ranged reads
+    clients_max: int = 1000  # subscribed client ids; stored ones are kept
+    pin_seconds: int = 300  # how long an absent client retains entries; -1: forever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionConfig:
-    """Where cursors are kept."""
+    """Where cursors are stored."""
 
     wiring: Wiring = Wiring.FILE
     data_dir: Path = Path("conf")  # one folder per destination in it
     flush_period_ms: int = 1000  # of files
     zookeeper_servers: str = ""  # host:port,host:port/chroot
     zookeeper_flush_period_ms: int = 1000
-    zookeeper_session_timeout_ms: int = 4000  # asked for; servers grant what they like
-    zookeeper_takeover_delay_ms: int = 5000  # before a Java server's place is taken
+    zookeeper_session_timeout_ms: int = 4000  # requested; servers may grant less
+    zookeeper_takeover_delay_ms: int = 5000  # before a Java server is replaced
 
 
 @dataclass(frozen=True, slots=True)
 class MysqlDatabase:
-    """A data base on a MySQL server of its own, where we write."""
+    """A writable database on a separate MySQL server."""
 
     address: HostPort
     name: str
@@ -230,11 +230,11 @@ class MysqlDatabase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMetaConfig:
-    """The history of the tables' columns."""
+    """The table history."""
 
-    enable: bool = True  # false: columns are those the tables have today
-    dir: Path = Path("conf")  # of the file; each destination has one of its own
-    database: MysqlDatabase | None = None  # None: it is kept in the file
+    enable: bool = True  # false: the current columns of the tables are used
+    dir: Path = Path("conf")  # of the file; each destination has its own
+    database: MysqlDatabase | None = None  # None: stored in the file
     user: str = ""  # of the database
     password: str = field(default="", repr=False)
     snapshot_interval_h: int = 24  # 0: none
@@ -246,11 +246,11 @@ class InstanceConfig:
     """One destination."""
 
     destination: str
-    # Its instance.properties, whether it is there or not; None of what no file names.
+    # Its instance.properties, even if missing; None if it has no file.
     file: Path | None = field(default=None, compare=False)
     lazy: bool = False  # starts with its first subscription
-    source: SourceConfig = SourceConfig()  # of a group the first
-    group: tuple[SourceConfig, ...] = ()  # all that are merged, where several may be
+    source: SourceConfig = SourceConfig()  # in a group, the first one
+    group: tuple[SourceConfig, ...] = ()  # all merged sources of a group
     filter: FilterConfig = FilterConfig()
     buffer: BufferConfig = BufferConfig()
     store: StoreConfig = StoreConfig()
@@ -259,10 +259,10 @@ class InstanceConfig:
 
     @property
     def by_source(self) -> tuple[InstanceConfig, ...]:
-        """Return the settings that the reader of each source works by.
+        """Return the settings for the reader of each source.
 
-        In a group each has a name of its own, `destination/masterN`, and a table
-        history of its own in a folder of that name.
+        In a group each source has its own name, `destination/masterN`, and its own
+        table history in a folder of that name.
         """
         if not self.group:
             return (self,)
@@ -281,16 +281,16 @@ class InstanceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonConfig:
-    """All that one process serves."""
+    """Everything that one process serves."""
 
     conf_dir: Path
     data_dir: Path  # holds the control socket
     server: ServerConfig = ServerConfig()
-    instances: tuple[InstanceConfig, ...] = ()  # in the order they are configured
-    scan_interval_s: float = 0.0  # of folders with instances; 0: once at start
+    instances: tuple[InstanceConfig, ...] = ()  # in configuration order
+    scan_interval_s: float = 0.0  # between scans for instances; 0: only at start
     warnings: tuple[str, ...] = ()  # one line each, for the log
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """Return the names of the instances, in their order."""
+        """Return the names of the instances, in order."""
         return tuple(instance.destination for instance in self.instances)

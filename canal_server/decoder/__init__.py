@@ -1,5 +1,6 @@
-"""From the bytes of a binlog to blocks of entries, compiled.
+"""Decodes the bytes of a binlog into blocks of entries; compiled.
 
 `text` (values), `rows` (row images) and `events` (framing, statements, entries): each
-may import those before it. Leaves out sockets, and how columns are known.
+may import those before it. Leaves out sockets, and where table schemas come from.
+`source`, `catchup`, `pipeline`, `instance` and `arrow` import it.
 """

@@ -40,7 +40,7 @@ class PacketType(IntEnum):
     DUMP = 10
     HEARTBEAT = 11
     CLIENTROLLBACK = 12
-    # Ranged reads (`protocol.ranged`): requests, then answers
+    # Ranged reads (`protocol.range_messages`): requests, then answers
     RANGE_SUBSCRIBE = 64
     RANGE_HEAD = 65
     RANGE_PLAN = 66

@@ -68,7 +68,7 @@ def test_texts(reading: str, text: str, found: str | None) -> None:
 
 
 def test_doubles_there_and_back(rng: random.Random) -> None:
-    """What a DOUBLE is as a decimal reads back as that DOUBLE; so a FLOAT, widened."""
+    """A DOUBLE's decimal reads back as that DOUBLE; so does a widened FLOAT."""
     for _ in range(longer(3000)):
         double = rng.uniform(-1, 1) * 10.0 ** rng.randint(-20, 37)
         digits = converted("of double", double_text(double).encode())
@@ -86,7 +86,7 @@ def test_doubles_there_and_back(rng: random.Random) -> None:
 
 
 def test_decimals_in_doubles(rng: random.Random) -> None:
-    """Up to 15 digits always have a DOUBLE; what has none is told, never rounded."""
+    """Up to 15 digits always have a DOUBLE; others are an error, never rounded."""
     for _ in range(longer(3000)):
         count = rng.randint(1, 30)
         value = Decimal(rng.randrange(10**count)).scaleb(-rng.randint(0, count))
@@ -116,5 +116,5 @@ def test_decimals_in_doubles(rng: random.Random) -> None:
     ],
 )  # fmt: skip
 def test_pairs(mysql_type: str, kind: str, reading: str) -> None:
-    """A type and a stream's kind tell how values are read; the same type, plainly."""
+    """A type and a stream's kind decide how values are read; equal types, plainly."""
     assert reading_of(mysql_type, KINDS[kind]) == READINGS[reading]

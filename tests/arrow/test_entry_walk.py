@@ -54,7 +54,7 @@ def at(offset: int) -> int:
 
 
 def test_commits_are_filled_in_at_the_end() -> None:
-    """All rows of a transaction have the place and the time of its end."""
+    """All rows of a transaction have the position and the time of its end."""
     generic = GenericColumns("d")
     generic.feed(body_of([begin(100), insert(200, ROW, ROW)]))
     assert (generic.rows, generic.pending, generic.full) == (2, 2, False)
@@ -117,7 +117,7 @@ def test_changes_as_statements_belong_to_transactions() -> None:
 
 
 def test_notes_are_no_rows() -> None:
-    """The text of the statement whose rows follow is no change."""
+    """The text of the statement whose rows follow is not a change."""
     generic = GenericColumns("d")
     generic.feed(
         body_of([begin(1), statement(9, EventType.QUERY, "insert …", is_ddl=False)])
@@ -126,7 +126,7 @@ def test_notes_are_no_rows() -> None:
 
 
 def test_a_commit_told_in_advance() -> None:
-    """Rows of a part of a transaction can be taken before its end comes."""
+    """Rows of a part of a transaction can be taken before its end is fed."""
     generic = GenericColumns("d", rows_max=1)
     generic.feed(body_of([begin(100)]))
     generic.expect(at(999), TIME_MS)
@@ -137,7 +137,7 @@ def test_a_commit_told_in_advance() -> None:
     assert order_of(generic) == [(at(999), TIME_MS * 1000, at(200), 0)]
     assert taken + generic.feed(body[taken:]) == len(body)
     assert [row[0] for row in order_of(generic)] == [at(999)]
-    # Its end, and then a transaction of its own.
+    # Its end, and then another transaction.
     generic.feed(body_of([end(899), insert(1000, ROW), end(1100)]))
     assert [row[0] for row in order_of(generic)] == [at(1200)]
 
@@ -152,15 +152,15 @@ def test_a_commit_told_for_rows_that_wait() -> None:
 
 
 def test_a_commit_told_wrongly() -> None:
-    """When the end is elsewhere, rows that may be gone had a wrong number."""
+    """If the end is elsewhere, rows that were taken had a wrong number."""
     generic = GenericColumns("d")
     generic.expect(at(500), TIME_MS)
-    with pytest.raises(DecodeError, match=f"ends at version {at(700)}, and not at"):
+    with pytest.raises(DecodeError, match=f"ends at version {at(700)}, not at"):
         generic.feed(body_of([insert(200, ROW), end(600)]))
 
 
 def test_finish() -> None:
-    """The commit of a transaction whose end is not fed is told at the end."""
+    """The commit of a transaction whose end is not fed is set at the end."""
     generic = GenericColumns("d")
     generic.feed(body_of([insert(200, ROW), end(300), insert(400, ROW)]))
     generic.finish(at(9000), TIME_MS + 1)
@@ -170,7 +170,7 @@ def test_finish() -> None:
 
 
 def test_a_limit_of_rows() -> None:
-    """At a limit `feed` takes no more, but no transaction is cut by it."""
+    """At a limit `feed` stops, but not within a transaction."""
     generic = GenericColumns("d", rows_max=2)
     whole = [begin(100), insert(200, ROW, ROW, ROW), insert(300, ROW), end(400)]
     body = body_of([*whole, begin(500), insert(600, ROW), end(700)])
@@ -195,7 +195,7 @@ def test_a_limit_of_bytes() -> None:
 
 
 def test_whole_messages() -> None:
-    """A body of Messages is taken as it came, with the batch's number in front."""
+    """A body of Messages is accepted unchanged, with the batch's number first."""
     raw = tuple(encode(entry) for entry in (insert(200, ROW), end(300)))
     generic = GenericColumns("d")
     generic.feed(encode(Messages(batch_id=5, messages=raw)))
@@ -203,7 +203,7 @@ def test_whole_messages() -> None:
 
 
 def test_heartbeats_are_left_out() -> None:
-    """Entries that are no changes become nothing."""
+    """Entries that are not changes become no rows."""
     generic = GenericColumns("d")
     generic.feed(body_of([Entry(header(0), EntryType.HEARTBEAT, b"")]))
     assert generic.rows == 0
@@ -248,7 +248,7 @@ def test_offsets_beyond_two_gigabytes() -> None:
 )
 def test_places_without_a_number(fields: dict[str, object]) -> None:
     """An entry that cannot be ordered is refused."""
-    with pytest.raises(DecodeError, match="at a place that has no number"):
+    with pytest.raises(DecodeError, match="at a position without a number"):
         GenericColumns("d").feed(body_of([insert(200, ROW, **fields)]))
 
 
@@ -267,11 +267,11 @@ def test_zeros_in_front_of_a_file_number() -> None:
      b"\x12\x02\x0a\x05", b"\x00\x01", b"\x0b"],
 )  # fmt: skip
 def test_malformed(body: bytes) -> None:
-    """What is cut off or no message is refused, and nothing goes on after it."""
+    """A truncated or invalid message is refused, and ends the reading."""
     generic = GenericColumns("d")
-    with pytest.raises(DecodeError, match="cut off or malformed"):
+    with pytest.raises(DecodeError, match="truncated or malformed"):
         generic.feed(body)
-    with pytest.raises(DecodeError, match="cut off or malformed"):
+    with pytest.raises(DecodeError, match="truncated or malformed"):
         generic.feed(body_of([insert(200, ROW)]))
 
 
@@ -293,7 +293,7 @@ def test_options_out_of_range(options: dict[str, Any]) -> None:
 
 
 def test_buffers_outlive_their_columns() -> None:
-    """What was taken stays as it is, whatever happens to where it came from."""
+    """Taken columns stay unchanged, even if their source is changed or freed."""
     generic = GenericColumns("d")
     generic.feed(body_of([insert(200, ROW), end(300)]))
     kept = generic.take()
@@ -306,7 +306,7 @@ def test_buffers_outlive_their_columns() -> None:
 
 
 def test_statements_stop_typed_columns() -> None:
-    """Whoever feeds sees a statement before what follows it is read."""
+    """The caller sees a statement before later entries are read."""
     typed = TypedColumns("d", "t", [("id", "int32", 0, 0)])
     ddl = statement(300, EventType.ALTER, "alter table t …")
     body = body_of([insert(100, ROW), end(200), ddl, insert(500, ROW), end(600)])

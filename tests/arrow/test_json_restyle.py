@@ -47,7 +47,7 @@ def test_texts(text: str, styled: str) -> None:
 
 @pytest.mark.parametrize("text", ['"\\', '"\\u00', '"\\u00g0"', "1.5.5", "--.5"])
 def test_malformed(text: str) -> None:
-    """What is no JSON is refused, never read past its end."""
+    """Invalid JSON is refused, never read past its end."""
     with pytest.raises(ValueError, match="malformed"):
         restyled(text.encode())
 

@@ -67,7 +67,7 @@ def answer(
 
 
 def read_all(columns: ResultColumns, data: bytes, step: int) -> list[Any]:
-    """Feed the bytes in steps; return what each batch took."""
+    """Feed the bytes in steps; return the columns of each batch."""
     feed, taken = Feed(64), []
     for start in range(0, len(data), step):
         piece = data[start : start + step]
@@ -136,7 +136,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed(name: str) -> None:
-    """What is no such answer is a DecodeError."""
+    """An invalid answer is a DecodeError."""
     with pytest.raises(DecodeError):
         read_all(ResultColumns(FIELDS), MALFORMED[name], 10_000)
 
@@ -151,7 +151,7 @@ def test_another_character_set() -> None:
     others = ((255, "utf8mb4"), (33, "utf8mb3"), (2048, "utf8mb3"), (63, "binary"))
     for collation, name in others:
         data = answer(text=definition(collation))
-        with pytest.raises(DecodeError, match=f"set {name}, not in latin1: it was"):
+        with pytest.raises(DecodeError, match=f"is {name}, not latin1: the column was"):
             read_all(ResultColumns(FIELDS), data, 50)
 
 

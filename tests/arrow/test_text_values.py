@@ -57,7 +57,7 @@ def test_unsigned(value: int) -> None:
     ],
 )  # fmt: skip
 def test_refused(kind: str, text: bytes) -> None:
-    """A text of another form is no value; nothing is guessed."""
+    """A text of another form is not a value; nothing is guessed."""
     assert read_as(kind, text) is None
 
 
@@ -163,13 +163,13 @@ def test_dates() -> None:
              "1900-02-29", "2024-04-31", "0000-01-01"],
 )  # fmt: skip
 def test_days_that_are_none(text: str) -> None:
-    """Days that no calendar has are told apart from broken texts."""
+    """Invalid dates are distinguished from malformed texts."""
     assert read_as("date", text.encode()) == "none"
     assert read_as("datetime", f"{text} 10:00:00".encode()) == "none"
 
 
 def test_moments(rng: random.Random) -> None:
-    """Dates with times, of any number of digits behind the second."""
+    """Dates with times, with any number of fraction digits."""
     for _ in range(longer(1000)):
         moment = datetime(1, 1, 1) + timedelta(  # noqa: DTZ001
             days=rng.randrange(3_650_000), microseconds=rng.randrange(86_400_000_000)

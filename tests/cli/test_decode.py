@@ -188,10 +188,10 @@ def test_damaged_and_missing_files(capsys, tmp_path, recorded) -> None:
     ("arguments", "problem"),
     [
         ([], "expected binlog files"),
-        (["x", "--source", "mysql://u@h", "--from", "b.1:4"], "not both"),
+        (["x", "--source", "mysql://u@h", "--from", "b.1:4"], "files and --from exclude"),
         (["--from", "b.1:4", "--conf", "/nowhere"], "/nowhere/canal.properties"),
         (["x", "--until", "-1h"], "--until must be FILE:POS for files"),
-        (["x", "--compare"], "--compare needs"),
+        (["x", "--compare"], "--compare requires"),
         (["x", "--follow"], "--follow requires"),
         (
             ["x", "--source", "mysql://u@h", "--columns", "c"],
@@ -239,7 +239,7 @@ def test_columns_file_that_is_none(tmp_path, text) -> None:
     """Another JSON, or none, is an error that names the file."""
     path = tmp_path / "columns.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=r"columns\.json: no list of tables"):
+    with pytest.raises(ConfigError, match=r"columns\.json: not a list of tables"):
         load_columns(path)
 
 
@@ -315,7 +315,7 @@ def test_times(capsys, make_conf, database, source_server) -> None:
     assert made in before
     assert rows_of(before) == []
     told = failure(capsys, 1, *options, "--from", "-520w")
-    assert "`--from oldest` begins with what is left" in told
+    assert "`--from oldest` starts at the oldest file" in told
 
 
 def rows_of(changes: list[Json]) -> list[Json]:

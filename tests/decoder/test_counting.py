@@ -1,4 +1,4 @@
-"""Rows that are only counted: entries tell the same of them, without the rows."""
+"""Rows that are only counted: entries have the same headers, without the rows."""
 
 from __future__ import annotations
 

@@ -160,9 +160,9 @@ def test_refusals(group, capsys):
         group.receive(client)
         before = shown(group, capsys)
         for arguments, words in (
-            ((here(group.branches[0]),), "by --source: master1 (127.0.0.1:"),
-            (("0-1-5",), "whose GTID set it is by --source"),
-            (("oldest", "--source", "master3"), "no source of example; known are"),
+            ((here(group.branches[0]),), "with --source: master1 (127.0.0.1:"),
+            (("0-1-5",), "the one of this GTID set with --source"),
+            (("oldest", "--source", "master3"), "not a source of example; known:"),
         ):
             assert position(group, "seek", "--yes", "--to", *arguments) == 2
             assert words in capsys.readouterr().err

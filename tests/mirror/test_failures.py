@@ -140,7 +140,7 @@ def test_settings_that_no_table_has(failing, tmp_path) -> None:
     rules = [{"match": rf"{SCHEMA}\..*", "masks": {"mial": "drop"}}]
     told = failing(UNUSABLE, tables=rules)
     assert told.startswith(f"{tmp_path}/mirror.yml:")
-    assert "masks: no table has a column mial: take it out, or" in told
+    assert "masks: no table has a column mial: remove it, or" in told
     assert left(tmp_path / "lake") == LOCK
 
 

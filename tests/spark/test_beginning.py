@@ -1,4 +1,4 @@
-"""Where a stream or a batch read begins, and goes on from an older offset."""
+"""Where a stream or a batch read starts, and resuming from an older offset."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def mysql_pipeline(make_pipeline, mysql_server, database):
 
 
 def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> None:
-    """It is told, or reading begins at what is left; a first file has lost nothing."""
+    """It is reported, or reading starts at the oldest file if that is allowed."""
     source = own_server("mysql")
     source.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (a INT)")
     pipeline = make_pipeline(source, "shop")

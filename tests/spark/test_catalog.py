@@ -56,7 +56,7 @@ def catalog(spark, make_pipeline, mysql_server, database):
 
 
 def test_a_table(catalog, tmp_path) -> None:
-    """It is made, described, read with options of its own or others, and dropped."""
+    """It is created, described, read with its own or other options, and dropped."""
     spark = catalog.spark
     spark.sql(
         f"CREATE TABLE goods USING canal OPTIONS ({catalog.told(table=catalog.table)})"
@@ -124,7 +124,7 @@ def test_a_view(catalog) -> None:
     ],
 )
 def test_a_table_that_cannot_be(catalog, columns, options, told) -> None:
-    """A typo is told by its name; columns of one's own leave no room for options."""
+    """A typo is reported by name; user columns leave no room for options."""
     made = f"CREATE TABLE given {columns} USING canal OPTIONS"
 
     def use() -> None:
@@ -152,7 +152,7 @@ def test_a_password_is_not_kept(catalog) -> None:
 
 
 def test_places_inside_of_a_transaction(catalog) -> None:
-    """Such a place is where the transaction begins: reads on either side are whole."""
+    """Such a position means the start of the transaction: both reads are complete."""
     catalog.insert(1)
     file, before = catalog.source.binlog_position()
     values = ", ".join(f"({each}, 'x')" for each in (2, 3))

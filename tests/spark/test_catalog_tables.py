@@ -21,7 +21,7 @@ NAMES = (
 
 @pytest.fixture
 def table(spark, make_pipeline, mysql_server, database):
-    """Give a table with columns of many types, behind a running server."""
+    """Give a table with columns of many types, on a running server."""
     made = Table(spark, make_pipeline(mysql_server, database))
     made.pipeline.start()
     return made
@@ -200,7 +200,7 @@ def test_images_of_updates(table) -> None:
 
 
 def test_a_batch_read_ends_where_it_is_told(table) -> None:
-    """And begins there: between two places, of several destinations or none."""
+    """Also between two positions, of several destinations or none."""
     table.execute("INSERT INTO {} (id, part) VALUES (1, 0)")
     file, offset = table.pipeline.source.binlog_position()
     table.execute("INSERT INTO {} (id, part) VALUES (2, 0)")
@@ -211,7 +211,7 @@ def test_a_batch_read_ends_where_it_is_told(table) -> None:
 
 
 def test_ddl_within_a_range(table) -> None:
-    """Rows of before and behind a new column; what the stream has not is told."""
+    """Rows before and after a new column; what the stream lacks is reported."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     table.execute("INSERT INTO {} (id, part) VALUES (1, 0)")
@@ -239,7 +239,7 @@ def test_ddl_within_a_range(table) -> None:
 
 
 def test_columns_that_come_and_go(table, rng) -> None:
-    """Rows from before a column came have none; those of now are as in the table."""
+    """Rows before a new column have NULL; current ones equal the table."""
     kinds: dict[str, str] = {}
     for number in range(80):
         kind = rng.choice(("ADD", "DROP", "MODIFY", "ROW", "ROW", "ROW", "ROW"))

@@ -1,4 +1,4 @@
-"""Spark on clusters and behind Spark Connect: the same rows as in one process."""
+"""Spark on clusters and with Spark Connect: the same rows as in one process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Job:
         }
 
     def run(self, session) -> None:
-        """Run it, and compare what came with what was written."""
+        """Run it, and compare the received rows with the written ones."""
         job = {
             "session": session,
             "options": self.options,
@@ -97,7 +97,7 @@ def test_connect(job) -> None:
 
 
 def test_standalone_cluster(job) -> None:
-    """A master and two workers, each a process of its own: both read."""
+    """A master and two workers, each in its own process: both read."""
     with cluster(job.folder) as started:
         job.run({"spark.master": started.master} | TWO)
     assert len(job.executors()) >= 2

@@ -57,7 +57,7 @@ def make_batches(rng: random.Random, tables: dict[Any, Any]) -> Batches:
 
 
 def read(rng: random.Random, batches: Batches, body: bytes) -> int:
-    """Feed bytes that nothing may be read behind; returns rows, which are valid."""
+    """Feed bytes that may end the reading; returns rows, which are valid."""
     rows = 0
     exact = bytearray(body)  # at the end of its memory
     if rng.random() < 0.1:  # seldom, as ends elsewhere are refused then

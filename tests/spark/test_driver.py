@@ -92,7 +92,7 @@ def wait_until_read(pipeline):
 
     def has_all(status):
         name, _, reached = status["position"].partition(":")
-        # It is the place of the last event, not the one behind it.
+        # It is the position of the last event, not the one after it.
         return name == file and int(reached) >= offset - COMMIT_BYTES_MAX
 
     pipeline.wait_for_status(has_all)
@@ -105,7 +105,7 @@ def cursor_of(pipeline):
 
 
 def test_a_batch_after_the_other(mysql_pipeline, make_driver, rng) -> None:
-    """A batch goes on where the one before ended, and asking for it acks that one."""
+    """A batch resumes where the previous one ended, and requesting it acks that one."""
     driver = make_driver()
     start = driver.initial()
     assert driver.initial() == start
@@ -167,7 +167,7 @@ def test_parts_together_are_the_whole(mysql_pipeline, make_driver) -> None:
 
 
 def test_a_large_transaction_is_cut_small(mysql_pipeline, make_driver, monkeypatch):
-    """Where somebody holds whole parts, their bytes are limited, known or not."""
+    """If whole parts are buffered, their bytes are limited, known or not."""
     monkeypatch.setattr(range_tasks, "PACKED_BYTES_MAX", 400_000)
     limits = {"minPartitionRows": "100000", "maxPartitions": "1"}
     driver = make_driver(payload="arrow", maxBytesPerTrigger="1000", **limits)
@@ -201,7 +201,7 @@ def whole_of(start, end):
 
 
 def test_an_idle_stream_stays_where_it_is(mysql_pipeline, make_driver) -> None:
-    """Nothing that the filter wants, so nothing moves; still it is acked."""
+    """Nothing matches the filter, so nothing moves; still it is acked."""
     driver = make_driver(pollTimeoutMs="0", filter=f"{mysql_pipeline.schema}\\.t")
     at = driver.initial()
     mysql_pipeline.source.execute(f"CREATE TABLE {mysql_pipeline.schema}.other (a INT)")
@@ -231,7 +231,7 @@ def test_available_now_ends_where_the_source_ended(
 
 
 def test_available_now_ends_behind_a_rotation(own_server, make_pipeline, rng) -> None:
-    """It ends in the file that was begun last, so that those before it may go."""
+    """It ends in the newest file, so that earlier ones may be purged."""
     source = own_server("mysql")
     source.execute("CREATE DATABASE shop")
     pipeline = make_pipeline(source, "shop")
@@ -291,7 +291,7 @@ def test_a_server_that_restarts_is_waited_for(mysql_pipeline, make_driver, rng) 
 def test_a_reading_goes_on_where_the_connection_broke(
     mysql_pipeline, make_driver, make_proxy, rng
 ) -> None:
-    """What came before is not handed on again, and nothing is left out."""
+    """Delivered rows are not repeated, and nothing is omitted."""
     driver = make_driver()
     at = driver.initial()
     mysql_pipeline.writer(rng).write(40, rows=40)
@@ -388,7 +388,7 @@ def test_no_server_is_told_with_all_that_were_asked(mysql_pipeline) -> None:
 def test_refusals_name_server_and_destination(
     make_pipeline, mysql_server, database
 ) -> None:
-    """A wrong password, another destination, the port of a MySQL: where it is told."""
+    """A wrong password, destination or port is reported with its location."""
     pipeline = make_pipeline(mysql_server, database)
     with (pipeline.conf / "canal.properties").open("a") as properties:
         # of `canal`
@@ -412,14 +412,15 @@ def test_refusals_name_server_and_destination(
     address = f"127.0.0.1:{mysql_server.port}"
     told = refused(ProtocolError, servers=address)
     assert told.startswith(f"destination example at {address}: a frame of ")
-    assert told.endswith("see that option servers has the address and the port of a "
-                         "canal-server")  # fmt: skip
+    assert told.endswith(
+        "check that option servers has the address and port of a canal-server"
+    )
 
 
 def test_a_subscription_that_was_removed_is_made_again(
     mysql_pipeline, make_driver, rng
 ) -> None:
-    """Spark's own offset tells where to go on, whatever cursor the new one has."""
+    """Spark's own offset determines where to resume, whatever the new cursor."""
     driver = make_driver()
     at = driver.initial()
     with RangedClient("127.0.0.1", mysql_pipeline.server_port) as client:
@@ -432,7 +433,7 @@ def test_a_subscription_that_was_removed_is_made_again(
 def test_a_destination_that_is_added_begins_at_its_cursor(
     mysql_pipeline, make_driver
 ) -> None:
-    """A checkpoint that does not know it yet is no obstacle; old ones stay."""
+    """A new destination is no obstacle for a checkpoint; old ones are kept."""
     driver = make_driver(pollTimeoutMs="0")
     begin = driver.initial()
     gone = {"gone": begin[DESTINATION]}
@@ -442,7 +443,7 @@ def test_a_destination_that_is_added_begins_at_its_cursor(
 
 
 def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> None:
-    """Both places stand in the error; if it is allowed, the stream goes on behind."""
+    """Both positions are in the error; if allowed, the stream resumes after it."""
     source = own_server("mysql")
     source.execute("CREATE DATABASE shop")
     pipeline = make_pipeline(source, "shop")
@@ -479,5 +480,5 @@ def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> Non
     ],
 )
 def test_statements_that_drop_a_schema(sql, schema) -> None:
-    """They take the table of a typed stream with them, whatever names they bear."""
+    """They contain the table of a typed stream, whatever its names."""
     assert dropped_schema(sql) == schema

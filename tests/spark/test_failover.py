@@ -1,6 +1,6 @@
 """What a stream reads from is killed under load: each change is in the sink once.
 
-The source, the server and ZooKeeper, each in front of a query that goes on.
+The source, the server and ZooKeeper are killed while a query continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAUSE_S = 0.2  # between two writes of the load
 
 
 class Query:
-    """A query into a sink that takes each batch once."""
+    """A query into a sink that stores each batch once."""
 
     def __init__(self, spark: Any, folder: Path, options: dict[str, str]) -> None:
         self.sink = Sink(folder / "sink.db")
@@ -113,7 +113,7 @@ def make_query(spark: Any, tmp_path: Path) -> Iterator[Callable[..., Query]]:
 )
 @pytest.mark.parametrize("by", ["gtid", "set"])
 def test_the_source_is_replaced(replicas, make_scene, make_query, by) -> None:
-    """The source dies under load and its replica takes over; then the other way."""
+    """The source dies under load and its replica takes over; then the reverse."""
     scene = make_scene({"gtid": GTID_MODE, "set": BY_SET}[by])
     query = make_query(scene.pipeline)
     for role in ("standby", "master"):
@@ -127,7 +127,7 @@ def test_the_source_is_replaced(replicas, make_scene, make_query, by) -> None:
         scene.wait_until_reads(role)
         scene.replicas.rejoin()
         scene.replicas.catch_up()
-    # A query of now goes on from a checkpoint of then.
+    # A new query resumes from an old checkpoint.
     query.query.stop()
     scene.writer.write(20)
     scene.die()

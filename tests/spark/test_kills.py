@@ -45,7 +45,7 @@ def pipeline(make_pipeline, mysql_server, database):
 
 @pytest.mark.parametrize("ack_on", ["latestOffset", "commit"])
 def test_killed_at_each_step(pipeline, rng, tmp_path, ack_on) -> None:
-    """One run after the other goes on from what the killed one left."""
+    """Each run resumes from the state that the killed one left."""
     writer = pipeline.writer(rng)
     sink = Sink(tmp_path / "sink.db")
     faults, trace = tmp_path / "faults", tmp_path / "trace"
@@ -81,10 +81,10 @@ def test_killed_at_each_step(pipeline, rng, tmp_path, ack_on) -> None:
 
 
 def place_of(pipeline):
-    """Return the end of the binlog as a place for an option."""
+    """Return the end of the binlog as a position for an option."""
     return "file:{}:{}".format(*pipeline.source.binlog_position())
 
 
 def run(job, folder):
-    """Run a query in a process of its own; return how it ended."""
+    """Run a query in its own process; return how it ended."""
     return run_job("spark_query.py", job, folder, PATIENCE_S)

@@ -142,7 +142,7 @@ def _read(body: bytes, schema: str, number: int) -> Any:
 def _altered(source, table: str) -> dict[int, list[Any]]:
     """Return the table's rows as the server has them now."""
     columns = [
-        # A FLOAT would be told with six digits.
+        # A FLOAT would have six digits.
         f"c{number} * 1E0" if new == "FLOAT" else f"c{number}"
         for number, (_, new, *_) in enumerate(PAIRS)
     ]

@@ -50,7 +50,7 @@ class Scene:
 
     @contextmanager
     def without_history(self) -> Iterator[None]:
-        """Have nobody there."""
+        """Make the server unavailable."""
         with self.history.refuse():
             self.history.end_all()
             yield
@@ -83,7 +83,7 @@ def scene(make_pipeline, mysql_server, database, make_proxy) -> Iterator[Scene]:
 
 
 def test_a_query_waits_for_the_table_history(scene) -> None:
-    """Its planning and its tasks go on when it is back; nothing is read twice."""
+    """Its planning and its tasks resume when it is back; nothing is read twice."""
     options = scene.options(PATIENCE_S * 1000)
     with closing(StreamDriver(options)) as driver:
         at = driver.initial()
@@ -103,7 +103,7 @@ def test_a_query_waits_for_the_table_history(scene) -> None:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_a_query_gives_up_and_skips_nothing(scene, fails) -> None:
-    """When it takes too long that is told; it goes on where it was afterwards."""
+    """A long outage is reported; the query resumes afterwards."""
     more = {"failOnDataLoss": fails}
     with closing(StreamDriver(scene.options(100, **more))) as driver:
         at = driver.initial()

@@ -137,7 +137,7 @@ def test_a_restart_with_an_added_column(
 
 
 def test_a_purged_range(streams, make_pipeline, own_server, rng) -> None:
-    """The query fails with both places; if that is allowed, it goes on behind."""
+    """The query fails with both positions; if allowed, it resumes after the gap."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415
 
     source = own_server("mysql")

@@ -68,7 +68,7 @@ def test_the_order_of_calls(stream, rng) -> None:
 
 
 def acked(stream):
-    """Return what the server has as this subscription's place, as an offset."""
+    """Return the cursor of this subscription on the server, as an offset."""
     from canal_server.client.range_client import RangedClient  # noqa: PLC0415
     from canal_server.spark.options.offsets import offset_to_json  # noqa: PLC0415
 
@@ -136,7 +136,7 @@ def test_reading_a_batch_again_changes_nothing(stream, rng) -> None:
 
 
 def test_available_now_reads_what_is_there_and_ends(stream, rng) -> None:
-    """In batches of the wanted size; the next run takes what came meanwhile."""
+    """In batches of the given size; the next run reads later changes."""
     writer = stream.pipeline.writer(rng)
     query = stream.start(trigger={"availableNow": True})
     assert query.awaitTermination(PATIENCE_S)
@@ -157,9 +157,9 @@ def run_now(stream) -> None:
 
 
 def test_available_now_on_a_source_that_was_rotated_last(stream, rng) -> None:
-    """It ends though the last thing that happened is no transaction; so does the next.
+    """It ends even if the last event is not a transaction; so does the next run.
 
-    In between the server is started anew, while the source stays quiet.
+    In between the server is restarted, while the source is quiet.
     """
     writer = stream.pipeline.writer(rng)
     stream.pipeline.keep_port()
@@ -177,7 +177,7 @@ def test_available_now_on_a_source_that_was_rotated_last(stream, rng) -> None:
 
 
 def test_a_second_query_is_refused(stream, rng) -> None:
-    """The error tells what to do; the first query goes on."""
+    """The error contains the remedy; the first query continues."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415
 
     writer = stream.pipeline.writer(rng)
@@ -210,7 +210,7 @@ def test_a_server_killed_in_mid_stream(stream, rng) -> None:
 
 
 def test_options_that_are_wrong_are_told_at_once(stream) -> None:
-    """Before anything runs; what only a stream lacks as it starts."""
+    """Before anything runs; options that only a stream needs when it starts."""
     from pyspark.errors import (  # noqa: PLC0415
         AnalysisException,
         StreamingQueryException,

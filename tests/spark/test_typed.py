@@ -131,13 +131,13 @@ def test_other_tables_are_left_out() -> None:
 
 
 def test_columns_are_found_by_name() -> None:
-    """Order and case of names do not matter; what is not wanted is left out."""
+    """Order and case of names do not matter; unselected columns are omitted."""
     row = columns({"x": "?", "NAME": "n", "ID": "5"})
     assert picked(rows_of(insert(100, row)), "id", "name") == [(5, "n")]
 
 
 def test_columns_may_change_from_row_to_row() -> None:
-    """The same place of an image may be another column, NULL, or of another type."""
+    """A position in a row image may be another column, NULL, or of another type."""
     rows = [
         columns({"id": "1", "name": "a"}),
         columns({"name": None, "id": "2"}),
@@ -153,7 +153,7 @@ def test_columns_may_change_from_row_to_row() -> None:
 
 
 def test_partial_images_are_refused() -> None:
-    """A column that was not logged is not NULL; the error tells what to set."""
+    """A column that was not logged is not NULL; the error contains the remedy."""
     with pytest.raises(
         DecodeError,
         match=r"column name of d\.t is not in the row image.*binlog_row_image = FULL",
@@ -170,7 +170,7 @@ def test_only_images_that_are_used_have_to_be_whole() -> None:
 
 
 def test_columns_known_to_be_missing() -> None:
-    """What the table has no more is NULL when that was said; it is read if it comes."""
+    """A column that the table lacks is NULL if declared so; else it is read."""
     entries = insert(100, columns({"id": "1"})), insert(200, OLD)
     assert picked(rows_of(*entries, missing=["NAME"]), "id", "name") == [
         (1, None), (1, "old")
@@ -257,13 +257,13 @@ def test_labels(text: str, mysql_type: str, label: str) -> None:
     [("3", "enum('a','b')"), ("4", "set('a','b')"), ("x", "enum('a')")],
 )
 def test_numbers_without_a_label(text: str, mysql_type: str) -> None:
-    """A number that no member has is refused."""
+    """A number without a label is refused."""
     with pytest.raises(DecodeError, match=r"column v of d\.t"):
         one("text", text, mysql_type=mysql_type)
 
 
 def test_members_that_are_not_known() -> None:
-    """Without its members an ENUM cannot be told; the error tells the remedy."""
+    """An ENUM without labels cannot be read; the error contains the remedy."""
     with pytest.raises(DecodeError, match="binlog_row_metadata = FULL"):
         one("text", "1", mysql_type="enum")
 
@@ -296,7 +296,7 @@ def test_binary() -> None:
         ("binary(2)", "abcd", b"abcd"),  # from before it was made shorter
         ("binary", "", b"\0"),
         ("char(3)", "\xff", b"\xff\0\0"),
-        ("binary(99999)", "", b"\0" * 255),  # of nobody's server
+        ("binary(99999)", "", b"\0" * 255),  # beyond any server
         ("varbinary(4)", "a", b"a"),
         ("blob", "", b""),
     ],
@@ -328,7 +328,7 @@ def test_a_column_that_became_another(kind: str, sql_type: int, there: str) -> N
 def test_values_of_another_type(
     kind: str, text: str, there: str, mysql_type: str
 ) -> None:
-    """A value that does not fit tells column, types, value, place and remedy."""
+    """An invalid value is reported with column, types, position and remedy."""
     with pytest.raises(
         DecodeError,
         match=rf"column v of d\.t is {re.escape(mysql_type)} here and {there} in the "
@@ -355,7 +355,7 @@ def test_values_of_another_type(
 def test_values_that_the_stream_holds(
     kind: str, text: str, mysql_type: str, value: Any
 ) -> None:
-    """A value of another type is taken where the stream's type has the same one."""
+    """A value of another type is accepted if the stream's type can hold it."""
     assert one(kind, text, mysql_type=mysql_type, precision=9, scale=2) == value
 
 
@@ -365,7 +365,7 @@ def test_values_that_the_stream_holds(
      ("timestamp", "0000-00-00 00:00:00.000")],
 )  # fmt: skip
 def test_zero_dates(kind: str, text: str) -> None:
-    """Days that no calendar has are NULL, or an error where that is wanted."""
+    """Invalid dates are NULL, or an error if so configured."""
     assert one(kind, text) is None
     with pytest.raises(DecodeError, match=f"{text}'?: set zeroDates = null"):
         one(kind, text, zero_dates="error")
@@ -385,7 +385,7 @@ def test_zero_dates(kind: str, text: str) -> None:
     ],
 )
 def test_zones(zone: str, local: str, moment: tuple[int, ...]) -> None:
-    """TIMESTAMP is told in a zone; of an hour that comes twice the first is meant."""
+    """TIMESTAMP has a zone; of a repeated hour the first is used."""
     year, month, day, hour, minute, second = (*moment, 0)[:6]
     right = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     assert one("timestamp", local, zone=zone) == right
@@ -406,6 +406,6 @@ def test_names_of_metadata_are_taken() -> None:
 
 
 def test_no_columns_but_metadata() -> None:
-    """A table none of whose columns is wanted still tells that something happened."""
+    """A table without selected columns still reports that rows changed."""
     rows = rows_of(insert(100, OLD, NEW), wanted=())
     assert picked(rows, "_change_type", "_row") == [("insert", 0), ("insert", 1)]

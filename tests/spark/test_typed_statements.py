@@ -1,4 +1,4 @@
-"""Statements that change the table of a typed stream behind its back.
+"""Statements that change the table of a typed stream while it is read.
 
 Without Spark's JVM: what its driver and tasks do is done here.
 """
@@ -18,7 +18,7 @@ from canal_server.spark.data_source import CanalDataSource
 
 
 class Goods:
-    """A table behind a running server, and typed reads of it."""
+    """A table of a running server, and typed reads of it."""
 
     def __init__(self, pipeline: Any) -> None:
         self.pipeline = pipeline
@@ -31,7 +31,7 @@ class Goods:
         self.pipeline.source.execute(*(each.format(s=schema) for each in statements))
 
     def reader(self, **more: str) -> Any:
-        """Return a reader from here on, which takes the table for what it is now."""
+        """Return a reader from here on, with the current columns of the table."""
         file, offset = self.pipeline.source.binlog_position()
         options = {
             "servers": f"127.0.0.1:{self.pipeline.server_port}",
@@ -44,7 +44,7 @@ class Goods:
 
 
 def rows(reader: Any) -> list[tuple[Any, ...]]:
-    """Return what came up to now: the first two columns of each row."""
+    """Return the rows received so far: the first two columns of each."""
     return [
         tuple(row.values())[:2]
         for part in reader.partitions()
@@ -75,7 +75,7 @@ def test_another_table_in_its_place(goods: Goods) -> None:
 
 
 def test_no_table_in_its_place(goods: Goods) -> None:
-    """Whether it was renamed or dropped, in front of others or behind them."""
+    """Whether it was renamed or dropped, before others or after them."""
     told, untold = goods.reader(), goods.reader(schemaChange="ignore")
     goods.execute(
         "RENAME TABLE {s}.goods TO {s}.other", "INSERT INTO {s}.other VALUES (3, 3)"
@@ -126,7 +126,7 @@ def test_rows_that_no_row_tells_of(goods: Goods) -> None:
 
 
 def test_a_column_that_went_and_came_back(goods: Goods) -> None:
-    """Rows between have none; the stream goes on by itself."""
+    """Rows in between have NULL; the stream continues by itself."""
     reader = goods.reader()
     goods.execute(
         "INSERT INTO {s}.goods VALUES (1, 1)",
@@ -139,7 +139,7 @@ def test_a_column_that_went_and_came_back(goods: Goods) -> None:
 
 
 def test_names_in_any_case(make_pipeline: Any, own_server: Any) -> None:
-    """Where the server does not tell them apart, so may statements."""
+    """If the server ignores case, so may statements."""
     server = own_server("mariadb", ["--lower-case-table-names=1"])
     server.execute("CREATE DATABASE shop")
     pipeline = make_pipeline(server, "shop")
@@ -157,7 +157,7 @@ def test_names_in_any_case(make_pipeline: Any, own_server: Any) -> None:
 
 
 def test_another_table_but_for_the_case(goods: Goods) -> None:
-    """What happens to it is no matter."""
+    """Changes of that table do not matter."""
     goods.execute("CREATE TABLE {s}.Goods (id INT)")
     reader = goods.reader()
     goods.execute("TRUNCATE TABLE {s}.Goods", "DROP TABLE {s}.Goods")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FETCH_SIZE: Final = 1000
 _FIRST_WAIT_S: Final = 2.0  # for the first change, before the reason is printed
 _WAIT_S_MAX: Final = 30.0  # between two checks of the reason
-_NOT_HERE: Final = "should start first"  # the words of the protocol
+_NOT_HERE: Final = "should start first"  # the text of the protocol
 
 
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:

@@ -1,4 +1,5 @@
-"""From the bytes of the binlog to finished records: events, GTIDs, entries.
+"""Decodes binlog bytes into finished records: events, GTIDs, entries.
 
-Uses `decoder.rows` and `decoder.text`; `engine` is the one door from Python.
+Uses `decoder.rows` and `decoder.text`; `engine` is the only entry point from Python.
+Leaves out the network. `source`, `catchup`, `pipeline` and `instance` import it.
 """

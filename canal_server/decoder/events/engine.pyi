@@ -3,7 +3,7 @@ from canal_server.core.byte_buffer import Feed
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.decoder.events.gtid_tracker import FollowedSet
-from canal_server.decoder.rows.row_layout import TableImage
+from canal_server.decoder.rows.row_layout import TableLayout
 from canal_server.model.columns_known import TableMeta
 from canal_server.model.positions import LogIdentity
 
@@ -103,7 +103,7 @@ class Decoder:
         table_ordinal: int = ...,
         begins: bool = ...,
     ) -> None: ...
-    def install_table(self, image: TableImage | None) -> None: ...
+    def install_table(self, layout: TableLayout | None) -> None: ...
     def forget_tables(self) -> None: ...
     @property
     def raw(self) -> bytes: ...

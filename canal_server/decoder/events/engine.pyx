@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""The engine: binlog bytes become finished records, without Python on the way.
+"""The engine: turns binlog bytes into finished records without Python in between.
 
-`Decoder.decode` runs without the GIL until it needs something: more input, the image
-of a table, an answer about a statement. The event at which it halts stays current
-until it is answered (`install_table`, `emit`, `skip`, …); then decode() goes on.
+`Decoder.decode` runs without the GIL until it needs something: more input, the layout
+of a table, a decision about a statement. The event at which it halts stays current
+until it is answered (`install_table`, `emit`, `skip`, …); then decode() continues.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -15,7 +15,7 @@ from canal_server.core.wire cimport Input, need, take_le
 from canal_server.decoder.text.charset_text cimport valid_utf8
 from canal_server.decoder.rows.event_constants cimport *
 from canal_server.decoder.events.gtid_tracker cimport FollowedSet
-from canal_server.decoder.rows.row_layout cimport TableImage
+from canal_server.decoder.rows.row_layout cimport TableLayout
 from canal_server.decoder.events.markers cimport (
     MARKER_BYTES_MAX, XA_STATEMENT_BYTES_MAX, put_begin_value, put_end_value,
     put_xa_value,
@@ -47,34 +47,34 @@ HALT_LOST_ROWS = LOST_ROWS
 
 cdef enum:
     IGNORABLE_FLAG = 0x80
-    PAUSE_BYTES = 512 * 1024  # written between two returns to Python
-    GTID_BYTES_KEPT = 256     # what is read of a GTID's event ends before
-    FILES_KEPT = 16           # of those whose beginning was seen
+    PAUSE_BYTES = 512 * 1024  # bytes written between two returns to Python
+    GTID_BYTES_KEPT = 256     # the parts read of a GTID's event are below this
+    FILES_KEPT = 16           # files whose start was seen
 
 
 cdef class Decoder(RowEntries):
     """Decodes one stream of events.
 
     `pool`: where records go. `packets`: framing. `checksum`: whether events before
-    the first format description carry one. `gtids`: the executed set to go on from
+    the first format description have one. `gtids`: the executed set to start from
     (GtidSet or MariaGtidSet) in GTID mode, else None. `skip_inserts`, … `skip_rows`:
-    kinds of row events that are left out; `skip_unknown`: so are unknown events.
-    `counts`: entries of rows tell how many there are, and have no content.
-    `refuses_inside`: halts with HALT_NO_TABLE_MAP, too, at a table map whose
-    transaction began before the stream did.
+    kinds of row events to skip; `skip_unknown`: skip unknown events as well.
+    `counts`: entries of rows have a row count and no content. `refuses_inside`:
+    halts with HALT_NO_TABLE_MAP, too, at a table map whose transaction began before
+    the stream did.
     """
 
-    cdef readonly FollowedSet followed        # outside of GTID mode
-    cdef readonly uint64_t gtid_offset        # where its event begins, 0: in no such file
-    cdef readonly dict began_s                # by file: when it was begun, newest last
+    cdef readonly FollowedSet followed        # outside GTID mode
+    cdef readonly uint64_t gtid_offset        # start of its event, 0: in no known file
+    cdef readonly dict began_s                # by file: its start time, newest last
     cdef uint8_t gtid_type                    # event of the transaction's GTID, 0: none
-    cdef uint32_t gtid_server                 # and what is in front of its body
+    cdef uint32_t gtid_server                 # and the fields before its body
     cdef uint32_t gtid_n
     cdef uint8_t[GTID_BYTES_KEPT] gtid_body
     cdef readonly str server_version
-    cdef readonly uint64_t server_starts      # files that a server began at its start
+    cdef readonly uint64_t server_starts      # files that the server created at its start
     cdef readonly uint64_t heartbeats
-    cdef readonly uint64_t unknown_events     # that were left out
+    cdef readonly uint64_t unknown_events     # skipped
     cdef bint skip_unknown
 
     def __init__(self, BlockPool pool, *, bint packets=True, bint checksum=True,
@@ -97,7 +97,7 @@ cdef class Decoder(RowEntries):
     # --- the caller's side ------------------------------------------------------------
 
     def start(self, str file, uint64_t position):
-        """Say where the stream begins; a ROTATE event at its head says it as well."""
+        """Set where the stream begins; a ROTATE event at its head does so as well."""
         self.file = file
         self.position = position
         self.gtid_offset = 0
@@ -106,8 +106,8 @@ cdef class Decoder(RowEntries):
     def decode(self):
         """Decode until something is needed; returns a HALT_ code.
 
-        Raises DecodeError (with file and position) for an event that cannot be read;
-        what came before it can still be taken.
+        Raises DecodeError (with file and position) for an unreadable event; the records
+        before it can still be taken.
         """
         cdef int halt
         self.slot = NULL
@@ -125,32 +125,33 @@ cdef class Decoder(RowEntries):
         return halt
 
     def set_gtids(self, gtids):
-        """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
+        """Set the executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
         self.gtids.set_gtids(gtids)
 
     @property
     def transaction_gtid(self):
-        """The GTID of the transaction that was begun last, in and out of GTID mode.
+        """The GTID of the transaction that began last, in and outside GTID mode.
 
-        "" when it has none: an anonymous one, or before the first.
+        "" if it has none: an anonymous transaction, or before the first one.
         """
         cdef bytes body = self.gtid_body[:self.gtid_n]
         return gtid_text(self.gtid_type, self.gtid_server, body)
 
     @property
     def is_between(self):
-        """Whether the transaction whose GTID was read last is over, or none was read.
+        """Whether the transaction of the last GTID has ended, or no GTID was read.
 
-        So it is behind a statement that stands alone, which may leave no record.
+        So it is true after a statement outside a transaction, which may leave no
+        record.
         """
         return not self.in_group and (
             self.gtid_offset == 0 or self.event.offset != self.gtid_offset)
 
     @property
     def is_unfinished_alter(self):
-        """Whether the transaction begun last is an ALTER that comes again, or failed.
+        """Whether the last transaction is the first part of an ALTER, or a failed one.
 
-        MariaDB tells one when it begins and when it ends (binlog_alter_two_phase).
+        MariaDB logs an ALTER at its start and its end (binlog_alter_two_phase).
         """
         cdef bytes body = self.gtid_body[:self.gtid_n]
         return is_unfinished_alter(self.gtid_type, body)
@@ -164,7 +165,7 @@ cdef class Decoder(RowEntries):
         """Answer: deliver a ROWDATA entry with this storeValue for the event.
 
         `names`: header fields 8 and 9, serialized. `begins`: the statement begins a
-        transaction, whose rows follow (CREATE TABLE … SELECT).
+        transaction, and its rows follow (CREATE TABLE … SELECT).
         """
         cdef Envelope e
         if begins:
@@ -186,10 +187,10 @@ cdef class Decoder(RowEntries):
             raise MemoryError(f"no memory for the entry of the event at {self.where()}")
         self.answered = True
 
-    def install_table(self, TableImage image):
-        """Answer a TABLE halt: rows of this table map are read so, or not at all."""
+    def install_table(self, TableLayout layout):
+        """Answer a TABLE halt: use a layout for the table map's rows, or skip them."""
         if self.event.type != EV_TABLE_MAP or self.event.body_n < 6:
-            raise ValueError(f"no table map is asked for at {self.where()}")
+            raise ValueError(f"no table map is requested at {self.where()}")
         if self.tables.is_full():
             raise DecodeError(f"more than {TABLES_MAX} tables in one statement",
                               file=self.file, position=self.event.offset)
@@ -198,25 +199,25 @@ cdef class Decoder(RowEntries):
                 f"table maps of {self.tables.bytes + self.event.body_n} bytes in one "
                 f"statement, above the limit of {TABLES_BYTES_MAX}",
                 file=self.file, position=self.event.offset)
-        self.tables.install(self.event.body, self.event.body_n, image)
+        self.tables.install(self.event.body, self.event.body_n, layout)
         self.answered = True
 
     @property
     def failed_table(self):
-        """Return the TableMeta of rows that could not be read, None: it is not known."""
+        """Return the TableMeta of rows that could not be read; None if it is unknown."""
         cdef TableSlot* slot = self.slot
         if slot == NULL and is_row_event(self.event.type) and self.event.body_n >= 6:
-            # Damaged somewhere: in front of the rows, or in their table id.
+            # Damaged before the rows, or in their table id.
             slot = self.tables.slot_of(read48(self.event.body))
-            if not slot.used or slot.image == NULL:
+            if not slot.used or slot.layout == NULL:
                 return None
         return self.tables.meta_of(slot) if slot != NULL else None
 
     def pass_over(self):
-        """Answer: the current event cannot be read and is left out.
+        """Answer: the current event cannot be read and is skipped.
 
-        What follows keeps its meaning: rows of a table map that is left out are, too
-        (HALT_LOST_ROWS), and a transaction begins and ends where it does.
+        Later events keep their meaning: rows of a skipped table map are skipped, too
+        (HALT_LOST_ROWS), and transactions keep their begin and end.
         """
         cdef int halt = RUNNING
         cdef uint8_t kind = self.event.type
@@ -241,7 +242,7 @@ cdef class Decoder(RowEntries):
             self.grouped = True
             self.standing = INSIDE
         elif kind == EV_QUERY:
-            # A wrong checksum says nothing of which byte is wrong.
+            # A wrong checksum does not show which byte is wrong.
             if self.find_statement(&thread_id, &sql, &sql_n):
                 if statement_kind(sql, sql_n) == ST_BEGIN:
                     halt = self.put_begin(thread_id)
@@ -253,13 +254,13 @@ cdef class Decoder(RowEntries):
         self.answered = True
 
     def forget_tables(self):
-        """Let every table map ask again. After DDL or a new filter."""
+        """Make every table map request its layout again, after DDL or a new filter."""
         self.tables.forget()
 
     # --- events -----------------------------------------------------------------------
 
     cdef int run(self) noexcept nogil:
-        """Decode events until one of them or the feed makes it halt."""
+        """Decode events until an event or the feed requires a halt."""
         cdef int halt
         while True:
             if self.writer.pending_bytes >= PAUSE_BYTES:
@@ -276,7 +277,7 @@ cdef class Decoder(RowEntries):
                 self.answered = True
 
     cdef int dispatch(self) noexcept nogil:
-        """Decode the current event; RUNNING when it is done with."""
+        """Decode the current event; RUNNING when it is finished."""
         cdef Event* e = &self.event
         cdef uint8_t kind = e.type
         cdef int halt = RUNNING
@@ -284,7 +285,7 @@ cdef class Decoder(RowEntries):
                 kind == EV_FORMAT_DESCRIPTION or kind == EV_ROTATE
                 or kind == EV_TRANSACTION_PAYLOAD
                 or EV_QUERY_COMPRESSED <= kind <= EV_ROWS_COMPRESSED_LAST):
-            return self.fail("inside of a compressed event, where none can be", 0)
+            return self.fail("inside a compressed event, which cannot contain it", 0)
         if kind == EV_TABLE_MAP:
             halt = self.table_map()
         elif is_row_event(kind):
@@ -307,7 +308,7 @@ cdef class Decoder(RowEntries):
             return PAYLOAD
         elif kind == EV_FORMAT_DESCRIPTION:
             self.note_version()
-            if self.placed:  # that of a file that begins: no transaction is in two
+            if self.placed:  # that of a new file: no transaction spans two files
                 self.standing = BETWEEN
         elif kind == EV_XA_PREPARE:
             self.standing = BETWEEN
@@ -324,20 +325,20 @@ cdef class Decoder(RowEntries):
         elif kind == EV_START_ENCRYPTION and not self.packets:
             return self.fail("an encrypted binlog file: read it through its server", 0)
         elif kind == 20 or kind == 21 or kind == 22:
-            return self.fail("row events of before MySQL 5.1.16 are not read", 0)
+            return self.fail("row events from before MySQL 5.1.16 are not supported", 0)
         elif kind > EV_GTID_TAGGED and not (EV_ANNOTATE_ROWS <= kind <= 164):
             if e.flags & IGNORABLE_FLAG == 0:
                 if not self.skip_unknown:
                     return self.fail("unknown; it may carry rows. "
                                      "canal.instance.filter.unknown.events = true "
-                                     "leaves such events out", 0)
+                                     "skips such events", 0)
                 self.unknown_events += 1
         return halt
 
     cdef void note_version(self) noexcept with gil:
         cdef bytes body = self.event.body[:56]
         self.server_version = body[2:52].split(b"\0")[0].decode("utf-8", "replace")
-        # The time of its making is told in the first file behind a start only.
+        # Only the first file after a server's start has a creation time.
         self.server_starts += body[52:56] > b"\0\0\0\0"
         self.began_s[self.file] = self.event.time
         if len(self.began_s) > FILES_KEPT:
@@ -359,7 +360,7 @@ cdef class Decoder(RowEntries):
             return self.put_end(0)
         if kind == ST_ROLLBACK:
             if self.in_group:
-                # Its rows are in the binlog: without an end they would be those of the
+                # Its rows are in the binlog: without an end they would belong to the
                 # next transaction.
                 return self.put_end(0)
             self.standing = BETWEEN
@@ -369,7 +370,7 @@ cdef class Decoder(RowEntries):
         if kind == ST_OTHER:
             if (self.standing == INSIDE and not self.in_group
                     and not begins_rows(sql, sql_n)):
-                self.standing = BETWEEN  # it stands alone
+                self.standing = BETWEEN  # it is outside a transaction
             return QUERY
         return self.xa(kind, sql, sql_n, thread_id)
 
@@ -418,11 +419,11 @@ cdef class Decoder(RowEntries):
         if n > XA_STATEMENT_BYTES_MAX:
             return self.fail("an XA statement of %d bytes", n)
         if valid_utf8(sql, n) != n:  # servers write them in ASCII
-            return self.fail("an XA statement of %d bytes that are no text", n)
+            return self.fail("an XA statement of %d bytes that is not text", n)
         end = put_xa_value(store, kind, sql, n, thread_id)
         self.in_group = kind == ST_XA_START
         self.grouped |= self.in_group
-        # Behind its end it is prepared, or committed in one phase.
+        # After XA END it is prepared, or committed in one phase.
         self.standing = (INSIDE if kind == ST_XA_START or kind == ST_XA_END
                          else BETWEEN)
         if kind == ST_XA_START:
@@ -444,10 +445,10 @@ cdef class Decoder(RowEntries):
                 else NO_MEMORY)
 
     cdef int gtid(self) noexcept nogil:
-        """A transaction begins: its GTID enters the set, if there is one.
+        """Begin a transaction: its GTID is added to the set, if there is a set.
 
-        The group before may have ended without an end, by ROLLBACK. Anonymous ones
-        do not enter the set.
+        The previous group may have had no end event, as after ROLLBACK. Anonymous
+        transactions do not enter the set.
         """
         cdef int status = 0
         self.gtids.clear()
@@ -463,17 +464,17 @@ cdef class Decoder(RowEntries):
         elif self.event.type == EV_GTID_TAGGED:
             status = self.gtids.enter_tagged(&self.event)
         if status == -1:
-            return self.fail("a GTID of %d bytes that contradicts itself",
+            return self.fail("an inconsistent GTID of %d bytes",
                              self.event.body_n)
         return RUNNING if status == 0 else NO_MEMORY
 
     cdef int maria_gtid(self) noexcept nogil:
-        """GTID of MariaDB: 8 sequence, 4 domain, 1 flags (1: stands alone), …"""
+        """GTID of MariaDB: 8 sequence, 4 domain, 1 flags (1: single statement), …"""
         if self.event.body_n < 13:
             return self.fail("a body of %d bytes", self.event.body_n)
         self.gtids.clear()
         self.keep_gtid()
-        # It stands for BEGIN, too, unless a single statement follows.
+        # It also serves as BEGIN, unless a single statement follows.
         self.in_group = self.event.body[12] & 1 == 0
         self.grouped = True
         self.standing = INSIDE
@@ -483,7 +484,7 @@ cdef class Decoder(RowEntries):
         return RUNNING if self.gtids.enter_maria(&self.event) == 0 else NO_MEMORY
 
     cdef void keep_gtid(self) noexcept nogil:
-        """Remember the event, of which Python may want the GTID as text."""
+        """Store the event, whose GTID Python may request as text."""
         self.gtid_type = self.event.type
         self.gtid_server = self.event.server_id
         self.gtid_offset = self.event.offset

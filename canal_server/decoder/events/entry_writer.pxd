@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Appends finished records to blocks; see writer.pyx."""
+"""Appends finished records to blocks; see entry_writer.pyx."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -8,7 +8,7 @@ from canal_server.core.wire cimport Output
 from canal_server.decoder.rows.row_layout cimport Piece
 
 cdef struct Envelope:
-    # What the header of an entry says; the same for all kinds of entries.
+    # The fields of an entry's header; the same for all kinds of entries.
     uint64_t offset
     uint64_t event_length
     uint32_t server_id
@@ -19,8 +19,8 @@ cdef struct Envelope:
     uint8_t event_type   # 0: the header has none
     uint8_t kind         # Kind of core.blocks
     uint8_t entry_type   # EntryType
-    uint8_t store_tag    # of what the entry holds: storeValue or relayedRows
-    bint open            # inside of a transaction
+    uint8_t store_tag    # tag of the content: storeValue or relayedRows
+    bint open            # inside a transaction
     Piece names          # header fields 8 and 9
     Piece gtid_props     # header field 12, curtGtid and its companions
     Piece gtid           # header field 13
@@ -29,17 +29,17 @@ cdef class RecordWriter:
     cdef Output out
     cdef readonly BlockPool pool
     cdef Block block
-    cdef object source              # whose binlog the records are of; None: not told
+    cdef object source              # the binlog's source; None: unknown
     cdef str file
     cdef uint64_t file_number
     cdef bytes file_field           # header fields 1 and 2
     cdef const uint8_t* file_p
     cdef uint32_t file_n
-    cdef uint32_t taken             # records of the block that take() gave out
+    cdef uint32_t taken             # records of the block that take() has returned
     cdef list spans
     cdef readonly uint64_t pending_bytes  # written since the last take()
     cdef uint64_t entry_bytes_max   # of one record
-    cdef uint64_t too_large         # bytes of the one that was refused, 0: none was
+    cdef uint64_t too_large         # bytes of a rejected record, 0: none
 
     cdef void point(self, size_t used)
     cdef uint64_t header_size(self, const Envelope* e) noexcept nogil

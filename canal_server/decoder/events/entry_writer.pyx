@@ -1,16 +1,16 @@
 # cython: language_level=3
-"""Writes entries into blocks: the envelope around what a row or an event gives.
+"""Writes entries into blocks: the envelope around the content of a row or event.
 
     record:  0x12 length Entry                       field 2 of Messages
     Entry:   0x0a length Header, 0x10 entryType, 0x1a length storeValue
-             (relayed rows: 0x22 length relayedRows in place of storeValue)
+             (relayed rows: 0x22 length relayedRows instead of storeValue)
     Header:  0x08 version, 0x12 logfileName, 0x18 logfileOffset, 0x20 serverId,
              0x2a serverenCode, 0x30 executeTime, 0x38 sourceType, 0x42 schemaName,
              0x4a tableName, 0x50 eventLength, 0x58 eventType, 0x62 props, 0x6a gtid
 
-Everything in front of storeValue's content is the "front". Its size depends on the
-size of what follows, so row entries guess it, write the rows, and only move them when
-the guess was wrong.
+Everything before storeValue's content is the "front". Its size depends on the size of
+the content, so row entries estimate it, write the rows, and move them only if the
+estimate was wrong.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -23,7 +23,7 @@ from canal_server.core.wire cimport Output, ensure, put_bytes, put_varint, varin
 from canal_server.model.positions import binlog_file_number
 
 cdef enum:
-    SLACK = 64  # room behind the end of a record's bytes, as rows.pxd says
+    SLACK = 64  # room after a record's bytes, see row_images.pxd
 
 
 cdef int grow_block(Output* out, size_t room) noexcept with gil:
@@ -36,7 +36,7 @@ cdef int grow_block(Output* out, size_t room) noexcept with gil:
         writer.too_large = used + room
         return -1
     if used > writer.pool.block_size // 2:
-        # So that a long record is moved few times.
+        # So that a long record is moved only a few times.
         wanted = max(wanted, min(2 * wanted, writer.entry_bytes_max))
     try:
         block = writer.pool.open(
@@ -64,7 +64,7 @@ cdef class RecordWriter:
         self.set_file("")
 
     def set_file(self, str file):
-        """Say which binlog file the next records come from."""
+        """Set the binlog file of the next records."""
         if self.file == file and self.block is not None:
             return
         self.close_block()
@@ -91,7 +91,7 @@ cdef class RecordWriter:
         return spans
 
     def close_block(self):
-        """Let go of the current block; what it holds stays to be taken."""
+        """Release the current block; its records can still be taken."""
         cdef Block block = self.block
         if block is None:
             return
@@ -101,14 +101,14 @@ cdef class RecordWriter:
         self.block = None
 
     cdef void point(self, size_t used):
-        """Let `out` stand in the current block, behind `used` unfinished bytes."""
+        """Point `out` into the current block, after `used` unfinished bytes."""
         cdef Block block = self.block
         self.out.start = block.data + block.used
         self.out.p = self.out.start + used
         self.out.end = block.data + block.capacity - SLACK
 
     cdef int begin(self) noexcept nogil:
-        """Start a record; -1 when there is no memory."""
+        """Start a record; -1 without memory."""
         self.out.start = self.out.p = self.block.data + self.block.used
         if self.block.count == self.block.record_capacity:
             return grow_block(&self.out, SLACK)
@@ -132,7 +132,7 @@ cdef class RecordWriter:
         return n
 
     cdef uint64_t front_size(self, const Envelope* e, uint64_t store) noexcept nogil:
-        """Return the bytes in front of a storeValue of `store` bytes."""
+        """Return the size of the front of a storeValue of `store` bytes."""
         cdef uint64_t header = self.header_size(e)
         cdef uint64_t front = 1 + varint_size(header) + header + 2
         if store:
@@ -141,7 +141,7 @@ cdef class RecordWriter:
 
     cdef void put_front(self, const Envelope* e, uint64_t store,
                         uint8_t* p) noexcept nogil:
-        """Write the front; it takes exactly front_size bytes."""
+        """Write the front, which has exactly front_size bytes."""
         cdef uint64_t header = self.header_size(e)
         cdef uint64_t entry = 1 + varint_size(header) + header + 2 + store
         cdef int digits
@@ -194,7 +194,7 @@ cdef class RecordWriter:
             put_varint(p + 1, store)
 
     cdef int finish(self, const Envelope* e) noexcept nogil:
-        """Make what lies between out.start and out.p a record of the block."""
+        """Make the bytes from out.start to out.p a record of the block."""
         cdef Record* r = &self.block.records[self.block.count]
         self.block.used = self.out.p - self.block.data
         self.pending_bytes += self.out.p - self.out.start

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""A stream of events; see stream.pyx."""
+"""A stream of events; see event_stream.pyx."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -7,11 +7,11 @@ from canal_server.decoder.rows.event_constants cimport Event
 from canal_server.core.byte_buffer cimport Feed
 
 cdef enum Standing:
-    # Where `position` is. Not known where reading begins, until the first transaction
+    # Where `position` is. Unknown at the start of reading, until the first transaction
     # begins or ends.
     UNKNOWN = 0
-    INSIDE = 1   # of a transaction
-    BETWEEN = 2  # two of them
+    INSIDE = 1   # a transaction
+    BETWEEN = 2  # two transactions
 
 
 cdef class EventStream:
@@ -20,33 +20,33 @@ cdef class EventStream:
     cdef bint packets
     cdef bint checksum
     cdef bint in_payload
-    cdef bint answered                # the current event is done with
-    cdef bint placed                  # the current event tells where it ends
-    cdef Event event                  # the current one
-    cdef Event outer                  # the payload event while in its inner events
-    cdef size_t event_bytes           # that it takes in its feed, framing included
+    cdef bint answered                # the current event is finished
+    cdef bint placed                  # the current event's end is known
+    cdef Event event                  # the current event
+    cdef Event outer                  # the payload event during its inner events
+    cdef size_t event_bytes           # its size in its feed, framing included
     cdef size_t outer_bytes
     cdef size_t raw_n                 # bytes of the current event, header to checksum
     cdef size_t outer_raw_n
     cdef uint32_t ordinal             # of the current event in the payload
-    cdef Standing standing            # of the end of the last event, the subclass's
-    cdef uint64_t limit               # where to end in the file, offset
+    cdef Standing standing            # at the end of the last event, set by the subclass
+    cdef uint64_t limit               # offset in the file to end at
     cdef const char* reason           # why an event cannot be decoded
     cdef int64_t reason_value         # for the %d in it
     cdef int64_t reason_limit         # for the second one
     cdef uint64_t event_bytes_max     # of one event
     cdef readonly str file
-    cdef readonly uint64_t position   # end of the last event decoded, or told of
+    cdef readonly uint64_t position   # end of the last decoded or announced event
     cdef readonly uint64_t bytes_in
     cdef readonly uint64_t events
     cdef readonly uint32_t last_event_time
 
-    # The next event of the feed becomes the current one: RUNNING, or why not.
+    # Makes the feed's next event the current one; returns RUNNING, or why not.
     cdef int next(self) noexcept nogil
     cdef void advance(self) noexcept nogil
     cdef void note_heartbeat(self) noexcept nogil
     cdef void enter_statement(self) noexcept nogil
-    # Notes why the current event cannot be decoded; returns BROKEN.
+    # Records why the current event cannot be decoded; returns BROKEN.
     cdef int fail(self, const char* reason, int64_t value) noexcept nogil
     cdef int fail_limit(self, const char* reason, int64_t value,
                         int64_t limit) noexcept nogil

@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Frames a stream of binlog events and checks that they arrived as they were sent.
+"""Frames a stream of binlog events and checks that they arrived unchanged.
 
     stream   framing "packets": MySQL packets, 3 bytes length, 1 sequence, payload;
              first payload byte 0: an event follows, 0xff: error, 0xfe: end
-             framing "events": events end to end, as in a binlog file behind its magic
+             framing "events": events end to end, as in a binlog file after its magic
     event    4 time, 1 type, 4 server id, 4 length, 4 log position of the event's
              end, 2 flags, body, 4 checksum (if the file has checksums)
 """
@@ -33,10 +33,9 @@ cdef uint32_t VERSION_AT = 2 + 50 + 4  # of the format description's post-header
 
 
 cdef class EventStream:
-    """Frames events, verifies their checksums and knows where they stand.
+    """Frames events, verifies their checksums and tracks their positions.
 
-    One is current at a time. Base of the decoder: what an event means is its
-    business.
+    One event is current at a time. Base of the decoder, which interprets the events.
     """
 
     def __init__(self, *, bint packets=True, bint checksum=True,
@@ -54,13 +53,13 @@ cdef class EventStream:
         self.limit = position
 
     def skip(self):
-        """Answer: nothing is to be delivered for the current event."""
+        """Answer: deliver nothing for the current event."""
         self.answered = True
 
     def finish_payload(self):
-        """Say that all inner events of the current payload were fed.
+        """Finish the current payload after all its inner events were fed.
 
-        Raises DecodeError when bytes are left that are no whole event.
+        Raises DecodeError if the remaining bytes are not a complete event.
         """
         left = self.inner.waiting
         self.inner.clear()
@@ -68,11 +67,11 @@ cdef class EventStream:
         self.return_to_outer()
         self.answered = True
         if left:
-            raise DecodeError(f"{left} bytes left behind the last inner event",
+            raise DecodeError(f"{left} bytes left after the last inner event",
                               file=self.file, position=self.event.offset)
 
     def abandon_payload(self):
-        """Make the payload the current event again, wherever its inner events end."""
+        """Make the payload the current event again, even amid its inner events."""
         if self.in_payload:
             self.inner.clear()
             self.in_payload = False
@@ -85,7 +84,7 @@ cdef class EventStream:
         self.raw_n = self.outer_raw_n
 
     def begin_payload(self):
-        """Say that inner events of the current event will be fed to `inner`."""
+        """Expect inner events of the current event in `inner`."""
         self.outer = self.event
         self.outer_bytes = self.event_bytes
         self.outer_raw_n = self.raw_n
@@ -108,7 +107,7 @@ cdef class EventStream:
 
     @property
     def is_framed(self):
-        """Whether it is known where the current event ends."""
+        """Whether the end of the current event is known."""
         return self.event_bytes > 0
 
     @property
@@ -123,7 +122,7 @@ cdef class EventStream:
 
     @property
     def event_is_artificial(self):
-        """Whether the server made the current event for this dump: in no file it is."""
+        """Whether the server made the current event for this dump; no file has it."""
         return not self.placed or self.event.flags & ARTIFICIAL_FLAG != 0
 
     @property
@@ -138,7 +137,7 @@ cdef class EventStream:
 
     @property
     def missing(self):
-        """Return how many bytes the event at the feed's head still lacks, about."""
+        """Return about how many bytes of the feed's next event are missing."""
         cdef size_t waiting = self.feed.end - self.feed.begin
         cdef const uint8_t* p = self.feed.data + self.feed.begin
         cdef size_t wanted
@@ -154,14 +153,14 @@ cdef class EventStream:
 
     @property
     def is_settled(self):
-        """Whether `position` is known to lie between two transactions.
+        """Whether `position` is known to be between two transactions.
 
-        Reading can begin there, and what comes behind it has not been read.
+        Reading can start there, and nothing after it has been read.
         """
         return self.standing == BETWEEN and not self.in_payload
 
     def settle(self):
-        """Say that the place to start from lies between two transactions."""
+        """Declare that the start position is between two transactions."""
         self.standing = BETWEEN
 
     def where(self):
@@ -181,14 +180,14 @@ cdef class EventStream:
                                self.feed.end - self.feed.begin, 0)
 
     cdef void advance(self) noexcept nogil:
-        """Step behind the current event."""
+        """Advance past the current event."""
         self.answered = False
         if self.in_payload:
             self.inner.begin += self.event_bytes
             self.ordinal += 1
         else:
             self.feed.begin += self.event_bytes
-            # Artificial events stand nowhere in the file.
+            # Artificial events have no position in the file.
             if self.placed and self.event.type != EV_ROTATE:
                 self.position = self.event.offset + self.event.length
             self.events += 1
@@ -198,7 +197,7 @@ cdef class EventStream:
         self.event_bytes = 0
 
     cdef void note_heartbeat(self) noexcept nogil:
-        """Step behind what the server left out: the second kind tells it in its body.
+        """Advance past events that the server omitted; the second kind has it in its body.
 
         Fields of 1 kind, 1 length, value: 1 is the file's name, 2 the offset in it, as
         a number of variable length. The first kind has it in its header.
@@ -225,7 +224,7 @@ cdef class EventStream:
             need(&source, n)
 
     cdef void enter_statement(self) noexcept nogil:
-        """Take note that more of the statement follows, or its rows do."""
+        """Record that more of the statement, or its rows, follow."""
         if self.standing == BETWEEN:
             self.standing = INSIDE
 
@@ -240,8 +239,8 @@ cdef class EventStream:
         if waiting < 4 + n:
             return self.await_packet(p, waiting, n)
         if n == PACKET_MAX:
-            # The event goes on in further packets. When all are there, the headers
-            # between them are squeezed out, and the gap is left behind the event.
+            # The event continues in further packets. When all have arrived, the headers
+            # between them are removed, and the gap moves after the event.
             total = 4 + n
             following = payload = n
             while following == PACKET_MAX:
@@ -260,15 +259,15 @@ cdef class EventStream:
 
     cdef int await_packet(self, const uint8_t* p, size_t waiting,
                           uint64_t payload) noexcept nogil:
-        """Ask for more, unless what is announced is more than an event may have.
+        """Request more input, unless the announced size exceeds the limit of an event.
 
-        `payload`: what the packets have together, of which the last one may be lacking.
+        `payload`: the bytes of the packets so far, of which the last may be incomplete.
         """
         cdef uint32_t length
         if waiting < 5 or p[4] != 0:
             if payload >= PACKET_MAX and waiting >= 5:
                 self.event.type, self.event.offset = 0, self.position
-                return self.fail("an answer of %d bytes that is no event", payload)
+                return self.fail("an answer of %d bytes that is not an event", payload)
             return NEED_INPUT
         if waiting < 5 + HEADER_BYTES:
             return NEED_INPUT
@@ -281,11 +280,11 @@ cdef class EventStream:
         return NEED_INPUT
 
     cdef size_t join_packets(self, uint8_t* p, size_t total) noexcept nogil:
-        """Squeeze the inner headers out; returns the payload's length.
+        """Remove the inner headers; returns the payload's length.
 
-        Packets of 16 MiB are joined once, when the last byte is there; a second look
-        at the same bytes cannot happen, as the event is then decoded to its end or
-        halts and is found by `event` (`answered` is false and event_bytes is set).
+        Packets of 16 MiB are joined once, when the last byte has arrived. It happens
+        only once per event: the event is then decoded to its end, or halts and is found
+        by `event` (`answered` is false and event_bytes is set).
         """
         cdef size_t at = 4 + PACKET_MAX
         cdef size_t to = 4 + PACKET_MAX
@@ -308,7 +307,7 @@ cdef class EventStream:
         return self.next_event(p + 1, n - 1, taken)
 
     cdef int next_event(self, const uint8_t* p, size_t n, size_t taken) noexcept nogil:
-        """Read the header at p; `taken` is 0 when no packet tells the length."""
+        """Read the header at p; `taken` is 0 if no packet gives the length."""
         cdef Event* e = &self.event
         cdef uint32_t length
         if n < HEADER_BYTES:
@@ -330,7 +329,7 @@ cdef class EventStream:
         elif length != n:
             e.body, e.body_n = p + HEADER_BYTES, n - HEADER_BYTES
             self.event_bytes, self.raw_n = taken, n
-            return self.fail("a length of %d that is not its packet's", length)
+            return self.fail("a length of %d that differs from its packet's", length)
         e.body = p + HEADER_BYTES
         e.body_n = length - HEADER_BYTES
         self.event_bytes = taken
@@ -353,7 +352,7 @@ cdef class EventStream:
         e.offset = self.position
         self.placed = log_pos != 0
         if log_pos:
-            # The field has 32 bits; files of 4 GiB and more wrap it around.
+            # The field has 32 bits and wraps around in files of 4 GiB and more.
             end = (self.position >> 32 << 32) | log_pos
             if end + (<uint64_t>1 << 31) < self.position:
                 end += <uint64_t>1 << 32
@@ -361,14 +360,14 @@ cdef class EventStream:
         return length
 
     cdef int check_length(self, uint64_t length) noexcept nogil:
-        """Refuse an event that is larger than one may be; RUNNING when it is not."""
+        """Fail for an event above the limit; RUNNING if it is not."""
         if length <= self.event_bytes_max:
             return RUNNING
         return self.fail_limit("%d bytes, above canal.instance.event.bytes.max = %d",
                                length, self.event_bytes_max)
 
     cdef int check_sum(self, const uint8_t* p, uint32_t length) noexcept nogil:
-        """Verify and take off the checksum."""
+        """Verify and remove the checksum."""
         cdef Event* e = &self.event
         cdef uint32_t found, wanted
         cdef uint8_t[2] flags
@@ -376,7 +375,7 @@ cdef class EventStream:
             self.checksum = False
             if e.body_n < VERSION_AT + 5:
                 return self.fail("a format description of %d bytes", length)
-            # Its last byte before its own checksum tells the algorithm: 1 is CRC32.
+            # Its last byte before its own checksum is the algorithm: 1 is CRC32.
             if (starts_with_version(p + HEADER_BYTES + 2)
                     and p[length - 5] <= 1):
                 self.checksum = p[length - 5] == 1
@@ -407,8 +406,8 @@ cdef class EventStream:
                 # The artificial one at the head of a stream may have none.
                 e.body_n += CHECKSUM_BYTES
                 return RUNNING
-            return self.fail("the event's checksum is not that of its bytes: it was "
-                             "damaged on a disk or on its way", 0)
+            return self.fail("the event's checksum is wrong: the event was "
+                             "damaged on a disk or in transit", 0)
         return RUNNING
 
     cdef int next_inner(self) noexcept nogil:
@@ -457,7 +456,7 @@ cdef class EventStream:
 
 
 cdef bint starts_with_version(const uint8_t* p) noexcept nogil:
-    """Tell whether a server of this version writes its checksum algorithm.
+    """Check whether a server of this version writes its checksum algorithm.
 
     MySQL from 5.6.1 and MariaDB from 5.3 do.
     """

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What entries say of their transaction's GTID; see gtid_headers.pyx."""
+"""The GTID fields in the headers of entries; see gtid_headers.pyx."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -18,7 +18,7 @@ cdef class GtidHeaders:
     cdef uint32_t capacity
 
     cdef void clear(self) noexcept nogil
-    # Each returns 0, -1 for a broken event, -2 when there is no memory.
+    # Each returns 0, -1 for a broken event, -2 without memory.
     cdef int enter(self, const Event* event) noexcept nogil
     cdef int enter_tagged(self, const Event* event) noexcept nogil
     cdef int enter_maria(self, const Event* event) noexcept nogil

@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""Keeps the executed GTID set and renders it for the headers of entries.
+"""Tracks the executed GTID set and renders it for the headers of entries.
 
-In GTID mode each entry carries the whole set, its own transaction included. The text
-is made once per transaction.
+In GTID mode each entry has the whole set, including its own transaction. The text is
+rendered once per transaction.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -23,20 +23,20 @@ cdef uint64_t GNO_MAX = 0x7FFFFFFFFFFFFFFE
 
 
 cdef class GtidHeaders:
-    """The executed set (none outside of GTID mode) and its current text."""
+    """The executed set (none outside GTID mode) and its current text."""
 
     def __dealloc__(self):
         free(self.field_memory)
 
     def set_gtids(self, gtids):
-        """Go on with this executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
+        """Set the executed set (GtidSet, MariaGtidSet; None: no GTID mode)."""
         if gtids is not None and not isinstance(gtids, (GtidSet, MariaGtidSet)):
-            raise TypeError(f"gtids: {gtids!r} is no GTID set")
+            raise TypeError(f"gtids: {gtids!r} is not a GTID set")
         self.mysql = gtids if isinstance(gtids, GtidSet) else None
         self.maria = gtids if isinstance(gtids, MariaGtidSet) else None
 
     cdef void clear(self) noexcept nogil:
-        """Forget the transaction; what has none carries neither props nor set."""
+        """Forget the transaction; entries outside one have neither props nor set."""
         self.props.n = self.field.n = 0
 
     cdef int enter(self, const Event* event) noexcept nogil:
@@ -76,7 +76,7 @@ cdef class GtidHeaders:
     cdef int enter_number(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,
                           uint64_t gno, uint64_t committed,
                           uint64_t number) noexcept nogil:
-        """Add to the executed set and render what the transaction's headers carry."""
+        """Add to the executed set and render the fields of the transaction's headers."""
         cdef uint8_t[160] text
         cdef uint8_t[24] digits
         cdef uint8_t* p = put_uuid(text, sid)
@@ -120,7 +120,7 @@ cdef class GtidHeaders:
 
 
 def gtid_text(int event_type, uint32_t server_id, const uint8_t[::1] body not None):
-    """Return the GTID that an event gives its transaction; "" when it is none.
+    """Return the GTID that an event gives its transaction; "" if it gives none.
 
     `server_id` is that of the event's header, part of MariaDB's GTIDs.
     """
@@ -141,17 +141,17 @@ def gtid_text(int event_type, uint32_t server_id, const uint8_t[::1] body not No
 
 
 def is_unfinished_alter(int event_type, const uint8_t[::1] body not None):
-    """Tell whether a GTID of MariaDB is of an ALTER that is not done with it.
+    """Check whether a MariaDB GTID is that of an unfinished or failed ALTER.
 
-    With binlog_alter_two_phase an ALTER TABLE is told twice, when it begins and when
-    it ends, as rows of other sessions may lie between; only the last counts, unless
-    that says that it failed. Body: 8 sequence, 4 domain, 1 flags, 8 number of a
-    commit if flag 2, 1 more flags: 2 begins, 4 is committed, 8 is rolled back.
+    With binlog_alter_two_phase an ALTER TABLE is logged twice, at its start and at its
+    end, as rows of other sessions may be in between; only the last one counts, unless
+    it failed. Body: 8 sequence, 4 domain, 1 flags, 8 number of a commit if flag 2, 1
+    more flags: 2 begins, 4 is committed, 8 is rolled back.
     """
     cdef Py_ssize_t at = 13
     if event_type != EV_MARIA_GTID or body.shape[0] < at:
         return False
-    if body[12] & (64 | 128):  # of XA, where the two have an XID between
+    if body[12] & (64 | 128):  # of XA, with an XID between the two
         return False
     if body[12] & 2:
         at += 8

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""GTID events with a tag (MySQL 8.3 and later); see tagged.pyx."""
+"""GTID events with a tag (MySQL 8.3 and later); see gtid_tagged.pyx."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 

@@ -5,7 +5,7 @@
     field     number, value: 0 flags, 1 source uuid (16 numbers), 2 gno, 3 tag (length
               and bytes), 4 last committed, 5 sequence number, others not needed here
     number    as many bytes as the first has trailing one bits, plus one; little-endian
-              behind those bits and a zero bit. Signed ones have their sign in bit 0.
+              after those bits and a zero bit. Signed numbers have the sign in bit 0.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -41,7 +41,7 @@ cdef uint64_t take_signed(Input* source) noexcept nogil:
 
 
 cdef bint is_tag(const uint8_t* p, size_t n) noexcept nogil:
-    """Tell whether all bytes are such as the server allows: a-z, 0-9 and _."""
+    """Check whether the server allows all bytes: a-z, 0-9 and _."""
     cdef size_t i
     for i in range(n):
         if not (97 <= p[i] <= 122 or p[i] == 95 or (i and 48 <= p[i] <= 57)):
@@ -50,7 +50,7 @@ cdef bint is_tag(const uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef int read_tagged(const uint8_t* body, size_t n, TaggedGtid* found) noexcept nogil:
-    """Read the fields up to the sequence number; -1 when they contradict the format."""
+    """Read the fields up to the sequence number; -1 if they violate the format."""
     cdef Input source
     cdef uint64_t field, size
     cdef const uint8_t* p

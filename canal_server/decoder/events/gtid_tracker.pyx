@@ -1,10 +1,10 @@
 # cython: language_level=3
-"""Follows the executed GTID set outside of GTID mode, where entries say nothing of it.
+"""Tracks the executed GTID set outside GTID mode, where entries do not have it.
 
-It is told as of the place where the last GTID's event begins, or as of the end of that
-transaction. Numbers that follow on each other, as nearly all do, are added as one run
-when the set is asked for: faster than one by one, which showed in benchmarks with one
-row per transaction.
+The set is as of the start of the last GTID's event, or as of the end of that
+transaction. Consecutive numbers, which nearly all are, are added as one run when the
+set is requested: faster than one by one, as benchmarks with one row per transaction
+showed.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -21,12 +21,12 @@ cdef uint64_t GNO_MAX = 0x7FFFFFFFFFFFFFFE
 
 
 cdef class FollowedSet:
-    """A set of MySQL's or MariaDB's GTIDs that grows as events pass."""
+    """A set of MySQL's or MariaDB's GTIDs that grows with the events."""
 
     def follow(self, gtids):
-        """Go on with this executed set, which is ours then; None: it is not known."""
+        """Take ownership of an executed set to extend; None: unknown."""
         if gtids is not None and not isinstance(gtids, (GtidSet, MariaGtidSet)):
-            raise TypeError(f"gtids: {gtids!r} is no GTID set")
+            raise TypeError(f"gtids: {gtids!r} is not a GTID set")
         self.active = True
         self.lost = False
         self.last = self.before = 0
@@ -34,10 +34,10 @@ cdef class FollowedSet:
         self.maria = gtids if isinstance(gtids, MariaGtidSet) else None
 
     def executed(self, *, bint whole):
-        """Return the set's text, "" when it is not known.
+        """Return the set's text, "" if it is unknown.
 
-        As of where the last GTID's event begins, or with `whole`, of that transaction's
-        end: only behind it.
+        As of the start of the last GTID's event or, with `whole`, as of that
+        transaction's end: valid only after it.
         """
         if self.lost:
             return ""
@@ -66,7 +66,7 @@ cdef class FollowedSet:
                 return -1
             return self.begin_run(found.sid, found.tag, found.tag_n, found.number)
         if event.type == EV_ANONYMOUS_GTID:
-            self.lost = True  # with one, a set does not tell what was executed
+            self.lost = True  # an anonymous transaction makes the set incomplete
         return 0
 
     cdef int begin_run(self, const uint8_t* sid, const uint8_t* tag, size_t tag_n,

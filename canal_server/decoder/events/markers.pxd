@@ -7,7 +7,7 @@ cdef enum:
     MARKER_BYTES_MAX = 1400
     XA_STATEMENT_BYTES_MAX = 512  # an xid has 128 bytes, in hexadecimal, and quotes
 
-# Each writes a storeValue to `p` and returns the place behind it.
+# Each writes a storeValue to `p` and returns the end of it.
 cdef uint8_t* put_begin_value(uint8_t* p, uint64_t thread_id) noexcept nogil
 cdef uint8_t* put_end_value(uint8_t* p, uint64_t xid) noexcept nogil
 cdef uint8_t* put_xa_value(uint8_t* p, int kind, const uint8_t* sql, size_t n,

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Writes what is in the entries of BEGIN, END and the XA statements.
+"""Writes the content of the entries of BEGIN, END and the XA statements.
 
     TransactionBegin  0x1a props, 0x20 threadId
     TransactionEnd    0x12 transactionId, 0x1a props
@@ -49,7 +49,7 @@ cdef uint8_t* put_xa_value(uint8_t* p, int kind, const uint8_t* sql, size_t n,
         word, word_n = "XA COMMIT", 9
     elif kind == ST_XA_ROLLBACK:
         word, word_n = "XA ROLLBACK", 11
-    # What stands behind the word as the server writes it; nothing for others.
+    # The text after the keyword as the server writes it; empty for other texts.
     xid_n = n - word_n if n > word_n and memcmp(sql, word, word_n) == 0 else 0
     if kind == ST_XA_COMMIT or kind == ST_XA_ROLLBACK:
         tag = 0x6A

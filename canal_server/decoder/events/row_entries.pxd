@@ -4,7 +4,7 @@
 from libc.stdint cimport uint32_t, uint64_t, uint8_t
 
 from canal_server.decoder.events.gtid_headers cimport GtidHeaders
-from canal_server.decoder.rows.row_layout cimport Image, ShapeC
+from canal_server.decoder.rows.row_layout cimport LayoutC, ShapeC
 from canal_server.decoder.rows.row_events cimport RowEvent
 from canal_server.decoder.rows.row_images cimport RowContext
 from canal_server.decoder.events.event_stream cimport EventStream
@@ -16,19 +16,19 @@ cdef class RowEntries(EventStream):
     cdef RowContext rows
     cdef TableCache tables
     cdef GtidHeaders gtids
-    cdef bint in_group                        # behind a begin, before its end
+    cdef bint in_group                        # after a begin, before its end
     cdef bint grouped                         # a transaction has begun since the start
-    cdef public bint refuses_inside           # rows of one that began before it
+    cdef public bint refuses_inside           # rows of a transaction that began before it
     cdef bint skip_inserts, skip_updates, skip_deletes, skip_rows
-    cdef public bint counts                   # rows, and writes none of them
-    cdef bint relays                          # row events, as they are
-    cdef uint64_t relay_file, relay_offset    # from where on the reader is given them
-    cdef uint32_t shapes_told, shape_generation
+    cdef public bint counts                   # counts rows without writing them
+    cdef bint relays                          # relays row events unchanged
+    cdef uint64_t relay_file, relay_offset    # start of the events for the reader
+    cdef uint32_t shapes_sent, shape_generation
     cdef TableSlot* slot                      # of the row event that failed
-    cdef uint32_t row                         # and which of its rows, from 1
-    cdef bint begin_lost                      # what may have been a BEGIN
+    cdef uint32_t row                         # and its failed row, from 1
+    cdef bint begin_lost                      # a lost event may have been a BEGIN
     cdef bint in_rows                         # the current event has further pieces
-    cdef RowEvent piece                       # what of it was not written yet
+    cdef RowEvent piece                       # the part that is not written yet
     cdef TableSlot* piece_slot
     cdef uint32_t rows_before                 # the piece, of the event
 
@@ -38,14 +38,14 @@ cdef class RowEntries(EventStream):
     cdef int row_event(self) noexcept nogil
     cdef bint is_skipped(self, uint8_t kind) noexcept nogil
     cdef void row_envelope(self, Envelope* e, const RowEvent* rows,
-                           const Image* image) noexcept nogil
+                           const LayoutC* layout) noexcept nogil
     # Writes the next piece of the current event.
     cdef int next_piece(self) noexcept nogil
     cdef int put_piece(self, RowEvent* rows, TableSlot* slot) noexcept nogil
     cdef int put_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil
     cdef int count_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil
     cdef int relay_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil
-    cdef bint is_told_from(self) noexcept nogil
+    cdef bint is_for_reader(self) noexcept nogil
     cdef void number_shape(self, ShapeC* shape) noexcept nogil
     cdef int fail_rows(self, int status, const RowEvent* rows,
                        TableSlot* slot) noexcept nogil

@@ -1,11 +1,11 @@
 # cython: language_level=3
 """Writes the entries of row events, in pieces where an event has very many rows.
 
-An event of some MiB may have hundreds of millions of columns that are NULL, each of
-which takes many bytes in an entry: after PIECE_CELLS_MAX columns or PIECE_BYTES_MAX
-bytes of the event the entry ends, and the rest of the rows go into further ones, after
-what is written was delivered. Where an event is cut depends on its bytes alone.
-Leaves out which events there are (`engine`).
+An event of some MiB may have hundreds of millions of NULL columns, each of which needs
+many bytes in an entry: after PIECE_CELLS_MAX columns or PIECE_BYTES_MAX bytes of the
+event the entry ends, and the other rows go into further entries, once the written ones
+were delivered. Where an event is split depends only on its bytes. Leaves out the kinds
+of events (`engine`).
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -17,7 +17,7 @@ from canal_server.decoder.rows.event_constants cimport (
     EV_DELETE_ROWS, EV_WRITE_ROWS, LOST_ROWS, NO_MEMORY, NO_TABLE_MAP, RUNNING, TABLE,
 )
 from canal_server.decoder.events.gtid_headers cimport GtidHeaders
-from canal_server.decoder.rows.row_layout cimport Image, ShapeC
+from canal_server.decoder.rows.row_layout cimport LayoutC, ShapeC
 from canal_server.decoder.rows.relayed_rows cimport SHAPES_MAX, put_relayed, relayed_size
 from canal_server.decoder.rows.row_events cimport (
     CHANGE_FRONT_MAX, EVENT_MEMORY, EVENT_OK, RowEvent, count_rows, event_type_of,
@@ -31,7 +31,7 @@ from canal_server.decoder.events.entry_writer cimport Envelope, RecordWriter
 cdef enum:
     FRAME_BYTES_MAX = 0x7FFFFFFF - 64  # of the protocol to clients
     ENTRY_BYTES_LEAST = 64 * 1024 * 1024
-    ENTRY_FACTOR = 4  # an entry may be so much larger than an event
+    ENTRY_FACTOR = 4  # how much larger than an event an entry may be
 
 
 cdef class RowEntries(EventStream):
@@ -53,20 +53,20 @@ cdef class RowEntries(EventStream):
         free_context(&self.rows)
 
     def relay(self, uint64_t file_number, uint64_t offset):
-        """Write rows of tables that have a shape as they are; call before decoding.
+        """Write rows of tables with a shape unchanged; call before decoding.
 
-        The shapes are told in front of the first event that uses them, of those that
-        begin in this file at this offset, or behind.
+        A shape is sent before the first event that uses it, counting only events that
+        start in this file at or after this offset.
         """
         self.relays = True
         self.relay_file, self.relay_offset = file_number, offset
 
     cdef int put_begin(self, uint64_t thread_id) noexcept nogil:
-        """Write a BEGIN; the decoder's."""
+        """Write a BEGIN; implemented by the decoder."""
         return NO_MEMORY
 
     cdef void envelope(self, Envelope* e) noexcept nogil:
-        """Fill what all entries of the current event share."""
+        """Fill the fields that all entries of the current event share."""
         e.offset = self.event.offset
         e.event_length = self.event.length
         e.server_id = self.event.server_id
@@ -77,8 +77,8 @@ cdef class RowEntries(EventStream):
         e.store_tag = 0x1A
         e.names.n = 0
         e.names.p = NULL
-        # Events count, not entries: which of them become entries is a matter of
-        # filters, and a place has to mean the same under any.
+        # Counts events, not entries: filters decide which of them become entries, and
+        # a position must mean the same with any filter.
         e.ordinal = self.ordinal if self.in_payload else 0
         e.gtid_props = self.gtids.props
         e.gtid = self.gtids.field
@@ -102,7 +102,7 @@ cdef class RowEntries(EventStream):
         return TABLE
 
     cdef int row_event(self) noexcept nogil:
-        """Write the entry of a row event, if its rows are wanted."""
+        """Write the entry of a row event, unless its rows are skipped."""
         cdef RowEvent rows
         cdef TableSlot* slot
         cdef int halt
@@ -115,18 +115,18 @@ cdef class RowEntries(EventStream):
             self.tables.end_rows()
         slot = self.tables.slot_of(rows.table_id)
         if not slot.used:
-            # The last event of a statement whose tables were all let go of.
+            # The last event of a statement whose tables were all discarded.
             if rows.table_id == 0xFFFFFF:
                 return RUNNING
             return LOST_ROWS if self.tables.map_lost else NO_TABLE_MAP
         if slot.lost:
             return LOST_ROWS
-        if slot.image == NULL or self.is_skipped(rows.kind):
+        if slot.layout == NULL or self.is_skipped(rows.kind):
             return RUNNING
-        if read_bitmaps(&rows, slot.image.width) != EVENT_OK:
+        if read_bitmaps(&rows, slot.layout.width) != EVENT_OK:
             return self.fail(rows.reason, rows.value)
         self.rows_before = 0
-        limit_piece(&rows, slot.image.width)
+        limit_piece(&rows, slot.layout.width)
         halt = self.put_piece(&rows, slot)
         if halt == RUNNING and rows.source.p < rows.source.end:
             self.in_rows = True
@@ -134,10 +134,10 @@ cdef class RowEntries(EventStream):
         return halt
 
     cdef int next_piece(self) noexcept nogil:
-        """Write further rows of an event whose first ones are written."""
+        """Write further rows of an event whose first rows are written."""
         cdef int halt
         self.in_rows = False
-        limit_piece(&self.piece, self.piece_slot.image.width)
+        limit_piece(&self.piece, self.piece_slot.layout.width)
         halt = self.put_piece(&self.piece, self.piece_slot)
         self.in_rows = halt == RUNNING and self.piece.source.p < self.piece.source.end
         return halt
@@ -145,7 +145,7 @@ cdef class RowEntries(EventStream):
     cdef int put_piece(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
         if self.counts:
             return self.count_rows(rows, slot)
-        if self.relays and slot.image.shape != NULL:
+        if self.relays and slot.layout.shape != NULL:
             return self.relay_rows(rows, slot)
         return self.put_rows(rows, slot)
 
@@ -157,30 +157,30 @@ cdef class RowEntries(EventStream):
         return self.skip_updates
 
     cdef void row_envelope(self, Envelope* e, const RowEvent* rows,
-                           const Image* image) noexcept nogil:
+                           const LayoutC* layout) noexcept nogil:
         self.envelope(e)
         e.kind = KIND_ROWS
         e.entry_type = 2
         e.event_type = event_type_of(rows.kind)
-        e.names = image.names
-        e.table_ordinal = image.table_ordinal
+        e.names = layout.names
+        e.table_ordinal = layout.table_ordinal
 
     cdef int put_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
-        """Write the entry of a row event: the rows first, the front by a guess."""
-        cdef Image* image = slot.image
+        """Write the entry of a row event: the rows first, with an estimated front."""
+        cdef LayoutC* layout = slot.layout
         cdef Envelope e
         cdef uint8_t[CHANGE_FRONT_MAX] change
         cdef uint64_t change_n = put_change_front(change, rows) - change
         cdef uint64_t front, guess, rows_n
         cdef int status
-        self.row_envelope(&e, rows, image)
-        e.rows = image.last_rows
-        guess = self.writer.front_size(&e, change_n + image.last_bytes) + change_n
+        self.row_envelope(&e, rows, layout)
+        e.rows = layout.last_rows
+        guess = self.writer.front_size(&e, change_n + layout.last_bytes) + change_n
         if (self.writer.begin() != 0
                 or ensure(&self.writer.out, guess + 64) != 0):
             return NO_MEMORY
         self.writer.out.p += guess
-        status = put_rows(rows, &self.rows, image, &self.writer.out, &e.rows)
+        status = put_rows(rows, &self.rows, layout, &self.writer.out, &e.rows)
         if status != EVENT_OK:
             return self.fail_rows(status, rows, slot)
 
@@ -196,45 +196,45 @@ cdef class RowEntries(EventStream):
             self.writer.out.p = self.writer.out.start + front + change_n + rows_n
         self.writer.put_front(&e, change_n + rows_n, self.writer.out.start)
         memcpy(self.writer.out.start + front, change, change_n)
-        image.last_rows = e.rows
-        image.last_bytes = rows_n
+        layout.last_rows = e.rows
+        layout.last_bytes = rows_n
         self.rows_before += e.rows
         self.writer.finish(&e)
         return RUNNING
 
     cdef int count_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
-        """Write an entry without its rows, for who wants their number alone."""
+        """Write an entry with the number of rows instead of the rows."""
         cdef uint8_t[1] nothing
         cdef Envelope e
         cdef int status
-        self.row_envelope(&e, rows, slot.image)
-        status = count_rows(rows, slot.image, &e.rows)
+        self.row_envelope(&e, rows, slot.layout)
+        status = count_rows(rows, slot.layout, &e.rows)
         if status != EVENT_OK:
             return self.fail_rows(status, rows, slot)
         self.rows_before += e.rows
         return RUNNING if self.writer.put_entry(&e, nothing, 0) == 0 else NO_MEMORY
 
     cdef int relay_rows(self, RowEvent* rows, TableSlot* slot) noexcept nogil:
-        """Write the entry of a row event as it is, in front of it what is not told."""
-        cdef Image* image = slot.image
+        """Write the entry of an unchanged row event, with its shape on first use."""
+        cdef LayoutC* layout = slot.layout
         cdef Envelope e
-        cdef ShapeC* told = NULL
+        cdef ShapeC* new_shape = NULL
         cdef const uint8_t* piece = rows.source.p
         cdef size_t head_n = rows.rows_at - self.event.body
         cdef size_t piece_n
         cdef uint64_t front, n
         cdef uint8_t* p
         cdef int status
-        self.row_envelope(&e, rows, image)
+        self.row_envelope(&e, rows, layout)
         e.store_tag = 0x22
-        status = count_rows(rows, image, &e.rows)
+        status = count_rows(rows, layout, &e.rows)
         if status != EVENT_OK:
             return self.fail_rows(status, rows, slot)
-        if self.is_told_from() and image.shape.generation != self.shape_generation:
-            told = image.shape
-            self.number_shape(told)
+        if self.is_for_reader() and layout.shape.generation != self.shape_generation:
+            new_shape = layout.shape
+            self.number_shape(new_shape)
         piece_n = rows.source.p - piece
-        n = relayed_size(self.event.type, image.shape, told, head_n + piece_n)
+        n = relayed_size(self.event.type, layout.shape, new_shape, head_n + piece_n)
         front = self.writer.front_size(&e, n)
         if front + n > self.writer.entry_bytes_max:
             return self.fail_large(rows, slot, front + n, e.rows)
@@ -243,25 +243,25 @@ cdef class RowEntries(EventStream):
             return NO_MEMORY
         p = self.writer.out.start
         self.writer.put_front(&e, n, p)
-        self.writer.out.p = put_relayed(p + front, self.event.type, image.shape, told,
+        self.writer.out.p = put_relayed(p + front, self.event.type, layout.shape, new_shape,
                                         self.event.body, head_n, piece, piece_n)
         self.rows_before += e.rows
         self.writer.finish(&e)
         return RUNNING
 
-    cdef bint is_told_from(self) noexcept nogil:
-        """Tell whether the current event is one that the reader is given."""
+    cdef bint is_for_reader(self) noexcept nogil:
+        """Check whether the reader gets the current event."""
         return self.writer.file_number > self.relay_file or (
             self.writer.file_number == self.relay_file
             and self.event.offset >= self.relay_offset)
 
     cdef void number_shape(self, ShapeC* shape) noexcept nogil:
-        """Give a shape the next number; behind the last one they begin anew."""
-        if self.shapes_told == SHAPES_MAX:
-            self.shapes_told = 0
+        """Assign the next number to a shape; after the last number they restart."""
+        if self.shapes_sent == SHAPES_MAX:
+            self.shapes_sent = 0
             self.shape_generation += 1
-        self.shapes_told += 1
-        shape.number, shape.generation = self.shapes_told, self.shape_generation
+        self.shapes_sent += 1
+        shape.number, shape.generation = self.shapes_sent, self.shape_generation
 
     cdef int fail_rows(self, int status, const RowEvent* rows,
                        TableSlot* slot) noexcept nogil:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Kinds of statements that the engine knows by itself; see statements.pyx."""
+"""Kinds of statements that the engine knows; see transaction_statements.pyx."""
 
 from libc.stdint cimport uint8_t
 
@@ -12,10 +12,10 @@ cdef enum Statement:
     ST_XA_COMMIT = 5
     ST_XA_ROLLBACK = 6
     ST_NOTHING = 7      # SAVEPOINT, ROLLBACK TO, RELEASE: nothing is delivered
-    ST_ROLLBACK = 8     # nor here, but it ends a transaction
+    ST_ROLLBACK = 8     # nothing is delivered, but it ends a transaction
 
 cdef int statement_kind(const uint8_t* sql, size_t n) noexcept nogil
 
-# Tell whether a statement begins a transaction, whose rows follow: MySQL's
-# CREATE TABLE … SELECT is written so.
+# Whether a statement begins a transaction, whose rows follow, as MySQL writes
+# CREATE TABLE … SELECT.
 cdef bint begins_rows(const uint8_t* sql, size_t n) noexcept nogil

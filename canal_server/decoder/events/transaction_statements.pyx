@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""Tells transaction control apart from all other statements.
+"""Distinguishes transaction control from all other statements.
 
-A statement is BEGIN only when nothing else is in it: `ALTER TABLE t DROP COLUMN
-is_begin` ends in BEGIN, too. Comments, blanks and semicolons around it do not count.
+A statement is BEGIN only if it consists of nothing else: `ALTER TABLE t DROP COLUMN
+is_begin` also ends in BEGIN. Comments, blanks and semicolons around it do not count.
 """
 
 from libc.stdint cimport uint8_t
@@ -17,7 +17,7 @@ cdef inline bint is_blank(uint8_t c) noexcept nogil:
 
 
 cdef size_t skip_blank(const uint8_t* sql, size_t n, size_t at) noexcept nogil:
-    """Step over blanks, semicolons and plain comments."""
+    """Skip blanks, semicolons and plain comments."""
     while at < n:
         if is_blank(sql[at]):
             at += 1
@@ -36,7 +36,7 @@ cdef size_t skip_blank(const uint8_t* sql, size_t n, size_t at) noexcept nogil:
 
 cdef size_t skip_word(const uint8_t* sql, size_t n, size_t at,
                       const char* word) noexcept nogil:
-    """Step over a word in any case; returns `at` when it does not stand there."""
+    """Skip a word in any case; returns `at` if it is missing."""
     cdef size_t i = at
     while word[0]:
         if i >= n or lower(sql[i]) != <uint8_t>word[0]:
@@ -51,7 +51,7 @@ cdef size_t skip_word(const uint8_t* sql, size_t n, size_t at,
 
 
 cdef int statement_kind(const uint8_t* sql, size_t n) noexcept nogil:
-    """Return the Statement that a text is."""
+    """Return the Statement of a text."""
     cdef size_t first = skip_blank(sql, n, 0)
     cdef size_t at
     if first >= n:

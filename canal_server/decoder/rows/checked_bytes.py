@@ -1,4 +1,4 @@
-"""Reading of events in Python that never reads past their end."""
+"""Reads parts of events in Python, never past their end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from canal_server.errors import DecodeError
 
 
 class CheckedBytes:
-    """The bytes of an event, or of a part of it, taken from the front.
+    """The bytes of an event, or of a part of it, consumed from the front.
 
-    Every read raises DecodeError when there are fewer bytes than it wants.
+    Every read raises DecodeError if too few bytes remain.
     """
 
     def __init__(self, data: bytes, what: str, at: int = 0) -> None:
@@ -20,30 +20,30 @@ class CheckedBytes:
         return self.at < len(self.data)
 
     def take(self, n: int) -> bytes:
-        """Take n bytes."""
+        """Read n bytes."""
         if n > len(self.data) - self.at:
             raise DecodeError(
-                f"{self._what} ends early: {n} bytes wanted at {self.at} of "
+                f"{self._what} ends early: {n} bytes needed at {self.at} of "
                 f"{len(self.data)}"
             )
         self.at += n
         return self.data[self.at - n : self.at]
 
     def number(self, n: int) -> int:
-        """Take a little-endian number of n bytes."""
+        """Read a little-endian number of n bytes."""
         return int.from_bytes(self.take(n), "little")
 
     def packed(self) -> int:
-        """Take a length-encoded integer of the protocol."""
+        """Read a length-encoded integer of the protocol."""
         first = self.number(1)
         if first < 251:  # noqa: PLR2004  # the integer itself
             return first
         return self.number({252: 2, 253: 3, 254: 8}.get(first, 0))
 
     def text(self, n: int) -> str:
-        """Take n bytes of UTF-8; what is none is replaced."""
+        """Read n bytes of UTF-8; invalid bytes are replaced."""
         return self.take(n).decode("utf-8", "replace")
 
     def rest(self) -> bytes:
-        """Take all that is left."""
+        """Read the remaining bytes."""
         return self.take(len(self.data) - self.at)

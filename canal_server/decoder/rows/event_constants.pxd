@@ -48,32 +48,32 @@ cdef enum EventCode:
     EV_ROWS_COMPRESSED_FIRST = 166
     EV_ROWS_COMPRESSED_LAST = 171
 
-# What run() returns: why it stopped. Positive: Python has to do something.
+# Why run() stopped. Positive: Python must act.
 cdef enum Halt:
     RUNNING = 0
     NEED_INPUT = 1     # all complete events of the feed are decoded
-    PAUSE = 2          # enough was written: publish it, then go on
-    TABLE = 3          # a table map without an image
-    QUERY = 4          # a statement that is no transaction control
+    PAUSE = 2          # enough was written: publish it, then continue
+    TABLE = 3          # a table map without a layout
+    QUERY = 4          # a statement other than transaction control
     ROTATE = 5         # another binlog file begins
-    EVENT = 6          # an event that is rare: Python reads it
+    EVENT = 6          # a rare event, read in Python
     PAYLOAD = 7        # a compressed transaction: feed its inner events
     SOURCE_ERROR = 8   # the server sent an error packet
     SOURCE_END = 9     # the server ended the stream
-    NO_TABLE_MAP = 10  # a row event whose table map was not seen
+    NO_TABLE_MAP = 10  # a row event without a table map
     BROKEN = 11        # an event that cannot be decoded
     NO_MEMORY = 12
-    LIMIT = 13         # the place to end at is reached
+    LIMIT = 13         # the position to end at is reached
     LOST_ROWS = 14     # a row event whose table map could not be read
 
 cdef struct Event:
     uint32_t time
     uint32_t server_id
     uint64_t offset        # of its start in the file
-    uint64_t length        # as entries tell it: with header and checksum
+    uint64_t length        # as in entries: with header and checksum
     uint16_t flags
     uint8_t type
-    const uint8_t* body    # behind the 19 bytes of header
+    const uint8_t* body    # after the 19 bytes of the header
     size_t body_n          # without checksum
 
 
@@ -90,6 +90,6 @@ cdef inline uint64_t read64(const uint8_t* p) noexcept nogil:
 
 
 cdef inline bint is_row_event(uint8_t code) noexcept nogil:
-    """Tell whether an event has rows that can be read, uncompressed ones."""
+    """Check whether an event has readable, that is uncompressed, rows."""
     return (EV_WRITE_ROWS <= code <= EV_DELETE_ROWS or code == EV_PARTIAL_UPDATE_ROWS
             or EV_WRITE_ROWS_V1 <= code <= EV_DELETE_ROWS_V1)

@@ -1,7 +1,7 @@
-"""From a table map and a table's columns to the plan of the row loop.
+"""Turns a table map and a table's columns into the plan of the row loop.
 
-Here it is decided how each column is read (`Op`), which SQL type it is delivered
-as, and whether the table map and what is known of the table agree.
+Decides how each column is read (`Op`) and as which SQL type it is delivered, and
+checks that the table map matches the known columns.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canal_server.decoder.rows import table_map as tm
-from canal_server.decoder.rows.row_layout import OPS, TableImage
+from canal_server.decoder.rows.row_layout import OPS, TableLayout
 from canal_server.decoder.text.charset_names import charset_of_collation
 from canal_server.decoder.text.charset_text import charset as charset_of
 
@@ -54,8 +54,8 @@ _FIXED: Final = {
     tm.DATETIME2: ("DATETIME2", TIMESTAMP),
     tm.TIME2: ("TIME2", TIME),
 }
-# Before MySQL 5.6, and in MariaDB with mysql56_temporal_format=OFF; there the
-# table map does not tell the fraction digits, only the column's type does.
+# From before MySQL 5.6, and in MariaDB with mysql56_temporal_format=OFF, whose table
+# map lacks the fraction digits; only the column's type has them.
 _OLD_TEMPORAL: Final = {
     tm.TIMESTAMP: ("TIMESTAMP", TIMESTAMP),
     tm.DATETIME: ("DATETIME", TIMESTAMP),
@@ -63,7 +63,7 @@ _OLD_TEMPORAL: Final = {
 }
 _MARIADB_FIXED: Final = {"uuid": "UUID", "inet6": "INET6", "inet4": "INET4"}
 
-# Which binlog types the columns of a SQL type may have.
+# The binlog types that the columns of a SQL type may have.
 _BINLOG_TYPES: Final[dict[str, frozenset[int]]] = {
     name: frozenset(types)
     for names, types in (
@@ -125,7 +125,7 @@ def base_type(mysql_type: str) -> str:
 
 
 def mismatch(table_map: tm.TableMap, meta: TableMeta) -> str | None:
-    """Say in which way a table map contradicts the known columns; None if not."""
+    """Return how a table map contradicts the known columns; None if it does not."""
     if len(table_map.columns) != len(meta.columns):
         return (
             f"column size is not match for table: {meta}: "
@@ -165,7 +165,7 @@ def _charset_name(name: str) -> str:
     return "utf8mb3" if name.lower() == "utf8" else name.lower()
 
 
-def compile_image(
+def compile_layout(
     table_map: tm.TableMap,
     meta: TableMeta,
     *,
@@ -173,11 +173,11 @@ def compile_image(
     emitted: tuple[bool, ...] | None = None,
     shape: Shape | None = None,
     zone: Zone | None = None,
-) -> TableImage:
-    """Build the image for the row loop; `mismatch` has said nothing before.
+) -> TableLayout:
+    """Build the layout for the row loop; `mismatch` has returned None before.
 
-    `emitted` tells per column whether it is delivered; None: all are. `shape`: with
-    which rows are relayed. `zone`: of TIMESTAMPs, None: this process's.
+    `emitted` says per column whether it is delivered; None: all are. `shape`: with
+    which rows are relayed. `zone`: the zone of TIMESTAMPs, None: this process's.
     """
     plans = []
     for index, (mapped, column) in enumerate(
@@ -187,7 +187,7 @@ def compile_image(
         shown = emitted is None or emitted[index]
         plans.append(_plan(index, mapped, column, reading, emitted=shown))
     names = _header_names(table_map)
-    return TableImage(meta, names, table_ordinal, plans, shape, zone)
+    return TableLayout(meta, names, table_ordinal, plans, shape, zone)
 
 
 def _reading(  # noqa: PLR0911  # a table of types, one line each
@@ -243,12 +243,12 @@ def _string_reading(mapped: tm.MappedColumn, column: ColumnMeta) -> _Reading:
     return _Reading(op, length_bytes, 0, sql_type, sql_type, sql_type, charset)
 
 
-def _string_kind(  # noqa: PLR0911  # a table of rules, the first that fits
+def _string_kind(  # noqa: PLR0911  # a table of rules, the first match counts
     mapped: tm.MappedColumn, column: ColumnMeta, base: str
 ) -> tuple[int, str]:
     """Return SQL type and character set of a column of bytes."""
     if base in _MARIADB_FIXED:
-        return CHAR, "binary"  # its text is made of the bytes, not decoded from them
+        return CHAR, "binary"  # its text shows the bytes, without decoding them
     if mapped.type in (tm.GEOMETRY, tm.VECTOR):
         return BLOB, "binary"
     if "binary" in base or "blob" in base or base == "vector":
@@ -275,7 +275,7 @@ def _plan(
     *,
     emitted: bool,
 ) -> tuple[Any, ...]:
-    """Return the tuple that TableImage takes for a column."""
+    """Return the tuple of a column for TableLayout."""
     name = (mapped.name or column.name).encode()
     is_key = column.is_key if mapped.is_key is None else mapped.is_key
 
@@ -325,7 +325,7 @@ def _text_field(tag: int, text: bytes) -> bytes:
 def _varint(value: int) -> bytes:
     value &= (1 << 64) - 1
     out = bytearray()
-    while value > 127:  # noqa: PLR2004  # seven bits a byte
+    while value > 127:  # noqa: PLR2004  # seven bits per byte
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)

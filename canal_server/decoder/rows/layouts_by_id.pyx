@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Which image belongs to a table id: a small hash table that the row loop reads.
+"""The layout of each table id: a small hash table that the row loop reads.
 
-An image is used as long as its table map arrives with the same bytes. Table ids are
-given anew when a server restarts, so that an id alone says nothing. All table maps of
-a statement stand before its rows: what is too much is let go of between statements.
+A layout is used as long as its table map arrives with the same bytes. A server reuses
+table ids after a restart, so an id alone identifies nothing. All table maps of a
+statement precede its rows: excess ones are discarded between statements.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -11,19 +11,19 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from canal_server.decoder.rows.event_constants cimport read48
-from canal_server.decoder.rows.row_layout cimport TableImage
+from canal_server.decoder.rows.row_layout cimport TableLayout
 
 cdef enum:
     SLOTS_MIN = 4096         # a power of two
-    TABLES_KEPT = 2048       # with more, the next statement begins with none
-    BYTES_KEPT = 64 * 1024 * 1024  # with more of table maps, too
+    TABLES_KEPT = 2048       # with more, the next statement starts empty
+    BYTES_KEPT = 64 * 1024 * 1024  # the same for bytes of table maps
 
 
 cdef class TableCache:
-    """Table maps by their id, and the image of each."""
+    """Table maps by their id, with their layouts."""
 
     def __cinit__(self):
-        self.images = {}
+        self.layouts = {}
         self.resize(SLOTS_MIN)
 
     def __dealloc__(self):
@@ -31,21 +31,21 @@ cdef class TableCache:
         free(self.slots)
 
     def forget(self):
-        """Let every table map ask again.
+        """Make every table map request its layout again.
 
-        Rows whose table map was seen already are still read with its image.
+        Rows whose table map was received already still use its layout.
         """
         cdef uint32_t i
         for i in range(self.size):
             self.slots[i].stale = True
 
-    cdef int install(self, const uint8_t* body, size_t n, TableImage image) except -1:
-        """Keep a table map's body (6 bytes id first) and its image, None: unwanted."""
+    cdef int install(self, const uint8_t* body, size_t n, TableLayout layout) except -1:
+        """Store a table map's body (6 bytes id first) and layout; None: skip its rows."""
         cdef uint64_t table_id = read48(body)
         cdef TableSlot* slot
         cdef uint8_t* copy
         if self.count == 0:
-            self.images.clear()
+            self.layouts.clear()
             if self.size > SLOTS_MIN:
                 self.resize(SLOTS_MIN)
         if self.count >= self.size // 4 * 3:
@@ -66,24 +66,24 @@ cdef class TableCache:
         slot.table_id = table_id
         slot.used = True
         slot.stale = slot.lost = False
-        slot.image = NULL if image is None else &image.image
-        self.images[table_id] = image
+        slot.layout = NULL if layout is None else &layout.layout
+        self.layouts[table_id] = layout
         return 0
 
     cdef int lose(self, const uint8_t* body, size_t n) except -1:
-        """Note a table map that cannot be read: its rows cannot be, either."""
+        """Record a table map that cannot be read: its rows cannot be read either."""
         cdef TableSlot* slot
         self.expect_rows()
         self.map_lost = True
         if n >= 6:
-            # What is known under its id is another table map.
+            # The slot of its id has another table map.
             self.install(body, n, None)
             slot = self.slot_of(read48(body))
             slot.stale = slot.lost = True
         return 0
 
     cdef int resize(self, uint32_t size) except -1:
-        """Move all table maps to so many slots."""
+        """Move all table maps to a table of `size` slots."""
         cdef TableSlot* old = self.slots
         cdef uint32_t old_size = self.size
         cdef uint32_t i
@@ -98,8 +98,8 @@ cdef class TableCache:
         return 0
 
     cdef object meta_of(self, TableSlot* slot):
-        """Return the TableMeta of a slot with an image."""
-        return self.images[slot.table_id].meta
+        """Return the TableMeta of a slot with a layout."""
+        return self.layouts[slot.table_id].meta
 
     cdef TableSlot* slot_of(self, uint64_t table_id) noexcept nogil:
         cdef uint32_t i = <uint32_t>(table_id * 0x9E3779B1u >> 7) & (self.size - 1)
@@ -108,7 +108,7 @@ cdef class TableCache:
         return &self.slots[i]
 
     cdef bint knows(self, const uint8_t* body, size_t n) noexcept nogil:
-        """Tell whether this very table map was seen, and nothing changed since."""
+        """Check whether this table map was received and its layout is still valid."""
         cdef TableSlot* slot = self.slot_of(read48(body))
         return (slot.used and not slot.stale and slot.body_n == n
                 and memcmp(slot.body, body, n) == 0)
@@ -124,11 +124,11 @@ cdef class TableCache:
         self.rows_done = True
 
     cdef bint is_full(self) noexcept nogil:
-        """Tell whether one statement has as many tables as one may have."""
+        """Check whether a statement has the maximum of tables."""
         return self.count >= TABLES_MAX
 
     cdef void clear(self) noexcept nogil:
-        """Forget all table maps; their images stay until another one comes."""
+        """Discard all table maps; layouts stay until the next one is stored."""
         cdef uint32_t i
         for i in range(self.size):
             free(self.slots[i].body)

@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Relayed row events become the entries that a server would have rendered of them.
+"""Renders relayed row events into the entries that a server would have produced.
 
-Bytes in, bytes out: what is put in is a piece of a ranged read, what comes out is the
-same piece as if it had been read as entries, byte for byte. Entries of other kinds are
-passed on as they are. Python is asked for the image of a table, once for each shape.
+Bytes in, bytes out: the input is a piece of a ranged read, the output is the same piece
+as if it had been read as entries, byte for byte. Other entries are copied unchanged.
+Python is called for the layout of a table, once per shape.
 """
 
 from cpython.buffer cimport (
@@ -21,7 +21,7 @@ from canal_server.core.entry_wire cimport (
     take_varint,
 )
 from canal_server.decoder.rows.event_constants cimport is_row_event
-from canal_server.decoder.rows.row_layout cimport Image, TableImage
+from canal_server.decoder.rows.row_layout cimport LayoutC, TableLayout
 from canal_server.decoder.rows.row_events cimport (
     CHANGE_FRONT_MAX, EVENT_MEMORY, EVENT_OK, RowEvent, put_change_front, put_rows,
     read_bitmaps, read_front,
@@ -34,20 +34,20 @@ from canal_server.errors import DecodeError
 
 cdef enum:
     ENTRY_BYTES_MAX = 0x7FFFFFFF - 64
-    ROOM_MAX = 1 << 20  # bytes, to begin with
+    ROOM_MAX = 1 << 20  # initial bytes
     FRONT_MAX = 64  # bytes of lengths and tags around an entry's header
 
 cdef enum Outcome:
     DONE = 0
     BROKEN = 1
     NO_MEMORY = 2
-    FAILED = 3      # an error of Python is kept
+    FAILED = 3      # a Python error is stored
 
 
 cdef struct Relayed:
-    # An entry with relayedRows, taken apart.
+    # The parts of an entry with relayedRows.
     Slice header
-    Slice shape     # told with it; n is 0: none
+    Slice shape     # sent with it; n is 0: none
     Slice body
     uint64_t code
     uint64_t number
@@ -67,31 +67,31 @@ cdef class Rendered:
 
 
 cdef class Renderer:
-    """Renders the pieces of one answer, in their order; for one thread.
+    """Renders the pieces of one answer, in order; for one thread.
 
-    `image_of` makes the image of a table from the bytes of its shape.
+    `layout_of` makes the layout of a table from the bytes of its shape.
     """
 
-    cdef object image_of
-    cdef dict images               # by number: keeps what the next one points to
-    cdef Image** by_number
+    cdef object layout_of
+    cdef dict layouts               # by number: owns what the next one points to
+    cdef LayoutC** by_number
     cdef RowContext context
     cdef Output out
-    cdef uint8_t* padded           # a body at the end of its memory, with SLACK behind
+    cdef uint8_t* padded           # a body at the end of its memory, followed by SLACK
     cdef const uint8_t* data_end
     cdef object error
     cdef const char* reason
     cdef long long reason_value
-    cdef Slice entry               # the one at hand
+    cdef Slice entry               # the current one
 
     def __cinit__(self, *args):
-        self.by_number = <Image**>calloc(SHAPES_MAX + 1, sizeof(Image*))
+        self.by_number = <LayoutC**>calloc(SHAPES_MAX + 1, sizeof(LayoutC*))
         if self.by_number == NULL:
             raise MemoryError("no memory for the tables of a range")
 
-    def __init__(self, image_of):
-        self.image_of = image_of
-        self.images = {}
+    def __init__(self, layout_of):
+        self.layout_of = layout_of
+        self.layouts = {}
         init_context(&self.context, ENTRY_BYTES_MAX)
         self.out.grow = grow_rows
 
@@ -102,28 +102,28 @@ cdef class Renderer:
         free(self.by_number)
 
     def render(self, data, size_t bytes_max):
-        """Return how many bytes of the piece were taken, and what became of them.
+        """Return how many bytes of the piece were read, and the entries.
 
-        Takes whole entries, until about `bytes_max` bytes are made. Raises DecodeError
-        for bytes that cannot be read; the rest of the answer is lost then.
+        Reads whole entries, until about `bytes_max` bytes are rendered. Raises
+        DecodeError for invalid bytes; the rest of the answer is lost then.
         """
         cdef Py_buffer view
         cdef const uint8_t* p
-        cdef size_t taken = 0
+        cdef size_t consumed = 0
         cdef bint is_changed = False
         cdef int status
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             p = <const uint8_t*>view.buf
             with nogil:
-                status = self.run(p, view.len, bytes_max, &taken, &is_changed)
+                status = self.run(p, view.len, bytes_max, &consumed, &is_changed)
             if status != DONE:
-                self.raise_error(status)  # its texts are in the buffer
+                self.raise_error(status)  # its message is in the buffer
         finally:
             PyBuffer_Release(&view)
         if not is_changed:
-            return taken, memoryview(data)[:taken]
-        return taken, self.take()
+            return consumed, memoryview(data)[:consumed]
+        return consumed, self.take()
 
     cdef object take(self):
         cdef Rendered rendered = Rendered.__new__(Rendered)
@@ -134,11 +134,11 @@ cdef class Renderer:
 
     # --- entries ----------------------------------------------------------------------
 
-    cdef int run(self, const uint8_t* p, size_t n, size_t bytes_max, size_t* taken,
+    cdef int run(self, const uint8_t* p, size_t n, size_t bytes_max, size_t* consumed,
                  bint* is_changed) noexcept nogil:
         cdef Input source
         cdef const uint8_t* at
-        cdef const uint8_t* kept = p  # from where on entries are passed on
+        cdef const uint8_t* kept = p  # start of the entries to copy
         cdef uint64_t tag
         cdef Relayed relayed
         cdef int status
@@ -153,13 +153,13 @@ cdef class Renderer:
             if tag != 0x12:
                 skip_field(&source, tag)
                 if source.short:
-                    return self.fail("a piece that is no list of entries", 0)
+                    return self.fail("a piece that is not a list of entries", 0)
                 continue
             self.entry = take_slice(&source)
             if source.short:
                 return self.fail("an entry that ends early", 0)
-            if not take_apart(self.entry, &relayed):
-                return self.fail("an entry that is none", 0)
+            if not split_entry(self.entry, &relayed):
+                return self.fail("an invalid entry", 0)
             if relayed.body.p == NULL:
                 continue
             if not is_changed[0] and ensure(&self.out, min(bytes_max, <size_t>ROOM_MAX)):
@@ -171,11 +171,11 @@ cdef class Renderer:
             if status != DONE:
                 return status
             kept = source.p
-        taken[0] = source.p - p
+        consumed[0] = source.p - p
         return self.pass_on(kept, source.p) if is_changed[0] else DONE
 
     cdef int pass_on(self, const uint8_t* p, const uint8_t* end) noexcept nogil:
-        """Copy entries as they are."""
+        """Copy entries unchanged."""
         if p == end:
             return DONE
         if ensure(&self.out, end - p) != 0:
@@ -186,14 +186,14 @@ cdef class Renderer:
     cdef int render_rows(self, const Relayed* relayed) noexcept nogil:
         """Write the entry of a relayed event."""
         cdef RowEvent event
-        cdef Image* image
+        cdef LayoutC* layout
         cdef const uint8_t* body = relayed.body.p
         cdef int status
         if relayed.shape.p != NULL and self.define(relayed) != DONE:
             return FAILED
         if relayed.number > SHAPES_MAX or self.by_number[relayed.number] == NULL:
-            return self.fail("rows of table %d, which was not told", relayed.number)
-        image = self.by_number[relayed.number]
+            return self.fail("rows of table %d, whose shape is missing", relayed.number)
+        layout = self.by_number[relayed.number]
         if relayed.code > 255 or not is_row_event(<uint8_t>relayed.code):
             return self.fail("relayed rows of event type %d", relayed.code)
         if <size_t>(self.data_end - body) < relayed.body.n + SLACK:
@@ -202,13 +202,13 @@ cdef class Renderer:
                 return NO_MEMORY
         status = read_front(&event, <uint8_t>relayed.code, body, relayed.body.n)
         if status == EVENT_OK:
-            status = read_bitmaps(&event, image.width)
+            status = read_bitmaps(&event, layout.width)
         if status == EVENT_OK:
-            return self.put_entry(&event, image, relayed)
+            return self.put_entry(&event, layout, relayed)
         return self.fail(event.reason, event.value)
 
     cdef const uint8_t* with_slack(self, const Slice* body) noexcept nogil:
-        """Return a copy behind which SLACK bytes may be read."""
+        """Return a copy that is followed by SLACK readable bytes."""
         free(self.padded)
         self.padded = <uint8_t*>malloc(body.n + SLACK)
         if self.padded != NULL:
@@ -216,30 +216,30 @@ cdef class Renderer:
             memset(self.padded + body.n, 0, SLACK)
         return self.padded
 
-    cdef int put_entry(self, RowEvent* event, Image* image,
+    cdef int put_entry(self, RowEvent* event, LayoutC* layout,
                        const Relayed* relayed) noexcept nogil:
-        """Write the rows first, the front by a guess of its size."""
+        """Write the rows first, leaving an estimated room for the front."""
         cdef uint8_t[CHANGE_FRONT_MAX] change
         cdef size_t change_n = put_change_front(change, event) - change
         cdef size_t header_n = relayed.header.n
         cdef size_t at = self.out.p - self.out.start
-        cdef size_t guess = front_size(header_n, change_n + image.last_bytes) + change_n
+        cdef size_t guess = front_size(header_n, change_n + layout.last_bytes) + change_n
         cdef size_t front, rows_n
         cdef uint32_t rows = 0
         cdef int status
         if ensure(&self.out, guess + FRONT_MAX) != 0:
             return NO_MEMORY
         self.out.p += guess
-        status = put_rows(event, &self.context, image, &self.out, &rows)
+        status = put_rows(event, &self.context, layout, &self.out, &rows)
         if status == EVENT_MEMORY:
             return NO_MEMORY
         if status != EVENT_OK:
-            return self.fail_row(event, image)
+            return self.fail_row(event, layout)
 
         rows_n = self.out.p - self.out.start - at - guess
         front = front_size(header_n, change_n + rows_n)
         if front + change_n + rows_n > ENTRY_BYTES_MAX:
-            return self.fail("an entry of %d bytes is larger than a frame can be",
+            return self.fail("an entry of %d bytes is larger than a frame",
                              front + change_n + rows_n)
         if front + change_n != guess:
             if ensure(&self.out, FRONT_MAX) != 0:
@@ -249,23 +249,23 @@ cdef class Renderer:
             self.out.p = self.out.start + at + front + change_n + rows_n
         put_front(self.out.start + at, &relayed.header, change_n + rows_n)
         memcpy(self.out.start + at + front, change, change_n)
-        image.last_bytes = rows_n
+        layout.last_bytes = rows_n
         return DONE
 
     # --- shapes and errors ------------------------------------------------------------
 
     cdef int define(self, const Relayed* relayed) noexcept with gil:
-        """Make the image of a table whose shape is told."""
-        cdef TableImage image
+        """Make the layout of a table whose shape was sent."""
+        cdef TableLayout layout
         try:
             if not 0 < relayed.number <= SHAPES_MAX:
                 raise self.error_of(f"a table with the number {relayed.number}")
             try:
-                image = self.image_of(<bytes>relayed.shape.p[:relayed.shape.n])
+                layout = self.layout_of(<bytes>relayed.shape.p[:relayed.shape.n])
             except DecodeError as error:
                 raise self.error_of(str(error)) from error
-            self.images[relayed.number] = image
-            self.by_number[relayed.number] = &image.image
+            self.layouts[relayed.number] = layout
+            self.by_number[relayed.number] = &layout.layout
         except BaseException as error:
             self.error = error
             return FAILED
@@ -275,19 +275,19 @@ cdef class Renderer:
         self.reason, self.reason_value = reason, value
         return BROKEN
 
-    cdef int fail_row(self, const RowEvent* event, const Image* image) noexcept with gil:
-        """Keep what is wrong with a row of a table."""
+    cdef int fail_row(self, const RowEvent* event, const LayoutC* layout) noexcept with gil:
+        """Store the error of a row of a table."""
         reason = event.reason.decode()
         if "%d" in reason:
             reason = reason % event.value
-        for each in self.images.values():
-            if &(<TableImage>each).image == image:
+        for each in self.layouts.values():
+            if &(<TableLayout>each).layout == layout:
                 reason = f"row {event.row} of table {each.meta}: {reason}"
         self.error = self.error_of(reason)
         return FAILED
 
     cdef object error_of(self, str reason):
-        """Return the error, which tells the place of the entry at hand."""
+        """Return the error with the position of the current entry."""
         cdef EntryHead head
         if not read_entry(self.entry.p, self.entry.n, &head) or head.file.n == 0:
             return DecodeError(reason)
@@ -308,8 +308,8 @@ cdef class Renderer:
 
 # --- the messages -------------------------------------------------------------------
 
-cdef bint take_apart(Slice entry, Relayed* relayed) noexcept nogil:
-    """Find relayedRows in an entry; `body.p` stays NULL when there are none."""
+cdef bint split_entry(Slice entry, Relayed* relayed) noexcept nogil:
+    """Find relayedRows in an entry; `body.p` stays NULL if there are none."""
     cdef Input source = input_of(entry)
     cdef uint64_t tag
     cdef Slice content
@@ -349,7 +349,7 @@ cdef bint take_rows(Slice content, Relayed* relayed) noexcept nogil:
 
 
 cdef size_t front_size(size_t header_n, size_t store_n) noexcept nogil:
-    """Return the bytes in front of a storeValue of so many bytes."""
+    """Return the size of the front of a storeValue of so many bytes."""
     cdef size_t front = (1 + varint_size(header_n) + header_n + 2
                          + 1 + varint_size(store_n))
     return 1 + varint_size(front + store_n) + front

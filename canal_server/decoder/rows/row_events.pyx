@@ -1,11 +1,11 @@
 # cython: language_level=3
-"""Row events: what is in front of their rows, and the loop over these.
+"""Row events: the part before their rows, and the loop over the rows.
 
     6 table id, 2 flags, [second version: 2 length of extra data, that], width of the
     table, a bitmap of columns (updates: two), rows
 
-The rows become RowData, or are only counted, so that the event can be relayed as it is
-and rendered elsewhere. Leaves out which image a table has (`tables`) and the entry
+The rows become RowData, or are only counted, so that the event can be relayed unchanged
+and rendered elsewhere. Leaves out the layout of a table (`layouts_by_id`) and the entry
 around the rows.
 """
 
@@ -19,7 +19,7 @@ from canal_server.decoder.rows.event_constants cimport (
     EV_DELETE_ROWS, EV_DELETE_ROWS_V1, EV_PARTIAL_UPDATE_ROWS, EV_UPDATE_ROWS,
     EV_WRITE_ROWS, EV_WRITE_ROWS_V1,
 )
-from canal_server.decoder.rows.row_layout cimport ColumnPlan, Image, OP_JSON
+from canal_server.decoder.rows.row_layout cimport ColumnPlan, LayoutC, OP_JSON
 from canal_server.decoder.rows.row_images cimport (
     ROLE_AFTER, ROLE_BEFORE, ROLE_INSERT, ROW_MEMORY, ROW_OK, ROW_SHORT, RowContext,
     encode_image,
@@ -38,11 +38,11 @@ cdef int fail(RowEvent* event, const char* reason, int64_t value) noexcept nogil
     return EVENT_BROKEN
 
 
-# --- in front of the rows -----------------------------------------------------------
+# --- before the rows ------------------------------------------------------------------
 
 cdef int read_front(RowEvent* event, uint8_t code, const uint8_t* body,
                     size_t n) noexcept nogil:
-    """Read what says whose rows these are; `code` is one of a row event."""
+    """Read the table of the rows; `code` is that of a row event."""
     cdef bint second_version = True
     cdef uint64_t extra
     memset(event, 0, sizeof(RowEvent))
@@ -64,7 +64,7 @@ cdef int read_front(RowEvent* event, uint8_t code, const uint8_t* body,
 
 
 cdef int read_bitmaps(RowEvent* event, uint32_t width) noexcept nogil:
-    """Read which of so many columns the rows have."""
+    """Read which of `width` columns the rows have."""
     cdef size_t n = event.source.end - event.source.p
     cdef uint64_t found = take_packed(&event.source)
     if found != width:
@@ -90,7 +90,7 @@ cdef void limit_piece(RowEvent* event, uint32_t width) noexcept nogil:
 
 # --- rows ---------------------------------------------------------------------------
 
-cdef int put_rows(RowEvent* event, RowContext* context, const Image* image,
+cdef int put_rows(RowEvent* event, RowContext* context, const LayoutC* layout,
                   Output* out, uint32_t* rows) noexcept nogil:
     """Append each row as field 12 of RowChange."""
     cdef const uint8_t* row
@@ -98,7 +98,7 @@ cdef int put_rows(RowEvent* event, RowContext* context, const Image* image,
     rows[0] = 0
     while event.source.p < event.piece_end and rows[0] < event.rows_max:
         row = event.source.p
-        status = put_row(event, context, image, out)
+        status = put_row(event, context, layout, out)
         if status != ROW_OK or event.source.p == row:
             return fail_row(event, status, rows[0], context.column)
         rows[0] += 1
@@ -113,13 +113,13 @@ cdef int fail_row(RowEvent* event, int status, uint32_t rows,
     if status == ROW_SHORT:
         return fail(event, "its rows end early, in column %d", <int64_t>column + 1)
     if status == ROW_OK:
-        return fail(event, "rows without a column, yet bytes behind them", 0)
+        return fail(event, "rows without a column, followed by bytes", 0)
     return fail(event, "a value of column %d contradicts its type", <int64_t>column + 1)
 
 
-cdef int put_row(RowEvent* event, RowContext* context, const Image* image,
+cdef int put_row(RowEvent* event, RowContext* context, const LayoutC* layout,
                  Output* out) noexcept nogil:
-    """Write one RowData; its length's width is guessed as two bytes."""
+    """Write one RowData, with an estimate of two bytes for its length."""
     cdef size_t at, n
     cdef int status = ROW_OK
     cdef int width
@@ -129,11 +129,11 @@ cdef int put_row(RowEvent* event, RowContext* context, const Image* image,
     at = out.p - out.start
     out.p += 3
     status = encode_image(
-        context, &event.source, image, event.present, image.width, out,
+        context, &event.source, layout, event.present, layout.width, out,
         ROLE_INSERT if event.kind == EV_WRITE_ROWS else ROLE_BEFORE, NULL, 0)
     if (status == ROW_OK and is_update(event.kind)
             and event.source.p < event.source.end):
-        status = put_after(event, context, image, out)
+        status = put_after(event, context, layout, out)
     if status != ROW_OK:
         return status
     n = out.p - out.start - at - 3
@@ -150,26 +150,26 @@ cdef int put_row(RowEvent* event, RowContext* context, const Image* image,
     return ROW_OK
 
 
-cdef int put_after(RowEvent* event, RowContext* context, const Image* image,
+cdef int put_after(RowEvent* event, RowContext* context, const LayoutC* layout,
                    Output* out) noexcept nogil:
     """Write the after image of an update."""
     cdef const uint8_t* partial = NULL
     cdef uint32_t partial_n = 0
-    if not take_partial(event, image, &partial, &partial_n):
+    if not take_partial(event, layout, &partial, &partial_n):
         context.column = 0
         return ROW_SHORT
-    return encode_image(context, &event.source, image, event.present_after, image.width,
+    return encode_image(context, &event.source, layout, event.present_after, layout.width,
                         out, ROLE_AFTER, partial, partial_n)
 
 
-cdef bint take_partial(RowEvent* event, const Image* image, const uint8_t** partial,
+cdef bint take_partial(RowEvent* event, const LayoutC* layout, const uint8_t** partial,
                        uint32_t* partial_n) noexcept nogil:
-    """Take the bitmap of JSON diffs that may be in front of an after image."""
+    """Read the bitmap of JSON diffs that may precede an after image."""
     cdef uint32_t i, json = 0
     if event.kind != EV_PARTIAL_UPDATE_ROWS or take_packed(&event.source) & 1 == 0:
         return True
-    for i in range(image.width):
-        json += image.columns[i].op == OP_JSON
+    for i in range(layout.width):
+        json += layout.columns[i].op == OP_JSON
     partial_n[0] = (json + 7) // 8
     partial[0] = need(&event.source, partial_n[0])
     return partial[0] != NULL
@@ -177,8 +177,8 @@ cdef bint take_partial(RowEvent* event, const Image* image, const uint8_t** part
 
 # --- counting -----------------------------------------------------------------------
 
-cdef int count_rows(RowEvent* event, const Image* image, uint32_t* rows) noexcept nogil:
-    """Step over all rows; what their values say is not looked at."""
+cdef int count_rows(RowEvent* event, const LayoutC* layout, uint32_t* rows) noexcept nogil:
+    """Skip all rows without decoding their values."""
     cdef const uint8_t* row
     cdef const uint8_t* partial = NULL
     cdef uint32_t partial_n = 0
@@ -187,39 +187,39 @@ cdef int count_rows(RowEvent* event, const Image* image, uint32_t* rows) noexcep
     rows[0] = 0
     while event.source.p < event.piece_end and rows[0] < event.rows_max:
         row = event.source.p
-        status = skip_image(&event.source, image, event.present, &column)
+        status = skip_image(&event.source, layout, event.present, &column)
         if (status == ROW_OK and is_update(event.kind)
                 and event.source.p < event.source.end):
             status = ROW_SHORT
-            if take_partial(event, image, &partial, &partial_n):
-                status = skip_image(&event.source, image, event.present_after, &column)
+            if take_partial(event, layout, &partial, &partial_n):
+                status = skip_image(&event.source, layout, event.present_after, &column)
         if status != ROW_OK or event.source.p == row:
             return fail_row(event, status, rows[0], column)
         rows[0] += 1
     return EVENT_OK
 
 
-cdef int skip_image(Input* source, const Image* image, const uint8_t* present,
+cdef int skip_image(Input* source, const LayoutC* layout, const uint8_t* present,
                     uint32_t* column) noexcept nogil:
-    """Step over one row image."""
+    """Skip one row image."""
     cdef uint32_t in_image = 0
     cdef uint32_t bit = 0
     cdef uint32_t i
     cdef const uint8_t* nulls
     cdef const ColumnPlan* plan
     column[0] = 0
-    for i in range(image.width):
+    for i in range(layout.width):
         in_image += has_bit(present, i)
     nulls = need(source, (in_image + 7) // 8)
     if nulls == NULL:
         return ROW_SHORT
-    for i in range(image.width):
+    for i in range(layout.width):
         if not has_bit(present, i):
             continue
         bit += 1
         if has_bit(nulls, bit - 1):
             continue
-        plan = &image.columns[i]
+        plan = &layout.columns[i]
         need(source, plan.raw_n if plan.raw_n else take_le(source, plan.a))
         if source.short:
             column[0] = i

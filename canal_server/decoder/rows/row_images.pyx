@@ -1,11 +1,11 @@
 # cython: language_level=3
 """The row loop: one row image of the binlog becomes the columns of a RowData.
 
-Bytes in, bytes out, without the GIL. Values of fixed types are turned to text in a
-small buffer first, so that all lengths are known when the column is written and
-nothing is moved. The output is canonical protobuf.
+Bytes in, bytes out, without the GIL. Values of fixed types are first converted to text
+in a small buffer, so all lengths are known when the column is written and nothing is
+moved. The output is canonical protobuf.
 
-    Column, as it is written:
+    Column, as written:
       0x12 length          field 2 (or 1, before) of RowData; one byte tag
       head                 index, sqlType, name, isKey, updated, isNull, tag of value
       varint n, n bytes    value
@@ -45,7 +45,7 @@ cdef int[7] HIRES_SECOND_BYTES = [0, 1, 1, 2, 2, 3, 3]
 # --- memory -----------------------------------------------------------------------
 
 cdef int grow_rows(Output* out, size_t room) noexcept nogil:
-    """Output.grow for memory from malloc, with SLACK behind its end."""
+    """Output.grow for memory from malloc, followed by SLACK."""
     cdef size_t used = out.p - out.start
     cdef size_t size = (out.end - out.start) * 2
     cdef uint8_t* data
@@ -59,7 +59,7 @@ cdef int grow_rows(Output* out, size_t room) noexcept nogil:
 
 
 cdef int grow_scratch(Output* out, size_t room) noexcept nogil:
-    """As grow_rows, up to what one value's text may take."""
+    """Like grow_rows, up to the limit of one value's text."""
     cdef RowContext* context = <RowContext*>out.owner
     cdef uint64_t wanted = out.p - out.start + room
     if wanted > context.text_bytes_max + SLACK:
@@ -69,7 +69,7 @@ cdef int grow_scratch(Output* out, size_t room) noexcept nogil:
 
 
 cdef int init_context(RowContext* context, uint64_t value_bytes_max) except -1:
-    """Begin with little memory; a compressed value has so many bytes at most."""
+    """Allocate little memory; `inflated_max` limits a compressed value."""
     memset(context, 0, sizeof(RowContext))
     context.inflated_max = context.text_bytes_max = value_bytes_max
     context.scratch.start = <uint8_t*>malloc(4096 + SLACK)
@@ -90,7 +90,7 @@ cdef void free_context(RowContext* context) noexcept nogil:
 
 
 cdef inline void copy_piece(uint8_t* to, const uint8_t* data, size_t n) noexcept nogil:
-    """Copy n bytes in steps; both sides have SLACK behind them."""
+    """Copy n bytes in steps; both sides are followed by SLACK."""
     memcpy(to, data, 32)
     if n > 32:
         memcpy(to + 32, data + 32, n - 32)
@@ -101,13 +101,13 @@ cdef inline void copy_piece(uint8_t* to, const uint8_t* data, size_t n) noexcept
 cdef inline int put_column(Output* out, uint8_t tag, const Piece* head,
                            const uint8_t* value, uint64_t n,
                            const Piece* tail, bint padded) noexcept nogil:
-    """Write one column; `padded`: SLACK bytes may be read behind the value."""
+    """Write one column; `padded`: SLACK readable bytes follow the value."""
     cdef uint64_t body = head.n + tail.n
     cdef uint8_t* p
     if n:
         body += varint_size(n) + n
     else:
-        body -= 1  # no value field at all; the head ends with its tag
+        body -= 1  # no value field; the head ends with its tag
     if ensure(out, body + n + SLACK * 2 + 24) != 0:
         return ROW_MEMORY
     p = out.p
@@ -141,15 +141,15 @@ cdef int put_null(Output* out, uint8_t tag, const Piece* whole) noexcept nogil:
 cdef bytes inflated(const uint8_t* p, size_t n, uint64_t bytes_max):
     """Return a value without MariaDB's column compression.
 
-    One byte: algorithm (8: zlib) in the high half; low half: bit 3 says that there
-    is no zlib wrapper, bits 0-2 how many bytes (big-endian) hold the length. A first
+    One byte: algorithm (8: zlib) in the high half; low half: bit 3 says that the zlib
+    wrapper is missing, bits 0-2 how many bytes (big-endian) hold the length. A first
     byte of 0: the rest is the value itself. Raises ValueError, zlib.error or
-    OverflowError for a value that contradicts itself.
+    OverflowError for an inconsistent value.
     """
     if n == 0 or p[0] == 0:
         return p[1:n] if n else b""
     if p[0] >> 4 != 8 or n < 1 + (p[0] & 7):
-        raise ValueError("no compressed value")
+        raise ValueError("not a compressed value")
     size = int.from_bytes(p[1:1 + (p[0] & 7)], "big")
     if size > bytes_max:
         raise TooLargeError(size)
@@ -161,7 +161,7 @@ cdef bytes inflated(const uint8_t* p, size_t n, uint64_t bytes_max):
 
 
 class TooLargeError(Exception):
-    """A compressed value of more bytes than a value may have; it tells how many."""
+    """A compressed value that exceeds the limit; its argument is the size."""
 
 
 cdef int inflate(RowContext* context, const uint8_t* p, size_t n) noexcept with gil:
@@ -186,7 +186,7 @@ cdef int inflate(RowContext* context, const uint8_t* p, size_t n) noexcept with 
 
 cdef inline bint same_text(const Before* before, const uint8_t* text, uint64_t n,
                            const Output* out) noexcept nogil:
-    """Tell whether a before image had this text."""
+    """Check whether a before image had this text."""
     return (before.size >= 0 and before.text_n == n
             and memcmp(out.start + before.text_at, text, n) == 0)
 
@@ -201,7 +201,7 @@ cdef inline const Piece* head_of(const ColumnPlan* column, bint updated,
 cdef int write_text(RowContext* context, const ColumnPlan* column, Output* out,
                     uint8_t tag, Role role, Before* before, const uint8_t* text,
                     uint64_t n, bint padded) noexcept nogil:
-    """Write a column whose text is compared as text, and remember where it is."""
+    """Write a column whose text is compared as text, and store its offset."""
     cdef bint updated = role == ROLE_INSERT
     cdef int status
     if role == ROLE_AFTER:
@@ -217,7 +217,7 @@ cdef int write_text(RowContext* context, const ColumnPlan* column, Output* out,
 cdef int put_bytes_column(RowContext* context, const ColumnPlan* column,
                           const uint8_t* raw, uint64_t n, Output* out, uint8_t tag,
                           Role role, Before* before, bint diff) noexcept nogil:
-    """Write a column whose text's length is known only after it was made."""
+    """Write a column whose text's length is known only after the conversion."""
     cdef Output* scratch = &context.scratch
     cdef size_t inflated
     cdef int status = ROW_OK
@@ -227,7 +227,7 @@ cdef int put_bytes_column(RowContext* context, const ColumnPlan* column,
     scratch.p = scratch.start
     if column.op == OP_JSON:
         if n == 0 and diff and before.size >= 0:
-            # An update that left the document alone: it is what it was.
+            # An update that did not change the document.
             status = ensure(scratch, before.text_n + SLACK)
             if status == 0:
                 memcpy(scratch.p, out.start + before.text_at, before.text_n)
@@ -257,7 +257,7 @@ cdef int put_bytes_column(RowContext* context, const ColumnPlan* column,
 
 
 cdef int recode(Output* scratch, size_t n, const CharsetC* charset) noexcept nogil:
-    """Replace the scratch's bytes by their text in UTF-8."""
+    """Replace the scratch's bytes by their UTF-8 text."""
     cdef uint8_t* raw = <uint8_t*>malloc(n + SLACK)
     cdef int status
     if raw == NULL:
@@ -275,8 +275,7 @@ cdef inline bint has_bit(const uint8_t* bits, uint32_t i) noexcept nogil:
 
 # --- values -----------------------------------------------------------------------
 
-# Each of these is called at one place and put in line there: faster, benchmark
-# `inserts`.
+# Each of these is called at one place and inlined there: faster, benchmark `inserts`.
 
 cdef inline uint8_t* put_integer(uint8_t* text, Input* source, int op,
                                  bint* promoted) noexcept nogil:
@@ -315,7 +314,7 @@ cdef inline uint8_t* put_integer(uint8_t* text, Input* source, int op,
 
 cdef inline uint8_t* put_number_or_moment(uint8_t* text, Input* source,
                                           const ColumnPlan* column) noexcept nogil:
-    """Write a value of a fixed type that is no plain integer."""
+    """Write a value of a fixed type other than a plain integer."""
     cdef const uint8_t* raw
     cdef uint64_t v, n
     if column.op == OP_DATETIME2:
@@ -338,7 +337,7 @@ cdef inline uint8_t* put_number_or_moment(uint8_t* text, Input* source,
 
 cdef uint8_t* put_rarer(uint8_t* text, Input* source,
                         const ColumnPlan* column) noexcept nogil:
-    """Write a value of a type that most tables have not."""
+    """Write a value of a rare type."""
     cdef uint64_t v, n
     cdef int op = column.op
     if op == OP_FLOAT:
@@ -382,7 +381,7 @@ cdef uint8_t* put_address(uint8_t* text, const uint8_t* raw, uint64_t n,
     memset(whole, 0, 16)
     memcpy(whole, raw, n)
     if op == OP_UUID:
-        # Tables keep some of them with their last group first, the binlog never does.
+        # Tables store some with their last group first, the binlog never does.
         return put_uuid(text, whole)
     if op == OP_INET4:
         return put_inet4(text, whole)
@@ -393,7 +392,7 @@ cdef uint8_t* put_address(uint8_t* text, const uint8_t* raw, uint64_t n,
 
 cdef inline int put_null_column(const ColumnPlan* column, Output* out, uint8_t tag,
                                 Role role, Before* before) noexcept nogil:
-    """Write a NULL, and note it in a before image."""
+    """Write a NULL, and record it in a before image."""
     cdef bint updated = role == ROLE_INSERT or (
         role == ROLE_AFTER and before.size != -1)
     if role == ROLE_BEFORE:
@@ -409,7 +408,7 @@ cdef inline int put_fixed_column(Input* source, const ColumnPlan* column, Output
                                  Before* before) noexcept nogil:
     """Write a value whose text fits in a small buffer.
 
-    Equal bytes of such are equal text and the other way round.
+    Equal bytes of such values mean equal texts, and vice versa.
     """
     cdef uint8_t[128] text
     cdef const uint8_t* raw = source.p
@@ -449,7 +448,7 @@ cdef inline int put_fixed_column(Input* source, const ColumnPlan* column, Output
 cdef inline int put_long_column(RowContext* context, Input* source,
                                 const ColumnPlan* column, Output* out, uint8_t tag,
                                 Role role, Before* before, bint diff) noexcept nogil:
-    """Write a value with its length in front: characters, bytes, JSON."""
+    """Write a value that is preceded by its length: characters, bytes, JSON."""
     cdef uint64_t n = take_le(source, column.a)
     cdef const uint8_t* raw = need(source, n)
     if raw == NULL:
@@ -465,7 +464,7 @@ cdef inline int put_long_column(RowContext* context, Input* source,
 
 cdef inline int begin_image(RowContext* context, Input* source, const uint8_t* present,
                             uint32_t width, const uint8_t** nulls) noexcept nogil:
-    """Make room for a before image and take the NULL bits of the columns present."""
+    """Make room for a before image and read the NULL bits of the columns present."""
     cdef uint32_t in_image = 0
     cdef uint32_t i
     cdef Before* before
@@ -483,14 +482,14 @@ cdef inline int begin_image(RowContext* context, Input* source, const uint8_t* p
     return ROW_OK
 
 
-cdef int encode_image(RowContext* context, Input* source, const Image* image,
+cdef int encode_image(RowContext* context, Input* source, const LayoutC* layout,
                       const uint8_t* present, uint32_t width, Output* out, Role role,
                       const uint8_t* partial, uint32_t partial_n) noexcept nogil:
     """Append the columns of one row image to `out` as fields of RowData.
 
     `present` has a bit per column of the table (the event's column bitmap, width
     bits); the image's own NULL bits follow at `source`. `partial` has a bit per JSON
-    column, set where the value is a diff; NULL when none is. Returns a RowError;
+    column, set if the value is a diff; NULL if none is. Returns a RowError;
     `context.column` then is the column's index.
     """
     cdef uint32_t i
@@ -505,7 +504,7 @@ cdef int encode_image(RowContext* context, Input* source, const Image* image,
     if status != ROW_OK:
         return status
     for i in range(width):
-        column = &image.columns[i]
+        column = &layout.columns[i]
         before = &context.before[i]
         diff = False
         if column.op == OP_JSON and partial_n:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Table images: what the row loop needs of a table, as plain memory."""
+"""Table layouts: what the row loop needs of a table, as plain memory."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -35,10 +35,10 @@ cdef enum Op:
     OP_YEAR
     OP_ENUM              # a: bytes
     OP_SET               # a: bytes
-    OP_STRING            # a: bytes of the length in front
-    OP_JSON              # a: bytes of the length in front
-    OP_COMPRESSED        # MariaDB; a: bytes of the length in front
-    OP_UUID              # MariaDB; a: bytes of the length in front, as the next two
+    OP_STRING            # a: bytes of the preceding length
+    OP_JSON              # a: bytes of the preceding length
+    OP_COMPRESSED        # MariaDB; a: bytes of the preceding length
+    OP_UUID              # MariaDB; a: bytes of the preceding length, as the next two
     OP_INET4
     OP_INET6
 
@@ -48,10 +48,10 @@ cdef struct Piece:
 
 cdef struct ColumnPlan:
     uint8_t op
-    uint8_t emitted      # false: the column filter takes it out
+    uint8_t emitted      # false: the column filter excludes it
     uint16_t a
     uint16_t b
-    uint16_t raw_n       # bytes of a value; 0: a length of `a` bytes is in front
+    uint16_t raw_n       # bytes of a value; 0: a length of `a` bytes precedes
     Piece head           # field tag and fields 1-6, and the tag of field 8
     Piece head_updated   # the same with `updated`
     Piece head_promoted  # unsigned value that does not fit the signed SQL type
@@ -61,30 +61,30 @@ cdef struct ColumnPlan:
     Piece tail           # field 10, mysqlType
     Piece name           # for expressions of partial JSON
     const CharsetC* charset
-    const ZoneC* zone    # in which TIMESTAMPs are told
+    const ZoneC* zone    # of TIMESTAMPs
 
 cdef struct ShapeC:
-    # What a reader elsewhere needs to read rows of a table; see shapes.py.
+    # What a remote reader needs to read rows of a table; see table_shapes.py.
     const uint8_t* p
     size_t n
-    uint32_t number      # under which it was told
-    uint32_t generation  # of the numbers; 0: it was not told
+    uint32_t number      # under which it was sent
+    uint32_t generation  # of the numbers; 0: it was not sent
 
 cdef class Shape:
     cdef ShapeC c
     cdef bytes data
 
-cdef struct Image:
+cdef struct LayoutC:
     ColumnPlan* columns
     uint32_t width
     uint32_t table_ordinal
     Piece names          # header fields 8 and 9
-    uint32_t last_rows   # of the event before: they guess the size of the
-    uint64_t last_bytes  # next event's envelope
+    uint32_t last_rows   # of the previous event: they predict the size of
+    uint64_t last_bytes  # the next event's envelope
     ShapeC* shape        # NULL: its rows are not relayed
 
-cdef class TableImage:
-    cdef Image image
+cdef class TableLayout:
+    cdef LayoutC layout
     cdef uint8_t* arena
-    cdef list kept       # what the plans point to
+    cdef list kept       # owns what the plans point to
     cdef readonly object meta

@@ -7,7 +7,7 @@ OPS: dict[str, int]
 class Shape:
     def __init__(self, data: bytes) -> None: ...
 
-class TableImage:
+class TableLayout:
     def __init__(
         self,
         meta: object,

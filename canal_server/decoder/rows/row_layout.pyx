@@ -31,9 +31,9 @@ cdef dict SIZES = {
     OP_U32: 4, OP_I64: 8, OP_U64: 8, OP_FLOAT: 4, OP_DOUBLE: 8, OP_TIMESTAMP: 4,
     OP_DATETIME: 8, OP_TIME: 3, OP_DATE: 3, OP_YEAR: 1,
 }
-# Of those whose first parameter is the number of bytes.
+# Types whose first parameter is the number of bytes.
 cdef frozenset SIZED = frozenset((OP_BIT, OP_ENUM, OP_SET))
-# In front of the fraction's, which has two digits a byte.
+# Bytes before the fraction, which has two digits per byte.
 cdef dict WHOLE_SIZES = {OP_TIMESTAMP2: 4, OP_DATETIME2: 5, OP_TIME2: 3}
 # MariaDB's old types, by digits of the fraction.
 cdef dict HIRES_SIZES = {
@@ -44,21 +44,21 @@ cdef dict HIRES_SIZES = {
 
 
 cdef class Shape:
-    """A table's shape as bytes, and whether a decoder has told it already."""
+    """A table's shape as bytes, and whether a decoder has sent it already."""
 
     def __init__(self, bytes data):
         self.data = data
         self.c.p, self.c.n = self.data, len(data)
 
 
-cdef class TableImage:
-    """A table's columns in the form of the row loop; immutable but for its guesses.
+cdef class TableLayout:
+    """A table's columns in the form of the row loop; immutable except its estimates.
 
     `plans`: per column (op, emitted, a, b, head, head_updated, head_promoted,
     head_promoted_updated, null_whole, null_whole_updated, tail, name, Charset or
-    None), the bytes as `image.pxd` describes them. `names`: the header's fields 8
+    None), the bytes as `row_layout.pxd` describes them. `names`: the header's fields 8
     and 9. `table_ordinal`: the table's number for filters. `shape`: with which rows are
-    relayed. `zone`: in which TIMESTAMPs are told, None: this process's.
+    relayed. `zone`: the zone of TIMESTAMPs, None: this process's.
     """
 
     def __init__(self, object meta, bytes names, uint32_t table_ordinal, list plans,
@@ -76,18 +76,18 @@ cdef class TableImage:
         self.meta = meta
         zone = zone or local_zone()
         self.kept = [shape, zone]
-        self.image.shape = NULL if shape is None else &shape.c
-        self.image.width = len(plans)
-        self.image.table_ordinal = table_ordinal
-        self.image.last_rows = 1
-        self.image.last_bytes = 300
+        self.layout.shape = NULL if shape is None else &shape.c
+        self.layout.width = len(plans)
+        self.layout.table_ordinal = table_ordinal
+        self.layout.last_rows = 1
+        self.layout.last_bytes = 300
         self.arena = <uint8_t*>calloc(size + SLACK, 1)
-        self.image.columns = <ColumnPlan*>calloc(len(plans) + 1, sizeof(ColumnPlan))
-        if self.arena == NULL or self.image.columns == NULL:
-            raise MemoryError(f"no memory for the image of {meta}")
-        p = pack(self.arena, names, &self.image.names)
+        self.layout.columns = <ColumnPlan*>calloc(len(plans) + 1, sizeof(ColumnPlan))
+        if self.arena == NULL or self.layout.columns == NULL:
+            raise MemoryError(f"no memory for the layout of {meta}")
+        p = pack(self.arena, names, &self.layout.names)
         for i, plan in enumerate(plans):
-            column = &self.image.columns[i]
+            column = &self.layout.columns[i]
             column.op, column.emitted, column.a, column.b = plan[:4]
             column.raw_n = raw_size(column.op, column.a, column.b)
             column.zone = &zone.c
@@ -106,15 +106,15 @@ cdef class TableImage:
 
     def __dealloc__(self):
         free(self.arena)
-        free(self.image.columns)
+        free(self.layout.columns)
 
     @property
     def table_ordinal(self):
         """Return the table's number in Subjects."""
-        return self.image.table_ordinal
+        return self.layout.table_ordinal
 
     def __repr__(self):
-        return f"<TableImage {self.meta} {self.image.width} columns>"
+        return f"<TableLayout {self.meta} {self.layout.width} columns>"
 
 
 cdef uint8_t* pack(uint8_t* p, bytes data, Piece* piece):
@@ -125,7 +125,7 @@ cdef uint8_t* pack(uint8_t* p, bytes data, Piece* piece):
 
 
 cdef int raw_size(int op, int a, int b) except -1:
-    """Return how many bytes a value takes; 0 where a length is in front."""
+    """Return the size of a value; 0 if a length precedes it."""
     if op in SIZES:
         return SIZES[op]
     if op in SIZED:

@@ -1,6 +1,6 @@
 """Reads TABLE_MAP events: names, types and the optional metadata.
 
-Leaves out what follows from it for the row loop (`image_plan`).
+Leaves out what follows for the row loop (`layout_plan`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from canal_server.decoder.rows.checked_bytes import CheckedBytes
 from canal_server.errors import DecodeError
 
-# Column types of the binlog (MySQL's field_types.h, MariaDB's compressed ones).
+# Column types of the binlog (MySQL's field_types.h, MariaDB's compressed types).
 TINY: Final = 1
 SHORT: Final = 2
 LONG: Final = 3
@@ -48,8 +48,8 @@ GEOMETRY: Final = 255
 NUMERIC: Final = frozenset(
     {TINY, SHORT, LONG, FLOAT, DOUBLE, LONGLONG, INT24, NEWDECIMAL, YEAR}
 )
-# Which of them have an entry in the signedness bitmap: MySQL leaves YEAR out of its
-# test for numeric fields only where it is no number in SQL; the server counts it.
+# The types with a bit in the signedness bitmap: MySQL's test for numeric fields omits
+# YEAR only where it is not a number in SQL; the server counts it.
 BLOBS: Final = frozenset({TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB})
 _WHAT: Final = "table map"
 COLUMNS_MAX: Final = 4096  # of a table, in MySQL as in MariaDB
@@ -57,7 +57,7 @@ _FRACTION_DIGITS_MAX: Final = 6
 _BIT_BYTES_MAX: Final = 8
 _DECIMAL_DIGITS_MAX: Final = 65
 _LENGTH_BYTES_MAX: Final = 4
-_MEMBER_BYTES_MAX: Final = 8  # a SET of 64 members
+_MEMBER_BYTES_MAX: Final = 8  # a SET of 64 labels
 _METADATA_BYTES: Final = {
     FLOAT: 1, DOUBLE: 1, TIMESTAMP2: 1, DATETIME2: 1, TIME2: 1,
     TINY_BLOB: 1, MEDIUM_BLOB: 1, LONG_BLOB: 1, BLOB: 1, BLOB_COMPRESSED: 1,
@@ -71,8 +71,8 @@ _METADATA_BYTES: Final = {
 class MappedColumn:
     """One column as the table map describes it.
 
-    `type` is the real type: ENUM and SET are told apart from STRING. `metadata`
-    holds the raw metadata bytes. What the optional metadata does not say is None.
+    `type` is the real type: ENUM and SET are distinguished from STRING. `metadata` has
+    the raw metadata bytes. What the optional metadata does not contain is None.
     """
 
     type: int
@@ -84,7 +84,7 @@ class MappedColumn:
 
     @property
     def string_bytes(self) -> int:
-        """Return the most bytes that a STRING value takes."""
+        """Return the maximum size of a STRING value."""
         first, second = self.metadata
         return second | ((first & 0x30) ^ 0x30) << 4
 
@@ -105,8 +105,8 @@ class TableMap:
 def parse_table_map(body: bytes, *, mariadb: bool = False) -> TableMap:
     """Read the body of a TABLE_MAP event (without header and checksum).
 
-    `mariadb`: its lists of character sets count geometries, too. Raises DecodeError
-    when it contradicts itself.
+    `mariadb`: its lists of character sets include geometries. Raises DecodeError for
+    inconsistent contents.
     """
     source = CheckedBytes(body, _WHAT)
     table_id = source.number(6)
@@ -131,7 +131,7 @@ def parse_table_map(body: bytes, *, mariadb: bool = False) -> TableMap:
 
 def _column(kind: int, metadata: CheckedBytes) -> MappedColumn:
     if kind == TYPED_ARRAY:
-        raise DecodeError("a typed array as a column of its own")
+        raise DecodeError("a typed array as a separate column")
     raw = metadata.take(_METADATA_BYTES.get(kind, 0))
     if kind == STRING and raw[0] in (ENUM, SET):
         kind = raw[0]
@@ -141,7 +141,7 @@ def _column(kind: int, metadata: CheckedBytes) -> MappedColumn:
 
 
 def _is_possible(kind: int, metadata: bytes) -> bool:
-    """Tell whether a type has such metadata; the row loop relies on it."""
+    """Check whether a type can have such metadata; the row loop relies on it."""
     if kind in (TIMESTAMP2, DATETIME2, TIME2):
         return metadata[0] <= _FRACTION_DIGITS_MAX
     if kind == BIT:
@@ -191,7 +191,7 @@ def _with_optional(
 
 
 def is_text(kind: int) -> bool:
-    """Tell whether the charset lists of the metadata count a type."""
+    """Check whether the charset lists of the metadata include a type."""
     return (
         kind
         in (VARCHAR, VAR_STRING, STRING, BLOB_COMPRESSED, VARCHAR_COMPRESSED, VECTOR)

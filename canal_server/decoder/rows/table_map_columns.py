@@ -1,7 +1,7 @@
-"""Columns as a table map alone tells them.
+"""Columns derived from a table map alone.
 
-With full metadata names, signs, character sets and keys are right. Otherwise a column
-is named `@1`, `@2` …, and what is not told is taken to be signed, UTF-8, and no key.
+With full metadata, names, signs, character sets and keys are right. Otherwise a column
+is named `@1`, `@2` …, and is assumed to be signed, UTF-8 and not part of a key.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _UNTOLD_CHARSET: Final = "utf8mb4"
 
 
 def tells_names(table_map: TableMap) -> bool:
-    """Tell whether a table map has full metadata."""
+    """Check whether a table map has full metadata."""
     return all(column.name is not None for column in table_map.columns)
 
 
 def meta_of(table_map: TableMap) -> TableMeta:
-    """Return the columns that a table map describes, as well as it does."""
+    """Return the columns that a table map describes."""
     columns = tuple(
         ColumnMeta(
             mapped.name or f"@{number}",
@@ -68,7 +68,7 @@ def meta_of(table_map: TableMap) -> TableMeta:
 def _charset_of(mapped: MappedColumn) -> str | None:
     if mapped.collation is not None:
         return charset_of_collation(mapped.collation)
-    # Without metadata a BLOB and a TEXT look alike: every byte of a BLOB counts.
+    # Without metadata, a BLOB looks like a TEXT: keep every byte, as of a BLOB.
     if tm.is_text(mapped.type):
         return _BINARY if _is_blob(mapped) else _UNTOLD_CHARSET
     return None

@@ -1,7 +1,7 @@
-"""A table's shape: all that rendering its rows elsewhere takes, as bytes.
+"""A table's shape: everything that rendering its rows elsewhere requires, as bytes.
 
-That is what the binlog and the table history know together, and not the plan that is
-made of it: whoever renders compiles it anew, and checks it on the way.
+It combines what the binlog and the table history know, not the plan that is made of
+it: the reader compiles the plan again, and validates the shape by that.
 docs/reference/protocol.md describes the message.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.decoder.rows import table_map as tm
-from canal_server.decoder.rows.layout_plan import compile_image, mismatch
+from canal_server.decoder.rows.layout_plan import compile_layout, mismatch
 from canal_server.decoder.rows.row_layout import Shape
 from canal_server.decoder.rows.table_map import parse_table_map
 from canal_server.decoder.text.time_zone import Zone, zone_here
@@ -29,17 +29,17 @@ from canal_server.protocol.protobuf import (
 )
 
 if TYPE_CHECKING:
-    from canal_server.decoder.rows.row_layout import TableImage
+    from canal_server.decoder.rows.row_layout import TableLayout
     from canal_server.decoder.rows.table_map import TableMap
 
-_ID_BYTES: Final = 6  # in front of a table map; each event tells the id, too
-_KEPT: Final = 4096  # shapes; others are told again
+_ID_BYTES: Final = 6  # before a table map; each event has the id, too
+_KEPT: Final = 4096  # shapes; others are sent again
 _WITH_ZONE: Final = frozenset({tm.TIMESTAMP, tm.TIMESTAMP2})
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeColumn:
-    """What is known of a column beside the table map."""
+    """What is known of a column in addition to the table map."""
 
     name: str = string(1)
     mysql_type: str = string(2)
@@ -49,9 +49,9 @@ class ShapeColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table map with the columns that it has, as of one place in the binlog.
+    """A table map with its columns, as of one binlog position.
 
-    `zone` is in which time zone TIMESTAMPs are told (`Zone.pack`), where there are any.
+    `zone` is the time zone of TIMESTAMPs (`Zone.pack`), if the table has any.
     """
 
     table_map: bytes = octets(1)
@@ -63,7 +63,7 @@ class TableShape:
 class Shapes:
     """The shapes of a range's tables, for one decoder.
 
-    By content, so that each is told once: a table's id changes often.
+    Keyed by content, so that each is sent once: a table's id changes often.
     """
 
     def __init__(self) -> None:
@@ -95,10 +95,10 @@ def _packed(
     return encode(TableShape(whole, mariadb, columns, zone))
 
 
-def image_of(data: bytes) -> TableImage:
-    """Return the image of a table with which its rows are rendered.
+def layout_of(data: bytes) -> TableLayout:
+    """Return the layout of a table with which its rows are rendered.
 
-    Raises DecodeError when the shape contradicts itself.
+    Raises DecodeError for an inconsistent shape.
     """
     try:
         shape = decode(TableShape, data)
@@ -113,7 +113,9 @@ def image_of(data: bytes) -> TableImage:
             raise DecodeError(problem)
         zone = Zone.unpack(shape.zone) if shape.zone else None
         if zone is None and any(c.type in _WITH_ZONE for c in table_map.columns):
-            raise DecodeError(f"no time zone for the TIMESTAMPs of table {meta}")
-        return compile_image(table_map, meta, table_ordinal=0, zone=zone)
+            raise DecodeError(
+                f"the time zone of the TIMESTAMPs of table {meta} is missing"
+            )
+        return compile_layout(table_map, meta, table_ordinal=0, zone=zone)
     except (ProtocolError, TableMetaError) as error:
         raise DecodeError(f"the shape of a table: {error}") from error

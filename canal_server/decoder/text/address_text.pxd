@@ -3,6 +3,6 @@
 
 from libc.stdint cimport uint8_t
 
-# Each writes at most 45 bytes and returns the place behind them.
+# Each writes at most 45 bytes and returns the end of them.
 cdef uint8_t* put_inet4(uint8_t* p, const uint8_t* raw) noexcept nogil   # 4 bytes
 cdef uint8_t* put_inet6(uint8_t* p, const uint8_t* raw) noexcept nogil   # 16 bytes

@@ -20,7 +20,7 @@ cdef uint8_t* put_inet4(uint8_t* p, const uint8_t* raw) noexcept nogil:
 
 
 cdef uint8_t* put_inet6(uint8_t* p, const uint8_t* raw) noexcept nogil:
-    """Write the shortest form; as MariaDB does it, one group of zeros is left out, too."""
+    """Write the shortest form; like MariaDB, shorten even a single group of zeros."""
     cdef uint32_t[8] group
     cdef int i, k
     cdef int best = -1

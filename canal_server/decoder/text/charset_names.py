@@ -1,14 +1,14 @@
 """MySQL's character sets by collation id.
 
-Leaves out what their bytes mean (`charset_tables`, `charsets`).
+Leaves out what their bytes mean (`charset_tables`, `charset_text`).
 """
 
 from __future__ import annotations
 
 ALIASES = {"utf8": "utf8mb3"}  # as MySQL named it before 8.0
 
-# Collation ids from the first number on, up to the next line's, are of this set.
-# Those of MariaDB's contractions of utf8mb4_general_ci and the like lie in between.
+# Collation ids from a line's number on, up to the next number, are of this set. Those
+# of MariaDB's contractions of utf8mb4_general_ci and the like are in between.
 COLLATION_RANGES = """
 1 big5 2 latin2 3 dec8 4 cp850 5 latin1 6 hp8 7 koi8r 8 latin1 9 latin2 10 swe7
 11 ascii 12 ujis 13 sjis 14 cp1251 15 latin1 16 hebrew 17 filename 18 tis620 19 euckr
@@ -23,9 +23,9 @@ COLLATION_RANGES = """
 101 utf16 128 ucs2 160 utf32 192 utf8mb3 224 utf8mb4 248 gb18030 251 utf8mb4
 576 utf8mb3 608 utf8mb4 640 ucs2 672 utf16 704 utf16le 736 utf32 768 -
 """.split()  # noqa: SIM905  # a list of strings would take a page
-# MariaDB: NO PAD collations have the number of the padded one and this.
+# MariaDB: NO PAD collations have the number of the padded one plus this.
 NO_PAD = 1024
-# MariaDB: UCA 14.0.0 collations, 256 numbers a character set.
+# MariaDB: UCA 14.0.0 collations, 256 numbers per character set.
 UCA1400_FIRST = 2048
 UCA1400_SETS = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 
@@ -44,7 +44,7 @@ _COLLATIONS = _collations()
 
 
 def charset_of_collation(collation_id: int) -> str | None:
-    """Return the character set's name; None for an id that is not known."""
+    """Return the character set's name; None for an unknown id."""
     if collation_id >= UCA1400_FIRST:
         block = (collation_id - UCA1400_FIRST) >> 8
         return UCA1400_SETS[block] if block < len(UCA1400_SETS) else None

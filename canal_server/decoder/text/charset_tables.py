@@ -2,7 +2,7 @@
 
 The tables are Python's codecs with the differences that MySQL and MariaDB show when
 they convert a column to utf8mb4. Leaves out Unicode's own encodings and the
-conversion itself (`charsets`).
+conversion itself (`charset_text`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from array import array
 from functools import cache
 from typing import NamedTuple
 
-UNDEFINED = 0xFFFD  # the character for bytes that mean nothing
-LEAD = -1  # in place of a character: more bytes follow
+UNDEFINED = 0xFFFD  # the character for undefined bytes
+LEAD = -1  # instead of a character: more bytes follow
 
 
 class Tables(NamedTuple):
-    """What the bytes of a character set mean.
+    """The code points of a character set's bytes.
 
-    `singles`: 256 code points, UNDEFINED or LEAD. `pairs`: 65,536 code points by
-    both bytes, 0 where undefined, empty for a set of single bytes. `triples`: the
-    same for the two bytes behind 0x8F, `fours`: GB 18030's by their linear number.
+    `singles`: 256 code points, UNDEFINED or LEAD. `pairs`: 65,536 code points by both
+    bytes, 0 if undefined, empty for a single-byte set. `triples`: the same for the two
+    bytes after 0x8F, `fours`: GB 18030's by their linear number.
     """
 
     singles: array[int]
@@ -29,7 +29,7 @@ class Tables(NamedTuple):
     fours: array[int]
 
 
-# Python's codec for the single-byte sets, and where MySQL reads a byte otherwise.
+# Python's codec for the single-byte sets, and the bytes that MySQL reads differently.
 SINGLE_BYTE: dict[str, tuple[str, dict[int, str]]] = {
     "ascii": ("ascii", {}),
     "cp1250": ("cp1250", {}),
@@ -58,7 +58,7 @@ def _run(first: int, text: str) -> dict[int, str]:
     return {first + i: char for i, char in enumerate(text)}
 
 
-# Sets that Python has no codec for, as differences from a near one.
+# Sets without a Python codec, as differences from a similar set.
 SINGLE_BYTE["dec8"] = (
     "latin-1",
     dict.fromkeys(b"\xa4\xa6\xac\xad\xae\xaf\xb4\xb8\xbe\xd0\xde\xf0\xfe\xff", "\ufffd")
@@ -93,8 +93,8 @@ SINGLE_BYTE["geostd8"] = (
     ),
 )
 
-# Python's codec for sets of two and more bytes, and where MySQL reads otherwise.
-# gb2312, gbk, euckr need no patch: cp949 is the extended set that MySQL means.
+# Python's codec for multi-byte sets, and the bytes that MySQL reads differently.
+# gb2312, gbk, euckr need no change: cp949 is the extended set that MySQL means.
 MULTI_BYTE: dict[str, tuple[str, dict[int, str]]] = {
     "big5": ("big5", _run(0xF9D6, "碁銹裏墻恒粧嫺")),
     "cp932": ("cp932", {}),
@@ -106,7 +106,7 @@ MULTI_BYTE: dict[str, tuple[str, dict[int, str]]] = {
     "sjis": ("shift_jis", {0x815F: "\\"}),
     "ujis": ("euc_jp", {0xA1C0: "\\"}),
 }
-# Where eucjpms differs from ujis, but for what cp932 tells (`_nec_row`, `_ibm_kanji`).
+# Where eucjpms differs from ujis, except for cp932 (`_nec_row`, `_ibm_kanji`).
 EUCJPMS_PAIRS = {
     0xA1C0: "\uff3c",
     0xA1C1: "\uff5e",
@@ -122,12 +122,12 @@ EUCJPMS_TRIPLES = (
     | _run(0xF4A1, "ⅢⅣⅤⅥⅦⅧⅨⅩ\uff07\uff02㈱№℡")
 )
 
-# GB 18030's four bytes 81 35 F4 37, where U+1E3F was before it took A8 BC.
+# GB 18030's four bytes 81 35 F4 37, where U+1E3F was before it moved to A8 BC.
 GB18030_MOVED = 7457
 
 
 def _decode(codec: str, data: bytes) -> int:
-    """Return the one character that these bytes are, UNDEFINED if they are not."""
+    """Return the single character of these bytes, UNDEFINED if they are not one."""
     try:
         text = data.decode(codec)
     except UnicodeDecodeError:
@@ -144,7 +144,7 @@ def _single_byte(name: str) -> Tables:
 
 
 def _plane(codec: str, prefix: bytes, leads: range, trails: range) -> array[int]:
-    """Return the code points by two bytes that stand behind the prefix."""
+    """Return the code points by the two bytes after a prefix."""
     plane = array("H", bytes(2 * 65536))
     for lead in leads:
         for trail in trails:
@@ -232,6 +232,6 @@ def _multi_byte(name: str) -> Tables:
 def tables_of(name: str) -> Tables:
     """Return the tables of a set in SINGLE_BYTE or MULTI_BYTE, else KeyError.
 
-    The first time takes up to 0.1 s for a set of several bytes.
+    The first call for a multi-byte set needs up to 0.1 s.
     """
     return _single_byte(name) if name in SINGLE_BYTE else _multi_byte(name)

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Text of MySQL's character sets as UTF-8.
 
-Whatever the bytes are, what is written is valid UTF-8. A sequence that means nothing
-becomes U+FFFD: in UTF-8 one for each part that Java's decoder takes at a time, in
-the other sets one for each character that it was to be.
+The output is valid UTF-8 for any bytes. An invalid sequence becomes U+FFFD: in UTF-8
+one for each part that Java's decoder consumes at a time, in other sets one per intended
+character.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -19,7 +19,7 @@ from canal_server.errors import TableMetaError
 cdef enum:
     FOURS_COUNT = 39420      # GB 18030: linear numbers of the BMP
     FOURS_PLANES = 189000    # and of U+10000
-    STEP_ROOM = 16           # bytes that one step of a conversion writes at most
+    STEP_ROOM = 16           # most bytes that one step of a conversion writes
     PIECE_ROOM = 65536
 
 NATIVE = {
@@ -38,7 +38,7 @@ _charsets = {}
 cdef class Charset:
     """One of MySQL's character sets, by its name (`utf8` is `utf8mb3`).
 
-    Raises TableMetaError when there is none of that name.
+    Raises TableMetaError for an unknown name.
     """
 
     def __init__(self, str name):
@@ -73,7 +73,7 @@ cdef class Charset:
 
     @property
     def is_binary(self):
-        """Whether this is no text at all."""
+        """Whether this is `binary`, which is not text."""
         return self.c.kind == CHARSET_BINARY
 
     def __repr__(self):
@@ -81,7 +81,7 @@ cdef class Charset:
 
 
 def charset(str name):
-    """Return the character set of that name, the same object every time."""
+    """Return the character set of a name, the same object every time."""
     found = _charsets.get(name)
     if found is None:
         found = _charsets[name] = Charset(name)
@@ -103,7 +103,7 @@ cdef bint is_continuation(uint8_t byte) noexcept nogil:
 
 
 cdef int utf8_sequence(const uint8_t* p, size_t n) noexcept nogil:
-    """Return the length of the valid sequence at p, or minus what to skip as one."""
+    """Return the length of the valid sequence at p, or minus the bytes to skip."""
     cdef uint8_t lead = p[0]
     if lead < 0x80:
         return 1
@@ -148,7 +148,7 @@ cdef size_t valid_utf8(const uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef int put_utf8(Output* out, const uint8_t* p, size_t n) noexcept nogil:
-    """Write UTF-8, mended where it is malformed; -1 when there is no memory."""
+    """Write UTF-8, repaired where it is malformed; -1 without memory."""
     cdef size_t valid = n if is_ascii(p, n) else valid_utf8(p, n)
     while True:
         if ensure(out, valid + 3) != 0:
@@ -168,14 +168,14 @@ cdef int put_utf8(Output* out, const uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef inline int make_room(Output* out, size_t n) noexcept nogil:
-    """Have room for one more step; ask for that of all n input bytes if it is near."""
+    """Ensure room for one more step; near the end, for all n input bytes."""
     if <size_t>(out.end - out.p) >= STEP_ROOM:
         return 0
     return ensure(out, STEP_ROOM + (3 * n if n < PIECE_ROOM / 3 else PIECE_ROOM))
 
 
 cdef int put_binary(Output* out, const uint8_t* p, size_t n) noexcept nogil:
-    """Write each byte as the code point of its number."""
+    """Write each byte as the code point of the same number."""
     cdef uint64_t word
     while n:
         if make_room(out, n) != 0:
@@ -203,7 +203,7 @@ cdef inline void put_single(Output* out, uint32_t single) noexcept nogil:
 
 cdef int put_by_table(Output* out, const uint8_t* p, size_t n,
                       const CharsetC* cs) noexcept nogil:
-    """Write text of one or several bytes a character."""
+    """Write text of one or several bytes per character."""
     cdef uint64_t word
     cdef uint32_t single, char
     cdef int used
@@ -232,10 +232,10 @@ cdef int put_by_table(Output* out, const uint8_t* p, size_t n,
 
 cdef int multibyte(const uint8_t* p, size_t n, const CharsetC* cs,
                    uint32_t* char) noexcept nogil:
-    """Read the character of several bytes at p; returns how many it takes.
+    """Read the multi-byte character at p; returns its length.
 
-    `char` is U+FFFD where there is none. A byte that is ASCII is never taken with
-    the broken character in front of it.
+    `char` is U+FFFD if it is invalid. A byte that is ASCII is never consumed with an
+    invalid character before it.
     """
     cdef const uint16_t* plane = cs.pairs
     cdef int prefix = 0
@@ -276,7 +276,7 @@ cdef inline uint32_t unit(const uint8_t* p, bint little) noexcept nogil:
 
 
 cdef int put_utf16(Output* out, const uint8_t* p, size_t n, int kind) noexcept nogil:
-    """Write UTF-16 or, without pairs of surrogates, UCS-2."""
+    """Write UTF-16 or, without surrogate pairs, UCS-2."""
     cdef bint little = kind == CHARSET_UTF16LE
     cdef uint32_t char, low
     while n >= 2:
@@ -309,7 +309,7 @@ cdef int put_utf32(Output* out, const uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef int put_rest(Output* out, size_t n) noexcept nogil:
-    """Write U+FFFD for n bytes that are less than a character."""
+    """Write U+FFFD for n bytes of an incomplete character."""
     if n == 0:
         return 0
     if make_room(out, n) != 0:
@@ -320,7 +320,7 @@ cdef int put_rest(Output* out, size_t n) noexcept nogil:
 
 cdef int put_text(Output* out, const uint8_t* p, size_t n,
                   const CharsetC* cs) noexcept nogil:
-    """Write n bytes of text as UTF-8 behind out.p; -1 when there is no memory."""
+    """Append n bytes of text as UTF-8 at out.p; -1 without memory."""
     if cs.kind == CHARSET_UTF8:
         return put_utf8(out, p, n)
     if cs.kind == CHARSET_BINARY:
@@ -333,7 +333,7 @@ cdef int put_text(Output* out, const uint8_t* p, size_t n,
 
 
 cdef int grow_heap(Output* out, size_t room) noexcept nogil:
-    """Provide memory from the heap, for single values."""
+    """Provide heap memory, for single values."""
     cdef size_t used = out.p - out.start
     cdef size_t capacity = 2 * (out.end - out.start) + room
     cdef uint8_t* memory = <uint8_t*>realloc(out.start, capacity)

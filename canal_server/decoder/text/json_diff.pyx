@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Text of the differences that a partial update of a JSON column carries.
+"""Text of the differences in a partial update of a JSON column.
 
-The new value is not the document but an expression on the column, as canal writes
-it: `JSON_REMOVE(JSON_REPLACE(c, '$.a', 1, '$.b', 2), '$.d')`. Paths stand between
-the quotes as they are.
+The new value is not the document but an expression on the column, in canal's form:
+`JSON_REMOVE(JSON_REPLACE(c, '$.a', 1, '$.b', 2), '$.d')`. Paths are copied between the
+quotes unchanged.
 """
 
 from libc.stdint cimport uint8_t
@@ -15,7 +15,7 @@ from canal_server.decoder.text.charset_text cimport grow_heap, put_utf8
 from canal_server.decoder.text.json_text cimport JSON_MALFORMED, finished, put_json
 
 cdef enum:
-    # Kinds of differences as the event numbers them, and an insertion into an array.
+    # Kinds of differences, with the event's numbers, and an insertion into an array.
     REPLACE = 0
     INSERT = 1
     REMOVE = 2
@@ -30,7 +30,7 @@ cdef struct Diff:
 
 
 cdef int put_ascii(Output* out, const char* text, size_t n) noexcept nogil:
-    """Write n characters; -1 when there is no memory."""
+    """Write n characters; -1 without memory."""
     if ensure(out, n) != 0:
         return -1
     out.p = put_bytes(out.p, text, n)
@@ -38,7 +38,7 @@ cdef int put_ascii(Output* out, const char* text, size_t n) noexcept nogil:
 
 
 cdef bint take_diff(Input* source, Diff* diff) noexcept nogil:
-    """Read the next difference; false at the end and, with `short`, at nonsense."""
+    """Read the next difference; false at the end and, with `short`, if malformed."""
     if source.p == source.end:
         return False
     diff.kind = need(source, 1)[0]
@@ -103,7 +103,7 @@ cdef int put_functions(Output* out, Input source) noexcept nogil:
 
 
 cdef int put_changes(Output* out, Input source) noexcept nogil:
-    """Write paths and values, and close each function behind its last one."""
+    """Write paths and values, and close each function after its last one."""
     cdef Diff diff
     cdef int last = -1
     cdef int status
@@ -130,9 +130,9 @@ cdef int put_json_diff(Output* out, const uint8_t* p, size_t n, const uint8_t* n
                        size_t name_n) noexcept nogil:
     """Write the differences of a partial update as an expression on the column.
 
-    Neighbours of one kind share a function: JSON_REPLACE(name, '$.a', 1, '$.b', 2);
-    later ones stand around it. No differences at all write nothing: the value is
-    that of the row before.
+    Adjacent differences of one kind share a function: JSON_REPLACE(name, '$.a', 1,
+    '$.b', 2); later functions enclose earlier ones. Without differences nothing is
+    written: the value is that of the row before.
     """
     cdef size_t before = out.p - out.start
     cdef Input source

@@ -8,6 +8,6 @@ from canal_server.core.wire cimport Output
 cdef enum:
     JSON_MALFORMED = 1
 
-# 0, JSON_MALFORMED, or -1 when there is no memory; `out.p` moves only with 0.
+# Returns 0, JSON_MALFORMED, or -1 without memory; advances `out.p` only with 0.
 cdef int put_json(Output* out, const uint8_t* p, size_t n) noexcept nogil
 cdef str finished(Output* out, int status)

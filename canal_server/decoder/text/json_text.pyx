@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Text of MySQL's binary JSON. Partial updates are in `json_diff`.
 
-The layout is canal's: `{"k": v}`, `[a, b]`, floating point as Java writes it, control
-characters as \\u00xx up to U+00A0. Temporal values carry six fraction digits, values
-that JSON has no type for are `"base64:typeN:…"`, both as MySQL shows them.
+The layout is canal's: `{"k": v}`, `[a, b]`, floating point as in Java, control
+characters as \\u00xx up to U+00A0. Temporal values have six fraction digits, values
+without a JSON type are `"base64:typeN:…"`, both as MySQL displays them.
 
-Offsets in the bytes may say anything. Each is checked against the value that it
-lies in, nesting is limited as in MySQL, and the bytes looked at, repetitions
-included, are limited to a small multiple of what there is.
+Offsets in the bytes may have any value. Each is checked against the bounds of the
+enclosing value, nesting is limited as in MySQL, and the bytes visited, repetitions
+included, are limited to a small multiple of the input.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -47,16 +47,16 @@ cdef enum:
     NEWDECIMAL = 246
 
     DEPTH_MAX = 100
-    # Bytes looked at per byte that there is; a value of MySQL's own needs 1.
+    # Visited bytes per input byte; a value written by MySQL needs 1.
     VISITS_MAX = 8
     SCALAR_TEXT_MAX = 96
-    BASE64_LINE_BYTES = 57  # give the 76 characters after which MySQL breaks the line
+    BASE64_LINE_BYTES = 57  # give the 76 characters of MySQL's lines
 
 cdef struct Walk:
     Output* out
-    size_t visits  # bytes that may still be looked at
+    size_t visits  # bytes that may still be visited
 
-cdef uint8_t[256] escaped  # bytes that a string cannot show as they are
+cdef uint8_t[256] escaped  # bytes that a string must escape
 
 for _byte in range(256):
     escaped[_byte] = _byte < 0x20 or _byte >= 0x7F or _byte in b'"\\'
@@ -74,9 +74,9 @@ cdef inline uint64_t read_8(const uint8_t* p) noexcept nogil:
 
 
 cdef int read_length(const uint8_t* p, size_t n, size_t* length) noexcept nogil:
-    """Read a length of 7 bits a byte; returns its bytes, 0 when it does not fit in n.
+    """Read a length of 7 bits per byte; returns its size, 0 if it does not fit in n.
 
-    The length itself fits as well: so many bytes follow.
+    The bytes that it counts fit as well.
     """
     cdef uint64_t value = 0
     cdef int i
@@ -91,7 +91,7 @@ cdef int read_length(const uint8_t* p, size_t n, size_t* length) noexcept nogil:
 
 
 cdef int put_quoted(Output* out, const uint8_t* p, size_t n) noexcept nogil:
-    """Write a JSON string; -1 when there is no memory."""
+    """Write a JSON string; -1 without memory."""
     cdef size_t i = 0
     cdef int step
     if ensure(out, n + 2) != 0:
@@ -106,7 +106,7 @@ cdef int put_quoted(Output* out, const uint8_t* p, size_t n) noexcept nogil:
             if step > 0 and not (p[i] == 0xC2 and p[i + 1] <= 0xA0):
                 i += step
                 continue
-        # A plain run ends here: at the end or at something to write otherwise.
+        # A plain run ends here: at the end or at a byte to escape.
         if ensure(out, i + 8) != 0:
             return -1
         out.p = put_bytes(out.p, p, i)
@@ -123,16 +123,16 @@ cdef int put_quoted(Output* out, const uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef int put_escape(Output* out, const uint8_t* p, size_t n) noexcept nogil:
-    """Write what cannot be shown as it is, in the room of 8; returns what it takes."""
+    """Write an escape of at most 8 bytes; returns the input bytes that it replaces."""
     cdef const char* digits = b"0123456789abcdef"
     cdef uint8_t byte = p[0]
     cdef uint8_t short = 0
-    cdef int taken = 1
+    cdef int consumed = 1
     if byte >= 0x80:
-        taken = utf8_sequence(p, n)
-        if taken < 0:
+        consumed = utf8_sequence(p, n)
+        if consumed < 0:
             out.p = put_bytes(out.p, b"\xef\xbf\xbd", 3)
-            return -taken
+            return -consumed
         byte = p[1]  # of U+0080 to U+00A0
     elif byte == 34 or byte == 92:
         short = byte
@@ -151,11 +151,11 @@ cdef int put_escape(Output* out, const uint8_t* p, size_t n) noexcept nogil:
     out.p[0] = digits[byte >> 4]
     out.p[1] = digits[byte & 15]
     out.p += 2
-    return taken
+    return consumed
 
 
 cdef int put_text(Output* out, const char* text, size_t n) noexcept nogil:
-    """Write n ASCII characters; -1 when there is no memory."""
+    """Write n ASCII characters; -1 without memory."""
     if ensure(out, n) != 0:
         return -1
     out.p = put_bytes(out.p, text, n)
@@ -173,7 +173,7 @@ cdef int put_literal(Output* out, uint8_t value) noexcept nogil:
 
 
 cdef int scalar_size(int kind) noexcept nogil:
-    """Bytes of a literal or number, 0 for what is none."""
+    """Size of a literal or number, 0 for other types."""
     if kind == LITERAL:
         return 1
     if kind == INT16 or kind == UINT16:
@@ -184,7 +184,7 @@ cdef int scalar_size(int kind) noexcept nogil:
 
 
 cdef int put_scalar(Output* out, int kind, const uint8_t* p) noexcept nogil:
-    """Write a literal or number; its bytes are there."""
+    """Write a literal or number, whose bytes are complete."""
     cdef uint64_t bits
     cdef double real
     if kind == LITERAL:
@@ -212,7 +212,7 @@ cdef int put_scalar(Output* out, int kind, const uint8_t* p) noexcept nogil:
 
 cdef uint8_t* put_clock(uint8_t* p, uint64_t hours, uint32_t rest,
                         uint32_t micros) noexcept nogil:
-    """Write hh:mm:ss.ffffff; `rest` holds minutes and seconds of 6 bits each."""
+    """Write hh:mm:ss.ffffff; `rest` has minutes and seconds of 6 bits each."""
     p = put_pair(p, <uint32_t>hours) if hours < 100 else put_u64(p, hours)
     p[0] = 58
     p = put_pair(p + 1, rest >> 6 & 63)
@@ -241,7 +241,7 @@ cdef int put_temporal(Output* out, int kind, const uint8_t* p) noexcept nogil:
             q += 1
         q = put_clock(q, packed >> 36 & 0x3FF, packed >> 24 & 0xFFF, packed & 0xFFFFFF)
     else:
-        months = packed >> 46 & 0x1FFFF  # 13 a year: month 0 stands for none
+        months = packed >> 46 & 0x1FFFF  # 13 per year: month 0 means no month
         q = put_fixed(q, months // 13, 4)
         q[0] = 45
         q = put_pair(q + 1, months % 13)
@@ -257,7 +257,7 @@ cdef int put_temporal(Output* out, int kind, const uint8_t* p) noexcept nogil:
 
 
 cdef int put_base64(Output* out, int kind, const uint8_t* p, size_t n) noexcept nogil:
-    """Write bytes of a type that JSON does not have as MySQL shows them: in lines."""
+    """Write bytes of a type that JSON does not have in MySQL's form: in lines."""
     cdef const char* digits = (
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     )
@@ -308,7 +308,7 @@ cdef int put_opaque(Output* out, int kind, const uint8_t* p, size_t n) noexcept 
 
 
 cdef inline bint look_at(Walk* walk, size_t n) noexcept nogil:
-    """Count n bytes more; false when they are too many."""
+    """Count n more bytes; false if they exceed the limit."""
     if walk.visits < n:
         return False
     walk.visits -= n
@@ -317,7 +317,7 @@ cdef inline bint look_at(Walk* walk, size_t n) noexcept nogil:
 
 cdef int put_value(Walk* walk, int kind, const uint8_t* p, size_t n,
                    int depth) noexcept nogil:
-    """Write the value that begins at p; up to n bytes belong to it."""
+    """Write the value at p, which has at most n bytes."""
     cdef size_t length = scalar_size(kind)
     cdef int head
     if kind <= LARGE_ARRAY:
@@ -344,7 +344,7 @@ cdef int put_container(Walk* walk, int kind, const uint8_t* p, size_t n,
     """Write an object or array.
 
     Count and size, then per key its offset and length (2 bytes), then per value its
-    type and offset, or itself where it is short; offsets count from p.
+    type and offset, or the value itself if it is short; offsets count from p.
     """
     cdef bint large = kind & 1
     cdef bint is_object = kind <= LARGE_OBJECT
@@ -388,7 +388,7 @@ cdef int put_container(Walk* walk, int kind, const uint8_t* p, size_t n,
 
 cdef int put_key(Walk* walk, const uint8_t* p, size_t size, const uint8_t* entry,
                  int width) noexcept nogil:
-    """Write the key that an entry of the object at p points to."""
+    """Write the key of an entry of the object at p."""
     cdef size_t at = read_size(entry, width == 4)
     cdef size_t n = read_size(entry + width, False)
     if at > size or n > size - at or not look_at(walk, n):
@@ -399,7 +399,7 @@ cdef int put_key(Walk* walk, const uint8_t* p, size_t size, const uint8_t* entry
 
 
 cdef int put_document(Output* out, const uint8_t* p, size_t n) noexcept nogil:
-    """Write a document; what is written stays when it turns out malformed."""
+    """Write a document; a malformed one leaves a partial output."""
     cdef Walk walk
     if n == 0:
         return put_text(out, b"null", 4)
@@ -409,7 +409,7 @@ cdef int put_document(Output* out, const uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef int put_json(Output* out, const uint8_t* p, size_t n) noexcept nogil:
-    """Write the text of a document of n bytes; no bytes are `null`."""
+    """Write the text of a document of n bytes; 0 bytes are `null`."""
     cdef size_t before = out.p - out.start
     cdef int status = put_document(out, p, n)
     if status != 0:
@@ -418,7 +418,7 @@ cdef int put_json(Output* out, const uint8_t* p, size_t n) noexcept nogil:
 
 
 def json_text(const uint8_t[::1] value):
-    """Return the text of a binary document; ValueError when it is malformed."""
+    """Return the text of a binary document; ValueError if it is malformed."""
     cdef Output out
     out.start = out.p = out.end = NULL
     out.grow = grow_heap

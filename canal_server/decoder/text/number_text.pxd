@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Text of numbers; see number_text.pyx.
 
-Writers put no terminator and return the place behind the text or its length. Room
-needed: 20 bytes for an integer, FLOAT_TEXT_MAX and DECIMAL_TEXT_MAX for the others.
+Writers put no terminator and return the end of the text or its length. Required room:
+20 bytes for an integer, FLOAT_TEXT_MAX and DECIMAL_TEXT_MAX for the others.
 """
 
 from libc.stdint cimport uint8_t
@@ -13,7 +13,7 @@ cdef enum:
     FLOAT_TEXT_MAX = 32
     DECIMAL_TEXT_MAX = 96
     DECIMAL_PRECISION_MAX = 65  # of a column
-    DECIMAL_WORDS_MAX = 9       # of nine digits, in which the server calculates
+    DECIMAL_WORDS_MAX = 9       # of nine digits, with which the server calculates
 
 
 cdef int put_double(uint8_t* p, double v) noexcept nogil

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Text of integers, floating point numbers and packed decimals.
 
-Floating point is written as Java does: the shortest digits that read back as the
-same number, the closest of those to it. The way there is Raffaello Giulietti's
-("The Schubfach way to render doubles"): one multiplication by a power of ten each
-for the number and the two ends of its rounding interval, 128 bits wide, then a look
-at which of four candidates lies inside. Decimals follow canal: see `put_decimal`.
+Floating point numbers are written as in Java: the shortest digits that read back as the
+same number, and of those the closest. The algorithm is Raffaello Giulietti's ("The
+Schubfach way to render doubles"): one 128-bit multiplication by a power of ten for the
+number and for each end of its rounding interval, then a choice among four candidates.
+Decimals follow canal: see `put_decimal`.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -62,10 +62,10 @@ cdef int log2_pow10(int e) noexcept nogil:
 
 
 cdef uint64_t round_to_odd(Power g, uint64_t factor) noexcept nogil:
-    """Take the high 64 bits of the product; the lowest is set if bits were lost."""
+    """Return the high 64 bits of the product; the lowest is set if bits were lost."""
     cdef u128 low = <u128>g.low * factor
     cdef u128 sum = <u128>g.high * factor + <uint64_t>(low >> 64)
-    # g is rounded up, so that an exact product may show a 1 here.
+    # g is rounded up, so an exact product may have a 1 here.
     return <uint64_t>(sum >> 64) | (<uint64_t>sum > 1)
 
 
@@ -85,7 +85,7 @@ cdef uint64_t shortest(uint64_t c, int q, bint uneven, int* exponent) noexcept n
     cdef uint64_t tens
     cdef bint below_fits, above_fits
     exponent[0] = k
-    # Two digits are always shown, so nothing is gained by going from two to one.
+    # At least two digits are always shown, so shortening two to one has no effect.
     if s >= 100:
         tens = s // 10 * 10
         below_fits = lower <= tens << 2
@@ -112,7 +112,7 @@ cdef int put_shortest(uint8_t* p, uint64_t d, int k) noexcept nogil:
         d //= 10
         k += 1
     n = <int>(put_u64(digits, d) - digits)
-    point = n + k  # the decimal point's place among the digits
+    point = n + k  # the decimal point's index among the digits
     if 0 < point <= 7:
         if n <= point:
             memcpy(p, digits, n)
@@ -154,8 +154,8 @@ cdef inline int put_binary(uint8_t* p, double v, uint64_t bits, int fraction_bit
                            int biased_max, int least, uint64_t few) noexcept nogil:
     """Write v, whose bits are given with their layout; returns the length.
 
-    `least`: 2^least is the smallest number above zero; less than `few` of these have
-    one digit alone.
+    `least`: 2^least is the smallest number above zero; numbers of fewer than `few` of
+    these have a single digit.
     """
     cdef uint64_t unit = <uint64_t>1 << fraction_bits
     cdef uint64_t c = bits & (unit - 1)
@@ -172,7 +172,7 @@ cdef inline int put_binary(uint8_t* p, double v, uint64_t bits, int fraction_bit
         p[0] = 45
         p += 1
         v = -v
-    if 1 <= v < 1e7 and v == <double><uint32_t>v:  # faster for whole numbers
+    if 1 <= v < 1e7 and v == <double><uint32_t>v:  # faster for integers
         d = <uint32_t>v
     elif biased == 0 and c < few:
         d = shortest(10 * c, least, False, &k)  # gives Java's two digits
@@ -199,27 +199,27 @@ cdef int put_float(uint8_t* p, float v) noexcept nogil:
 
 
 cdef int group_size(int digits) noexcept nogil:
-    """Bytes that a packed group of 0 to 9 digits takes."""
+    """Size of a packed group of 0 to 9 digits."""
     return (digits + 1) // 2 if digits < 9 else 4
 
 
 cdef int side_size(int digits) noexcept nogil:
-    """Bytes that the digits on one side of the point take."""
+    """Size of the digits on one side of the point."""
     return digits // 9 * 4 + group_size(digits % 9)
 
 
 cdef int decimal_size(int precision, int scale) noexcept nogil:
-    """Bytes of a packed decimal; -1 when no such type exists."""
+    """Size of a packed decimal; -1 if no such type exists."""
     if not (0 < precision <= DECIMAL_PRECISION_MAX and 0 <= scale <= precision):
         return -1
     return side_size(precision - scale) + side_size(scale)
 
 
 cdef int stored_decimal_size(int precision, int scale) noexcept nogil:
-    """Bytes of a packed decimal as JSON has it; -1 when the server cannot make it.
+    """Size of a packed decimal in JSON; -1 if the server cannot produce it.
 
-    That is no column's type but a value as the server calculated it, in up to nine
-    words of nine digits: 65 digits may be called 72.
+    It is not a column's type but a value that the server has calculated, in up to nine
+    words of nine digits: 65 digits may be declared as 72.
     """
     if not (0 < precision and 0 <= scale <= precision):
         return -1
@@ -229,7 +229,7 @@ cdef int stored_decimal_size(int precision, int scale) noexcept nogil:
 
 
 cdef uint32_t take_group(const uint8_t* p, int digits, int mask) noexcept nogil:
-    """Read a packed group; a value with too many digits is cut to its last ones."""
+    """Read a packed group; a value with too many digits keeps the last ones."""
     cdef uint32_t value = 0
     cdef uint32_t limit = 1
     cdef int i
@@ -242,7 +242,7 @@ cdef uint32_t take_group(const uint8_t* p, int digits, int mask) noexcept nogil:
 
 cdef uint8_t* put_whole(uint8_t* p, const uint8_t* packed, int digits,
                         int mask) noexcept nogil:
-    """Write the whole part without leading zeros; nothing when it is zero."""
+    """Write the integer part without leading zeros; nothing if it is zero."""
     cdef uint8_t* first = p
     cdef uint32_t value = take_group(packed, digits % 9, mask)
     cdef int groups
@@ -263,8 +263,8 @@ cdef int put_decimal(uint8_t* p, const uint8_t* packed, int precision,
                      int scale) noexcept nogil:
     """Write the `stored_decimal_size` bytes at packed; returns the length.
 
-    The fraction's last group of less than nine digits is left out when it is zero,
-    and one 0 stands for a fraction without any digit. Zero has no sign.
+    The fraction's last group of less than nine digits is omitted if it is zero, and a
+    fraction without any digit becomes one 0. Zero has no sign.
     """
     cdef uint8_t[4 * DECIMAL_WORDS_MAX] bytes
     cdef int size = stored_decimal_size(precision, scale)
@@ -275,7 +275,7 @@ cdef int put_decimal(uint8_t* p, const uint8_t* packed, int precision,
     cdef int mask = 0xFF if negative else 0
     bytes[0] ^= 0x80
     cdef const uint8_t* source = bytes + side_size(precision - scale)
-    cdef uint8_t* first = p + 1  # behind the room for a sign
+    cdef uint8_t* first = p + 1  # after the room for a sign
     cdef uint8_t* q = put_whole(first, bytes, precision - scale, mask)
     cdef bint nonzero = q != first
     cdef uint32_t value
@@ -330,7 +330,7 @@ def signed_text(int64_t value):
 
 
 def decimal_text(bytes packed, int precision, int scale):
-    """Return the text of a packed decimal; ValueError if the size is another.
+    """Return the text of a packed decimal; ValueError for a wrong size.
 
     Precision and scale may be those of a value in JSON.
     """

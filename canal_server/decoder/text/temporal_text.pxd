@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Text of dates and times; see temporal_text.pyx.
 
-Each writes at most 40 bytes and returns the place behind them.
+Each writes at most 40 bytes and returns the end of them.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""Text of dates and times, from the forms that the binlog has had for them.
+"""Text of dates and times, from their current and former forms in the binlog.
 
-Zero dates, zero months and days are printed as they are. A fraction has exactly the
+Zero dates, zero months and days are printed unchanged. A fraction has exactly the
 digits that its column declares.
 """
 
@@ -60,7 +60,7 @@ cdef uint8_t* put_zero_datetime(uint8_t* p) noexcept nogil:
 
 cdef uint8_t* put_timestamp(uint8_t* p, uint32_t when,
                             const ZoneC* zone) noexcept nogil:
-    """Write seconds since 1970 as date and time of a zone."""
+    """Write seconds since 1970 as date and time in a zone."""
     cdef int64_t t = when
     cdef int64_t days, seconds, era, doe, yoe, doy, mp, year
     if when == 0:
@@ -132,7 +132,7 @@ cdef uint8_t* put_time2(uint8_t* p, Input* source, int digits) noexcept nogil:
 
 
 cdef uint8_t* put_old_time(uint8_t* p, uint32_t raw) noexcept nogil:
-    """Write TIME of before 5.6: a signed decimal number hhmmss of 3 bytes."""
+    """Write TIME from before 5.6: a signed decimal number hhmmss of 3 bytes."""
     cdef int32_t v = <int32_t>(raw << 8) >> 8
     if v < 0:
         p[0] = 45
@@ -162,7 +162,7 @@ cdef uint8_t* put_hires_time(uint8_t* p, uint64_t raw, int digits) noexcept nogi
 
 
 cdef uint8_t* put_old_datetime(uint8_t* p, uint64_t v) noexcept nogil:
-    """Write DATETIME of before 5.6: the decimal number YYYYMMDDhhmmss."""
+    """Write DATETIME from before 5.6: the decimal number YYYYMMDDhhmmss."""
     cdef uint64_t date = v // 1000000
     cdef uint64_t clock = v % 1000000
     p = put_date(p, <uint32_t>(date // 10000 % 10000), <uint32_t>(date // 100 % 100),

@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""How far a time zone is from UTC at a moment.
+"""The offset of a time zone from UTC at a moment.
 
-localtime() took a fifth of the time of an update whose images are days apart (benchmark
-`updates`). So all changes of this process's zone are found once, at import, and looked
-up from then on. Other zones are made of the changes that another process found.
+Calling localtime() cost a fifth of the time of an update whose images are days apart
+(benchmark `updates`). So all changes of this process's zone are found once, at import,
+and looked up later. Other zones consist of the changes that another process found.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -22,14 +22,14 @@ cdef extern from "time.h" nogil:
 
 cdef int64_t STEP_S = 12 * 3600  # no zone changes twice within it
 cdef int64_t END_S = <int64_t>1 << 32  # a TIMESTAMP has 32 bits
-cdef int64_t OFFSET_MAX_S = 26 * 3600  # more than any zone has or had
+cdef int64_t OFFSET_MAX_S = 26 * 3600  # above that of any zone, past or present
 
 PACKED = struct.Struct("<qi")  # a change: since, offset
 CHANGES_MAX = 4096
 
 
 cdef class Zone:
-    """The changes of a time zone from 1970 to 2106; immutable but for `read_zone`."""
+    """The changes of a time zone from 1970 to 2106; immutable except for `read_zone`."""
 
     def __dealloc__(self):
         free(self.c.changes)
@@ -54,7 +54,7 @@ cdef class Zone:
 
     @staticmethod
     def unpack(bytes data):
-        """Return the zone that `pack` told. Raises DecodeError when it is none."""
+        """Parse the bytes of `pack`. Raises DecodeError if they are invalid."""
         cdef Zone zone = Zone()
         cdef int64_t before = -1
         if not data or len(data) % PACKED.size or len(data) // PACKED.size > CHANGES_MAX:
@@ -94,9 +94,9 @@ cdef int64_t offset_at(int64_t when) noexcept nogil:
 
 
 def read_zone():
-    """Read the zone of the process (TZ) anew; returns how many changes it has.
+    """Read the process's zone (TZ) again; returns the number of its changes.
 
-    Called at import. Whoever changes TZ later calls it before anything is decoded.
+    Called at import. After a change of TZ, call it before anything is decoded.
     """
     cdef int64_t at, low, high, middle
     cdef int64_t offset, following

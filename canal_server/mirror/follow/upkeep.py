@@ -59,7 +59,7 @@ class Upkeep:
         period.
         """
         now = self._now()
-        duty = max(self._duties(now), key=attrgetter("late_s"), default=None)
+        duty = max(self._duties(now), key=attrgetter("overdue_s"), default=None)
         if duty is None or duty.overdue_s < 0:
             return
         duty.done[duty.name] = now

@@ -49,7 +49,7 @@ def purged_message(
         )
     else:
         message += (
-            "; the start is configured by canal.instance.master.journal.name and"
+            "; where to begin is configured by canal.instance.master.journal.name and"
             " .position: correct them, or set the name to oldest"
         )
     if source:

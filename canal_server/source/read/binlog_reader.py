@@ -16,7 +16,7 @@ from canal_server.config.schema import EventConfig
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.decoder.events import engine
-from canal_server.decoder.rows.layout_plan import compile_image, mismatch
+from canal_server.decoder.rows.layout_plan import compile_layout, mismatch
 from canal_server.decoder.rows.table_map import TableMap, parse_table_map
 from canal_server.decoder.rows.table_map_columns import meta_of, tells_names
 from canal_server.decoder.rows.table_shapes import Shapes
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import FilterConfig
     from canal_server.core.blocks import BlockPool
     from canal_server.core.table_ids import Names, TableIds
-    from canal_server.decoder.rows.row_layout import TableImage
+    from canal_server.decoder.rows.row_layout import TableLayout
     from canal_server.filters.column_filters import ColumnFilter
     from canal_server.model.columns_known import TableMeta
     from canal_server.model.ddl_statement import Examined, Statement
@@ -309,7 +309,7 @@ class Reader:
             return
         self.decoder.install_table(self._image(table_map, names))
 
-    def _image(self, table_map: TableMap, names: Names) -> TableImage | None:
+    def _image(self, table_map: TableMap, names: Names) -> TableLayout | None:
         """Return the schema of a table to deliver, None when its rows are left out."""
         schema, table = table_map.schema, table_map.table
         position = self._position()
@@ -342,7 +342,7 @@ class Reader:
 
     def _compiled(
         self, table_map: TableMap, meta: TableMeta, names: Names
-    ) -> TableImage:
+    ) -> TableLayout:
         emitted = None
         if self._columns:
             # Filters use the delivered names: the names at the time of the event where
@@ -353,7 +353,7 @@ class Reader:
                 table_map.table,
                 tuple(mapped.name or column.name for mapped, column in pairs),
             )
-        return compile_image(
+        return compile_layout(
             table_map,
             meta,
             table_ordinal=self._number_of(names),

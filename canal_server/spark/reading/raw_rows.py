@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canal_server.decoder.rows.relayed_rows import Renderer
-from canal_server.decoder.rows.table_shapes import image_of
+from canal_server.decoder.rows.table_shapes import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ def rendered(pieces: Iterable[memoryview]) -> Iterator[memoryview]:
 
     Raises DecodeError for rows that cannot be decoded.
     """
-    renderer = Renderer(image_of)
+    renderer = Renderer(layout_of)
     for piece in pieces:
         rest = piece
         while rest:

@@ -111,9 +111,9 @@ def mirror(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]
 def test_status_of_one_that_does_not_run(lake: Lake, mirror) -> None:
     """Its tables with phase and rows, and why some are stopped."""
     first, empty, headings, gone, orders, users, *notes = mirror("status").splitlines()
-    assert first == f"mirror copy into {lake.path}: does not run"
+    assert first == f"mirror copy into {lake.path}: not running"
     assert empty == ""
-    assert headings.split() == ["table", "phase", "copied", "goes", "to", "since"]
+    assert headings.split() == ["table", "phase", "copied", "target", "since"]
     assert gone.split()[:4] == ["shop.gone", "dropped", "1,500", "shop/gone"]
     assert orders.split()[:4] == ["shop.orders", "following", "1,500", "shop/orders"]
     assert users.split()[:2] == ["shop.users", "stopped"]
@@ -212,7 +212,7 @@ def test_copy_of_all_tables_begins_the_stream_anew(lake: Lake, mirror) -> None:
         USERS: Phase.WAITING,
         GONE: Phase.DROPPED,
     }
-    assert "subscription copy-1 of before" in mirror("copy", "--all")
+    assert "canal-server subscriptions remove copy-1" in mirror("copy", "--all")
 
 
 def test_copy_says_which(mirror) -> None:

@@ -48,8 +48,8 @@ def test_verify_without_tables(mirror) -> None:
     """A mirror that knows no table has nothing to compare; names have two parts."""
     assert mirror("verify") == "the mirror has no tables yet\n"
     told = mirror("verify", "orders", ".x", wanted=WRONG_SETTINGS)
-    assert "table orders: write schema.table" in told
-    assert "table .x: write schema.table" in told
+    assert "table orders: expected schema.table" in told
+    assert "table .x: expected schema.table" in told
 
 
 def test_plot(mirror, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_plot(mirror, tmp_path: Path) -> None:
     told = mirror("plot", "--output", str(picture))
     assert "60 batches, 3,000 rows" in told
     assert "median 700 ms" in told
-    assert picture.read_text().startswith("<svg")
+    assert "<svg" in picture.read_text()
     assert "31 batches" in mirror("plot", "--hours", str(30 / 3600))
     nowhere = tmp_path / "no" / "delay.svg"
     told = mirror("plot", "--output", str(nowhere), wanted=cli.FAILED)

@@ -147,7 +147,7 @@ def test_a_group_is_shown_without_its_sources(group_conf, capsys):
             2,
             "with --source: master1 (127.0.0.1:1), master2 (127.0.0.1:2)",
         ),
-        (["--to", "0-1-7"], 2, "name the one whose GTID set it is"),
+        (["--to", "0-1-7"], 2, "select the one of this GTID set"),
         (
             ["--to", "oldest", "--source", "db3"],
             2,
@@ -169,7 +169,7 @@ def test_a_single_source_has_no_name(conf, capsys):
     """To name one where there is one is an error of usage."""
     seek = ("seek", "--conf", conf, "--destination", "one", "--to", "oldest")
     assert run(*seek, "--source", "master1") == 2
-    assert "--source master1: one has one source" in capsys.readouterr().err
+    assert "--source master1: one has only one source" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

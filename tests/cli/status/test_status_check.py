@@ -52,11 +52,11 @@ def blocked(seconds):
             BROKEN,
             "a: competing; no server runs it",
         ),
-        ({"lag": {"seconds": 61.0}}, LAGS, "a: lag is 61 s, the limit is 60 s"),
+        ({"lag": {"seconds": 61.0}}, LAGS, "a: lag is 61 s, above the limit of 60 s"),
         (
             {"slowest_client": {"client": 7, "entries": 9, "seconds": 300.0}},
             LAGS,
-            "a: lag of client 7 is 5 min, the limit is 60 s",
+            "a: lag of client 7 is 5 min, above the limit of 60 s",
         ),
     ],
 )

@@ -129,7 +129,7 @@ def test_events_that_were_passed_over():
         ],
     }
     why = "a body of 3 bytes"
-    counted = "(type 30, table db.t, 2 in all)"
+    counted = "(type 30, table db.t, 2 in total)"
     key = "canal.instance.master.unreadable.events"
     assert list(_table(told))[-3:] == [
         "a: event b.1:4 (type 19, 2 in total) was skipped: a body of 3 bytes",
@@ -219,8 +219,8 @@ def test_a_source_that_was_changed():
         ],
     }
     assert list(_table(told))[-2:] == [
-        "b: reads standby db2:3306, changed once since the start",
-        "c/master1: reads master db3:3306, changed 2 times since the start",
+        "b: reads standby db2:3306, switched once since the start",
+        "c/master1: reads master db3:3306, switched 2 times since the start",
     ]
 
 

@@ -60,7 +60,7 @@ def test_what_is_stored(conf, capsys):
     assert "lag is unknown: cannot connect" in told
     assert "lake at binlog.000001:5000\n    last acked 2025-11-21T1" in told
     assert "old.one at binlog.000001:4711\n    nothing acked yet; filter shop" in told
-    assert told.endswith("destination two: not running; as stored\n  no subscription\n")
+    assert told.endswith("destination two: not running; as stored\n  no subscriptions\n")
     status, told = run(capsys, "list", "--conf", conf, "--json")
     one, two = json.loads(told)["destinations"]
     assert [each["name"] for each in one["subscriptions"]] == ["lake", "old.one"]
@@ -78,7 +78,7 @@ def test_removing_what_is_stored(conf, capsys):
     assert run(capsys, "remove", "--conf", conf, "old.one")[0] == 2
     assert "lake" not in run(capsys, "list", *named)[1]
     two = ("--conf", conf, "--destination", "two")
-    assert "known are none" in run(capsys, "remove", *two, "x")[1]
+    assert "has no subscription x; it has: none" in run(capsys, "remove", *two, "x")[1]
 
 
 def test_in_zookeeper(make_conf, zookeeper, zookeeper_root, capsys):

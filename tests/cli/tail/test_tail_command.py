@@ -209,7 +209,7 @@ def test_another_reader_is_noticed(serve, instance, capsys):
     taking.result(PATIENCE_S)
     streams = capsys.readouterr()
     assert printed(streams.out) == [1, 2, 3]
-    assert streams.err.count("another program reads as client 7") == 1
+    assert streams.err.count("another program also reads as client 7") == 1
 
 
 def test_unknown_destination(serve, capsys):
@@ -511,6 +511,6 @@ def test_a_start_that_is_none(capsys):
     with pytest.raises(SystemExit) as caught:
         tail(1, "--from", "soon")
     assert caught.value.code == 2
-    assert "relative to now such as -1h" in " ".join(capsys.readouterr().err.split())
+    assert "relative to now like -1h" in " ".join(capsys.readouterr().err.split())
     assert tail(1, "--from", "-1h", "--client-id", "7") == 2
     assert "--from reads the binlog without a client" in capsys.readouterr().err

@@ -35,7 +35,7 @@ def test_unknown_events(kind: int) -> None:
 
 @pytest.mark.parametrize("kind", [20, 21, 22])
 def test_row_events_of_ancient_servers(kind: int) -> None:
-    """Row events that nobody reads any more are refused, not left out."""
+    """Obsolete row events are refused, not skipped."""
     log = Binlog()
     log.add(kind, b"abc")
     with pytest.raises(DecodeError, match=r"before MySQL 5\.1"):
@@ -69,7 +69,7 @@ def test_heartbeats_are_counted() -> None:
 
 
 def test_heartbeats_of_the_second_kind() -> None:
-    """A heartbeat that tells the place in its body moves the position forward."""
+    """A heartbeat with the position in its body moves the position forward."""
     log = small_log()
     far = log.position + (5 << 32)
     for offset in (far, 4):
@@ -139,7 +139,7 @@ MAP = (b.TABLE_MAP, b.table_map_body([(b.LONG, b"")]))
     ],
 )
 def test_a_position_between_transactions(events, settled) -> None:
-    """Whether reading can begin at the end of what was read is told of each event."""
+    """Each event shows whether reading can start at the current end."""
     log = Binlog()
     log.start(placed=False)
     for kind, body in events:

@@ -93,8 +93,8 @@ def test_many_tables_in_one_transaction() -> None:
 
 
 def test_image_without_a_question() -> None:
-    """Installing a table when none is asked for is our own mistake and says so."""
-    with pytest.raises(ValueError, match="no table map is asked for"):
+    """Installing a table that was not requested is an error of the caller."""
+    with pytest.raises(ValueError, match="no table map is requested"):
         Decoder(BlockPool()).install_table(None)
 
 
@@ -162,7 +162,7 @@ def test_kinds_of_rows_that_are_left_out(option: str, left: list[EventType]) -> 
 
 
 def test_pause_within_a_long_feed() -> None:
-    """A long stretch of input is handed out in parts, and nothing is lost."""
+    """A long input is returned in parts, and nothing is lost."""
     log = Binlog()
     log.start()
     log.add(b.TABLE_MAP, b.table_map_body([INT]))

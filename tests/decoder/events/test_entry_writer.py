@@ -37,7 +37,7 @@ def insert(log: Binlog, *sizes: int) -> None:
 def driven_by(
     log: Binlog, pool: BlockPool, source: LogIdentity | None = None
 ) -> tuple[Driven, list[Span]]:
-    """Decode a log; returns also the spans as they came."""
+    """Decode a log; returns the spans, too."""
     driven = Driven(Decoder(pool, source=source))
     driven.meta = TableMeta("db", "t", (ColumnMeta("a", "longblob"),))
     spans = []
@@ -61,7 +61,7 @@ def driven_by(
 
 
 def test_positions_name_their_source() -> None:
-    """Each position names the server that the decoder was told, in every block."""
+    """Each position names the decoder's server, in every block."""
     log = Binlog()
     insert(log, 10, 3000)
     source = LogIdentity("db", 3306)
@@ -101,7 +101,7 @@ def test_entries_of_all_sizes(block_size: int) -> None:
 
 
 def test_front_that_was_guessed_wrong() -> None:
-    """Rows are moved when what stands in front of them is not as long as guessed."""
+    """Rows are moved when the part before them has another size than estimated."""
     log = Binlog()
     log.start()
     counts = [1, 9, 10, 99, 100, 1000, 1, 100, 9, 1000]
@@ -137,7 +137,7 @@ def test_a_block_per_file() -> None:
 
 
 def test_records_that_stay_valid() -> None:
-    """What was taken stays as it is while the block is written on."""
+    """Taken records stay unchanged while the block is extended."""
     log = Binlog()
     log.start()
     insert(log, 100)
@@ -165,7 +165,7 @@ def test_many_small_records_fill_a_block() -> None:
 
 
 def test_writer_by_itself() -> None:
-    """A new writer has a block and nothing to take; naming the file again keeps it."""
+    """A new writer has an empty block; naming the file again keeps it."""
     pool = BlockPool()
     writer = RecordWriter(pool)
     writer.set_file("bin.000007")

@@ -47,7 +47,7 @@ def test_byte_by_byte(*, packets: bool) -> None:
 
 
 def test_missing_tells_what_the_packet_lacks() -> None:
-    """While an event is incomplete, `missing` is what it still wants."""
+    """While an event is incomplete, `missing` is what it still needs."""
     event = small_log().as_stream()[:100]
     driven = Driven()
     assert driven.decoder.missing == 4
@@ -135,12 +135,12 @@ def test_packets_that_are_no_events(packet: bytes, halt: str) -> None:
         (b"\6\0\0\1\0abcde", "a header of 5 bytes"),
         (
             in_packets(struct.pack("<IBIIIH", 1, b.XID, 1, 99, 0, 0)),
-            "a length of 99 that is not its packet's",
+            "a length of 99 that differs from its packet's",
         ),
     ],
 )
 def test_broken_packets(stream: bytes, message: str) -> None:
-    """A stream that is none of events is refused with the reason."""
+    """A stream of other data is refused with the reason."""
     driven = Driven()
     with pytest.raises(DecodeError, match=message) as caught:
         driven.feed(stream)
@@ -158,13 +158,13 @@ def test_file_event_shorter_than_its_header() -> None:
 
 
 def test_wrong_checksum() -> None:
-    """One flipped bit is noticed, its event is named, what came before is good."""
+    """A flipped bit is detected, its event is named, earlier events are valid."""
     log = small_log()
     at = 4 + sum(len(event) for event in log.events[:6])
     damaged = bytearray(log.events[6])
     damaged[30] ^= 4
     driven = Driven()
-    with pytest.raises(DecodeError, match="checksum is not that of") as caught:
+    with pytest.raises(DecodeError, match="checksum is wrong") as caught:
         driven.feed(
             b"".join(map(in_packets, log.events[:6])) + in_packets(bytes(damaged))
         )
@@ -174,7 +174,7 @@ def test_wrong_checksum() -> None:
 
 
 def test_without_checksums() -> None:
-    """A format description that says so turns checksums off."""
+    """A format description can disable checksums."""
     driven = Driven()
     driven.feed(small_log(checksums=False).as_stream())
     assert values_of(driven.entries) == ["1", "2", "3"]
@@ -195,7 +195,7 @@ def test_damaged_format_description() -> None:
     """A format description with a wrong checksum is refused, too."""
     log = Binlog()
     log.start(checksum=b"abcd")
-    with pytest.raises(DecodeError, match="checksum is not that of"):
+    with pytest.raises(DecodeError, match="checksum is wrong"):
         Driven().feed(log.as_stream())
 
 
@@ -209,7 +209,7 @@ def test_short_format_description() -> None:
 
 @pytest.mark.parametrize("version", ["5.1.73", "5.5.62"])
 def test_old_servers_have_no_checksums(version: str) -> None:
-    """What stands at the checksum's place of an old server is not taken for one."""
+    """An old server's bytes at the checksum's offset are not a checksum."""
     log = Binlog(checksums=False)
     body = b.format_body(version)[:-1]
     log.events.append(
@@ -241,7 +241,7 @@ def test_artificial_rotate_at_the_head(*, checksums: bool) -> None:
 
 
 def test_rotate_within_the_stream() -> None:
-    """Behind a rotate, entries name the new file, and their block is another."""
+    """After a rotate, entries name the new file, and use another block."""
     log = small_log()
     log.add(b.ROTATE, struct.pack("<Q", 4) + b"bin.000002")
     log.position = 4
@@ -255,7 +255,7 @@ def test_rotate_within_the_stream() -> None:
 
 
 def test_positions_of_records() -> None:
-    """Each record tells where its event begins, how long it is, and when it was."""
+    """Each record has its event's offset, length and time."""
     log = small_log()
     driven = Driven()
     driven.feed(log.as_stream())
@@ -288,7 +288,7 @@ def test_offsets_beyond_four_gibibytes() -> None:
 
 
 def test_limit() -> None:
-    """Decoding ends at the limit, before the first event behind it."""
+    """Decoding ends at the limit, before the first event after it."""
     log = small_log()
     limit = 4 + sum(map(len, log.events[:5]))
     driven = Driven()
@@ -337,7 +337,7 @@ def inner_transaction() -> bytes:
 
 
 def test_inner_events() -> None:
-    """Inner events have the place of the payload, and are numbered within it."""
+    """Inner events have the payload's position, and are numbered within it."""
     events = inner_transaction()
     for cut in (0, 1, 18, 19, 40, len(events) - 1):
         driven, log = at_payload()
@@ -358,7 +358,7 @@ def test_inner_events() -> None:
 
 
 def test_inner_events_that_end_early() -> None:
-    """Bytes left behind the last whole inner event are an error."""
+    """Bytes after the last complete inner event are an error."""
     driven, log = at_payload()
     inner_feed(driven, inner_transaction()[:-1])
     driven.decode()
@@ -374,7 +374,7 @@ def test_inner_events_that_cannot_be(kind: int) -> None:
     """A payload within a payload and the like are refused."""
     driven, _ = at_payload()
     inner_feed(driven, b.inner(kind, bytes(4)))
-    with pytest.raises(DecodeError, match="inside of a compressed event"):
+    with pytest.raises(DecodeError, match="inside a compressed event"):
         driven.decode()
 
 

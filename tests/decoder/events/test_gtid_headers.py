@@ -54,7 +54,7 @@ def test_gtid_without_logical_clock() -> None:
 
 
 def test_anonymous_transactions_do_not_enter_the_set() -> None:
-    """The transaction behind an anonymous GTID has no GTID, nor that before it."""
+    """The transaction of an anonymous GTID has no GTID, not even the previous one."""
     log = Binlog()
     log.start()
     log.add(b.GTID, b.gtid_body(SID, 6))
@@ -68,7 +68,7 @@ def test_anonymous_transactions_do_not_enter_the_set() -> None:
 
 
 def test_gtids_outside_gtid_mode() -> None:
-    """Without GTID mode no entry says anything of GTIDs."""
+    """Without GTID mode no entry has a GTID."""
     log = Binlog()
     log.start()
     log.add(b.GTID, b.gtid_body(SID, 6))
@@ -96,7 +96,7 @@ def test_gtids_outside_gtid_mode() -> None:
     ],
 )
 def test_an_alter_in_two_parts(flags: int, more: bytes, expected: bool) -> None:
-    """What begins or fails is told from what is done, behind a commit's number too."""
+    """Begin and failure are recognized, also after a commit's number."""
     body = struct.pack("<QIB", 7, 0, flags) + more
     assert is_unfinished_alter(b.MARIA_GTID, body) is expected
     assert not is_unfinished_alter(b.GTID, body)
@@ -137,8 +137,8 @@ def test_short_gtids(kind: int, gtids: GtidSet | MariaGtidSet) -> None:
 
 
 def test_gtids_must_be_a_set() -> None:
-    """A text in the place of a set is our own mistake and says so."""
-    with pytest.raises(TypeError, match="no GTID set"):
+    """A text instead of a set is an error of the caller."""
+    with pytest.raises(TypeError, match="not a GTID set"):
         Decoder(BlockPool(), gtids="a:1")  # type: ignore[arg-type]
 
 
@@ -164,7 +164,7 @@ def test_long_sets_grow() -> None:
 
 
 def test_text_of_an_event() -> None:
-    """Each flavour's GTID is told as its server writes it."""
+    """Each flavour's GTID has its server's form."""
     mysql = b.gtid_body(SID, 1 << 40)
     assert gtid_text(b.GTID, 1, mysql) == f"{SID_TEXT}:{1 << 40}"
     maria = struct.pack("<QIB", 77, 5, 0)

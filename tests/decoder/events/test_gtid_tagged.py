@@ -28,7 +28,7 @@ def body_of(**fields: Any) -> bytes:
 
 
 def read(body: bytes, gtids: GtidSet) -> dict[str, str]:
-    """Return properties and set of an entry behind a GTID event with this body."""
+    """Return properties and set of an entry after a GTID event with this body."""
     log = Binlog()
     log.start()
     log.add(b.GTID_TAGGED, body)
@@ -82,12 +82,12 @@ def test_numbers_of_every_length(bits: int) -> None:
 def test_impossible_events() -> None:
     """A tag that is too long, and an event without a number, are refused."""
     for body in (body_of(tag=b"t" * 33), body_of(gno=0), b""):
-        with pytest.raises(DecodeError, match="contradicts itself"):
+        with pytest.raises(DecodeError, match="inconsistent"):
             read(body, GtidSet())
 
 
 def readable(body: bytes) -> bool:
-    """Tell whether an event is read; what else than a refusal comes is an error."""
+    """Check whether an event is read; only a refusal is allowed otherwise."""
     try:
         read(body, GtidSet())
     except DecodeError:

@@ -35,7 +35,7 @@ def test_transaction_control(sql: bytes, kinds: list[EntryType]) -> None:
 
 
 def test_content_of_begin_and_end() -> None:
-    """BEGIN tells its thread, END its XID; that of COMMIT is 0."""
+    """BEGIN has its thread, END its XID; that of COMMIT is 0."""
     log = Binlog()
     log.start()
     log.add(b.QUERY, b.query_body(b"BEGIN", thread=300))
@@ -52,7 +52,7 @@ def test_content_of_begin_and_end() -> None:
 
 
 def test_content_of_xa() -> None:
-    """XA entries tell the kind and the xid as the statement has it."""
+    """XA entries have the kind and the xid in the statement's form."""
     log = Binlog()
     log.start()
     words = ("XA START", "XA END", "XA COMMIT", "XA ROLLBACK")

@@ -10,7 +10,7 @@ from fix_blocks import ROWS
 from reader_driver import Images, Reading, log_with
 
 from canal_server.decoder.rows.relayed_rows import Renderer
-from canal_server.decoder.rows.table_shapes import image_of
+from canal_server.decoder.rows.table_shapes import layout_of
 from canal_server.errors import DecodeError
 from canal_server.source.pump.delivered import Delivered
 from canal_server.source.read.start_position import Place
@@ -41,7 +41,7 @@ def images() -> Images:
 
 
 def counts_of(reading: Reading) -> list[int]:
-    """Return how many rows each entry has, as its header tells."""
+    """Return how many rows each entry has, according to its header."""
     return [
         int(pair.value)
         for entry in reading.entries
@@ -85,7 +85,7 @@ def test_relayed_pieces_are_rendered_the_same() -> None:
     plain.run(sent())
     relayed.run(sent())
     assert len(relayed.fields) < len(plain.fields) // 10
-    renderer = Renderer(image_of)
+    renderer = Renderer(layout_of)
     rest, made = memoryview(bytearray(relayed.fields)), bytearray()
     while rest:
         taken, part = renderer.render(rest, 1 << 20)
@@ -102,7 +102,7 @@ def test_counting_cuts_the_same() -> None:
 
 
 def test_rows_are_numbered_within_the_event() -> None:
-    """What is wrong in a later piece is told by its row in the event."""
+    """An error in a later piece has the number of its row in the event."""
     reading = Reading(images())
     with pytest.raises(DecodeError, match=rf"row {PIECE_ROWS + 6} of table db\.t"):
         reading.run(sent(PIECE_ROWS + 5, end=b"\0\1"))

@@ -1,4 +1,4 @@
-"""Transaction control, told apart from all other statements."""
+"""Transaction control, distinguished from all other statements."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_kinds(sql: bytes, kind: int) -> None:
     ],
 )
 def test_statements_that_only_look_like_it(sql: bytes) -> None:
-    """A statement with anything else in it is none of transaction control."""
+    """A statement with further content is not transaction control."""
     assert kind_of_statement(sql) == OTHER
 
 
 def test_any_bytes(rng: random.Random) -> None:
-    """Whatever the bytes are, and wherever they end, one of the kinds is told."""
+    """Any bytes, truncated anywhere, give one of the kinds."""
     words = [
         b"BEGIN",
         b"XA ",

@@ -9,7 +9,7 @@ from canal_server.errors import DecodeError
 
 
 def test_reading() -> None:
-    """Bytes, numbers, packed numbers and texts are taken from the front."""
+    """Bytes, numbers, packed numbers and texts are read from the front."""
     source = CheckedBytes(b"ab\x01\x02\x05\xfc\x00\x01\xc3\xa9rest", "x")
     assert source.take(2) == b"ab"
     assert source.number(2) == 0x0201
@@ -39,11 +39,11 @@ def test_packed(data: bytes, value: int) -> None:
 
 
 def test_the_end() -> None:
-    """What is not there is refused, and the message tells what ended."""
+    """Missing bytes are an error that names what ended."""
     source = CheckedBytes(b"abc", "a thing")
     source.take(1)
     with pytest.raises(
-        DecodeError, match="a thing ends early: 3 bytes wanted at 1 of 3"
+        DecodeError, match="a thing ends early: 3 bytes needed at 1 of 3"
     ):
         source.take(3)
     for data in (b"", b"\xfc\1", b"\xfe1234567"):

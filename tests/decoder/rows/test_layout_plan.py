@@ -37,14 +37,14 @@ def test_agreement() -> None:
 
 
 def test_number_of_columns() -> None:
-    """Another number of columns is told with both."""
+    """Another number of columns is reported with both numbers."""
     assert compared([INT, INT], ColumnMeta("a", "int")) == (
         "column size is not match for table: db.t: 2 in the binlog vs 1 known"
     )
 
 
 def test_another_type() -> None:
-    """Another type is told with the column and both types."""
+    """Another type is reported with the column and both types."""
     assert compared([INT, INT], ColumnMeta("a", "int"), ColumnMeta("b", "date")) == (
         "column 2 (b) of table db.t: binlog type 3 vs known type date"
     )
@@ -102,7 +102,7 @@ def test_unknown_types_are_trusted() -> None:
 
 
 def test_signs() -> None:
-    """A sign that differs is told, with the column's name or without."""
+    """A different sign is reported, with or without the column's name."""
     unsigned = field(1, b"\x80")
     known = ColumnMeta("a", "int")
     assert compared([INT], known, optional=unsigned) == (
@@ -123,7 +123,7 @@ def test_names() -> None:
 
 
 def test_charsets() -> None:
-    """Another charset is told; utf8 and utf8mb3 are the same."""
+    """Another charset is reported; utf8 and utf8mb3 are the same."""
     known = ColumnMeta("a", "varchar(10)", "latin1")
     assert compared([VARCHAR], known, optional=field(2, b"\x08")) is None
     assert compared([VARCHAR], known, optional=field(2, b"\x2d")) == (

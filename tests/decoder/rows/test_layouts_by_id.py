@@ -100,7 +100,7 @@ def test_map_of_other_columns() -> None:
 
 @pytest.mark.slow
 def test_too_many_tables() -> None:
-    """A statement of more table maps than any has is refused, with its place."""
+    """A statement with too many table maps is refused, with its position."""
     log = Binlog()
     log.start()
     maps(log, range(1, 65_538))

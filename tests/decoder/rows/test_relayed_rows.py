@@ -18,7 +18,7 @@ from golden_form import DATA, decode_fields, load_workload, raw_entries_of
 from reader_driver import Images, Reading, insert
 
 from canal_server.decoder.rows.relayed_rows import Renderer
-from canal_server.decoder.rows.table_shapes import image_of
+from canal_server.decoder.rows.table_shapes import layout_of
 from canal_server.decoder.text.time_zone import read_zone
 from canal_server.errors import DecodeError
 from canal_server.protocol.protobuf import decode, int32, message, octets, varint
@@ -43,7 +43,7 @@ FROM_THE_FIRST = (0, 0)
 
 def rendered(data: bytes, bytes_max: int = 1 << 20) -> bytes:
     """Return what becomes of an answer, whose end is that of its memory."""
-    renderer = Renderer(image_of)
+    renderer = Renderer(layout_of)
     rest = memoryview(bytearray(data))
     found = bytearray()
     while rest:
@@ -65,7 +65,7 @@ class RelayedRows:
 
 @dataclass(frozen=True, slots=True)
 class RelayedEntry:
-    """An entry with that in place of its content."""
+    """An entry with that instead of its content."""
 
     rows: RelayedRows = message(4, RelayedRows)
 
@@ -111,13 +111,13 @@ def test_entries_alone_are_not_touched() -> None:
     log.start()
     insert(log, 7)
     data = memoryview(read(log, None))
-    taken, made = Renderer(image_of).render(data, 1)
+    taken, made = Renderer(layout_of).render(data, 1)
     assert (taken, made) == (len(data), data)
     assert made.obj is data.obj
 
 
 def test_fewer_bytes() -> None:
-    """Many rows in an event take a fraction of what they do as entries."""
+    """Many rows in an event are much smaller than as entries."""
     log = Binlog()
     log.start()
     log.begin()
@@ -134,7 +134,7 @@ def test_fewer_bytes() -> None:
 
 
 def test_a_shape_is_told_once() -> None:
-    """Neither another table id nor DDL that changes nothing tells it anew."""
+    """Neither another table id nor DDL without effect sends it again."""
     log = Binlog()
     log.start()
     for number in range(3):
@@ -147,7 +147,7 @@ def test_a_shape_is_told_once() -> None:
 
 
 def test_told_from_where_the_reader_is_given_records() -> None:
-    """What lies before is not given, so a shape is told by the first event behind."""
+    """Earlier events are omitted, so the first event after them sends the shape."""
     log = Binlog()
     log.start()
     insert(log, 1)
@@ -158,12 +158,12 @@ def test_told_from_where_the_reader_is_given_records() -> None:
         for relay_from in (None, FROM_THE_FIRST, (1, place))
     )
     assert rendered(behind) == wanted
-    with pytest.raises(DecodeError, match="table 1, which was not told"):
+    with pytest.raises(DecodeError, match="table 1, whose shape is missing"):
         rendered(whole)
 
 
 def test_more_tables_than_numbers() -> None:
-    """Numbers begin anew, and what was told before is told again when it comes."""
+    """Numbers restart, and shapes sent before are sent again with their next use."""
     log = Binlog()
     log.start()
     for turn in range(2):
@@ -174,7 +174,7 @@ def test_more_tables_than_numbers() -> None:
 
 
 def test_columns_that_are_left_out_are_not_relayed() -> None:
-    """Where a filter takes columns away, rows are rendered at once."""
+    """If a filter excludes columns, rows are rendered at once."""
     log = Binlog()
     log.start()
     insert(log, 1)
@@ -185,7 +185,7 @@ def test_columns_that_are_left_out_are_not_relayed() -> None:
 def test_the_zone_is_that_of_who_relays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TIMESTAMPs are told in the zone of the server, wherever they are rendered."""
+    """TIMESTAMPs are in the server's zone, independent of where they are rendered."""
     recorded = partial(decode_fields, load_workload("types_time"), tmp_path)
     try:
         for name in ("America/New_York", "Asia/Kolkata"):
@@ -234,11 +234,11 @@ def test_shapes_that_contradict_themselves() -> None:
     """What cannot be a table is refused with a reason."""
     for data in (b"", b"\xff", b"\x0a\x03abc"):
         with pytest.raises(DecodeError):
-            image_of(data)
+            layout_of(data)
 
 
 def damaged(rng: random.Random, data: bytes) -> bytes:
-    """Return bytes with some of them changed, put in or taken out."""
+    """Return bytes with some of them changed, inserted or removed."""
     body = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 5])):
         at = rng.randrange(len(body) + 1)
@@ -287,7 +287,7 @@ def test_damaged(rng: random.Random, tmp_path_factory: pytest.TempPathFactory) -
         name = own.choice(DAMAGED)
         entries = recorded(name)
         if own.random() < 0.5:
-            entries = shapes(name)  # most of them tell a shape
+            entries = shapes(name)  # most of them have a shape
         for data in pieces_of(own, entries):
             try:
                 rendered(data, bytes_max=own.choice([1, 1 << 20]))

@@ -16,7 +16,7 @@ from binlog_driver import Driven
 from canal_server.core.blocks import BlockPool
 from canal_server.decoder.events.engine import Decoder
 from canal_server.decoder.rows import table_map as tm
-from canal_server.decoder.rows.layout_plan import compile_image
+from canal_server.decoder.rows.layout_plan import compile_layout
 from canal_server.decoder.rows.table_map import parse_table_map
 from canal_server.errors import DecodeError
 from canal_server.model.columns_known import ColumnMeta, TableMeta
@@ -328,7 +328,7 @@ def test_updated_columns() -> None:
 
 
 def test_deleted_rows() -> None:
-    """A delete has the row as it was, and nothing behind it."""
+    """A delete has the old row, and nothing else."""
     rows = rows_of(INTS, b.rows_body(3, b.int_row(1, 2, 3) * 2), kind=b.DELETE_ROWS)
     assert len(rows) == 2
     for row in rows:
@@ -397,7 +397,7 @@ def test_row_sizes_around_the_guess(rng: random.Random) -> None:
 
 
 def test_columns_that_are_filtered_out() -> None:
-    """Columns that are not wanted are left out; the indexes of the others stay."""
+    """Excluded columns are left out; the indexes of the others stay."""
     mapped = parse_table_map(b.table_map_body([(tm.LONG, b"")] * 3))
     columns = tuple(ColumnMeta(f"c{n}", "int") for n in range(3))
     meta = TableMeta("db", "t", columns)
@@ -406,7 +406,7 @@ def test_columns_that_are_filtered_out() -> None:
     log.add(b.TABLE_MAP, b.table_map_body([(tm.LONG, b"")] * 3))
     log.add(b.WRITE_ROWS, b.rows_body(3, b.int_row(1, 2, 3) + b.int_row(4, None, 6)))
     driven = Driven()
-    driven.image = compile_image(
+    driven.layout = compile_layout(
         mapped, meta, table_ordinal=1, emitted=(True, False, True)
     )
     driven.feed(log.as_stream())
@@ -444,5 +444,5 @@ def test_damaged_rows_are_read_or_refused(rng: random.Random) -> None:
             rows_of(columns, b.rows_body(11, rows, images=images), kind=kind)
         except DecodeError as error:
             refused += 1
-            assert error.file  # noqa: PT017  # there is a place in every message
+            assert error.file  # noqa: PT017  # every message has a position
     assert 0 < refused < 1500

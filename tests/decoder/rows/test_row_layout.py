@@ -7,14 +7,14 @@ import pytest
 from binlog_bytes import Binlog
 from binlog_driver import INT, Driven
 
-from canal_server.decoder.rows.layout_plan import compile_image
-from canal_server.decoder.rows.row_layout import OPS, TableImage
+from canal_server.decoder.rows.layout_plan import compile_layout
+from canal_server.decoder.rows.row_layout import OPS, TableLayout
 from canal_server.decoder.rows.table_map import parse_table_map
 from canal_server.model.columns_known import ColumnMeta, TableMeta
 
 
 def test_operations() -> None:
-    """Each way to read a column has a number of its own, none of them 0."""
+    """Each way to read a column has a unique number, none of them 0."""
     assert len(set(OPS.values())) == len(OPS)
     assert 0 not in OPS.values()
 
@@ -23,16 +23,16 @@ def test_images() -> None:
     """An image knows its table, its number for filters, and that it is one."""
     body = b.table_map_body([INT])
     meta = TableMeta("db", "t", (ColumnMeta("a", "int"),))
-    image = compile_image(parse_table_map(body), meta, table_ordinal=42)
+    image = compile_layout(parse_table_map(body), meta, table_ordinal=42)
     assert (image.table_ordinal, image.meta) == (42, meta)
-    assert repr(image) == "<TableImage db.t 1 columns>"
+    assert repr(image) == "<TableLayout db.t 1 columns>"
 
 
 def test_image_of_very_many_columns() -> None:
     """A table as wide as the server allows has an image."""
     columns = tuple(ColumnMeta(f"column_{n}", "int") for n in range(4096))
     body = b.table_map_body([INT] * 4096)
-    image = compile_image(
+    image = compile_layout(
         parse_table_map(body), TableMeta("db", "t", columns), table_ordinal=1
     )
     assert "4096 columns" in repr(image)
@@ -58,7 +58,7 @@ def test_longest_names_and_types() -> None:
 
 
 def test_keys() -> None:
-    """Columns of the primary key are told, by the table map before what is known."""
+    """Columns of the primary key are marked; the table map precedes the known key."""
     columns = (ColumnMeta("a", "int", is_key=True), ColumnMeta("b", "int"))
     for optional, keys in ((b"", [True, False]), (b"\x08\1\1", [False, True])):
         log = Binlog()
@@ -75,6 +75,6 @@ def test_keys() -> None:
 def test_plans_must_be_whole() -> None:
     """A plan of another shape is our own mistake, not memory that is read past."""
     with pytest.raises((IndexError, TypeError, ValueError)):
-        TableImage("db.t", b"", 1, [(1, True, 0, 0)])
+        TableLayout("db.t", b"", 1, [(1, True, 0, 0)])
     with pytest.raises((IndexError, TypeError, ValueError)):
-        TableImage("db.t", b"", 1, [(1, True, 0, 0, *["text"] * 8, None)])
+        TableLayout("db.t", b"", 1, [(1, True, 0, 0, *["text"] * 8, None)])

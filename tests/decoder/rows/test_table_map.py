@@ -44,7 +44,7 @@ def test_names() -> None:
 
 
 def test_types_and_metadata() -> None:
-    """Each type takes as many bytes of metadata as it has."""
+    """Each type consumes its bytes of metadata."""
     columns = [
         (tm.TINY, b""), (tm.SHORT, b""), (tm.INT24, b""), (tm.LONG, b""),
         (tm.LONGLONG, b""), (tm.FLOAT, b"\4"), (tm.DOUBLE, b"\x08"),
@@ -93,7 +93,7 @@ def test_signedness_that_ends_early() -> None:
 
 
 def test_default_collation() -> None:
-    """A common collation with exceptions: each names a text column by its place."""
+    """A common collation with exceptions: each names a text column by its index."""
     columns = [TEXT, INT, TEXT, TEXT]
     found = columns_of(columns, field(2, b"\xfc\xff\0" + b"\1\x08" + b"\x63\x09"))
     assert [each.collation for each in found] == [255, None, 8, 255]
@@ -159,7 +159,7 @@ def test_impossible_metadata(kind: int, metadata: bytes) -> None:
 
 
 def test_cut_anywhere() -> None:
-    """A table map that ends early is refused, or lacks optional fields only."""
+    """A truncated table map is refused, or only misses optional fields."""
     optional = field(1, b"\x80") + field(3, b"\x21") + field(4, b"\1a\1b")
     body = b.table_map_body([INT, TEXT], optional=optional)
     fewest = len(body) - len(optional)

@@ -44,7 +44,7 @@ def test_latin1_is_what_mysql_calls_so():
 
 
 def test_gb18030_moved_a_letter():
-    """U+1E3F and U+E7C7 have the places that GB 18030 gave them in 2005."""
+    """U+1E3F and U+E7C7 have the codes that GB 18030 gave them in 2005."""
     tables = tables_of("gb18030")
     assert tables.pairs[0xA8BC] == 0x1E3F
     assert 0x1E3F not in tables.fours
@@ -52,6 +52,6 @@ def test_gb18030_moved_a_letter():
 
 
 def test_unknown_name():
-    """A name that is no table's raises KeyError."""
+    """An unknown name raises KeyError."""
     with pytest.raises(KeyError):
         tables_of("klingon")

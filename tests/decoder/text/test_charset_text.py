@@ -10,7 +10,7 @@ from canal_server.decoder.text.charset_tables import MULTI_BYTE, SINGLE_BYTE
 from canal_server.decoder.text.charset_text import Charset, charset, decode_text
 from canal_server.errors import TableMetaError
 
-# What Java's decoder takes at a time: a character, or what becomes one U+FFFD.
+# What Java's decoder consumes at a time: a character, or what becomes one U+FFFD.
 JAVA_PART = re.compile(
     rb"([\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]"
     rb"|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
@@ -105,7 +105,7 @@ def test_unicode_encodings(name, rng):
     ],
 )
 def test_other_sets_by_name(data, name, text):
-    """What is cut or undefined becomes U+FFFD and takes no ASCII with it."""
+    """Truncated or undefined bytes become U+FFFD and consume no ASCII."""
     assert decode_text(data, name) == text
 
 
@@ -126,7 +126,7 @@ def test_long_text_grows_the_output():
 
 
 def test_knows_what_is_binary():
-    """Only the set `binary` is no text, and `utf8` means utf8mb3."""
+    """Only the set `binary` is not text, and `utf8` means utf8mb3."""
     assert charset("binary").is_binary
     assert not charset("utf8mb4").is_binary
     assert charset("UTF8").name == "utf8mb3"
@@ -143,7 +143,7 @@ def codes_of(name: str, prefix: bytes) -> list[bytes]:
     singles = [bytes([byte]) for byte in range(256)]
     if name in SINGLE_BYTE:
         return singles
-    # A lead byte is none by itself: alone it is U+FFFD.
+    # A lead byte alone is U+FFFD.
     leads = [code for code in singles if decode_text(code, name) == "\ufffd"]
     firsts = singles if prefix else leads
     pairs = [prefix + lead + code for lead in firsts for code in singles]
@@ -184,9 +184,9 @@ def test_agrees_with_a_server(name, source_server):
 
 
 def test_gb18030_knows_all_of_unicode():
-    """Every character comes back from the bytes that Python gives it.
+    """Every character is decoded from the bytes that Python encodes it to.
 
-    But for the two that changed places after Python's edition of the standard.
+    Except the two whose codes changed after Python's edition of the standard.
     """
     points = [*range(0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 101)]
     text = "".join(chr(point) for point in points if point not in (0x1E3F, 0xE7C7))

@@ -135,7 +135,7 @@ def test_repetition_is_limited():
     levels = 60
     value = b""
     for level in range(levels):
-        # Each level: 40 entries that all point to the array behind them.
+        # Each level: 40 entries that all point to the array after them.
         head = 4 + 40 * 3
         size = head + len(value) if level else 4
         if level:

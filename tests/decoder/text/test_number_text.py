@@ -159,7 +159,7 @@ def test_random_doubles(rng):
 
 
 def test_doubles_at_powers_of_two():
-    """Powers of two, whose lower neighbour is closer, and theirs beside them."""
+    """Powers of two, whose lower neighbour is closer, and their neighbours."""
     for exponent in range(-1021, 1024):
         bits = (exponent + 1023) << 52
         for near in (bits - 1, bits, bits + 1):

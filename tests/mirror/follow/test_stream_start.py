@@ -140,7 +140,7 @@ def test_a_subscription_that_is_gone(begun, how, caplog) -> None:
     begun.remove() if how == "removed" else begun.lose()
     assert begun.begin() == fed
     assert begun.cursor() == fed.position
-    assert f"subscription {NAME} is not there any more" in caplog.text
+    assert f"subscription {NAME} no longer exists" in caplog.text
     begun.write()
     assert begun.begin() == fed
     assert begun.cursor() == fed.position

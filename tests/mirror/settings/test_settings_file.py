@@ -170,8 +170,11 @@ copy: [1]
 
     assert places == sorted(places, key=lambda each: [*map(int, each.split(":"))])
     assert found[0].startswith("1:7: name = 'a b': write 1 to 100 of")
-    assert "2:8: canal.destination is missing: what the server calls it" in found
-    assert any("canal.servers" in each and "no address" in each for each in found)
+    assert (
+        "2:8: canal.destination is missing: the destination's name in the server"
+        in found
+    )
+    assert any("canal.servers" in each and "not an address" in each for each in found)
     assert "3:1: sorce is not known; did you mean source?" in found
     assert "4:35: source.port = '99999': 1 to 65535 are possible" in found
     assert any(each.endswith("did you mean required?") for each in found)

@@ -38,7 +38,7 @@ def read(case: str) -> dict[str, Any]:
             8 * MIB,
         ),
         ("endless_continuation", "a length of 41943040, with more", 64 * MIB),
-        ("endless_error", "an answer of 16777215 bytes that is no event", 48 * MIB),
+        ("endless_error", "an answer of 16777215 bytes that is not an event", 48 * MIB),
         ("long_event", "9437219 bytes, above canal.instance.event.bytes", 32 * MIB),
         ("payload_with_large_event", "event type 30: 4294967295 bytes, ab", 32 * MIB),
         ("payload_beyond_its_size", "inflates to more than 1048576 bytes", 32 * MIB),

@@ -43,6 +43,6 @@ def test_binary_character_set() -> None:
 
 
 def test_unknown_type() -> None:
-    """A type that nobody has heard of is named, with its column."""
+    """An unknown type is reported with its column."""
     with pytest.raises(DecodeError, match="column c: unknown type 'quaternion'"):
         wanted_column(ColumnMeta("c", "quaternion"))

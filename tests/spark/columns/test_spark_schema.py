@@ -87,7 +87,7 @@ def test_types(mysql, type_there) -> None:
 
 
 def test_the_generic_schema_never_changes() -> None:
-    """Its columns are those that docs/reference/spark.md tells."""
+    """Its columns are those in docs/reference/spark.md."""
     assert generic_schema("map").simpleString() == (
         "struct<destination:string,db:string,table:string,op:string,"
         "pk:map<string,string>,before:map<string,string>,after:map<string,string>,"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def offset_at(steps: tuple[tuple[int, int], ...], local: int) -> int:
-    """Return the offset that the steps tell for a local second."""
+    """Return the offset of a local second according to the transitions."""
     return [offset for since, offset in steps if since <= local][-1]
 
 
@@ -48,6 +48,6 @@ def test_utc_has_no_steps() -> None:
 
 @pytest.mark.parametrize("name", ["Mars/Crater", "", "../etc/passwd"])
 def test_unknown_zones(name: str) -> None:
-    """A name that is no zone's is told."""
+    """An unknown zone is reported."""
     with pytest.raises(ConfigError, match="is unknown on this machine"):
         zone_steps(name)

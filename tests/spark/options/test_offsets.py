@@ -1,4 +1,4 @@
-"""Offsets: one text for each place, and back."""
+"""Offsets: one text for each position, and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_text_is_this_one() -> None:
 
 
 def test_a_set_is_kept_beside_the_place() -> None:
-    """The GTID set comes back as it was told, and is no part of the place."""
+    """The GTID set is kept, and is not part of the position."""
     with_set = replace(AT, gtids="0-1-7")
     told = offset_to_json({"example": with_set})
     assert told["d"]["example"]["g"] == "0-1-7"
@@ -38,7 +38,7 @@ def test_a_set_is_kept_beside_the_place() -> None:
 
 
 def test_the_order_of_destinations_makes_no_difference() -> None:
-    """Spark compares texts, so equal places have equal ones."""
+    """Spark compares texts, so equal positions have equal ones."""
     other = RangePosition(0, "b.1", 4)
     one = json.dumps(offset_to_json({"b": AT, "a": other}))
     assert one == json.dumps(offset_to_json({"a": other, "b": AT}))

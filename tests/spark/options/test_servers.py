@@ -51,7 +51,7 @@ def zone(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_generic(
     source_server: Server, database: str, rng: random.Random, zone: str
 ) -> None:
-    """Random rows with all kinds of images are what their entries tell."""
+    """Random rows with all kinds of row images equal their entries."""
     _, reading = random_load(source_server, database, rng)
     rows = all_rows(generic_batches("example"), reading.body)
     wanted = GenericTruth().read(reading.entries)
@@ -125,7 +125,7 @@ def folded_rows(
 
 
 def images_of(row: dict[str, Any], updates: str) -> tuple[Any, Any]:
-    """Return what a row says was there before, and is there after."""
+    """Return the old and the new values of a row."""
     if updates == "envelope":
         return row["before"], row["after"]
     gone = row["_change_type"] in ("delete", "update_preimage")
@@ -151,7 +151,7 @@ def comparable(
 def selected_rows(
     server: Server, table: RandomTable, columns: tuple[WantedColumn, ...]
 ) -> Counter[tuple[Any, ...]]:
-    """Return the rows of a table as the server tells them to PyMySQL."""
+    """Return the rows of a table as PyMySQL reads them."""
     kinds = {column.name: column.kind.definition for column in table.columns}
     expressions = ", ".join(
         expression(column, kinds[column.name]) for column in columns

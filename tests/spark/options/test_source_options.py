@@ -62,7 +62,7 @@ def test_servers(text, servers) -> None:
 
 
 def test_addresses_are_written_as_they_are_read() -> None:
-    """An address of IPv6 is told from its port."""
+    """An IPv6 address is separated from its port."""
     for text in ("db:1", "[::1]:2"):
         (address,) = read(servers=text, **STREAM).servers
         assert str(address) == text
@@ -164,7 +164,7 @@ def test_a_batch_read_needs_no_subscription_but_for_its_cursor() -> None:
     ],
 )
 def test_an_end_that_is_told_to_be_before_the_start(start, end, is_wrong) -> None:
-    """Of two places of one kind it is seen before a server is asked, of others not."""
+    """The order of positions of one kind is checked without a server."""
     places = {"startingPosition": start, "endingPosition": end}
     if is_wrong:
         assert "is before" in str(problems(False, destination="a", **places))

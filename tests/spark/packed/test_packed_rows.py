@@ -35,7 +35,7 @@ NAMES = (
 
 
 class Source:
-    """A server behind canal-server, and what is read of it."""
+    """A canal-server, its source, and the rows read from it."""
 
     def __init__(self, pipeline) -> None:
         self.pipeline = pipeline
@@ -104,7 +104,7 @@ def changes_of(found, table):
 
 
 def test_all_types_with_and_without_a_key(source, rng) -> None:
-    """Folded by key, else counted, what came equals the tables."""
+    """Folded by key, or else counted, the received rows equal the tables."""
     source.execute(
         f"CREATE TABLE {{s}}.plain (id INT, part SMALLINT, {TYPES})",
         "CREATE TABLE {s}.keyed LIKE {s}.plain",
@@ -118,7 +118,7 @@ def test_all_types_with_and_without_a_key(source, rng) -> None:
 
 
 def compare(source, found) -> None:
-    """Compare two tables with what came of them."""
+    """Compare two tables with their received rows."""
     keyed: dict[Any, Any] = {}
     for row in changes_of(found, "keyed")[2:]:
         if row["_change_type"] == "delete":
@@ -186,7 +186,7 @@ def write(source, rng, count) -> None:
 
 
 def shape_of(found, *tables):
-    """Return (table, kind, rows or the event's type, columns) of what came."""
+    """Return (table, kind, rows or the event type, columns) of received rows."""
     return [
         (each.table.table, each.kind, each.count or each.event_type,
          " ".join(column.name for column in each.columns))
@@ -195,7 +195,7 @@ def shape_of(found, *tables):
 
 
 def test_ddl_in_the_middle(source) -> None:
-    """Runs have the columns of their place, statements those behind them."""
+    """Runs have the columns at their position, statements those after them."""
     source.execute(
         "CREATE TABLE {s}.t (id INT PRIMARY KEY, a INT)",
         "INSERT INTO {s}.t VALUES (1, 1), (2, 2)",
@@ -234,7 +234,7 @@ def test_ddl_in_the_middle(source) -> None:
 
 
 def test_parts_of_one_transaction(source) -> None:
-    """Each part tells its ends; all rows are there once, with their one commit."""
+    """Each part has its ends; all rows are there once, with their only commit."""
     digits = " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10))
     tables = ", ".join(f"({digits}) AS t{n}" for n in range(5))
     number = " + ".join(f"t{n}.d * {10**n}" for n in range(5))
@@ -266,7 +266,7 @@ def test_parts_of_one_transaction(source) -> None:
 
 
 def test_a_batch_without_rows_tells_its_place(source) -> None:
-    """Where nothing lies between, or nothing that is wanted, the part still comes."""
+    """A part without changes, or without matching ones, is still delivered."""
     here = {"startingPosition": source.place(), "endingPosition": source.place()}
     (part,) = source.read(**here)
     assert part.kind == "part"
@@ -296,7 +296,7 @@ def test_generated_and_invisible_columns(source) -> None:
 
 
 def test_tables_whose_names_differ_by_their_case(source) -> None:
-    """Where the server tells them apart, so do we."""
+    """If the server distinguishes the names, so do we."""
     source.execute(
         "CREATE TABLE {s}.t (id INT PRIMARY KEY)",
         "CREATE TABLE {s}.T (other TEXT)",
@@ -316,7 +316,7 @@ def test_tables_whose_names_differ_by_their_case(source) -> None:
 
 
 def test_a_schema_that_is_dropped(source) -> None:
-    """The statement names the schema; rows of tables of the same name are apart."""
+    """The statement has the schema; tables of the same name are separate."""
     other = f"{source.schema}_x"
     source.execute(
         f"CREATE DATABASE {other}",
@@ -341,7 +341,7 @@ def test_a_schema_that_is_dropped(source) -> None:
 
 
 def test_many_tables(source) -> None:
-    """Rows of many tables, in turns, are one run of each."""
+    """Alternating rows of many tables are one run of each."""
     tables = [f"t{number}" for number in range(longer(20))]
     source.execute(
         *(f"CREATE TABLE {{s}}.{name} (id INT PRIMARY KEY, v TEXT)" for name in tables)
@@ -358,7 +358,7 @@ def test_many_tables(source) -> None:
 
 
 def test_partial_rows_stop_their_table_alone(source) -> None:
-    """Of rows that are not logged whole, the table is told; others go on."""
+    """A table without full row images is reported; others continue."""
     source.execute(
         "CREATE TABLE {s}.t (id INT PRIMARY KEY, a INT, b INT)",
         "CREATE TABLE {s}.u (id INT PRIMARY KEY)",

@@ -35,7 +35,7 @@ class Told:
         self._tables = tables
 
     def __call__(self, name: TableName, place: object) -> RangeTable:
-        """Tell the columns of a table."""
+        """Return the columns of a table."""
         del place
         rng, columns = self._rng, [*self._tables.get(tuple(name), {}).values()]
         if not columns or rng.random() < 0.05:
@@ -56,7 +56,7 @@ class Told:
 
 
 def read(rng: random.Random, told: Told, body: bytes) -> int:
-    """Feed bytes; returns how many rows came, all of which are valid."""
+    """Feed bytes; returns the number of received rows, all of which are valid."""
     limits = Limits(
         rows=rng.choice([1, 10, 1000]),
         run_bytes=rng.choice([500, 1 << 20]),
@@ -83,7 +83,7 @@ def read(rng: random.Random, told: Told, body: bytes) -> int:
 
 @pytest.mark.timeout(longer(120), method="thread")  # ends also a hang in compiled code
 def test_damaged(rng: random.Random, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Damaged entries give valid runs or DecodeError, whatever is told of tables."""
+    """Damaged entries give valid runs or DecodeError, for any table definition."""
 
     @cache
     def recorded(name: str) -> tuple[list[bytes], dict[Any, Any]]:

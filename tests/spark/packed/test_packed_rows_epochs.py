@@ -31,7 +31,7 @@ NAME = "lake"
 
 
 class Reads:
-    """Ranges between places, each cut and read as a query does."""
+    """Ranges between positions, each split and read as a query does."""
 
     def __init__(self, pipeline: Any) -> None:
         self._options = read_options(
@@ -52,7 +52,7 @@ class Reads:
         return self.channel.call(ask).cursor
 
     def ends_behind(self, start: Any) -> Any:
-        """Return where all lies in front of that is behind a place."""
+        """Return where everything before is, once that is after a position."""
         latest = self.channel.call(lambda c: c.locate(DESTINATION, "latest"))
         give_up_at = time.monotonic() + 3 * UNIT_S
         while version_of(start) < version_of(latest):
@@ -80,7 +80,7 @@ class Reads:
 
 
 def told(found: list[Any]) -> list[tuple[Any, ...]]:
-    """Return what came: rows with their columns, statements with those behind them."""
+    """Return received rows with their columns, statements with those after them."""
     told: list[tuple[Any, ...]] = []
     for each in found:
         assert each.kind != "problem", each.sql

@@ -1,4 +1,4 @@
-"""Random changes of rows and tables, read packed: what came equals the tables.
+"""Random changes of rows and tables, read packed: the rows equal the tables.
 
 Without Spark's JVM: what its tasks do is done here.
 """
@@ -30,7 +30,7 @@ class Folded:
         self._last_statement = -1
 
     def take(self, found: list[Any]) -> None:
-        """Apply what came, in its order; each item must fit what was left before."""
+        """Apply received items in order; each must match the previous state."""
         for each in found:
             assert each.kind != "problem", each.sql
             if each.kind == "statement" and each.table.table:
@@ -64,7 +64,7 @@ class Folded:
 
 
 def read(pipeline, rng, start: str, end: str) -> list[Any]:
-    """Return what a batch read between two places gives, cut at random."""
+    """Return the result of a batch read between two positions, split at random."""
     options = read_options(
         {
             "servers": f"127.0.0.1:{pipeline.server_port}",
@@ -97,7 +97,7 @@ def place_of(server) -> str:
 
 
 def test_random_changes(make_pipeline, source_server, database, rng) -> None:
-    """Read in pieces, cut at random, again and again: each row is there once."""
+    """Read in random pieces, repeatedly: each row is there once."""
     pipeline = make_pipeline(source_server, database)
     pipeline.start()
     places = [place_of(source_server)]

@@ -1,4 +1,4 @@
-"""Packed reads in Spark: a stream, and batch reads between places of every form."""
+"""Packed reads in Spark: a stream, and batch reads between all forms of positions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ids_of(found, schema):
 
 
 def test_a_stream_into_foreach_batch(stream) -> None:
-    """Each micro-batch tells where it begins and ends, and has each row once."""
+    """Each micro-batch has its start and end, and each row once."""
     from canal_server.spark.packed.packed_rows import unpack  # noqa: PLC0415  # needs pyarrow
 
     schema, source = stream.pipeline.schema, stream.pipeline.source
@@ -65,7 +65,7 @@ def test_a_stream_into_foreach_batch(stream) -> None:
 
 
 def test_batch_reads_between_places(spark, stream) -> None:
-    """Places by file and by GTID set are taken, packed and typed, with the same ids."""
+    """Positions by file and by GTID set give the same ids, packed and typed."""
     from canal_server.spark.packed.packed_rows import unpack  # noqa: PLC0415  # needs pyarrow
 
     schema, source = stream.pipeline.schema, stream.pipeline.source

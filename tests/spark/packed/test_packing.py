@@ -48,7 +48,7 @@ def columns_of(text: str, key: str = "id") -> RangeTable:
 
 
 class Tables:
-    """What tables are at which place, and what was asked."""
+    """The tables at each position, and the requests."""
 
     def __init__(self, **tables: RangeTable) -> None:
         self.tables: dict[tuple[str, int], RangeTable] = {
@@ -57,11 +57,11 @@ class Tables:
         self.asked: list[tuple[str, ColumnsAt | None]] = []
 
     def change(self, name: str, offset: int, table: RangeTable | None) -> None:
-        """Say what a table is from an offset on; None: there is none."""
+        """Set a table from an offset on; None: it does not exist."""
         self.tables[name, offset] = table or RangeTable()
 
     def __call__(self, name: TableName, place: ColumnsAt | None) -> RangeTable:
-        """Tell the columns at a place."""
+        """Return the columns at a position."""
         self.asked.append((name.table, place))
         offset = place.position if place else 0
         places = [at for table, at in self.tables if table == name.table]
@@ -144,7 +144,7 @@ def test_a_run_for_each_table() -> None:
 
 
 def test_the_stream_tells_what_the_table_is() -> None:
-    """Types, character sets and keys are in the schema, and beside it."""
+    """Types, character sets and keys are in the schema, and next to it."""
     tables = Tables(t=columns_of("id name"), u=columns_of("id name", key=""))
     for name, updates in (("t", b"postimage"), ("u", b"both")):
         (found,) = packed(tables, begin(1), insert(9, row(1), **of(name)), end(20))
@@ -171,7 +171,7 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert() -> None:
 
 
 def test_statements_end_the_runs_that_they_concern() -> None:
-    """What is behind a statement about a table is another run, with other columns."""
+    """Rows after a statement on a table are another run, with other columns."""
     tables = Tables(a=columns_of("id name"), b=columns_of("id name"))
     tables.change("a", 400, columns_of("id name more"))
     found = packed(
@@ -198,7 +198,7 @@ def test_statements_end_the_runs_that_they_concern() -> None:
 
 
 def test_a_dropped_schema_ends_the_runs_of_its_tables() -> None:
-    """Its tables are not named, and there are none behind it."""
+    """Its tables are not named, and do not exist after it."""
     tables = Tables(t=columns_of("id name"))
     found = packed(
         tables,
@@ -239,7 +239,7 @@ def test_a_dropped_schema_ends_the_runs_of_its_tables() -> None:
 def test_a_statement_comes_for_each_table_it_names(
     sql: str, kind: EventType, first: tuple[str, str], told: list[str]
 ) -> None:
-    """Old and new names alike, each with its columns; others than wanted do not."""
+    """Old and new names, each with its columns; unselected tables do not appear."""
     tables = Tables(a=columns_of("id"))
     tables.change("b", 100, columns_of("id name"))
     entry = statement(50, kind, sql, schema_name=first[0], table_name=first[1])
@@ -284,7 +284,7 @@ def test_a_statement_among_the_rows_has_their_commit() -> None:
 
 
 def test_columns_that_changed_unseen() -> None:
-    """A statement that was not sent is noticed by the rows behind it."""
+    """A statement that was not sent is noticed by the rows after it."""
     tables = Tables(t=columns_of("id name"))
     tables.change("t", 300, columns_of("id other"))
     found = packed(
@@ -299,7 +299,7 @@ def test_columns_that_changed_unseen() -> None:
 
 
 def test_columns_that_change_inside_of_a_transaction() -> None:
-    """Both runs have its commit; numbers of rows go on."""
+    """Both runs have its commit; row numbers continue."""
     tables = Tables(t=columns_of("id name"))
     tables.change("t", 100, columns_of("id other"))
     tables.tables["t", 0] = columns_of("id name")
@@ -315,7 +315,7 @@ def test_columns_that_change_inside_of_a_transaction() -> None:
 
 
 def test_a_table_that_cannot_be_read_does_not_stop_others() -> None:
-    """What is wrong comes as a row; the table's changes end there, others go on."""
+    """A problem is a row; the table's changes end there, others continue."""
     tables = Tables(
         bad=columns_of("id name more"), good=columns_of("id name"),
         late=columns_of("id name"),
@@ -347,7 +347,7 @@ def test_a_table_that_cannot_be_read_does_not_stop_others() -> None:
 
 
 def test_a_problem_is_where_the_first_lost_row_is() -> None:
-    """Rows before it in the same run are lost too, and the row tells that."""
+    """Earlier rows of the same run are lost too, and the row says so."""
     tables = Tables(t=columns_of("id name"))
     wrong = columns({"id": "2"})
     found = packed(
@@ -359,7 +359,7 @@ def test_a_problem_is_where_the_first_lost_row_is() -> None:
 
 
 def test_names_of_added_columns() -> None:
-    """A table that has one of them is told, and left out."""
+    """A table with such a column is reported and omitted."""
     (found,) = packed(
         Tables(t=columns_of("id _seq")),
         begin(1), insert(100, columns({"id": "1", "_seq": "2"})), end(120),
@@ -436,7 +436,7 @@ def test_a_long_transaction_is_several_runs() -> None:
 
 
 def test_parts_of_a_transaction() -> None:
-    """A commit that is told before, or in the end, is that of all tables' rows."""
+    """A commit that is set before, or at the end, applies to all tables."""
     tables = Tables(a=columns_of("id name"), b=columns_of("id name"))
     entries = [insert(100, row(1), **of("a")), insert(200, row(1), **of("b"))]
     for when in ("before", "after"):

@@ -11,14 +11,14 @@ from golden_form import entries_of
 from canal_server.core.blocks import BlockPool
 from canal_server.decoder.events import engine
 from canal_server.decoder.events.engine import Decoder
-from canal_server.decoder.rows.layout_plan import compile_image
+from canal_server.decoder.rows.layout_plan import compile_layout
 from canal_server.decoder.rows.table_map import parse_table_map
 from canal_server.model.columns_known import ColumnMeta, TableMeta
 from canal_server.model.entry import EntryType
 
 if TYPE_CHECKING:
     from canal_server.core.blocks import RecordFields
-    from canal_server.decoder.rows.row_layout import TableImage
+    from canal_server.decoder.rows.row_layout import TableLayout
     from canal_server.protocol.entry_messages import Entry
 
 INT = (b.LONG, b"")
@@ -36,7 +36,7 @@ class Driven:
         self.decoder = decoder or Decoder(BlockPool(), **options)
         self.decoder.start("bin.000001", 4)
         self.meta = meta("a")
-        self.image: TableImage | None = None  # in the place of one from `meta`
+        self.layout: TableLayout | None = None  # in the place of one from `meta`
         self.fields = bytearray()
         self.records: list[RecordFields] = []
         self.halts: list[int] = []
@@ -72,8 +72,10 @@ class Driven:
         if halt == engine.HALT_TABLE:
             self.tables_asked += 1
             table_map = parse_table_map(self.decoder.body)
-            image = self.image or compile_image(table_map, self.meta, table_ordinal=1)
-            self.decoder.install_table(image)
+            layout = self.layout or compile_layout(
+                table_map, self.meta, table_ordinal=1
+            )
+            self.decoder.install_table(layout)
         elif halt == engine.HALT_ROTATE:
             name = self.decoder.body[8:].decode()
             position = int.from_bytes(self.decoder.body[:8], "little")

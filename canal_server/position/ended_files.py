@@ -79,7 +79,6 @@ class LeavingCursors:
             self._steady.release()
 
 
-
 def furthest_of(
     before: LogPosition | None, position: LogPosition | None
 ) -> LogPosition | None:

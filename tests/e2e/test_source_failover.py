@@ -46,7 +46,9 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
     first, second = scene.replicas.source, scene.replicas.replica
     files = FILES if first.options[-1] != REPLICA_OPTIONS[0] else FILES[::-1]
     pipeline, checker = scene.pipeline, scene.follower.checker
-    behind_a_set = f"starts at GTID set .*{'stored GTID' if by == 'gtid' else 'stored with'}"
+    behind_a_set = (
+        f"starts at GTID set .*{'stored GTID' if by == 'gtid' else 'stored with'}"
+    )
     with pipeline.client() as client:
         with Load(scene.writer):
             scene.receive(client, some=10)

@@ -163,7 +163,10 @@ def test_a_filter_that_is_refused(make_pipeline, mysql_server, database, capsys)
     ("wrong", "why"),
     [
         ("binlog.999999:4", "binlog.999999 does not exist yet: the newest"),
-        ("nobody.000001:4", "no binlog file has the name nobody.000001: the source has"),
+        (
+            "nobody.000001:4",
+            "no binlog file has the name nobody.000001: the source has",
+        ),
         ("{file}:99999999999", "{file}:99999999999 does not exist: {file} ends at "),
     ],
 )

@@ -35,7 +35,9 @@ def test_while_it_runs(make_pipeline, mysql_server, database, rng):
 
     regex = pipeline.settings["canal.instance.filter.regex"]
     pipeline.configure({"canal.instance.filter.regex": "["})
-    pipeline.process.wait_for_log(r"filter.regex = \[: .*it keeps its previous settings")
+    pipeline.process.wait_for_log(
+        r"filter.regex = \[: .*it keeps its previous settings"
+    )
     writer.write(3)
     with pipeline.client() as client:
         pipeline.receive(client, checker)

@@ -1,4 +1,4 @@
-"""Where a reader beside the pump may hand over, with a ring and what the pump tells."""
+"""Where a catch-up reader may hand over, with a ring and a fake pump."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVER = "one"
 
 @pytest.fixture
 def scene():
-    """Give a meeting with a ring that lacks nothing behind 1:99, and its pump."""
+    """Give a handoff to a ring that has all after 1:99, and its pump."""
     pump: Any = SimpleNamespace(
         server=SERVER, whole_from=None, reads_after=(1, 99), reads_after_set=None
     )
@@ -32,7 +32,7 @@ def scene():
 
 
 def meets(scene, place, gtids="", server=SERVER):
-    """Tell whether a client meets the ring there; it does not stay."""
+    """Tell whether a client may be handed over there; it does not stay."""
     here = place, gtids, server
     met = scene.handoff.join(CLIENT, None, *here)
     assert scene.handoff.is_near(*here) is met
@@ -48,7 +48,7 @@ def test_by_place(scene):
 
 
 def test_another_server(scene):
-    """Places of another server mean nothing, even behind the same address."""
+    """Positions of another server are not valid, even at the same address."""
     assert not meets(scene, (1, 99), server="two")
 
 

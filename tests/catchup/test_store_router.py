@@ -1,6 +1,6 @@
-"""Stores of late clients beside the ring: one stream for the client, whatever it does.
+"""The ring and the private store of a lagging client: one stream for the client.
 
-The reader of a late client is one of numbers: what a binlog holds it makes anew.
+The reader is one of numbers: it makes again what a binlog would hold.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Numbers:
 
 
 class Reader:
-    """Puts transactions behind an acked number into a store of its own."""
+    """Puts transactions after an acked number into a private store."""
 
     def __init__(self, ring, numbers, acked, table_filter):
         self.store = MemoryEventStore(CONFIG, TableIds(), Entries().pool)
@@ -81,7 +81,7 @@ class Reader:
         return {"position": ""}
 
     def read(self):
-        """Read one transaction, if there is one and room for it, and try to meet."""
+        """Read one transaction, if there is one and room for it; try to hand over."""
         if self.met or self.stopped or self._next + 1 >= len(self._numbers.firsts):
             return
         stop = Stop()
@@ -96,7 +96,7 @@ class Reader:
 
 
 class Apart:
-    """A ring with a live and a late client, and what the late one has acked."""
+    """A ring with a live and a lagging client, and what the latter has acked."""
 
     def __init__(self):
         self.numbers = Numbers()
@@ -118,8 +118,8 @@ class Apart:
             client_id, table_filter, place, self.ring.run, needs=(1, place[1] - 1)
         )
 
-    def _read(self, client_id, table_filter, is_judged_anew):
-        del client_id, is_judged_anew
+    def _read(self, client_id, table_filter, filter_changed):
+        del client_id, filter_changed
         self.reader = Reader(self.ring, self.numbers, self.acked, table_filter)
         return self.reader
 
@@ -137,7 +137,7 @@ class Apart:
             self.stores.ack(LIVE, batch.last_sequence)
 
     def pass_over(self, transactions=8):
-        """Let the ring go on without the late one."""
+        """Let the ring continue without the lagging one."""
         self.absent.client_ids.add(LATE)
         for _ in range(transactions):
             self.numbers.write(3)
@@ -159,7 +159,7 @@ class Apart:
 
 @pytest.fixture
 def diverted():
-    """Give such a ring; the late client has been passed over."""
+    """Give such a ring; the lagging client is evicted."""
     found = Apart()
     found.pass_over()
     return found
@@ -186,7 +186,7 @@ def test_catches_up(diverted):
 
 
 def test_a_rollback_over_both(diverted):
-    """Batches of its own store and of the ring behind it come again together."""
+    """Batches of its private store and of the ring are delivered again together."""
     diverted.get()
     for _ in range(8):
         diverted.reader.read()
@@ -210,7 +210,7 @@ def test_a_rollback_over_both(diverted):
 
 
 def test_an_old_ack_is_refused(diverted):
-    """An ack of a batch of a store that is gone is told so."""
+    """An ack of a batch of a deleted store is refused."""
     with pytest.raises(StoreError, match="passed over"):
         diverted.stores.ack(LATE, -5)
     with pytest.raises(StoreError):
@@ -228,7 +228,7 @@ def test_unsubscribed(diverted):
 
 
 def test_passed_over_while_it_catches_up(diverted):
-    """One that leaves again begins anew behind what it has acked."""
+    """One that disconnects again starts after what it has acked."""
     diverted.get()
     diverted.reader.read()
     numbers, batch = diverted.get()
@@ -244,7 +244,7 @@ def test_passed_over_while_it_catches_up(diverted):
 
 
 def test_returns_to_the_ring(diverted):
-    """One for which nothing else is left goes on with the oldest entry of the ring."""
+    """One for which nothing else is left continues with the ring's oldest entry."""
     diverted.get()
     diverted.numbers.write(2)
     diverted.pump()
@@ -279,8 +279,8 @@ def test_so_many_at_a_time(diverted):
     """Readers beyond the limit wait until one has ended."""
     made = []
 
-    def read(client_id, table_filter, is_judged_anew):
-        del client_id, is_judged_anew
+    def read(client_id, table_filter, filter_changed):
+        del client_id, filter_changed
         made.append(Reader(diverted.ring, diverted.numbers, -1, table_filter))
         made[-1].store.subscribe(len(made) + 2000, table_filter, None)
         return made[-1]
@@ -321,14 +321,14 @@ class Player:
     """Does random steps, and knows which number the late one must get next."""
 
     def __init__(self, diverted, rng):
-        self._apart, self._rng = diverted, rng
+        self._scene, self._rng = diverted, rng
         self._expected = 0
         self._opened = []  # batches and their numbers
         self.met = 0  # readers that met the ring
 
     def step(self):
         """Do one of all steps that there are."""
-        diverted, rng = self._apart, self._rng
+        diverted, rng = self._scene, self._rng
         steps = {
             lambda: diverted.numbers.write(rng.randint(1, 5)): 2,
             diverted.pump: 3,
@@ -344,25 +344,25 @@ class Player:
 
     def _leave_for_a_moment(self):
         """Be away; what is open may be void then."""
-        self._apart.absent.client_ids.add(LATE)
-        self._apart.pump()
-        self._apart.absent.client_ids.clear()
+        self._scene.absent.client_ids.add(LATE)
+        self._scene.pump()
+        self._scene.absent.client_ids.clear()
         self._roll_back()
 
     def _read(self):
-        reader = self._apart.reader
+        reader = self._scene.reader
         if reader is not None and not reader.met:
             reader.read()
             self.met += reader.met
 
     def _get(self):
-        numbers, batch = self._apart.get(self._rng.randint(1, 8))
+        numbers, batch = self._scene.get(self._rng.randint(1, 8))
         if batch is None:
             return
         before = self._expected - 1
         # A BEGIN that was acked alone comes again to a cursor that is new.
-        if numbers[0] == before == self._apart.acked:
-            assert before in self._apart.numbers.firsts
+        if numbers[0] == before == self._scene.acked:
+            assert before in self._scene.numbers.firsts
             self._expected -= 1
         assert numbers == list(range(self._expected, self._expected + len(numbers)))
         self._expected += len(numbers)
@@ -370,9 +370,9 @@ class Player:
 
     def _ack(self):
         if self._opened:
-            self._apart.ack(*self._opened.pop(0))
+            self._scene.ack(*self._opened.pop(0))
 
     def _roll_back(self):
-        self._apart.stores.rollback(LATE)
-        self._expected = self._apart.acked + 1
+        self._scene.stores.rollback(LATE)
+        self._expected = self._scene.acked + 1
         self._opened.clear()

@@ -189,7 +189,7 @@ def test_link_lost_for_long_in_a_transaction(
     make_proxy: Callable[[Server], Proxy],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The others go on, and the transaction comes again, whole and from its BEGIN."""
+    """The others continue, and the transaction comes again as a whole."""
     monkeypatch.setattr(stages, "Merge", partial(Merge, grace_s=0.1))
     for server in (mysql_server, mariadb_server):
         server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY, b TEXT)")
@@ -238,7 +238,7 @@ def test_tables_of_many_names(
     running: Callable[..., Instance],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """When names are too many, old ones go once no source has any more of them."""
+    """When names are too many, old ones are dropped once no source has any left."""
     monkeypatch.setattr(stages, "TableIds", lambda: TableIds(names_max=3))
     instance = running(mysql_server, mariadb_server)
     subscribe(instance)
@@ -311,7 +311,7 @@ def test_a_move_begins_where_clients_stand(
 def test_who_is_not_moved(
     mysql_server: Server, running: Callable[..., Instance]
 ) -> None:
-    """Unknown clients, and places of servers that are not read; reading goes on."""
+    """Unknown clients, and positions of servers that are not read, are refused."""
     instance = running(mysql_server)
     subscribe(instance)
     eventually(lambda: instance.status()["state"] == "running")

@@ -198,7 +198,7 @@ def test_filters_of_two_clients(
 def test_a_move_begins_where_the_slowest_wants_something(
     mysql_server: Server, database: str, running: Callable[..., Instance]
 ) -> None:
-    """A client whose filter rejected all that came lately is not read for again."""
+    """What a client's filter rejected after its cursor is not read again."""
     for name in ("t", "u"):
         mysql_server.execute(f"CREATE TABLE {database}.{name} (a INT PRIMARY KEY)")
     instance = running(config_for(source_of(mysql_server)))
@@ -229,7 +229,7 @@ def test_a_move_begins_where_the_slowest_wants_something(
 def test_who_is_not_moved(
     mysql_server: Server, running: Callable[..., Instance]
 ) -> None:
-    """Unknown clients and places of another source are refused; reading goes on."""
+    """Unknown clients and positions of another source are refused."""
     instance = running(config_for(source_of(mysql_server)))
     subscribe(instance, identity())
     eventually(lambda: reading(instance))
@@ -292,7 +292,7 @@ def test_a_move_that_fails_midway(
 def test_a_start_that_fails_midway(
     mysql_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing goes on of an instance that could not start."""
+    """Nothing runs of an instance that could not start."""
     # Its pump may have begun, and opened the history.
     table_meta = TableMetaConfig(dir=tmp_path)
     config = replace(config_for(source_of(mysql_server)), table_meta=table_meta)
@@ -309,13 +309,13 @@ def test_a_start_that_fails_midway(
     assert not pipeline.pump._thread.is_alive()
 
 
-def test_restart_goes_on_behind_the_cursor(
+def test_restart_continues_after_the_cursor(
     source_server: Server,
     database: str,
     running: Callable[..., Instance],
     tmp_path: Path,
 ) -> None:
-    """With cursors in a file, another instance goes on where the client had acked."""
+    """With cursors in a file, another instance continues where the client acked."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
     config = config_for(source_of(source_server), data_dir=tmp_path)
     first = running(config)
@@ -363,7 +363,7 @@ def test_switches_while_it_reads(
                 assert pump.sources.other is not None
                 pump.switch_to(pump.sources.other)
             if number % 12 == 0:
-                done = number // 12 + 1  # wishes may overtake each other in between
+                done = number // 12 + 1  # requests may overtake each other in between
                 eventually(lambda done=done: pump.sources.switches >= done)  # type: ignore[misc]
                 eventually(lambda: reading(instance))
     rows = rows_of(instance, 24)
@@ -418,7 +418,7 @@ def test_stored_client_with_a_broken_filter(
     first.meta.start()
     first.meta.subscribe(identity("(", 1))
     first.meta.subscribe(identity(r"a\..*", 2))
-    # These took gigabytes, and came back with each start.
+    # These took gigabytes, again at each start.
     first.meta.subscribe(identity("b{4990}," * 8_000, 3))
     first.meta.subscribe(identity("b{4990}," * 20_000, 4))
     first.meta.stop()

@@ -1,4 +1,4 @@
-"""Thinning in the sink: which BEGIN, END and heartbeat entries go on."""
+"""Empty transactions in the sink: which BEGIN, END and heartbeat entries pass."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_single_entry_passes(thin, event_type):
 
 
 def test_an_end_after_a_ddl_may_be_empty(thin):
-    """A DDL is complete in itself; it does not fill the transaction behind it."""
+    """A DDL is complete in itself; it does not fill the transaction after it."""
     thin.swallow_empties()
     ddl = thin.entries.add(OTHER, event_type=ALTER)
     thin.entries.add(END)
@@ -112,7 +112,7 @@ def test_a_ddl_inside_a_transaction_counts_as_row(thin):
 
 
 def test_the_end_of_delivered_rows_passes_in_a_later_part(thin):
-    """An END that comes alone ends the transaction whose rows came before."""
+    """An END in a later call ends the transaction whose rows passed before."""
     thin.swallow_empties()
     numbers = thin.entries.transaction(rows=2)
     spans = thin.entries.take()

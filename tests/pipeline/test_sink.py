@@ -11,7 +11,7 @@ from canal_server.runtime.lifecycle import Stop
 
 
 class RecordingStore:
-    """A store that notes what is put and answers as it is told."""
+    """A store that records what is put, and accepts it or not."""
 
     def __init__(self) -> None:
         self.puts: list[list[int]] = []

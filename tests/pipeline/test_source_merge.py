@@ -24,7 +24,7 @@ LONG_S = 30.0  # what does not come until then, never comes
 
 
 class Stored:
-    """Takes the place of the store: keeps whose record of which kind and time came."""
+    """Replaces the store: keeps the source, kind and time of each record."""
 
     def __init__(self) -> None:
         self.records: list[tuple[str, int, int]] = []
@@ -106,7 +106,7 @@ class Merging:
     def deliver(self, name: str, *times: int) -> threading.Thread:
         """Deliver a transaction for each of these times, on a thread of its own.
 
-        Then nothing more is at hand.
+        Then there is nothing more to read.
         """
         lane = self.lane(name)
         spans = transactions(*times)
@@ -164,7 +164,7 @@ def make_merging() -> Iterator[Callable[..., Merging]]:
 
 
 def test_by_time(make_merging):
-    """Of what is at hand, what was committed first goes first; ties take turns."""
+    """What was committed first is put first; equal ones take turns."""
     merging = make_merging()
     merging.lane("a")
     merging.lane("b").begin()  # reads: it is waited for
@@ -178,12 +178,12 @@ def test_by_time(make_merging):
 
 
 def test_idle_source_is_not_waited_for(make_merging):
-    """With nothing at hand on other lanes, all goes at once."""
+    """When other lanes have nothing to read, everything is put at once."""
     merging = make_merging()
     merging.lane("b")
     assert merging.put(merging.lane("a"), transactions(5, 9))
     waiting = merging.deliver("b", 10, 11)
-    # The first one may have more at hand until it says otherwise.
+    # The first one may have more to read until it says otherwise.
     eventually(merging.waits("b"))
     merging.lane("a").idle()
     waiting.join(LONG_S)
@@ -251,7 +251,7 @@ def test_transaction_in_parts(make_merging):
 
 
 def test_link_lost_in_a_transaction(make_merging):
-    """Its turn is kept for a while; back in time, it goes on where it was."""
+    """Its turn is kept for a while; when it is back in time, it continues."""
     merging = make_merging(grace_s=LONG_S)
     lane = merging.lane("a")
     assert merging.put(lane, part(BEGIN, ROWS))
@@ -265,7 +265,7 @@ def test_link_lost_in_a_transaction(make_merging):
 
 
 def test_link_lost_for_long_in_a_transaction(make_merging):
-    """Then others go on, and the transaction is to come again from its beginning."""
+    """Then others continue, and the transaction has to come from its beginning."""
     merging = make_merging(grace_s=0.1)
     lane = merging.lane("a")
     assert merging.put(lane, part(BEGIN, ROWS))
@@ -280,7 +280,7 @@ def test_link_lost_for_long_in_a_transaction(make_merging):
 
 
 def test_transaction_that_does_not_go_on(make_merging):
-    """A lane that begins anew by itself gives its turn back at once."""
+    """A lane that drops its open transaction gives its turn back at once."""
     merging = make_merging()
     lane = merging.lane("a")
     assert merging.put(lane, part(BEGIN, ROWS))
@@ -292,7 +292,7 @@ def test_transaction_that_does_not_go_on(make_merging):
 
 
 def test_store_that_fails(make_merging):
-    """Others go on, and what was delivered in part comes from its beginning."""
+    """Others continue, and what was delivered in part comes from its beginning."""
     merging = make_merging()
 
     def refuse(spans: list[Span]) -> bool:
@@ -309,7 +309,7 @@ def test_store_that_fails(make_merging):
 
 
 def test_closed_while_it_waits(make_merging):
-    """A lane that is closed delivers nothing more; its thread ends, others go on."""
+    """A closed lane delivers nothing more; its thread ends, others continue."""
     merging = make_merging()
     merging.lane("a").begin()
     waiting = merging.deliver("b", 1)
@@ -335,7 +335,7 @@ def test_full_store(make_merging):
 
 
 def test_idle_is_told_when_all_are(make_merging):
-    """A getter that waits for more is told only when no source has any."""
+    """`on_idle` is called only when no source has anything to read."""
     merging = make_merging()
     merging.lane("a").begin()
     before = merging.idled
@@ -349,7 +349,7 @@ def test_idle_is_told_when_all_are(make_merging):
 def test_random(make_merging, rng: random.Random, count: int):
     """Transactions are whole and in their source's order, whatever comes when.
 
-    And in the order of time, as far as all have entries at hand until they end.
+    And in the order of time, as long as all of them have entries.
     """
     merging = make_merging()
     names = "abcde"[:count]

@@ -91,12 +91,12 @@ def test_parts():
     """The rest of a transaction goes first; one without its end counts by its last."""
     assert cut_numbers(entries_of(ROWS, END, BEGIN, ROWS), 2) == ([0, 1], [2, 3])
     assert cut_numbers(entries_of(ROWS, END, BEGIN, ROWS), 3) == ([0, 1, 2, 3], [])
-    # The end of the first one never came.
+    # The first one has no end.
     assert cut_numbers(entries_of(BEGIN, ROWS, BEGIN, END), 0) == ([0, 1], [2, 3])
 
 
-def test_open_behind():
-    """After BEGIN, rows and statements inside, the transaction goes on."""
+def test_open_after():
+    """After BEGIN, rows and statements inside, the transaction continues."""
     for kinds, is_open in (
         ((BEGIN,), True),
         ((BEGIN, ROWS), True),

@@ -45,7 +45,7 @@ def delivered():
 
 
 def test_delivers_whole_transactions_in_one_call(entries, delivered):
-    """All transactions of a chunk go on together, as one span of one block."""
+    """All transactions of a chunk are delivered together, as one span of a block."""
     buffer = TransactionBuffer(64, MIB)
     for _ in range(5):
         entries.transaction(rows=2)
@@ -72,7 +72,7 @@ def test_keeps_an_open_transaction(entries, delivered):
 
 
 def test_begin_delivers_what_has_no_end(entries, delivered):
-    """A BEGIN ends whatever came before it."""
+    """A BEGIN ends whatever is before it."""
     buffer = TransactionBuffer(64, MIB)
     entries.add(ROWS)
     entries.add(BEGIN)
@@ -83,7 +83,7 @@ def test_begin_delivers_what_has_no_end(entries, delivered):
 
 @pytest.mark.parametrize("kind", [OTHER, HEARTBEAT, END])
 def test_single_entries_do_not_wait(entries, delivered, kind):
-    """A DDL, a heartbeat and an END are delivered with the chunk they came in."""
+    """A DDL, a heartbeat and an END are delivered with their chunk."""
     buffer = TransactionBuffer(64, MIB)
     entries.add(ROWS)
     entries.add(kind, event_type=ALTER)
@@ -91,7 +91,7 @@ def test_single_entries_do_not_wait(entries, delivered, kind):
     assert delivered.calls == [[0, 1]]
 
 
-def test_a_long_transaction_goes_on_in_parts(entries, delivered):
+def test_a_long_transaction_is_delivered_in_parts(entries, delivered):
     """What exceeds the slots is delivered in parts, in order and complete."""
     buffer = TransactionBuffer(8, MIB)
     entries.transaction(rows=20)

@@ -87,9 +87,8 @@ class Pump:
         self.status = PumpStatus()
         self.unreadable = unreadable_of(config, access)
         self.sources = sources_of(config.source, access, source.standby)
+        self._source = source
         self._config = config
-        self._pool = source.pool
-        self._table_ids = source.table_ids
         self._positions = source.positions
         self._columns = ColumnFilter(config.filter.field, config.filter.black_field)
         self._table_filter = table_filter
@@ -394,7 +393,7 @@ class Pump:
 
     def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
         """Read from a position until the session ends. Raises CanalError."""
-        images, begin = self._schemas.begin(
+        schemas, begin = self._schemas.begin(
             place,
             control,
             info,
@@ -406,16 +405,13 @@ class Pump:
         self._read_as = self.identity
         self.unreadable.turn_to(self._access)
         reader = reader_of(
-            self._config,
-            self._access,
+            self._source,
+            self.sources.current,
             place,
             begin,
-            images=images,
-            pool=self._pool,
-            table_ids=self._table_ids,
+            schemas=schemas,
             table_filter=self._table_filter,
             columns=self._columns,
-            source=self._read_as,
             unreadable=self.unreadable,
         )
         self._sets.begin(reader, self._read_as, begin, info)

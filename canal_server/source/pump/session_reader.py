@@ -13,17 +13,15 @@ from canal_server.mysql.server_errors import error_of_packet
 from canal_server.source.read.binlog_reader import Reader
 
 if TYPE_CHECKING:
-    from canal_server.config.schema import InstanceConfig
-    from canal_server.core.blocks import BlockPool
-    from canal_server.core.table_ids import TableIds
     from canal_server.filters.column_filters import ColumnFilter
-    from canal_server.model.positions import LogIdentity
     from canal_server.mysql.replication import ReplicaId
     from canal_server.mysql.source_settings import Access
     from canal_server.ports import TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.begin.boundary_index import BoundaryIndex
+    from canal_server.source.begin.source_servers import Source
     from canal_server.source.pump.delivered import Delivered
+    from canal_server.source.pump.pump_ports import PumpSource
     from canal_server.source.pump.session_schemas import SessionSchemas
     from canal_server.source.read.silence_limit import Patience
     from canal_server.source.read.start_position import Place
@@ -31,35 +29,32 @@ if TYPE_CHECKING:
 
 
 def servers_before(
-    images: SessionSchemas, index: BoundaryIndex | None, delivered: Delivered
+    schemas: SessionSchemas, index: BoundaryIndex | None, delivered: Delivered
 ) -> list[str]:
     """Return the uuids or ids of the servers that were read before, in order."""
-    found = images.sources()
+    found = schemas.sources()
     if not found and index is not None:
         found = index.sources()
     return [*found, delivered.server] if delivered.server else found
 
 
 def reader_of(
-    config: InstanceConfig,
-    access: Access,
+    source: PumpSource,
+    server: Source,
     place: Place,
     begin: Place,
     *,
-    images: TableSchemas,
-    pool: BlockPool,
-    table_ids: TableIds,
+    schemas: TableSchemas,
     table_filter: TablePredicate,
     columns: ColumnFilter,
-    source: LogIdentity,
     unreadable: Unreadable,
 ) -> Reader:
     """Return a reader of what follows `place`; the dump starts at `begin`."""
-    address = str(access.address)
+    config, address = source.config, str(server.access.address)
     reader = Reader(
-        pool,
-        table_ids,
-        images,
+        source.pool,
+        source.table_ids,
+        schemas,
         table_filter=table_filter,
         columns=columns,
         filters=config.filter,
@@ -69,7 +64,7 @@ def reader_of(
         error_of_packet=lambda body: error_of_packet(
             body, address=address, place=str(place)
         ),
-        source=source,
+        source=server.identity,
     )
     reader.decoder.refuses_inside = not place.by_gtid
     return reader

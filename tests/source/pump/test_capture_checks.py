@@ -44,24 +44,24 @@ def warnings_of(control, caplog, **filters: Any) -> list[str]:
 
 
 def test_an_account_without_select(source_server, database, caplog):
-    """An account that may only replicate is told to have SELECT, and no other one."""
+    """An account that may only replicate is advised to get SELECT, no other one is."""
     name = f"u{database[-8:]}"
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     with account(source_server, name, "IDENTIFIED BY 'x'", REPLICA.format(name)):
         access = access_of(source_server, user=name, password="x")
         with ControlConnection(access) as control:
-            (told,) = warnings_of(control, caplog)
-            assert f"account {name} at" in told
-            assert "sees no table" in told
-            assert told.endswith(f"run: GRANT SELECT ON *.* TO '{name}'@'%'")
+            (warning,) = warnings_of(control, caplog)
+            assert f"account {name} at" in warning
+            assert "sees no table" in warning
+            assert warning.endswith(f"run: GRANT SELECT ON *.* TO '{name}'@'%'")
         source_server.execute(f"GRANT SELECT ON {database}.* TO '{name}'@'%'")
         with ControlConnection(access) as control:
             assert warnings_of(control, caplog) == []
-            (told,) = warnings_of(
+            (warning,) = warnings_of(
                 control, caplog, regex=rf"{database}\.t,other\.t,mysql\..*"
             )
-            assert r"matches 'other\.t', 'mysql\..*':" in told
-            assert told.endswith(f"run: GRANT SELECT ON *.* TO '{name}'@'%'")
+            assert r"matches 'other\.t', 'mysql\..*':" in warning
+            assert warning.endswith(f"run: GRANT SELECT ON *.* TO '{name}'@'%'")
 
 
 def test_a_grant_of_select_names_the_account_of_this_host(
@@ -77,8 +77,8 @@ def test_a_grant_of_select_names_the_account_of_this_host(
         user = account.split("'")[1]
         access = access_of(source_server, user=user, password="x")
         with ControlConnection(access) as control:
-            (told,) = warnings_of(control, caplog)
-        source_server.execute(told.partition(" run: ")[2])
+            (warning,) = warnings_of(control, caplog)
+        source_server.execute(warning.partition(" run: ")[2])
         with ControlConnection(access) as control:
             assert warnings_of(control, caplog) == []
     finally:
@@ -146,9 +146,9 @@ def test_a_filter_without_a_table(source_server, database, caplog):
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     with ControlConnection(access_of(source_server)) as control:
         assert warnings_of(control, caplog, regex=rf"{database}\..*") == []
-        (told,) = warnings_of(control, caplog, regex=rf"{database}\.T2")
-        assert rf"{database}\.T2" in told
-        assert "correct it" in told
+        (warning,) = warnings_of(control, caplog, regex=rf"{database}\.T2")
+        assert rf"{database}\.T2" in warning
+        assert "correct it" in warning
 
 
 FOREIGN = (
@@ -164,8 +164,8 @@ def test_foreign_keys_of_mariadb(mariadb_server, database, caplog):
     """What they change is in no event: said once, if a client may get the table."""
     mariadb_server.execute(f"USE {database}", *FOREIGN)
     with ControlConnection(access_of(mariadb_server)) as control:
-        (told,) = warnings_of(control, caplog, regex=rf"{database}\..*")
-        assert f"no client gets them: {database}.c: foreign key fk (p)" in told
+        (warning,) = warnings_of(control, caplog, regex=rf"{database}\..*")
+        assert f"no client gets them: {database}.c: foreign key fk (p)" in warning
         assert warnings_of(control, caplog, regex=rf"{database}\.p") == []
 
 
@@ -182,9 +182,9 @@ def test_many_foreign_keys():
         ForeignKey(f"k{n}", ("s", "c"), ("s", "p"), ("a",), ("b",), "CASCADE")
         for n in range(KEYS_TOLD_MAX + 2)
     ]
-    told = key_warning(FilterConfig(), keys)
-    assert told.endswith(" ON DELETE CASCADE; and 2 more")
-    assert told.count("foreign key k") == KEYS_TOLD_MAX
+    warning = key_warning(FilterConfig(), keys)
+    assert warning.endswith(" ON DELETE CASCADE; and 2 more")
+    assert warning.count("foreign key k") == KEYS_TOLD_MAX
     assert key_warning(FilterConfig(regex=r"x\..*"), keys) == ""
 
 
@@ -218,14 +218,14 @@ def test_a_look_that_fails(source_server, caplog):
         checks = CaptureChecks(SourceConfig(), FilterConfig())
         denied: Any = Answers(control, SourceRefused("command denied"))
         checks.examine(denied, Failures("example"))
-        (told,) = checks.warnings
-        assert told.startswith("cannot check the tables that ")
-        assert told.endswith(" sees: command denied")
-        assert told in caplog.text
+        (warning,) = checks.warnings
+        assert warning.startswith("cannot check the tables that ")
+        assert warning.endswith(" sees: command denied")
+        assert warning in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("regex", "black", "told"),
+    ("regex", "black", "warning"),
     [
         ("", "", None),
         (r".*\..*", "", None),
@@ -238,11 +238,11 @@ def test_a_look_that_fails(source_server, caplog):
         (r".*\..*", r"hr\..*", None),
     ],
 )
-def test_filters(regex, black, told):
+def test_filters(regex, black, warning):
     """A filter is odd when a piece matches no table, or when nothing is left."""
     found = table_warning(FilterConfig(regex=regex, black_regex=black), TABLES, *ME)
-    assert bool(found) == bool(told)
-    assert (told or "") in found
+    assert bool(found) == bool(warning)
+    assert (warning or "") in found
 
 
 def test_many_tables_are_not_all_looked_at():

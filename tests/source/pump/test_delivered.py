@@ -1,4 +1,4 @@
-"""What was delivered of a binlog is told from what was not, in each kind of session."""
+"""What was delivered of a binlog is left out, in each kind of session."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_skips_whole_files() -> None:
 
 
 def test_goes_on_skipping() -> None:
-    """Where nothing is new yet, the skipping goes on with the next chunk."""
+    """Where nothing is new yet, skipping continues with the next chunk."""
     entries = Entries()
     entries.transaction(1)
     delivered = delivered_to(1, 350)
@@ -60,7 +60,7 @@ def test_goes_on_skipping() -> None:
 
 
 def test_skips_within_one_event() -> None:
-    """Records of one compressed transaction are told apart by their ordinal."""
+    """Records of one compressed transaction differ by their ordinal."""
     entries = Entries()
     for ordinal, kind in enumerate((BEGIN, ROWS, ROWS, END)):
         entries.add(kind, offset=500, ordinal=ordinal)
@@ -75,7 +75,7 @@ def test_places_of_another_server_mean_nothing() -> None:
 
 
 def test_a_set_leaves_out_what_was_delivered() -> None:
-    """By GTID, behind the end of a transaction, all that comes is new."""
+    """By GTID everything is new after the end of a transaction."""
     entries = Entries()
     entries.transaction(1)
     assert rest(entries, delivered_to(1, 10_000), BY_GTID) == [0, 1, 2]
@@ -95,7 +95,7 @@ def test_a_set_sends_an_open_transaction_again() -> None:
     assert rest(again, delivered, BY_GTID) == [5, 6]
 
 
-def test_a_torn_transaction_comes_whole() -> None:
+def test_a_truncated_transaction_comes_whole() -> None:
     """What was delivered of a transaction that is given up is delivered again."""
     sent = Entries()
     sent.transaction(1)
@@ -110,7 +110,7 @@ def test_a_torn_transaction_comes_whole() -> None:
     assert numbers_in(delivered.rest_of(again.take())) == [3, 4, 5, 6]
 
 
-def test_a_binlog_begun_anew() -> None:
+def test_a_binlog_that_was_reset() -> None:
     """Where the last place is none of the binlog's any more, nothing is left out."""
     delivered = delivered_to(1, 10_000)
     delivered.check(SourceFiles((BinaryLog("bin.000001", 500),)))

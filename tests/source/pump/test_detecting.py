@@ -38,12 +38,12 @@ class Switched:
             Source(MASTER, master, begins),
             Source(STANDBY, standby, HostConfig()) if standby else None,
         )
-        self.wishes = 0
+        self.requests = 0
         self.is_held_up = False
 
     def switch_to(self, source: Source) -> None:
         """Read the other one from now on, unless it is kept from that."""
-        self.wishes += 1
+        self.requests += 1
         if not self.is_held_up:
             self.sources.switch_to(source)
 
@@ -94,7 +94,7 @@ def silent() -> Iterator[Access]:
 def test_switches_with_the_failure_after_the_last_that_is_borne(
     source_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first failure is borne, the second goes to the standby, and counts anew."""
+    """The first failure is tolerated, the second switches and resets the count."""
     detector, pump = watch(UNREACHABLE, access_of(source_server))
     detector._beat()
     assert state_of(detector)["failures"] == 1
@@ -110,13 +110,13 @@ def test_switches_with_the_failure_after_the_last_that_is_borne(
     detector._close()
 
 
-def test_a_switch_is_wished_once(source_server: Server) -> None:
-    """While the pump still hands on what it has, the wish is not repeated."""
+def test_a_switch_is_requested_once(source_server: Server) -> None:
+    """While the pump still delivers what it has, the request is not repeated."""
     detector, pump = watch(UNREACHABLE, access_of(source_server))
     pump.is_held_up = True
     for _ in range(4):
         detector._beat()
-    assert (pump.wishes, pump.sources.current.role) == (1, MASTER)
+    assert (pump.requests, pump.sources.current.role) == (1, MASTER)
 
 
 @pytest.mark.parametrize("sql", ["", "select 1", "  SHOW DATABASES"])
@@ -168,7 +168,7 @@ def test_an_alarm_is_all(
     why: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Without a standby, or without leave to switch, a failing source is told once."""
+    """Without a standby, or with switching off, a failure is logged once."""
     standby = None if may_switch else UNREACHABLE
     detector, pump = watch(UNREACHABLE, standby, switch_to_standby=may_switch)
     for _ in range(4):
@@ -181,7 +181,7 @@ def test_an_alarm_is_all(
 def test_a_standby_that_is_not_fit(
     source_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is switched to a server that is not fit, and the reason is told once."""
+    """There is no switch to an unfit server, and the reason is logged once."""
     detector, pump = watch(
         UNREACHABLE, access_of(source_server), formats=("STATEMENT",)
     )
@@ -194,7 +194,7 @@ def test_a_standby_that_is_not_fit(
     assert sum("cannot take over" in line for line in told_by(caplog)) == 1
 
 
-def test_a_wish_that_only_the_master_understands(source_server: Server) -> None:
+def test_a_statement_that_only_the_master_understands(source_server: Server) -> None:
     """Before anything is stored, a file of the master says nothing of the standby's."""
     detector, pump = watch(
         UNREACHABLE,
@@ -230,7 +230,7 @@ def test_a_stop_ends_the_wait_for_an_answer(silent: Access) -> None:
 
 
 def test_nothing_is_watched_unasked() -> None:
-    """Without canal.instance.detecting.enable no thread runs, and nothing is told."""
+    """Without canal.instance.detecting.enable no thread runs, nothing is reported."""
     detector, _ = watch(UNREACHABLE, enable=False)
     detector.start()
     detector.request_stop()

@@ -156,7 +156,7 @@ def test_whole_files_by_gtid(
     assert found.pump.whole_from == binlog_file_number(file)
 
 
-def test_goes_on_after_a_lost_connection(
+def test_continues_after_a_lost_connection(
     source_server: Server, table: str, pumped: Callable[..., Pumped]
 ) -> None:
     """When the source ends the dump, nothing is lost, and nothing comes twice."""
@@ -175,10 +175,10 @@ def test_goes_on_after_a_lost_connection(
     assert len(found.places) == 1
 
 
-def test_goes_on_from_what_is_stored(
+def test_continues_from_what_is_stored(
     source_server: Server, table: str, pumped: Callable[..., Pumped]
 ) -> None:
-    """Another pump with the same positions goes on behind the last transaction."""
+    """Another pump with the same positions continues after the last transaction."""
     first = pumped()
     first.pump.start()
     eventually(lambda: first.places)
@@ -192,7 +192,7 @@ def test_goes_on_from_what_is_stored(
     second.positions.persist(DESTINATION, stored)
     second.pump.start()
     eventually(lambda: second.values)
-    # It begins with the end that is stored: who has acked it is told apart by position.
+    # It begins with the stored end: clients that have acked it are known by position.
     assert second.values == ["2"]
     assert second.entries[0].entry_type == EntryType.TRANSACTIONEND
 
@@ -235,10 +235,10 @@ def test_history_that_cannot_be_written_by_gtid(
     assert found.values == ["1", "2", "3"]
 
 
-def test_wishes_that_change(
+def test_filters_that_change(
     source_server: Server, table: str, pumped: Callable[..., Pumped]
 ) -> None:
-    """Tables that are wanted later come from then on."""
+    """Tables are read from the time on at which the filter accepts them."""
     source_server.execute(f"CREATE TABLE {table}.u (a INT PRIMARY KEY)")
     found = pumped()
     found.pump.change_table_filter(TableFilter(rf"{table}\.t", "").accepts)
@@ -273,7 +273,7 @@ def test_source_that_is_not_there() -> None:
     assert found.state is PumpState.STOPPED
 
 
-def told_by(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged_by(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what the pump logged as errors and warnings."""
     return [
         record.getMessage()
@@ -283,20 +283,20 @@ def told_by(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_the_same_error_again(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged once in ten minutes, and told by the status all the time."""
+    """It is logged once in ten minutes, and shown by the status all the time."""
     found = Pumped(unreachable(), "db")
     for error in (ConnectionLost("gone"), ConnectionLost("gone"), BinlogPurged("old")):
         found.pump._failed(error)
         assert found.pump.status.error.startswith(f"{type(error).__name__}: {error}")
     found.pump._failed(ConnectionLost("gone"))
     assert found.pump.status.error == "ConnectionLost: gone"
-    first, second = told_by(caplog)
+    first, second = logged_by(caplog)
     assert "ConnectionLost: gone; next attempt in" in first
     assert "BinlogPurged: old; where to begin is configured by" in second
 
 
 def test_a_fault_while_an_error_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told, and does not end the thread: the next attempt comes."""
+    """It is reported, and does not end the thread: the next attempt follows."""
     found = Pumped(unreachable(), "db")
 
     def fail(error: object, *, passed: bool) -> bool:
@@ -321,13 +321,13 @@ def test_an_error_after_a_session_that_was_good(
         assert found.pump._deliver(entries.take())
         found.pump._failed(ConnectionLost("gone"))
         found.pump._failed(ConnectionLost("gone"))
-    assert len(told_by(caplog)) == 2
+    assert len(logged_by(caplog)) == 2
 
 
 def test_an_account_that_may_not_list_binlogs(
     source_server: Server, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where nothing goes on without the right, one line says so, not two."""
+    """Where nothing can be read without the right, one line says so, not two."""
     name = f"u{uuid.uuid4().hex[:10]}"
     source_server.execute(
         f"CREATE USER '{name}'@'%' IDENTIFIED BY 'x'",
@@ -340,7 +340,7 @@ def test_an_account_that_may_not_list_binlogs(
     finally:
         found.stop()
         source_server.execute(f"DROP USER '{name}'@'%'")
-    (line,) = told_by(caplog)
+    (line,) = logged_by(caplog)
     assert "REPLICATION CLIENT" in line
 
 
@@ -369,7 +369,7 @@ def test_binlogs_that_are_not_listed(
     finally:
         found.stop()
         source_server.execute(f"DROP USER '{name}'@'%'")
-    (line,) = told_by(caplog)
+    (line,) = logged_by(caplog)
     assert "does not list its binlog files" in line
 
 
@@ -385,10 +385,10 @@ def test_stops_while_it_waits_for_events(
     found.pump.request_stop()
 
 
-def test_position_that_is_gone(
+def test_position_that_is_purged(
     source_server: Server, table: str, pumped: Callable[..., Pumped]
 ) -> None:
-    """A stored position that the source lacks is told; with the switch it goes on."""
+    """A stored position that the source lacks is reported, or replaced if allowed."""
     file, _ = source_server.binlog_position()
     gone = EntryPosition(file.rpartition(".")[0] + ".999999", 4, 1, 1)
     stubborn = pumped()
@@ -406,7 +406,7 @@ def test_position_that_is_gone(
     eventually(lambda: resetting.values == ["7"])
 
 
-def test_binlogs_that_begin_anew(
+def test_binlogs_that_are_reset(
     own_server: Callable[..., Server],
 ) -> None:
     """After the source forgot its binlogs, new files with old names are not skipped."""

@@ -33,7 +33,7 @@ def overlap_before(caplog: pytest.LogCaptureFixture) -> Redelivery:
 
 
 def test_counts_up_to_the_last_position(caplog: pytest.LogCaptureFixture) -> None:
-    """What is not younger is counted, and told when something much younger comes."""
+    """What is not younger is counted, and logged after something much younger."""
     overlap = overlap_before(caplog)
     overlap.take(entries_at(90, 101).take())
     assert not overlap.ended
@@ -45,7 +45,7 @@ def test_counts_up_to_the_last_position(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_times_out_of_order(caplog: pytest.LogCaptureFixture) -> None:
-    """One that is a little younger ends nothing: older ones may come behind it."""
+    """One that is a little younger does not end the count: older ones may follow."""
     overlap = overlap_before(caplog)
     overlap.take(entries_at(100, 102, 101, 161, 100).take())
     assert (overlap.transactions, overlap.rows, overlap.ended) == (3, 6, False)
@@ -54,7 +54,7 @@ def test_times_out_of_order(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_transaction_in_two_chunks(caplog: pytest.LogCaptureFixture) -> None:
     """Its rows count with its end, whose time is that of the commit."""
     overlap = overlap_before(caplog)
-    for end_s, told in ((101, 5), (102, 5)):
+    for end_s, rows in ((101, 5), (102, 5)):
         entries = Entries()
         entries.add(BEGIN, time=95)
         entries.add(ROWS, time=95, rows=4)
@@ -62,7 +62,7 @@ def test_a_transaction_in_two_chunks(caplog: pytest.LogCaptureFixture) -> None:
         entries.add(ROWS, time=95, rows=1)
         entries.add(END, time=end_s)
         overlap.take(entries.take())
-        assert (overlap.transactions, overlap.rows) == (1, told)
+        assert (overlap.transactions, overlap.rows) == (1, rows)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from canal_server.errors import (
     ZooKeeperError,
 )
 from canal_server.filters.table_filters import TableFilter
+from canal_server.messages import destination_messages
 from canal_server.model.znodes import lease_path
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.gtid_cache import unchanged
@@ -53,13 +54,8 @@ def serve_stored_clients(
         try:
             serve(identity)
         except ClientError as error:
-            _log.error(
-                "destination %s: client %s is refused, the others are served: its"
-                " stored filter cannot be used until it subscribes with another one: "
-                "%s",
-                destination,
-                identity.client_id,
-                error,
+            destination_messages.STORED_FILTER_REFUSED.log(
+                _log, destination, identity.client_id, error
             )
 
 
@@ -94,7 +90,9 @@ def stop_writing(destination: str, *stops: Callable[[], None], ended: bool) -> N
     if first_error is not None:
         if ended:
             raise first_error
-        _log.error("destination %s: %s", destination, first_error)
+        destination_messages.CURSORS_NOT_WRITTEN_AT_STOP.log(
+            _log, destination, first_error
+        )
     if ended:
         _log.info("destination %s stopped", destination)
 

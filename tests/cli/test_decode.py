@@ -188,7 +188,10 @@ def test_damaged_and_missing_files(capsys, tmp_path, recorded) -> None:
     ("arguments", "problem"),
     [
         ([], "expected binlog files"),
-        (["x", "--source", "mysql://u@h", "--from", "b.1:4"], "files and --from exclude"),
+        (
+            ["x", "--source", "mysql://u@h", "--from", "b.1:4"],
+            "files and --from exclude",
+        ),
         (["--from", "b.1:4", "--conf", "/nowhere"], "/nowhere/canal.properties"),
         (["x", "--until", "-1h"], "--until must be FILE:POS for files"),
         (["x", "--compare"], "--compare requires"),

@@ -429,7 +429,7 @@ def test_stored_client_with_a_broken_filter(
         (3, "too large when their repetitions are written out"),
         (4, r"160000 characters.*canal\.instance\.filter\.client\.length\.max"),
     ):
-        assert f"client {client_id} is refused, the others are served" in caplog.text
+        assert f"client {client_id} is refused because its stored filter" in caplog.text
         assert re.search(why, second.why_refused(client_id))
     assert not second.why_refused(2)
     assert second.store.get(2, 10, 0) is None

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from canal_server.errors import CanalError
+from canal_server.messages import source_messages
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.standby import Verdict, Wanted, examine
 from canal_server.runtime.lifecycle import Stop
@@ -129,7 +130,9 @@ class Detector:
                 except Exception:  # noqa: BLE001
                     # The outermost frame: a fault of ours must be logged, and must not
                     # end the watch.
-                    _log.exception("destination %s: watching failed", self._destination)
+                    source_messages.SOURCE_CHECK_FAILED.log(
+                        _log, self._destination, exc_info=True
+                    )
         finally:
             self._close()
 
@@ -199,10 +202,8 @@ class Detector:
                 " switched, canal.instance.standby.address is not set"
             )
         elif self._other_is_fit() and not self._stop.requested():
-            _log.warning(
-                "destination %s: %s failed %d times, more than the %d of"
-                " canal.instance.detecting.retry.threshold: goes to %s; the last"
-                " failure: %s",
+            source_messages.SOURCE_SWITCHED.log(
+                _log,
                 self._destination,
                 source,
                 state.failures,
@@ -276,4 +277,4 @@ class Detector:
     def _warn(self, text: str) -> None:
         """Log a warning, only now and then if each check repeats it."""
         if self._logged.is_news(text, time.monotonic()):
-            _log.warning("destination %s: %s", self._destination, text)
+            source_messages.SOURCE_CHECK_WARNING.log(_log, self._destination, text)

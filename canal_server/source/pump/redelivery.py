@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from canal_server.messages import source_messages
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -53,12 +55,8 @@ class Redelivery:
             self.rows += rows
             self.ended = self.ended or youngest_s > self._end_s
         if self.ended:
-            _log.warning(
-                "destination %s: %d transactions with %d rows came again at most: they"
-                " are not younger than the last position before the switch",
-                self._destination,
-                self.transactions,
-                self.rows,
+            source_messages.REDELIVERY_COUNTED.log(
+                _log, self._destination, self.transactions, self.rows
             )
 
 
@@ -73,11 +71,7 @@ def redelivery_of(
     until_ms = stored.position.timestamp if stored is not None else None
     if not place.timestamp_ms or not until_ms or until_ms < place.timestamp_ms:
         return None
-    _log.warning(
-        "destination %s: goes on %.0f s before %s, by time: what was delivered of that"
-        " comes again",
-        destination,
-        (until_ms - place.timestamp_ms) / 1000,
-        stored,
+    source_messages.REDELIVERY_STARTED.log(
+        _log, destination, (until_ms - place.timestamp_ms) / 1000, stored
     )
     return Redelivery(destination, until_ms, until_ms - place.timestamp_ms)

@@ -19,6 +19,7 @@ from canal_server.errors import (
     TableMetaError,
     TableMetaStoreError,
 )
+from canal_server.messages import source_messages
 from canal_server.runtime.backoff import Backoff
 from canal_server.runtime.log_throttle import LogThrottle
 
@@ -50,7 +51,7 @@ class Failures:
     def warn(self, text: str) -> None:
         """Log a warning, only now and then if each attempt repeats it."""
         if self._is_news(text):
-            _log.warning("destination %s: %s", self._destination, text)
+            source_messages.SOURCE_WARNING.log(_log, self._destination, text)
 
     def fail(
         self, error: Exception, message: str, *, elsewhere: bool, counting: bool
@@ -74,13 +75,15 @@ class Failures:
             when = f"next attempt in {delay_s:.1f} s"
             if delay_s < SHOWN_S_MIN:
                 when = "trying again at once"
-            _log.error("destination %s: %s; %s", self._destination, message, when)
+            source_messages.SOURCE_FAILED.log(_log, self._destination, message, when)
         return delay_s
 
     def fault(self, error: Exception) -> float:
         """Log a fault of ours, which is being handled; return the seconds to wait."""
         if self._is_news(repr(error)):
-            _log.exception("destination %s failed", self._destination)
+            source_messages.SOURCE_READING_FAILED.log(
+                _log, self._destination, exc_info=True
+            )
         return STUBBORN_DELAY_S
 
     def _is_news(self, text: str) -> bool:

@@ -60,7 +60,9 @@ def test_what_is_stored(conf, capsys):
     assert "lag is unknown: cannot connect" in told
     assert "lake at binlog.000001:5000\n    last acked 2025-11-21T1" in told
     assert "old.one at binlog.000001:4711\n    nothing acked yet; filter shop" in told
-    assert told.endswith("destination two: not running; as stored\n  no subscriptions\n")
+    assert told.endswith(
+        "destination two: not running; as stored\n  no subscriptions\n"
+    )
     status, told = run(capsys, "list", "--conf", conf, "--json")
     one, two = json.loads(told)["destinations"]
     assert [each["name"] for each in one["subscriptions"]] == ["lake", "old.one"]

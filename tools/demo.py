@@ -3,21 +3,195 @@
     python tools/demo.py [mysql|mariadb]
 
 MYSQL_URL (or MARIADB_URL) names a server to use; the demo then works in a schema of
-its own and drops it. Else a private server is started (`servers`). Nothing is left
-running, and no file but those that make the next time faster.
+its own and drops it. Otherwise it starts a private server (`servers`). It leaves
+nothing running, and no files except those that make the next run faster.
 
-Exit status: 0 all came as it should, 1 something did not or is missing, 128 + n ended
-by signal n.
+Exit status: 0 everything worked, 1 something failed or is missing, 128 + n ended by
+signal n.
 """
 
 from __future__ import annotations
 
-import signal
+import argparse
+import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING, Any
+
+from demo_run import DESTINATION, DemoFailed, run, set_up, start_canal_server, stop
+from pymysql.cursors import Cursor, DictCursor
+
+from canal_server.client import CanalClient, Entry, EntryType
+from canal_server.client.entry_format import text_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import ExitStack
+    from subprocess import Popen
+
+    Rows = dict[str | None, dict[str, str | None]]  # by id; all values as text
+    Copy = dict[str, Rows]  # by table
+
+FLAVOURS = ("mysql", "mariadb")
+QUIET_SECONDS_MAX = 30.0  # without a change although some are due
+SINGLES = 400  # transactions of one row
+BURST_TRANSACTIONS, BURST_ROWS = 100, 1000  # rows of each transaction
+SQL = Path(__file__).with_suffix(".sql")  # one transaction a line
+SALE = "INSERT INTO sale (book, pieces) VALUES (1, 1)"
+
+
+def demo(stack: ExitStack, flavours: Sequence[str]) -> None:
+    """Run the demo."""
+    print("Setting up")
+    # Ends last, because its work ends when the server or the schema is removed.
+    pool = stack.enter_context(ThreadPoolExecutor(1))
+    source, schema, folder = set_up(stack, flavours)
+    shop = stack.enter_context(source.connect(database=schema)).cursor(DictCursor)
+    process, client = start(stack, folder)
+    copy: Copy = {}
+
+    print("\nChanges, as the client receives them")
+    *steps, before_kill, after_kill = SQL.read_text("utf-8").splitlines()
+    for sql in steps:
+        execute(shop, sql)
+        entries = take(client)
+        show(copy, entries)
+
+    print("\nThe server is killed before the client acknowledges a change")
+    wait_until_stored(folder, entries[-1])
+    execute(shop, before_kill)
+    show(copy, take(client, ack=False))
+    process.kill()
+    process.wait()
+    print("\n  canal-server is killed (SIGKILL)")
+    execute(shop, after_kill)
+    process, client = start(stack, folder)
+    print("  The unacknowledged change is delivered again, then what was missed:")
+    show(copy, take(client, 1 + 2))  # rows
+
+    print("\nHow fast, from the writer to the client")
+    latencies_ms = []
+    for _ in range(SINGLES):
+        sent_at = time.monotonic()
+        shop.execute(SALE)
+        apply(copy, take(client))
+        latencies_ms.append((time.monotonic() - sent_at) * 1e3)
+    cuts = quantiles(latencies_ms, n=100, method="inclusive")
+    print(f"  {SINGLES} transactions: median {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms")
+
+    def write_burst() -> None:
+        with source.connect(database=schema) as connection:
+            for _ in range(BURST_TRANSACTIONS):
+                connection.cursor().execute(SALE + ", (2, 3)" * (BURST_ROWS - 1))
+
+    begun_at = time.monotonic()
+    burst = pool.submit(write_burst)
+    entries = take(client, rows := BURST_TRANSACTIONS * BURST_ROWS)
+    seconds = time.monotonic() - begun_at
+    burst.result()
+    print(f"  {rows:,} rows in {seconds:.2f} s: {rows / seconds:,.0f} rows/s")
+    apply(copy, entries)
+
+    print("\nIn the end")
+    for table, copied in copy.items():
+        shop.execute(f"SELECT * FROM {table}")
+        if wrong := differences(copied, shop.fetchall()):
+            raise DemoFailed(f"{table}: {len(wrong)} differences; {wrong[0]}")
+        print(f"  the client's copy equals the table {table}: {len(copied):,} rows")
+    if status := stop(process):
+        raise DemoFailed(f"canal-server ended with status {status}")
+
+
+def start(stack: ExitStack, folder: Path) -> tuple[Popen[bytes], CanalClient]:
+    """Start canal-server and a subscribed client, which gets what it did not ack."""
+    process, port = start_canal_server(stack, folder)
+    client = stack.enter_context(CanalClient("127.0.0.1", port, DESTINATION))
+    client.subscribe()
+    print(f"  client  subscribed to destination {DESTINATION}")
+    return process, client
+
+
+def execute(shop: Cursor, sql: str) -> None:
+    """Print statements and execute them."""
+    print(f"\n  sql> {sql}")
+    for statement in sql.split("; "):
+        shop.execute(statement)
+
+
+def take(client: CanalClient, changes: int = 1, *, ack: bool = True) -> list[Entry]:
+    """Receive at least so many rows or DDL statements, and whole transactions only."""
+    entries: list[Entry] = []
+    whole = False
+    while changes > 0 or not whole:
+        message = client.get(4096, timeout_s=QUIET_SECONDS_MAX)
+        if not message:
+            raise DemoFailed(f"{changes:,} changes did not arrive")
+        for entry in message.entries:
+            statement = entry.entry_type == EntryType.ROWDATA and not rows_of(entry)
+            changes -= statement or rows_of(entry)
+            whole = statement or entry.entry_type == EntryType.TRANSACTIONEND
+        entries += message.entries
+        if ack:
+            client.ack(message.id)
+    return entries
+
+
+def rows_of(entry: Entry) -> int:
+    """Return how many rows an entry has, without decoding them."""
+    return sum(int(p.value) for p in entry.header.props if p.key == "rowsCount")
+
+
+def show(copy: Copy, entries: Sequence[Entry]) -> None:
+    """Print entries and apply them to the copy."""
+    print(*(f"  {line}" for entry in entries for line in text_lines(entry)), sep="\n")
+    apply(copy, entries)
+
+
+def apply(copy: Copy, entries: Sequence[Entry]) -> None:
+    """Make the changes of entries in the copy; repeating them is harmless."""
+    for entry in filter(rows_of, entries):
+        table = copy.setdefault(entry.header.table_name, {})
+        for row in entry.row_change().row_datas:
+            if row.before_columns:
+                table.pop(row.before["id"], None)
+            if row.after_columns:
+                table[row.after["id"]] = row.after
+
+
+def differences(copied: Rows, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each row that differs between a copy and its table."""
+    table: Rows = {
+        str(row["id"]): {n: None if v is None else str(v) for n, v in row.items()}
+        for row in rows
+    }
+    # A column that was added after a row is NULL in the table, absent in the copy.
+    copied = {key: dict.fromkeys(table.get(key, ())) | copied[key] for key in copied}
+    return [
+        f"row {key} is {table.get(key)} in the table, {copied.get(key)} in the copy"
+        for key in table | copied
+        if table.get(key) != copied.get(key)
+    ]
+
+
+def wait_until_stored(folder: Path, entry: Entry) -> None:
+    """Wait until canal-server has written the position of an acked entry to disk."""
+    meta = folder / DESTINATION / "meta.dat"
+    position = f'"position":{entry.header.logfile_offset},'
+    for _ in range(300):
+        if meta.exists() and position in meta.read_text():
+            return
+        time.sleep(0.1)
+    raise DemoFailed(f"canal-server did not write {position} to {meta} in 30 s")
+
 
 if __name__ == "__main__":
-    # Until there is something to clean up, Ctrl-C just ends us: no traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from demo_story import main
-
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Show canal-server at work.")
+    parser.add_argument("flavour", nargs="?", choices=FLAVOURS)
+    wanted = parser.parse_args().flavour
+    # A named server is used alone; otherwise MySQL is tried before MariaDB.
+    named = [name for name in FLAVOURS if os.environ.get(f"{name.upper()}_URL")]
+    flavours = [wanted] if wanted else named[:1] or FLAVOURS
+    sys.exit(run(lambda stack: demo(stack, flavours)))

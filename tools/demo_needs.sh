@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tells in one line what `make demo` misses on this machine. Arguments: the Python to
-# make the virtual environment with, and that environment's folder.
+# Reports in one line what `make demo` needs and this machine lacks. Arguments: the Python
+# that makes the virtual environment, and the folder of that environment.
 set -u
 python=$1 venv=$2
 
@@ -23,8 +23,8 @@ fi
 command -v setpriv >/dev/null || needs setpriv util-linux
 
 if [ -n "$missing" ]; then
-    echo "demo: not here: $missing. Let root run: apt-get install$packages" >&2
+    echo "demo: missing: $missing. As root: apt-get install$packages" >&2
     exit 1
 fi
 [ -e "$venv/installed" ] ||
-    echo "The package is compiled into $venv first; that takes some minutes."
+    echo "Compiling the package into $venv first, which takes some minutes."

@@ -1,278 +1,122 @@
-"""Shows the mirror at work: a shop's tables in a lake, followed while the shop goes on.
+"""Shows the mirror at work: a shop's tables in a lake, followed while the shop works.
 
     python tools/demo_spark.py [--seconds N] [--keep FOLDER]
 
-A private MySQL (MYSQL_URL names another one, whose schema `shop` must not exist),
-canal-server and a mirror are started; tables are copied, followed under load and
-through DDL, and compared with their source in the end. Nothing is left running, and
-no file but those that make the next time faster, and those that --keep asks for.
+MYSQL_URL names a server to use; the demo then works in a schema of its own and drops
+it. Otherwise it starts a private MySQL (`servers`). It leaves nothing running, and no
+files except those that make the next run faster and those that --keep asks for.
 
-Exit status: 0 all came as it should, 1 something did not or is missing, 128 + n ended
-by signal n.
+Exit status: 0 everything worked, 1 something failed or is missing, 128 + n ended by
+signal n.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import os
-import signal
+import random
+import re
 import sys
-import tempfile
-import time
-from contextlib import ExitStack
-from functools import partial
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pymysql
-from demo_daemon import DESTINATION, Daemon, DaemonFailed
-from demo_orders import DDL, LOAD_PER_SECOND, SCHEMA, TABLES, Orders
-from demo_screen import Interrupted, Interrupts, Screen
-from mirror_process import MirrorFailed, MirrorProcess
-from servers import Unavailable, named_or_private
+import demo_run
+from demo_run import DESTINATION, DemoFailed, signals_delayed
+from servers import PrivateServer, Server
 from zookeepers import find_java
 
-from canal_server import __version__
-from canal_server.errors import CanalError
+try:
+    from mirror_process import MirrorFailed, MirrorProcess
+except ModuleNotFoundError as error:
+    sys.exit(f"demo: {error.name} is missing: pip install 'canal-server[mirror]'")
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-SIGNALLED = 128
-COPY_SECONDS_MAX = 300.0
-FOLLOW_SECONDS_MAX = 120.0
-SETTINGS = rf"""
+ORDERS = 100_000  # in the beginning
+PAUSE_S = 0.002  # between two transactions of the load
+SETTINGS = r"""
 tables:
-  - match: {SCHEMA}\.customers
-    masks:
-      email: hash
-      phone: {{truncate: 6}}
-  - match: {SCHEMA}\..*
-copy:
-  keyless_lock: true  # for the moment in which the copy of `visits` begins
-spark:
-  spark.python.authenticate.socketTimeout: 120s  # the machine may be busy
+  - {match: 'SCHEMA\.customers', masks: {email: hash, phone: {truncate: 6}}}
+  - {match: 'SCHEMA\..*'}
+copy: {keyless_lock: true}  # a short lock when the copy of `visits` begins
+spark: {spark.python.authenticate.socketTimeout: 120s}  # the machine may be busy
 """
-EXTRAS = ("pyspark", "pyarrow", "deltalake", "yaml")
+SQL = Path(__file__).with_suffix(".sql")
+TABLES = ("customers", "orders", "order_items", "visits")
 
 
-class WrongCopyError(Exception):
-    """The lake's tables are not what the source's are."""
-
-
-class Demo:
-    """One run: the source, the server, the mirror, and what is made of them."""
-
-    def __init__(
-        self,
-        screen: Screen,
-        interrupts: Interrupts,
-        stack: ExitStack,
-        wanted: argparse.Namespace,
-    ) -> None:
-        self._screen = screen
-        self._interrupts = interrupts
-        self._stack = stack
-        self._wanted = wanted
-
-    def run(self) -> None:
-        """Tell the whole story. Raises what `main` catches."""
-        self._screen.heading("Setting up")
-        self._set_up()
-        self._screen.heading("The mirror: a file of settings, and a command")
-        self._start_mirror()
-        self._screen.heading("The shop goes on, and its tables change")
-        self._follow()
-        self._screen.heading("Is the copy what the source is?")
-        self._verify()
-        self._screen.heading("In the end")
-        self._sum_up()
-
-    def _set_up(self) -> None:
-        with self._interrupts.held():
-            server = named_or_private("mysql")
-            self._stack.callback(server.stop)
-            server.start()
-        self._shop = Orders(server)
-        self._stack.callback(self._shop.close)
-        rows = self._shop.fill()
-        told = ", ".join(f"{name} {count:,}" for name, count in rows.items())
-        self._screen.note(f"source   MySQL on {server.host}:{server.port}: {told} rows")
-        folder = self._folder()
-        self._daemon = Daemon(folder, server, SCHEMA)
-        self._stack.callback(self._daemon.stop)
-        with self._interrupts.held():
-            self._daemon.launch()
-        self._daemon.wait_until_reading()
-        self._screen.note(
-            f"server   canal-server {__version__} on 127.0.0.1:{self._daemon.port}"
-        )
-        address = "127.0.0.1", self._daemon.port
-        self._mirror = MirrorProcess(
-            folder, server, address, destination=DESTINATION, tables=SETTINGS
-        )
-
-    def _folder(self) -> Path:
-        """Return where all files go."""
-        if self._wanted.keep:
-            self._wanted.keep.mkdir(parents=True)
-            return Path(self._wanted.keep).absolute()
-        with self._interrupts.held():
-            folder = tempfile.TemporaryDirectory(
-                prefix="canal-demo-", ignore_cleanup_errors=True
-            )
-            self._stack.callback(folder.cleanup)
-        return Path(folder.name)
-
-    def _start_mirror(self) -> None:
-        for line in self._mirror.conf.read_text().splitlines():
-            self._screen.aside(line)
-        self._screen.statement("$", "canal-server mirror --conf mirror.yml")
-        begun = time.monotonic()
-        with self._interrupts.held():
-            self._stack.callback(self._mirror.stop)
-            self._mirror.launch()
-        # Already while it copies: what is written now must be in the copies, once.
-        self._shop.begin()
-        for name in TABLES:
-            self._wait_for_copy(name)
-            seconds = time.monotonic() - begun
-            rows = self._mirror.rows(f"{SCHEMA}/{name}")
-            self._screen.note(
-                f"{name:12} {rows:9,} rows in the lake after {seconds:.0f} s"
-            )
-
-    def _follow(self) -> None:
-        """Let the shop work, and change its tables."""
-        self._screen.note(f"{LOAD_PER_SECOND} transactions a second, and meanwhile:")
-        pause_s = self._wanted.seconds / (len(DDL) + 1)
-        for _, sql, what in DDL:
-            self._wait(pause_s)
-            self._screen.statement("mysql", f"{sql};")
-            self._screen.aside(f"└ {what}")
-            self._shop.execute(sql)
-        self._wait(pause_s)
-        for name in {table for table, _, _ in DDL} - TABLES.keys():
-            self._wait_for_copy(name)
-        self._screen.statement("$", "canal-server mirror status --conf mirror.yml")
-        self._tell(*self._mirror.run("status"))
-
-    def _wait_for_copy(self, name: str) -> None:
-        there = partial(self._mirror.is_there, f"{SCHEMA}/{name}")
-        self._mirror.wait(there, f"the copy of {name}", COPY_SECONDS_MAX)
-
-    def _verify(self) -> None:
-        """Compare while the shop works, and when it has stopped."""
-        # Without a key, a table is compared while nothing changes it.
-        self._shop.end_visits()
-        self._screen.note(
-            "While both go on, at one place of the binlog; only `visits`, which has "
-            "no key, rests:"
-        )
-        self._compare()
-        self._shop.end()
-        self._screen.note(
-            f"The shop is closed after {self._shop.transactions:,} transactions; "
-            "once more:"
-        )
-        self._compare()
-
-    def _compare(self) -> None:
-        self._screen.statement("$", "canal-server mirror verify --conf mirror.yml")
-        status, output = self._mirror.run("verify")
-        self._tell(status, output)
-        if status:
-            raise WrongCopyError("`verify` found a difference, or could not compare")
-
-    def _tell(self, status: int, output: str) -> None:
-        for line in output.splitlines():
-            self._screen.note(line)
-        if status > 1:
-            raise MirrorFailed(f"the command ended with status {status}")
-
-    def _sum_up(self) -> None:
-        for name in sorted({*TABLES, *(table for table, _, _ in DDL)}):
-            path = f"{SCHEMA}/{name}"
-            self._screen.note(
-                f"{name:12} {self._shop.count(name):9,} rows in MySQL, "
-                f"{self._mirror.rows(path):9,} in the lake, "
-                f"{self._mirror.version(path):4,} versions to go back to"
-            )
-        if status := self._mirror.stop():
-            raise MirrorFailed(f"the mirror ended with status {status}")
-        if status := self._daemon.stop():
-            raise DaemonFailed(f"canal-server ended with status {status}")
-        self._screen.result("the lake's tables equal the source's")
-        if self._wanted.keep:
-            self._screen.note(f"{self._mirror.lake} has them")
-
-    def _wait(self, seconds: float) -> None:
-        """Let time pass, while all of it has to run."""
-        over_at = time.monotonic() + seconds
-        while (left_s := over_at - time.monotonic()) > 0:
-            self._mirror.check()
-            self._daemon.check()
-            time.sleep(min(left_s, 0.2))
-
-
-def require() -> None:
-    """Raise Unavailable, with what to do, where the mirror cannot run."""
-    missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
-    if missing:
-        raise Unavailable(
-            f"not here: {', '.join(missing)}; pip install 'canal-server[mirror]'"
-        )
+def demo(stack: contextlib.ExitStack, seconds: float, keep: Path | None) -> None:
+    """Run the demo."""
+    print("Setting up")
     if not os.environ.get("JAVA_HOME"):
-        # Spark finds it there.
         os.environ["JAVA_HOME"] = str(Path(find_java()).resolve().parents[1])
+    # Ends last, because its work ends when the server or the schema is removed.
+    pool = stack.enter_context(ThreadPoolExecutor(1))
+    source, schema, folder = demo_run.set_up(stack, ["mysql"], keep and keep.absolute())
+    _, tables, lines, ddl = re.split("--.*\n", SQL.read_text("utf-8"))
+    source.execute(f"USE {schema}", *tables.split(";\n")[:-1])
+    if isinstance(source, PrivateServer):  # for `keyless_lock`
+        source.execute(f"GRANT LOCK TABLES ON {schema}.* TO '{source.user}'@'%'")
+    process, port = demo_run.start_canal_server(stack, folder)
+
+    print("\nThe mirror copies the tables; its settings:")
+    names = {"destination": DESTINATION, "tables": SETTINGS.replace("SCHEMA", schema)}
+    mirror = MirrorProcess(folder, source, ("127.0.0.1", port), **names)
+    print(mirror.conf.read_text())
+    with signals_delayed():
+        stack.callback(mirror.stop)
+        mirror.launch()
+    ending = threading.Event()
+    load = pool.submit(work, source, schema, lines.splitlines(), ending)
+    for table in TABLES:
+        wait_for_copy(mirror, f"{schema}/{table}")
+
+    print("\nThe mirror follows the load, and:")
+    for sql in ddl.splitlines():
+        with contextlib.suppress(TimeoutError):  # the load still runs, as it should
+            load.result(seconds / len(ddl.splitlines()))
+        mirror.check()
+        print(f"  sql> {sql}")
+        source.execute(f"USE {schema}", sql)
+    wait_for_copy(mirror, f"{schema}/returns")
+    execute(mirror, "status")
+
+    print("\nThe load ends, and the lake is compared with the source")
+    ending.set()
+    load.result()
+    execute(mirror, "verify")
+    if any(statuses := (mirror.stop(), demo_run.stop(process))):
+        raise DemoFailed(f"mirror and canal-server ended with statuses {statuses}")
+    print(f"  the lake's tables equal the source's{f': {mirror.lake}' if keep else ''}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description="Show the mirror at work.", allow_abbrev=False
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=30.0, help="of load after the copy (30)"
-    )
-    parser.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="a new folder, whose files stay"
-    )
-    wanted = parser.parse_args(arguments)
-    screen, interrupts = Screen(), Interrupts()
-    try:
-        with ExitStack() as stack:
-            stack.callback(interrupts.ignore)  # runs again below, before all others
-            try:
-                require()
-                Demo(screen, interrupts, stack, wanted).run()
-            finally:
-                interrupts.ignore()
-    except Interrupted as end:
-        with contextlib.suppress(OSError):
-            print(f"\ndemo: {end}; all is cleaned up", file=sys.stderr)
-        return SIGNALLED + end.number
-    except BrokenPipeError:  # nobody reads what we print any more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (
-        Unavailable,
-        DaemonFailed,
-        MirrorFailed,
-        WrongCopyError,
-        CanalError,
-        pymysql.err.MySQLError,
-        OSError,
-    ) as error:
-        first, *more = str(error).splitlines() or [repr(error)]
-        print(f"demo: {first}{f' {more[-1]}' if more else ''}", file=sys.stderr)
-        return 1
-    return 0
+def work(source: Server, schema: str, load: list[str], ending: threading.Event) -> None:
+    """Execute random lines of the load until the end."""
+    chance = random.Random(7)
+    with source.connect(database=schema) as connection:
+        while not ending.wait(PAUSE_S):
+            sql = chance.choice(load).format(n=chance.randint(1, ORDERS))
+            for statement in sql.split("; "):
+                connection.cursor().execute(statement)
+
+
+def wait_for_copy(mirror: MirrorProcess, table: str) -> None:
+    """Wait until a table has a copy in the lake, and print its rows."""
+    mirror.wait(lambda: mirror.is_there(table), f"the copy of {table}", 300.0)
+    print(f"  {table} has {mirror.rows(table):,} rows in the lake")
+
+
+def execute(mirror: MirrorProcess, action: str) -> None:
+    """Run an action of the mirror and print its output. Raises DemoFailed."""
+    status, output = mirror.run(action)
+    print(f"  canal-server mirror {action} --conf mirror.yml\n{output}")
+    if status:
+        raise DemoFailed(f"`canal-server mirror {action}` ended with status {status}")
 
 
 if __name__ == "__main__":
-    # Until there is something to clean up, Ctrl-C just ends us: no traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description="Show the mirror at work.")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of load (30)")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for all files")
+    options = vars(parser.parse_args())
+    sys.exit(demo_run.run(lambda stack: demo(stack, **options), MirrorFailed))

@@ -1,6 +1,6 @@
 """A mirror as a user runs it: a YAML file, and the command on it.
 
-Leaves out the source that it reads (`servers`), and canal-server (`demo_daemon`).
+Leaves out the source that it reads (`servers`), and canal-server (`demo_run`).
 """
 
 from __future__ import annotations

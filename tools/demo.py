@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 FLAVOURS = ("mysql", "mariadb")
 QUIET_SECONDS_MAX = 30.0  # without a change although some are due
-SINGLES = 400  # transactions of one row
-BURST_TRANSACTIONS, BURST_ROWS = 100, 1000  # rows of each transaction
+SINGLES, BURST, BURST_ROWS = 400, 100, 1000  # transactions; rows of one of a burst
 SQL = Path(__file__).with_suffix(".sql")  # one transaction a line
 SALE = "INSERT INTO sale (book, pieces) VALUES (1, 1)"
 
@@ -46,7 +45,7 @@ SALE = "INSERT INTO sale (book, pieces) VALUES (1, 1)"
 def demo(stack: ExitStack, flavours: Sequence[str]) -> None:
     """Run the demo."""
     print("Setting up")
-    # Ends last, because its work ends when the server or the schema is removed.
+    # Ends last: its work fails as soon as the server or the schema is removed.
     pool = stack.enter_context(ThreadPoolExecutor(1))
     source, schema, folder = set_up(stack, flavours)
     shop = stack.enter_context(source.connect(database=schema)).cursor(DictCursor)
@@ -84,12 +83,12 @@ def demo(stack: ExitStack, flavours: Sequence[str]) -> None:
 
     def write_burst() -> None:
         with source.connect(database=schema) as connection:
-            for _ in range(BURST_TRANSACTIONS):
+            for _ in range(BURST):
                 connection.cursor().execute(SALE + ", (2, 3)" * (BURST_ROWS - 1))
 
     begun_at = time.monotonic()
     burst = pool.submit(write_burst)
-    entries = take(client, rows := BURST_TRANSACTIONS * BURST_ROWS)
+    entries = take(client, rows := BURST * BURST_ROWS)
     seconds = time.monotonic() - begun_at
     burst.result()
     print(f"  {rows:,} rows in {seconds:.2f} s: {rows / seconds:,.0f} rows/s")

@@ -42,14 +42,8 @@ class DemoFailed(Exception):  # noqa: N818  # not an error of the code
 
 def run(demo: Callable[[ExitStack], None], *failures: type[Exception]) -> int:
     """Run a demo and release what it holds; returns the exit status."""
-    failures += (
-        DemoFailed,
-        Unavailable,
-        CanalError,
-        MySQLError,
-        OSError,
-        SubprocessError,
-    )
+    failures += DemoFailed, Unavailable, CanalError, MySQLError
+    failures += OSError, SubprocessError
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True, errors="replace")
     _on_signals(_interrupt)

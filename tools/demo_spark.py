@@ -50,7 +50,7 @@ def demo(stack: contextlib.ExitStack, seconds: float, keep: Path | None) -> None
     print("Setting up")
     if not os.environ.get("JAVA_HOME"):
         os.environ["JAVA_HOME"] = str(Path(find_java()).resolve().parents[1])
-    # Ends last, because its work ends when the server or the schema is removed.
+    # Ends last: its work fails as soon as the server or the schema is removed.
     pool = stack.enter_context(ThreadPoolExecutor(1))
     source, schema, folder = demo_run.set_up(stack, ["mysql"], keep and keep.absolute())
     _, tables, lines, ddl = re.split("--.*\n", SQL.read_text("utf-8"))

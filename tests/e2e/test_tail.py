@@ -227,7 +227,7 @@ def test_why_nothing_comes(make_pipeline, mysql_server, database, capsys):
     )
     told = ""
     give_up_at = time.monotonic() + 6 * UNIT_S
-    while "matches nothing of --filter 'none.such'" not in told:
+    while "match nothing of --filter 'none.such'" not in told:
         assert time.monotonic() < give_up_at, told
         insert(pipeline, 1)
         told += capsys.readouterr().err

@@ -32,7 +32,7 @@ tables: [{match: '.*\\.t', to: both}, {match: '.*\\.deep', to: both/deep}, {matc
 """
 A, B, C = TableName("a", "t"), TableName("b", "t"), TableName("a", "c")
 DEEP = TableName("a", "deep")
-TWO = "tables a.t and {} both go to both: put {{schema}} and {{table}} into to"
+TWO = "tables a.t and {} both use folder both: include {{schema}} and {{table}} in to"
 
 
 class Bringing:
@@ -110,7 +110,7 @@ def test_a_table_that_has_its_folder_gets_a_new_copy(mirror) -> None:
     mirror._schedule(bringing, bringing)
     assert phases(mirror)[A] == (
         Phase.STOPPED,
-        "tables b.t and a.t both go to both: put {schema} and {table} into to",
+        "tables b.t and a.t both use folder both: include {schema} and {table} in to",
     )
 
 

@@ -69,4 +69,4 @@ def test_plot(mirror, tmp_path: Path) -> None:
     assert "31 batches" in mirror("plot", "--hours", str(30 / 3600))
     nowhere = tmp_path / "no" / "delay.svg"
     told = mirror("plot", "--output", str(nowhere), wanted=cli.FAILED)
-    assert f"{nowhere} cannot be written" in told
+    assert f"cannot write {nowhere}" in told

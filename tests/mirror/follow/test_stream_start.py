@@ -205,7 +205,7 @@ def test_nothing_tells_where_the_lake_is(begun) -> None:
 def test_another_destination(begun) -> None:
     """Positions of one mean nothing in the other."""
     write_feed(begun.folder, replace(begun.fed(), destination="other"))
-    with pytest.raises(DataLossError, match="those of other: set it back"):
+    with pytest.raises(DataLossError, match="are of other: set it back"):
         begun.begin()
 
 

@@ -195,4 +195,4 @@ def test_a_copy_that_would_begin_before_rows_were_moved(
     work._stream.feed = Feed("example", position, moved={T: moved})
     channel: Any = None  # it is not asked
     with pytest.raises(SourceError, match="since then a statement"):
-        work._begun(store.write(TableState(T, "shop/t")), channel)
+        work._start(store.write(TableState(T, "shop/t")), channel)

@@ -165,7 +165,7 @@ def test_a_versioned_table_is_refused(mariadb_server, database):
         (("x", "int"), "masks: {id: drop}", "it cannot be left out"),
         (("x", "int"), "masks: {ID: null}", "its mask must be hash"),
         (("x", "int"), "masks: {x: {truncate: 2}}", "truncate is for texts"),
-        (("x", "strange"), "to: x", "a type 'strange' is not known"),
+        (("x", "strange"), "to: x", "unknown type 'strange'"),
         (("_Deleted", "int"), "to: x", "has a name that the mirror adds"),
         (("x", "int"), "rename: {x: _seq}", "has a name that the mirror"),
         (("x", "int"), "rename: {x: ID}", "columns id and x get the same name"),

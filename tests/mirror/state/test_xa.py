@@ -222,7 +222,7 @@ def catch_up(settings: MirrorSettings, name: TableName, **how: Any) -> CatchUp:
 
 
 @pytest.mark.parametrize(
-    ("table", "goes_on", "told"),
+    ("table", "continues", "told"),
     [("t", False, ["back"]), ("u", False, []), ("u", True, ["back"])],
 )
 def test_while_a_table_catches_up(

@@ -380,13 +380,13 @@ def test_wiring_of_cursors(tmp_path: Path) -> None:
     assert isinstance(Instance(config_for()).meta, MemoryMetaManager)
     kept = Instance(config_for(data_dir=tmp_path)).meta
     assert isinstance(kept, MixedMetaManager)
-    assert isinstance(kept.place, MetaFiles)
+    assert isinstance(kept.storage, MetaFiles)
     in_nodes = PositionConfig(
         wiring=Wiring.ZOOKEEPER, zookeeper_servers="127.0.0.1:1", data_dir=tmp_path
     )
     kept = Instance(replace(config_for(), position=in_nodes)).meta
     assert isinstance(kept, MixedMetaManager)
-    assert isinstance(kept.place, MetaNodes)
+    assert isinstance(kept.storage, MetaNodes)
 
 
 def test_stored_clients_are_served_again(
@@ -425,8 +425,8 @@ def test_stored_client_with_a_broken_filter(
     with caplog.at_level(logging.ERROR):
         second = running(config)
     for client_id, why in (
-        (1, r"a \( without its \)"),
-        (3, "too large when their repetitions are written out"),
+        (1, r"unmatched \("),
+        (3, "too large with their repetitions"),
         (4, r"160000 characters.*canal\.instance\.filter\.client\.length\.max"),
     ):
         assert f"client {client_id} is refused because its stored filter" in caplog.text

@@ -84,7 +84,7 @@ def test_names() -> None:
 def test_names_that_occur_twice() -> None:
     """Two messages of one name are an error."""
     with pytest.raises(ValueError, match="two messages have the name"):
-        all_messages((*AREAS, Area("again", message_areas.daemon_messages)))
+        all_messages((*AREAS, Area("again", daemon_messages)))
 
 
 def test_all_tables_are_collected() -> None:
@@ -194,7 +194,7 @@ def test_the_place_is_the_callers(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """An error that is being handled is logged with its traceback."""
     try:
-        {}["door"]
+        raise KeyError("door")
     except KeyError:
         MESSAGE.log(logging.getLogger("messages.test"), "door", exc_info=True)
     assert "KeyError: 'door'" in caplog.text

@@ -177,7 +177,7 @@ def test_other_statements_halt() -> None:
     assert entry.header.event_type == EventType.CREATE
     assert (entry.header.schema_name, entry.header.table_name) == ("db", "t")
     assert entry.row_change().event_type == EventType.CREATE
-    assert block.record(first)["subject"] == 3
+    assert block.record(first)["table_ordinal"] == 3
 
 
 def test_rare_events_halt() -> None:

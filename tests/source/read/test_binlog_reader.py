@@ -179,7 +179,7 @@ def test_table_ids() -> None:
 
     def deliver(spans: list[Span]) -> bool:
         for block, first, stop in spans:
-            numbers.extend(block.record(i)["subject"] for i in range(first, stop))
+            numbers.extend(block.record(i)["table_ordinal"] for i in range(first, stop))
         return True
 
     reading.reader.run(Bytes([log.as_stream()]), deliver, reading.note_idle, Stop())
@@ -353,10 +353,10 @@ def test_tables_ask_again_when_their_ids_restart() -> None:
     reading = Reading(Images(t=("int",), u=("int",), v=("int",)), names_max=2)
     reading.run(log.as_stream())
     assert reading.table_ids.epoch == 1
-    first, second, third, fourth = reading.row_subjects
+    first, second, third, fourth = reading.row_table_ordinals
     assert (first, second) == (1, 2)
     assert len({first, second, third, fourth}) == 4
-    names = [reading.table_ids.names_of(each) for each in reading.row_subjects]
+    names = [reading.table_ids.names_of(each) for each in reading.row_table_ordinals]
     assert names == [(("db", name),) for name in "tuvt"]
 
 
@@ -373,6 +373,6 @@ def test_a_statement_in_which_table_ids_restart() -> None:
     insert(log, 4, table="b", table_id=2)
     reading = Reading(Images(a=("int",), b=("int",), c=("int",)), names_max=2)
     reading.run(log.as_stream())
-    assert reading.row_subjects == [1, 2, 3, 4]
-    names = [reading.table_ids.names_of(each) for each in reading.row_subjects]
+    assert reading.row_table_ordinals == [1, 2, 3, 4]
+    names = [reading.table_ids.names_of(each) for each in reading.row_table_ordinals]
     assert names == [(("db", name),) for name in "abcb"]

@@ -85,7 +85,7 @@ class Reading:
         self.idle = 0
         self.stop = Stop()
         self.table_ids = TableIds(names_max)
-        self.row_subjects: list[int] = []
+        self.row_table_ordinals: list[int] = []
         settings = {
             name: options.pop(name)
             for name in list(options)
@@ -110,8 +110,8 @@ class Reading:
         """Keep what is delivered."""
         for block, first, stop in spans:
             self.fields += block.slice(first, stop)
-            self.row_subjects += [
-                record["subject"]
+            self.row_table_ordinals += [
+                record["table_ordinal"]
                 for record in map(block.record, range(first, stop))
                 if record["kind"] == ROWS
             ]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from canal_server.model.entry import EntryType, EventType
-from canal_server.model.enum_labels import members_of
+from canal_server.model.enum_labels import labels_of
 from canal_server.model.versions import version
 from canal_server.protocol.entry_messages import encode
 from canal_server.protocol.protobuf import varint
@@ -332,7 +332,7 @@ def _labels(column: Column, text: str) -> str:
         return text
     labels = [
         member.decode("utf-8", "replace") if isinstance(member, bytes) else member
-        for member in members_of(column.mysql_type)
+        for member in labels_of(column.mysql_type)
     ]
     number = int(text)
     if base == "enum":

@@ -60,7 +60,7 @@ cdef class Block:
         cdef Record* r = &self.records[i]
         return {
             "begin": self.begin_of(i), "end": r.end, "offset": r.offset,
-            "ordinal": r.ordinal, "time": r.time, "subject": r.table_ordinal,
+            "ordinal": r.ordinal, "time": r.time, "table_ordinal": r.table_ordinal,
             "rows": r.rows, "event_length": r.event_length, "kind": r.kind,
             "event_type": r.event_type, "flags": r.flags,
         }

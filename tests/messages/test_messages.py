@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from canal_server.cli.start import log_to_stderr
-from canal_server.messages import message_areas
+from canal_server.messages import daemon_messages
 from canal_server.messages.message import Message
 from canal_server.messages.message_areas import (
     MIRROR_AREAS,
@@ -194,7 +194,7 @@ def test_the_place_is_the_callers(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """An error that is being handled is logged with its traceback."""
     try:
-        raise KeyError("door")
+        {"window": 1}["door"]
     except KeyError:
         MESSAGE.log(logging.getLogger("messages.test"), "door", exc_info=True)
     assert "KeyError: 'door'" in caplog.text

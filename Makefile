@@ -12,7 +12,7 @@ CHECKED := canal_server pyspark_canal tests tools benchmarks
 
 .PHONY: help demo demo-spark test docs bench bench-spark bench-mirror spark-plot format dev
 .PHONY: servers clean soak
-.PHONY: demo-needs lint lint-format lint-style lint-types
+.PHONY: demo-needs lint lint-format lint-style lint-types lint-dead
 
 help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
@@ -87,13 +87,17 @@ soak: $(VENV)/installed servers
 		$(if $(SEED),--seed $(SEED)) $(S)
 
 # `make --keep-going lint` tells everything at once.
-lint: lint-format lint-style lint-types
+lint: lint-format lint-style lint-types lint-dead
 
 lint-format: $(VENV)/installed
 	$(BIN)/ruff format --check $(wildcard $(CHECKED))
 
 lint-style: $(VENV)/installed
 	$(BIN)/ruff check $(wildcard $(CHECKED))
+
+# What nothing uses; the exceptions, and why, are in pyproject.toml.
+lint-dead: $(VENV)/installed
+	$(BIN)/vulture
 
 # Test functions may be untyped; everything else is as strict as the package.
 lint-types: $(VENV)/installed

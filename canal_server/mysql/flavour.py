@@ -27,7 +27,6 @@ _VARIABLES = (
     "log_bin",
     "binlog_format",
     "binlog_row_image",
-    "binlog_row_metadata",
     "binlog_checksum",
     "gtid_mode",
     "lower_case_table_names",
@@ -55,13 +54,11 @@ class ServerInfo:
     flavour: Flavour
     version: Version
     version_text: str
-    version_comment: str
     server_id: int
     server_uuid: str  # empty for MariaDB
     log_bin: bool
     binlog_format: str  # ROW, STATEMENT, MIXED
     row_image: str  # FULL, MINIMAL, NOBLOB, FULL_NODUP
-    row_metadata: str  # MySQL: MINIMAL, FULL; MariaDB also NO_LOG
     checksum: str  # CRC32, NONE
     gtid_mode: str  # ON, OFF, ON_PERMISSIVE, OFF_PERMISSIVE; MariaDB: always ON
     lower_case_table_names: int
@@ -126,14 +123,12 @@ def server_info(variables: dict[str, str]) -> ServerInfo:
         flavour=flavour,
         version=parse_version(version_text),
         version_text=version_text,
-        version_comment=variables.get("version_comment", ""),
         server_id=int(variables.get("server_id") or 0),
         server_uuid=variables.get("server_uuid", ""),
         log_bin=upper("log_bin") in ("ON", "1"),
         # A server without these variables knows no other format or image.
         binlog_format=upper("binlog_format", "ROW"),
         row_image=upper("binlog_row_image", "FULL"),
-        row_metadata=upper("binlog_row_metadata"),
         checksum=upper("binlog_checksum", "NONE"),
         gtid_mode="ON" if flavour is Flavour.MARIADB else upper("gtid_mode", "OFF"),
         lower_case_table_names=int(variables.get("lower_case_table_names") or 0),

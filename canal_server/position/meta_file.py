@@ -96,11 +96,6 @@ def decode_position(content: bytes) -> LogPosition:
         return position
 
 
-def encode_position(position: LogPosition) -> bytes:
-    """Return the content for one position."""
-    return compact(log_position_to_json(abridged(position)))
-
-
 def says_more(position: LogPosition) -> bool:
     """Return whether a position holds more than the Java server can read."""
     return position.position.included or _has_tags(position)

@@ -29,9 +29,10 @@ from canal_server.protocol.entry_messages import (
     encode,
 )
 from canal_server.source.read import compare_values
-from canal_server.source.read.file_columns import columns_json, load_columns
+from canal_server.source.read.file_columns import load_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from golden_form import Json
@@ -48,6 +49,31 @@ BOOK = TableMeta(
         ColumnMeta("price", "decimal(10,2)"),
     ),
 )
+
+
+def columns_json(tables: Iterable[TableMeta]) -> str:
+    """Return the text of a file that `load_columns` reads."""
+    return json.dumps(
+        [
+            {
+                "schema": meta.schema,
+                "table": meta.table,
+                "columns": [
+                    {
+                        "name": column.name,
+                        "type": column.mysql_type,
+                        "charset": column.charset,
+                        "key": column.is_key,
+                        "nullable": column.nullable,
+                    }
+                    for column in meta.columns
+                ],
+            }
+            for meta in tables
+        ],
+        ensure_ascii=False,
+        indent=1,
+    )
 
 
 def decode(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[Json]:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from fix_cluster import WIRING
-from node_states import CLIENT, PARSED, Walk, named, recorded
+from node_states import CLIENT, Walk, named, recorded
 
 from canal_server.model import znodes
 from canal_server.model.positions import PositionRange, log_position_from_json
@@ -68,13 +68,6 @@ def test_cursors():
         position = meta_file.decode_position(text.encode())
         assert node_json.encode_cursor(position).decode() == text
     assert any('"gtid":""' not in text for text in contents("/1001/cursor$"))
-
-
-def test_places_of_the_parser():
-    """So is where its parser stands."""
-    for text in contents(PARSED):
-        position = meta_file.decode_position(text.encode())
-        assert meta_file.encode_position(position).decode() == text
 
 
 def test_batches():

@@ -13,7 +13,7 @@ from canal_server.model.positions import (
     PositionRange,
 )
 from canal_server.position import node_json
-from canal_server.position.meta_file import decode_position, encode_position
+from canal_server.position.meta_file import decode_position
 
 TYPED = '"@type":"com.alibaba.otter.canal.protocol.position.LogPosition",'
 # As the Java server wrote it, but for the hint.
@@ -31,11 +31,6 @@ POSITION = LogPosition(
 def test_cursor():
     """A cursor is written as the Java server does, with the name of its class first."""
     assert node_json.encode_cursor(POSITION).decode() == "{" + TYPED + RECORDED
-
-
-def test_position_of_a_pump():
-    """The position of a pump has no class name."""
-    assert encode_position(POSITION).decode() == "{" + RECORDED
 
 
 def test_mark():

@@ -65,6 +65,8 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
         self._tokens = tokens
         self._tokens_size = len(tokens)
 
+    _index: int  # the base class's, which has no types
+
     def raise_error(self, message: str, token: Any = None) -> None:  # noqa: ARG002
         """Raise SqlTextError; without more of the text, which may hold a password."""
         raise SqlTextError(message)
@@ -88,10 +90,6 @@ class SqlReader(MySQL.Parser):  # type: ignore[misc]  # has no types
     def index(self) -> int:
         """The index of the current token."""
         return self._index
-
-    def go_back(self, index: int) -> None:
-        """Return to an earlier index."""
-        self._index = index
 
     # Moving forward
 

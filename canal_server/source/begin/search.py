@@ -11,7 +11,6 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import SourceError
-from canal_server.model.positions import binlog_file_number
 from canal_server.mysql.server_errors import is_refusal
 from canal_server.source.begin.boundary_index import FileKey
 from canal_server.source.begin.index_writer import IndexWriter
@@ -22,9 +21,8 @@ from canal_server.source.read.start_position import FIRST_EVENT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canal_server.model.positions import EntryPosition, Executed
+    from canal_server.model.positions import Executed
     from canal_server.source.begin.boundary_index import BoundaryIndex, Mark
-    from canal_server.source.read.available_positions import SourceFiles
     from canal_server.source.read.binlog_scan import Gtids, Scanner, SeenEvent
 
 _log = logging.getLogger(__name__)
@@ -137,34 +135,6 @@ class BinlogSearch:
                 raise
             return False
         return found.offset == offset and contains(gtids, executed)
-
-    def transactions_between(
-        self, start: EntryPosition, stop: EntryPosition, files: SourceFiles
-    ) -> int:
-        """Return how many transactions end after a position and at or before another.
-
-        An event begins at `start`. Reads what the index lacks.
-        """
-        first, last = start.order(), stop.order()
-        found = 0
-        for log in files.files:
-            number = binlog_file_number(log.name)
-            if not first[0] <= number <= last[0]:
-                continue
-            begin = first[1] if number == first[0] else FIRST_EVENT
-            end = last[1] if number == last[0] else log.size
-            found += self._transactions_in(log.name, begin, end)
-        return found
-
-    def _transactions_in(self, file: str, start: int, stop: int) -> int:
-        if start >= stop:
-            return 0
-        if self._index is None:
-            return self._scanner.count(file, start, stop)
-        counted = self._index.count_between(self._key(file), start, stop)
-        return counted.transactions + sum(
-            self._scanner.count(file, *segment) for segment in counted.missing
-        )
 
     def _writer(self, file: str, *, whole: bool) -> IndexWriter | None:
         """Return the writer that indexes what is read; rows are not counted."""

@@ -139,7 +139,6 @@ class Reader:
         # The same for a file that is read from its beginning. MariaDB starts a dump by
         # GTID in the middle of a file, with a GTID list built for that position.
         self.whole_from: int | None = None
-        self.ddl_count = 0
         self._server_starts = 0  # reported to statements so far
         self._table_ids = table_ids
         self._epoch = table_ids.epoch  # of the table ids in the table schemas
@@ -436,8 +435,6 @@ class Reader:
             )
         )
         self.decoder.forget_tables()
-        if any(each.event_type in DDL_TYPES for each in examined.statements):
-            self.ddl_count += 1
 
     def _passes(self, result: Statement) -> bool:
         if result.event_type in _DML:

@@ -74,28 +74,3 @@ def _table(table: dict[str, Any]) -> TableMeta:
         for column in table["columns"]
     )
     return TableMeta(str(table["schema"]), str(table["table"]), columns)
-
-
-def columns_json(tables: Iterable[TableMeta]) -> str:
-    """Return the text of a file that `load_columns` reads."""
-    return json.dumps(
-        [
-            {
-                "schema": meta.schema,
-                "table": meta.table,
-                "columns": [
-                    {
-                        "name": column.name,
-                        "type": column.mysql_type,
-                        "charset": column.charset,
-                        "key": column.is_key,
-                        "nullable": column.nullable,
-                    }
-                    for column in meta.columns
-                ],
-            }
-            for meta in tables
-        ],
-        ensure_ascii=False,
-        indent=1,
-    )

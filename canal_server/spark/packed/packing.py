@@ -68,7 +68,6 @@ class Run:
     batches: Batches
     columns: str  # JSON
     asked_at: ColumnsAt | None
-    is_compared: bool = True
 
 
 @dataclass(slots=True)

@@ -20,8 +20,6 @@ ANSI: Final = 1 << 18
 NO_TABLE_OPTIONS: Final = 1 << 14  # MariaDB
 # MariaDB's modes for other servers' dialects: POSTGRESQL, ORACLE, MSSQL, DB2, MAXDB
 DIALECTS: Final = 0b11111 << 8
-STRICT_TRANS_TABLES: Final = 1 << 21
-STRICT_ALL_TABLES: Final = 1 << 22
 NO_BACKSLASH_ESCAPES: Final = 1 << 20
 
 
@@ -60,11 +58,6 @@ class Context:
             server_version=self.server_version,
             brackets=self.mariadb and bool(self.sql_mode & MSSQL),
         )
-
-    @property
-    def strict(self) -> bool:
-        """Whether invalid values were refused instead of adjusted."""
-        return bool(self.sql_mode & (STRICT_TRANS_TABLES | STRICT_ALL_TABLES))
 
     @property
     def oracle(self) -> bool:

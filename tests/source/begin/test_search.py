@@ -13,13 +13,10 @@ from fix_store import eventually
 from canal_server.config.schema import HostConfig, InstanceConfig
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
-from canal_server.model.positions import EntryPosition
-from canal_server.mysql.binlogs import BinaryLog
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.begin.boundary_index import BoundaryIndex, FileKey, Mark
 from canal_server.source.begin.index_writer import IndexWriter
 from canal_server.source.begin.search import BinlogSearch
-from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_scan import Scanner
 
 if TYPE_CHECKING:
@@ -189,22 +186,6 @@ def test_index_of_another_file(scene: Scene) -> None:
         assert found.offset == scene.places[-1]
         assert "its beginning" in found.means
         scene.index.forget(scene.key)
-
-
-@pytest.mark.parametrize("stop", [0, 6, COUNT])
-def test_transactions_between(scene: Scene, stop: int) -> None:
-    """Transactions between two positions are counted; gaps of the index are read."""
-    scene.fill(stop=stop)
-    _, end = scene.server.binlog_position()
-    files = SourceFiles((BinaryLog("other.000001", 9), BinaryLog(scene.file, end)))
-    for indexed in (False, True):
-        search = scene.search(indexed=indexed)
-        for first in (0, 3, 7):
-            begin = EntryPosition(scene.file, scene.places[first])
-            for last in (first, 8, 11):
-                behind = EntryPosition(scene.file, scene.places[last])
-                found = search.transactions_between(begin, behind, files)
-                assert found == max(last - first, 0)
 
 
 def test_covers(scene: Scene) -> None:

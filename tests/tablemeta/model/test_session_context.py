@@ -8,7 +8,6 @@ from canal_server.tablemeta.model.session_context import (
     ANSI_QUOTES,
     NO_BACKSLASH_ESCAPES,
     ORACLE,
-    STRICT_ALL_TABLES,
     Context,
 )
 
@@ -47,5 +46,3 @@ def test_modes() -> None:
     assert context.oracle
     assert not Context(sql_mode=ORACLE).oracle
     assert Context(sql_mode=NO_BACKSLASH_ESCAPES).dialect.no_backslash_escapes
-    assert Context(sql_mode=STRICT_ALL_TABLES).strict
-    assert not context.strict

@@ -38,10 +38,13 @@ def failed_tests(cache: Path = CACHE) -> list[str]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run pytest; returns its exit status."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], check=False
-    ).returncode
+    """Run pytest; returns its exit status.
+
+    Its own script, as `python -m pytest` would find the checkout before the package
+    that is installed.
+    """
+    pytest = Path(sys.executable).with_name("pytest")
+    return subprocess.run([pytest, *arguments], check=False).returncode
 
 
 def run_group(arguments: Sequence[str], *, second_try: bool) -> tuple[int, list[str]]:

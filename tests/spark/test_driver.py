@@ -380,7 +380,8 @@ def test_no_server_is_told_with_all_that_were_asked(mysql_pipeline) -> None:
     )
     driver = StreamDriver(options)
     with pytest.raises(
-        ConnectionError, match=r"example: 127.0.0.1:1, 127.0.0.1:2 .* 0\.05 s .*refused"
+        ConnectionError,
+        match=r"example: tried 127.0.0.1:1, 127.0.0.1:2 for 0\.05 s .*refused",
     ):
         driver.initial()
 

@@ -311,7 +311,9 @@ def test_binary_of_a_fixed_length(mysql_type: str, text: str, value: bytes) -> N
 )
 def test_a_column_that_became_another(kind: str, sql_type: int, there: str) -> None:
     """Text read as bytes, or bytes as text, would be garbage: it is refused."""
-    with pytest.raises(DecodeError, match=f"is changed here and {there} in the stream"):
+    with pytest.raises(
+        DecodeError, match=f"has changed here and {there} in the stream"
+    ):
         one(kind, "abc", sql_type=sql_type, mysql_type="changed")
 
 
@@ -331,7 +333,7 @@ def test_values_of_another_type(
     """An invalid value is reported with column, types, position and remedy."""
     with pytest.raises(
         DecodeError,
-        match=rf"column v of d\.t is {re.escape(mysql_type)} here and {there} in the "
+        match=rf"column v of d\.t has {re.escape(mysql_type)} here and {there} in the "
         "stream, which cannot hold .*: exclude the column by option columns, or",
     ) as caught:
         one(kind, text, mysql_type=mysql_type, precision=3, scale=0)
@@ -393,7 +395,7 @@ def test_zones(zone: str, local: str, moment: tuple[int, ...]) -> None:
 
 def test_unknown_zone() -> None:
     """A zone that the machine does not know is named."""
-    with pytest.raises(ConfigError, match="time zone 'Mars/Crater' is not known"):
+    with pytest.raises(ConfigError, match="time zone 'Mars/Crater' is unknown on"):
         rows_of(zone="Mars/Crater")
 
 

@@ -395,7 +395,9 @@ def test_clients_of_other_tables_do_not_get_raw_rows() -> None:
     def deliver(spans: Any) -> bool:
         for block, first, stop in spans:
             records = map(block.record, range(first, stop))
-            numbers.update(each["subject"] for each in records if each["event_type"])
+            numbers.update(
+                each["table_ordinal"] for each in records if each["event_type"]
+            )
         return True
 
     reading.deliver = deliver  # type: ignore[method-assign]

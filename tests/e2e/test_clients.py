@@ -174,7 +174,7 @@ def test_closed_while_waiting(pipeline, rng):
             # One that comes begins with a rollback, which would be before a late ack.
             pipeline.settle(client)
             with pipeline.client(RED) as leaving:
-                leaving._tell(PacketType.GET, endless)
+                leaving._send_unanswered(PacketType.GET, endless)
             writer.write(1)
             while checker.done < number:
                 message = client.get(1000, UNIT_S)

@@ -41,7 +41,7 @@ def test_paused_and_killed(cluster):
         with taking_over(seen, two, "paused"):
             one.process.send(signal.SIGSTOP)
         one.process.send(signal.SIGCONT)
-        one.process.wait_for_log("destination example is given up")
+        one.process.wait_for_log("destination example lost its lease")
         one.process.wait_for_log(f"is run by {cluster.address(two)}")
         one.stop()
         one.start()
@@ -136,7 +136,7 @@ def test_cut_off_and_asked_and_stopped(cluster):
     with cluster.following() as seen:
         seen.wait_for_run(one)
         with cluster.way(one).silence(), taking_over(seen, two, "cut off"):
-            line = one.process.wait_for_log("is given up: no contact with ZooKeeper")
+            line = one.process.wait_for_log("stepping down: no contact with ZooKeeper")
             assert not one.status()["running"]
             taken = two.process.wait_for_log("is run by this server")
             (silence_s,) = map(float, re.findall(r"for ([\d.]+) s", line))
@@ -157,12 +157,12 @@ def test_zookeeper_goes_and_comes(make_cluster, own_zookeeper):
         own_zookeeper.kill()
         seen.wait_for_acks(3)
         own_zookeeper.restart()
-        cluster.one.process.wait_for_log("cursors of example written again")
+        cluster.one.process.wait_for_log("writing the cursors of example works again")
         seen.wait_for_acks(3)
         cluster.zookeeper.wait_until_connected(Stop())
         assert cluster.running().address == cluster.address(cluster.one)
     assert len(seen.runs) == 1  # the connection of the client outlived it, too
-    assert not any("given up" in line for line in cluster.one.process.log)
+    assert not any("stepping down" in line for line in cluster.one.process.log)
 
 
 def test_three_zookeepers(cluster_of_three, three_zookeepers):
@@ -182,11 +182,11 @@ def test_three_zookeepers(cluster_of_three, three_zookeepers):
             cluster.zookeeper.wait_until_connected(Stop())
             assert cluster.running().address == cluster.address(cluster.one)
         assert len(seen.runs) == 1
-        assert not any("given up" in line for line in cluster.one.process.log)
+        assert not any("stepping down" in line for line in cluster.one.process.log)
 
         for node in three_zookeepers.nodes[:2]:
             node.kill()
-        cluster.one.process.wait_for_log("is given up: no contact with ZooKeeper")
+        cluster.one.process.wait_for_log("stepping down: no contact with ZooKeeper")
         assert not any(server.status()["running"] for server in cluster.servers)
         runs, written = len(seen.runs), seen.acks()
         three_zookeepers.nodes[0].restart()

@@ -426,8 +426,10 @@ def test_purged(make_scene, own_server, auto_reset):
     done = scene.checkers[LATE].done
     with scene.pipeline.client(LATE) as client:
         if auto_reset == "false":
-            scene.pipeline.process.wait_for_log(f"ERROR .* client {LATE} .* is gone")
-            with pytest.raises(ClientError, match=r"is gone: .*seek"):
+            scene.pipeline.process.wait_for_log(
+                f"ERROR .* client {LATE} .* no longer has"
+            )
+            with pytest.raises(ClientError, match=r"no longer has: .*seek"):
                 client.get()
             assert list(scene.pipeline.status()["lost_clients"]) == [str(LATE)]
         else:

@@ -210,12 +210,12 @@ def printed_status(pipeline):
     [
         pytest.param(
             {JOURNAL: "nosuch.000001"},
-            "1236.*asked to begin at nosuch.000001:",
+            "1236.*requested start nosuch.000001:",
             id="file",
         ),
         pytest.param(
             {JOURNAL: "binlog.999999", POSITION: 4},
-            "1236.*asked to begin at binlog.999999:4",
+            "1236.*requested start binlog.999999:4",
             id="number",
         ),
         pytest.param(

@@ -116,7 +116,7 @@ def test_destination_given_up_and_had_again(stopped, own_zookeeper, rng):
         message = client.get(timeout_s=3 * UNIT_S)
         assert message
         own_zookeeper.kill()
-        stopped.process.wait_for_log("destination example is given up")
+        stopped.process.wait_for_log("destination example lost its lease")
         own_zookeeper.restart()
         stopped.wait_for_status(runs)
         with pytest.raises(ClientError, match="example should start first: it was"):

@@ -406,7 +406,7 @@ class Pump:
         self.unreadable.turn_to(self._access)
         reader = reader_of(
             self._source,
-            self.sources.current,
+            self._read_as,
             place,
             begin,
             schemas=schemas,

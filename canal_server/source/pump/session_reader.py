@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.dump_connection import DumpStream
 from canal_server.mysql.server_errors import error_of_packet
+from canal_server.mysql.source_settings import Address
 from canal_server.source.read.binlog_reader import Reader
 
 if TYPE_CHECKING:
     from canal_server.filters.column_filters import ColumnFilter
+    from canal_server.model.positions import LogIdentity
     from canal_server.mysql.replication import ReplicaId
     from canal_server.mysql.source_settings import Access
     from canal_server.ports import TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.begin.boundary_index import BoundaryIndex
-    from canal_server.source.begin.source_servers import Source
     from canal_server.source.pump.delivered import Delivered
     from canal_server.source.pump.pump_ports import PumpSource
     from canal_server.source.pump.session_schemas import SessionSchemas
@@ -40,7 +41,7 @@ def servers_before(
 
 def reader_of(
     source: PumpSource,
-    server: Source,
+    read_as: LogIdentity,
     place: Place,
     begin: Place,
     *,
@@ -49,8 +50,12 @@ def reader_of(
     columns: ColumnFilter,
     unreadable: Unreadable,
 ) -> Reader:
-    """Return a reader of what follows `place`; the dump starts at `begin`."""
-    config, address = source.config, str(server.access.address)
+    """Return a reader of what follows `place`; the dump starts at `begin`.
+
+    All positions of the session carry the object `read_as`: by that the GTID sets of
+    sessions are told apart, as another server may have the same address later.
+    """
+    config, address = source.config, str(Address(read_as.address, read_as.port))
     reader = Reader(
         source.pool,
         source.table_ids,
@@ -64,7 +69,7 @@ def reader_of(
         error_of_packet=lambda body: error_of_packet(
             body, address=address, place=str(place)
         ),
-        source=server.identity,
+        source=read_as,
     )
     reader.decoder.refuses_inside = not place.by_gtid
     return reader

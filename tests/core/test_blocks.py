@@ -71,8 +71,8 @@ def test_index_records() -> None:
     )  # fmt: skip
     assert writer.block.record(index) == {
         "begin": 0, "end": 7, "offset": 1 << 40, "ordinal": 3, "time": (1 << 32) - 1,
-        "subject": 7, "rows": 5, "event_length": 99, "kind": ROWS, "event_type": 2,
-        "flags": FLAG_GTID,
+        "table_ordinal": 7, "rows": 5, "event_length": 99, "kind": ROWS,
+        "event_type": 2, "flags": FLAG_GTID,
     }  # fmt: skip
     assert (writer.block.file, writer.block.file_number) == ("bin.000009", 9)
     assert repr(writer.block) == "<Block bin.000009 1 records 7 bytes>"

@@ -82,7 +82,7 @@ def test_one_source(single: ClientPositions, meta: MemoryMetaManager) -> None:
     assert meta.places(CLIENT) == {}
     assert single.begin_after({0: at("db1", 4).position}) == at("db1", 4).position
     assert single.begin_after({}) is None
-    with pytest.raises(ClientError, match="one source, and 2 places"):
+    with pytest.raises(ClientError, match="one source, but 2 positions"):
         single.targets([at("db1", 4), at("db1", 5)])
 
 

@@ -319,7 +319,7 @@ def test_who_is_not_moved(
     with pytest.raises(ClientError, match="client 7 is not subscribed to merged"):
         instance.seek([CLIENT.client_id, 7], here)
     elsewhere = replace(here, identity=LogIdentity("192.0.2.1", 3306))
-    with pytest.raises(ClientError, match="is of no source"):
+    with pytest.raises(ClientError, match="is in none of them"):
         instance.seek([CLIENT.client_id], elsewhere)
     positions = instance._positions
     assert isinstance(positions, GroupPositions)

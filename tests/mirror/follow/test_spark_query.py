@@ -110,7 +110,7 @@ def test_how_it_is_is_told(tmp_path: Path) -> None:
     settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
     states = States(open_folder(settings.lake, settings.folder))
     stream: Any = SimpleNamespace(
-        gap="", feed=None, joining=threading.Lock(), open=lambda _: None, take=None
+        gap="", feed=None, joining=threading.Lock(), open=lambda _: None, apply=None
     )
     told: list[str] = []
     spark = Begun()
@@ -130,7 +130,7 @@ def test_pauses_grow_while_nothing_comes(tmp_path: Path) -> None:
     settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
     states = States(open_folder(settings.lake, settings.folder))
     stream: Any = SimpleNamespace(
-        gap="", feed=None, joining=threading.Lock(), open=lambda _: None, take=None
+        gap="", feed=None, joining=threading.Lock(), open=lambda _: None, apply=None
     )
     query = Query(settings, Begun(), stream, states, Stop())
 

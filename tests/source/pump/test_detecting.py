@@ -106,7 +106,7 @@ def test_switches_with_the_failure_after_the_last_that_is_borne(
     assert (found["failures"], found["error"]) == (0, "")
     # The dead one is looked at, too: it is no place to go back to.
     assert found["other_fit"] is False
-    assert any("goes to standby" in line for line in told_by(caplog))
+    assert any("switching to standby" in line for line in told_by(caplog))
     detector._close()
 
 

@@ -41,7 +41,7 @@ def test_counts_up_to_the_last_position(caplog: pytest.LogCaptureFixture) -> Non
     overlap.take(entries_at(99).take())
     assert (overlap.transactions, overlap.rows, overlap.ended) == (4, 8, True)
     (line,) = [each for each in caplog.messages if "at most" in each]
-    assert "4 transactions with 8 rows came again" in line
+    assert "4 transactions with 8 rows were delivered again" in line
 
 
 def test_times_out_of_order(caplog: pytest.LogCaptureFixture) -> None:

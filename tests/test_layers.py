@@ -32,10 +32,10 @@ LAYERS = {
     "config": 2, "protocol": 2, "mysql": 2,
     "doors.zookeeper": 2, "doors.sqlite": 2, "doors.sqltext": 2, "daemon.control": 2,
     "decoder.text": 3, "decoder.rows": 3, "decoder.events": 3,
-    "filters": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3, "client": 3,
+    "filters": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3,
     "tablemeta.model": 3, "tablemeta.sql": 3, "tablemeta.tables": 3,
     "tablemeta.storage": 3, "tablemeta.history": 3,
-    "arrow": 4, "server": 4,
+    "arrow": 4, "client": 4, "server": 4,
     "source.read": 4, "source.schema": 4, "source.begin": 4, "source.pump": 4,
     "capture": 5, "ranges": 5, "catchup": 5,
     "instance": 6,
@@ -55,6 +55,7 @@ ORDERED = (
     ("tablemeta.model", "tablemeta.sql", "tablemeta.tables", "tablemeta.storage",
      "tablemeta.history"),
     ("source.read", "source.schema", "source.begin", "source.pump"),
+    ("arrow", "client"),  # values of changes are read as those of columns
     ("capture", "catchup"),
     ("ranges", "catchup"),  # old events are read with the schemas of ranges
 )  # fmt: skip

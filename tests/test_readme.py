@@ -17,20 +17,18 @@ DOCUMENTS = [
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 README = DOCUMENTS[0].read_text()
+ID = client.Column(name="id", value="7", mysql_type="int")
 ROW = client.Entry(
     header=client.Header(
         schema_name="shop", table_name="orders", event_type=client.EventType.INSERT
     ),
     entry_type=client.EntryType.ROWDATA,
     store_value=encode(
-        client.RowChange(
-            row_datas=(
-                client.RowData(after_columns=(client.Column(name="id", value="7"),)),
-            )
-        )
+        client.RowChange(row_datas=(client.RowData(after_columns=(ID,)),))
     ),
 )
 END = client.Entry(entry_type=client.EntryType.TRANSACTIONEND)
+MESSAGE = client.Message.of_entries(1, (ROW, END))
 
 
 def test_client_sample(
@@ -45,14 +43,12 @@ def test_client_sample(
     monkeypatch.setattr(
         client.CanalClient, "subscribe", lambda _, wanted: filters.append(wanted)
     )
-    monkeypatch.setattr(
-        client.CanalClient, "messages", lambda _: iter([client.Message(1, (ROW, END))])
-    )
+    monkeypatch.setattr(client.CanalClient, "messages", lambda _: iter([MESSAGE]))
     exec(sample, {})
     assert filters == [r"shop\..*"]
     printed = capsys.readouterr().out
     assert printed.startswith("orders ")
-    assert "{'id': '7'}" in printed
+    assert "{'id': 7}" in printed
 
 
 def anchors_of(text: str) -> set[str]:

@@ -2,14 +2,15 @@
 
 ::
 
-    from canal_server.client import CanalClient, EntryType
+    from canal_server.client import CanalClient
 
     with CanalClient("127.0.0.1", 11111, "example") as client:
         client.subscribe()
         for message in client.messages():
-            for entry in message.entries:
-                if entry.entry_type == EntryType.ROWDATA:
-                    print(entry.header.table_name, entry.row_change())
+            for change in message.changes():
+                print(change.kind, change.table, change.before, change.after)
+
+`message.entries` has the entries of the protocol, as the Java client shows them.
 
 It works with this server and with canal's own server. It connects to one address and
 does not reconnect by itself; clusters are not supported. Any package above `protocol`
@@ -19,6 +20,7 @@ may import it.
 from __future__ import annotations
 
 from canal_server.client.canal import CanalClient, Message
+from canal_server.client.change_reader import Change
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.entry_messages import (
     Column,
@@ -35,6 +37,7 @@ from canal_server.protocol.entry_messages import (
 
 __all__ = [
     "CanalClient",
+    "Change",
     "ClientError",
     "Column",
     "Entry",

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
+import contextlib
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
+from canal_server.client.change_reader import (
+    ChangeReader,
+    count_rows,
+    entries_of,
+    open_messages,
+)
 from canal_server.client.login import open_link, refusal
+from canal_server.client.value_reader import ValueOptions
 from canal_server.errors import ClientError, ProtocolError
-from canal_server.protocol.entry_messages import Entry, decode_entry
+from canal_server.protocol.entry_messages import Entry, decode_entry, encode
 from canal_server.protocol.framing import EMPTY_BATCH_ID
 from canal_server.protocol.packets import (
     Ack,
     ClientAck,
     ClientRollback,
     Get,
-    Messages,
     Packet,
     PacketType,
     Sub,
     Unsub,
 )
-from canal_server.protocol.protobuf import decode
+from canal_server.protocol.protobuf import decode, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from datetime import tzinfo
 
+    from canal_server.client.change_reader import Change
     from canal_server.client.client_link import Link
 
 T = TypeVar("T")
@@ -35,19 +43,63 @@ _ALL_BATCHES = 0  # as ClientRollback.batch_id
 _LAST_ACK_S = 1.0  # for the server to execute the last ack
 
 
-@dataclass(frozen=True, slots=True)
 class Message:
-    """The result of a get: entries in the order of the binlog, often none.
+    """The result of a get: changes in the order of the binlog, often none.
 
     A message may start or end inside a transaction. Pass `id` to `ack`; it is -1 if
-    there are no entries.
+    there are no entries. What the message holds is decoded when it is looked at.
     """
 
-    id: int
-    entries: tuple[Entry, ...]
+    __slots__ = ("_body", "_entries", "_reader", "id")
+
+    def __init__(self, message_id: int, body: memoryview, reader: ChangeReader) -> None:
+        """Be made by `CanalClient.get` only."""
+        self.id = message_id
+        self._body = body
+        self._reader = reader
+        self._entries: tuple[Entry, ...] | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries as the protocol has them. Raises ProtocolError."""
+        if self._entries is None:
+            self._entries = tuple(map(decode_entry, entries_of(self._body)))
+        return self._entries
+
+    @property
+    def rows(self) -> int:
+        """How many rows the message has; their values are not decoded."""
+        return count_rows(self._body)
+
+    def changes(self) -> Iterator[Change]:
+        """Iterate over the rows and statements, once.
+
+        Raises ProtocolError, also while iterating, for malformed data.
+        """
+        return self._reader.read(self._body)
+
+    @classmethod
+    def of_entries(cls, message_id: int, entries: Iterable[Entry]) -> Self:
+        """Return a message of entries, for the tests of a program."""
+        fields = (encode(each) for each in entries)
+        body = b"".join(b"\x12" + varint(len(each)) + each for each in fields)
+        return cls(message_id, memoryview(body), ChangeReader(ValueOptions()))
 
     def __bool__(self) -> bool:
-        return bool(self.entries)
+        return bool(self._body)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Message)
+            and self.id == other.id
+            and self._body == other._body
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.id, bytes(self._body)))
+
+    def __repr__(self) -> str:
+        return f"<message {self.id}, {len(self._body)} bytes>"
 
 
 class CanalClient:
@@ -67,6 +119,11 @@ class CanalClient:
         password: in clear text; it is sent only in scrambled form
         timeout_s: how long to wait for the connection and for each answer, in addition
             to the timeout of a get
+        values: what the values of changes are: "typed" for Python's types, "text" for
+            the texts of the protocol
+        time_zone: the zone in which the server decodes TIMESTAMP columns, which is that
+            of its process; None: UTC
+        load_json: makes values of JSON columns, such as `json.loads`; None: texts
 
     Raises:
         ClientError: the server refused a request, with its `code` and text
@@ -87,7 +144,15 @@ class CanalClient:
         user: str = "",
         password: str = "",
         timeout_s: float = 30.0,
+        *,
+        values: Literal["typed", "text"] = "typed",
+        time_zone: tzinfo | None = None,
+        load_json: Callable[[str], object] | None = None,
     ) -> None:
+        options = ValueOptions(
+            as_texts=values == "text", zone=time_zone, load_json=load_json
+        )
+        self._reader = ChangeReader(options)
         self.host = host
         self.port = port
         self.destination = destination
@@ -153,6 +218,7 @@ class CanalClient:
         )
         # Batches left open by an earlier connection are delivered again.
         self.rollback()
+        self._reader.reset()
 
     def unsubscribe(self) -> None:
         """Remove the subscription, so that the server retains no changes for it."""
@@ -185,16 +251,14 @@ class CanalClient:
             _MILLISECONDS,
             auto_ack=False,
         )
-        messages = self._ask(
-            PacketType.GET,
-            request,
-            PacketType.MESSAGES,
-            Messages,
-            None if timeout_s is None else timeout_s + self._timeout_s,
-        )
-        if messages.batch_id == EMPTY_BATCH_ID:
-            return Message(EMPTY_BATCH_ID, ())
-        return Message(messages.batch_id, tuple(map(decode_entry, messages.messages)))
+        answer_s = None if timeout_s is None else timeout_s + self._timeout_s
+        frame = self._ask_frame(PacketType.GET, request, answer_s)
+        found = open_messages(frame)
+        assert found is not None, "another packet was refused before"
+        batch_id, start, stop = found
+        if batch_id == EMPTY_BATCH_ID:
+            return Message(EMPTY_BATCH_ID, memoryview(b""), self._reader)
+        return Message(batch_id, frame[start:stop], self._reader)
 
     def ack(self, message_id: int) -> None:
         """Acknowledge a message as processed; messages are acked in order.
@@ -260,12 +324,35 @@ class CanalClient:
         timeout_s: float | None,
     ) -> T:
         """Send a request and return its answer, a message of type `of`."""
-        link = self._connected()
-        try:
+        with self._answering() as link:
             link.send(kind, content)
             packet = link.receive(timeout_s)
             self._check(packet, answer)
             return decode(of, packet.body)
+
+    def _ask_frame(
+        self, kind: PacketType, content: object, timeout_s: float | None
+    ) -> memoryview:
+        """Send a request that messages answer; return their frame."""
+        with self._answering() as link:
+            link.send(kind, content)
+            frame = link.receive_frame(timeout_s)
+            if open_messages(frame) is None:
+                packet = decode(Packet, bytes(frame))
+                self._check(packet, PacketType.MESSAGES)
+                raise ProtocolError(
+                    f"{self.host}:{self.port} sent messages with compression"
+                    f" {packet.compression!r}, which no client asks for"
+                )
+            self._unanswered = False
+            return frame
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[Link]:
+        """Close the connection when a later request could get the wrong answer."""
+        link = self._connected()
+        try:
+            yield link
         except ClientError:
             if self._unanswered:
                 # This may refuse an earlier ack: then the answer to this request, and

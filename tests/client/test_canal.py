@@ -42,7 +42,7 @@ def test_get_and_ack(client, instance):
     client.ack(message.id)
     empty = client.get()  # answered after the ack was carried out
     assert not empty
-    assert empty == Message(-1, ())
+    assert empty == Message.of_entries(-1, ())
     (identity,) = instance.meta.subscriptions(DESTINATION)
     assert instance.meta.cursor(identity).position.position == 6
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PAGE = Path("docs/reference/client-api.md")
+ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).parent / "templates/client-api.md"
 SOURCES = "tools/reference/templates/client-api.md and canal_server/client"
 MODULES = {
@@ -198,12 +199,27 @@ def _argument(
 
 
 def _class_node(kind: type) -> ast.ClassDef:
-    path = inspect.getsourcefile(kind)
-    assert path is not None, f"the source of {kind} is not there"
-    for node in ast.walk(ast.parse(Path(path).read_text())):
+    try:
+        source = inspect.getsourcefile(kind)
+    except TypeError:
+        source = None
+    # A compiled class has its types in a stub.
+    stub = ROOT.joinpath(*kind.__module__.split(".")).with_suffix(".pyi")
+    path = Path(source) if source else stub
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
-            return node
+            return node if source else _with_docstrings(node, kind)
     raise AssertionError(f"{path} has no class {kind.__name__}")
+
+
+def _with_docstrings(node: ast.ClassDef, kind: type) -> ast.ClassDef:
+    """Return a class of a stub with the docstrings of the compiled one."""
+    for each in node.body:
+        doc = inspect.getdoc(getattr(kind, getattr(each, "name", ""), None))
+        if isinstance(each, ast.FunctionDef) and doc:
+            each.body.insert(0, ast.Expr(ast.Constant(doc)))
+    node.body.insert(0, ast.Expr(ast.Constant(inspect.getdoc(kind) or "")))
+    return node
 
 
 def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:

@@ -1,0 +1,139 @@
+"""Changes equal the entries that they are read from."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_random import longer
+from golden_form import DATA, decode_fields, entries_of, load_workload
+
+from canal_server.client.change_reader import ChangeReader, count_rows
+from canal_server.client.change_reader import entries_of as raw_entries_of
+from canal_server.client.value_reader import ValueOptions
+from canal_server.errors import ProtocolError
+from canal_server.protocol.entry_messages import EntryType, EventType
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    from canal_server.client.change_reader import Change
+    from canal_server.protocol.entry_messages import Entry
+
+WORKLOADS = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))
+ROWS = (EventType.INSERT, EventType.UPDATE, EventType.DELETE)
+TEXTS = ValueOptions(as_texts=True)
+TYPED = ValueOptions()
+
+
+def changes_of(data: bytes, options: ValueOptions = TEXTS) -> list[Change]:
+    """Return all changes of a body."""
+    return list(ChangeReader(options).read(data))
+
+
+def expected(entries: list[Entry]) -> Iterator[dict[str, object]]:
+    """Yield what each change has to have, by the entries' own decoder."""
+    for entry in entries:
+        if entry.entry_type != EntryType.ROWDATA:
+            continue
+        header, change = entry.header, entry.row_change()
+        kind = change.event_type or header.event_type
+        base = {
+            "schema": header.schema_name,
+            "table": header.table_name,
+            "position": (header.logfile_name, header.logfile_offset),
+            "commit_time_ms": header.execute_time,
+            "server_id": header.server_id,
+        }
+        if kind in ROWS and not change.sql:
+            for row in change.row_datas:
+                yield base | {
+                    "sql": None,
+                    "before": row.before if kind != EventType.INSERT else None,
+                    "after": row.after if kind != EventType.DELETE else None,
+                    "updated": tuple(
+                        each.name for each in row.after_columns if each.updated
+                    ),
+                }
+        elif kind != EventType.QUERY or change.is_ddl:
+            yield base | {
+                "sql": change.sql,
+                "before": None,
+                "after": None,
+                "updated": (),
+            }
+
+
+@pytest.fixture(scope="module", params=WORKLOADS)
+def recorded(request, tmp_path_factory) -> bytes:
+    """Give the body of a recorded workload."""
+    workload = load_workload(request.param)
+    return decode_fields(workload, tmp_path_factory.mktemp("binlog"))
+
+
+def test_texts_are_the_entries(recorded: bytes) -> None:
+    """With texts, each change has what its entry has, and none is left out."""
+    entries = list(entries_of(recorded))
+    wanted = list(expected(entries))
+    found = changes_of(recorded)
+    for change, each in zip(found, wanted, strict=True):
+        assert {name: getattr(change, name) for name in each} == each
+    rows = [each for each in wanted if each["sql"] is None]
+    assert count_rows(recorded) >= len(rows)
+    assert len(raw_entries_of(recorded)) == len(entries)
+
+
+def test_typed_values_have_the_same_columns(recorded: bytes) -> None:
+    """Typed values are of the same columns, NULL where the text is, and never fail."""
+    for typed, text in zip(
+        changes_of(recorded, TYPED), changes_of(recorded), strict=True
+    ):
+        for side in ("before", "after"):
+            values, texts = getattr(typed, side), getattr(text, side)
+            assert (values is None) == (texts is None)
+            if values is not None:
+                assert values.keys() == texts.keys()
+                assert [v is None for v in values.values()] == [
+                    v is None for v in texts.values()
+                ]
+
+
+def test_each_transaction_ends_once(recorded: bytes) -> None:
+    """Numbers grow by one; the last change of a transaction says so, no other does."""
+    found = changes_of(recorded)
+    for change, following in itertools.pairwise(found):
+        is_last = change.transaction != following.transaction
+        assert change.is_last == is_last
+        assert following.transaction >= change.transaction
+    assert not found or found[-1].is_last
+
+
+def test_changes_outlive_their_batch(recorded: bytes) -> None:
+    """A change that is kept has its values after its batch is gone."""
+    kept = list(ChangeReader(TEXTS).read(bytearray(recorded)))
+    fresh = changes_of(recorded)
+    assert [each.after for each in reversed(kept)] == [
+        each.after for each in reversed(fresh)
+    ]
+
+
+def test_damaged_bodies(recorded: bytes, rng: random.Random) -> None:
+    """Whatever the bytes are, they are read or refused with ProtocolError."""
+    for _ in range(longer(30)):
+        read_damaged(recorded, rng)
+
+
+def read_damaged(recorded: bytes, rng: random.Random) -> None:
+    """Read a body that was cut off and altered, and look at all of it."""
+    damaged = bytearray(recorded[: rng.randint(1, len(recorded))])
+    for _ in range(rng.randint(1, 20)):
+        damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+    for options in (TEXTS, TYPED):
+        try:
+            for change in ChangeReader(options).read(bytes(damaged)):
+                _ = change.before, change.after, change.key, change.updated, change.sql
+                repr(change)
+        except ProtocolError:
+            pass

@@ -1,0 +1,154 @@
+"""Typed changes have the values that SELECT gives, and their types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+from canal_server.client import CanalClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from canal_server.client import Change
+
+COLUMNS = {
+    "id": "INT PRIMARY KEY",
+    "ti": "TINYINT",
+    "su": "SMALLINT UNSIGNED",
+    "mi": "MEDIUMINT",
+    "bu": "BIGINT UNSIGNED",
+    "bi": "BIGINT",
+    "d1": "DECIMAL(10,2)",
+    "d2": "DECIMAL(65,30)",
+    "d3": "DECIMAL(20)",
+    "f": "FLOAT",
+    "d": "DOUBLE",
+    "bits": "BIT(33)",
+    "y": "YEAR",
+    "da": "DATE",
+    "t": "TIME(6)",
+    "dt": "DATETIME(6)",
+    "ts": "TIMESTAMP(3) NULL",
+    "c": "CHAR(10)",
+    "vc": "VARCHAR(100)",
+    "tx": "TEXT",
+    "b": "BINARY(5)",
+    "vb": "VARBINARY(10)",
+    "bl": "BLOB",
+    "e": "ENUM('a','b,c','it''s')",
+    "s": "SET('x','y','z')",
+    "j": "JSON",
+    "g": "POINT",
+}
+NOW = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.123")
+ROWS = [
+    (
+        "1, -128, 65535, -8388608, 18446744073709551615, -9223372036854775808, 0,"
+        " -99999999999999999999999999999999999.999999999999999999999999999999,"
+        " 12345678901234567890, 1.5, 0.1, b'100000000000000000000000000000001', 2155,"
+        " '9999-12-31', '-838:59:59', '9999-12-31 23:59:59.999999', '{now}', '',"
+        " '中😀', REPEAT('ß', 300), X'0102000000', X'FF00', X'00FF80', 'it''s', 'x,z',"
+        " '{{\"a\": [1, \"ü\", null, 1.5]}}', ST_GeomFromText('POINT(1 2)')"
+    ),
+    "2" + ", NULL" * (len(COLUMNS) - 1),
+    (
+        "3, 127, 0, 8388607, 0, 9223372036854775807, 5, 1, -1, -3.25e10, 1e300, 0,"
+        " 1901, '1000-01-01', '00:00:00.000001', '1000-01-01 00:00:00', '{now}', 'a',"
+        " '', '', X'', X'', X'', 'a', '', '[]', ST_GeomFromText('POINT(0 0)')"
+    ),
+]
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return a value of PyMySQL as the client has it."""
+    if value is None:
+        return None
+    if name == "bits":
+        return int.from_bytes(value, "big")
+    if name == "ts":
+        return value.replace(tzinfo=dt.UTC)
+    return value
+
+
+def comparable(name: str, value: Any) -> Any:
+    """Return a value in which two ways of writing the same are equal."""
+    if name == "j" and value is not None:
+        return json.loads(value)
+    if name == "f" and value is not None:
+        return struct.pack("f", value)
+    return value
+
+
+def receive(client: CanalClient, count: int) -> Iterator[Change]:
+    """Yield so many changes of rows, and ack them."""
+    for message in client.messages(timeout_s=30.0):
+        for change in message.changes():
+            if change.after is not None or change.before is not None:
+                yield change
+                count -= 1
+        if count <= 0:
+            client.ack(message.id)
+            return
+
+
+def test_values_and_types(pipeline) -> None:
+    """Each value equals what PyMySQL selects, and is of the same type."""
+    name = f"{pipeline.schema}.all_types"
+    columns = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
+    pipeline.source.execute(
+        "SET time_zone = '+00:00'",
+        f"CREATE TABLE {name} ({columns}) CHARACTER SET utf8mb4",
+        *(f"INSERT INTO {name} VALUES ({row.format(now=NOW)})" for row in ROWS),
+        f"UPDATE {name} SET ti = 1, vc = 'new' WHERE id = 3",
+        f"DELETE FROM {name} WHERE id = 2",
+    )
+    local = dt.datetime.now().astimezone().tzinfo
+    with CanalClient("127.0.0.1", pipeline.server_port, time_zone=local) as client:
+        client.subscribe()
+        changes = list(receive(client, 5))
+    with pipeline.source.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
+        cursor.execute(f"SELECT * FROM {name} ORDER BY id")
+        selected = [
+            {
+                column: plain(column, value)
+                for column, value in zip(COLUMNS, row, strict=True)
+            }
+            for row in cursor.fetchall()
+        ]
+
+    first, second, third, update, delete = changes
+    assert [each.kind for each in changes] == [
+        "insert", "insert", "insert", "update", "delete",
+    ]  # fmt: skip
+    assert first.transaction < second.transaction < delete.transaction
+    assert all(each.is_last for each in changes)
+    assert second.after == dict.fromkeys(COLUMNS) | {"id": 2} == delete.before
+    assert delete.after is None
+    assert second.before is None
+    assert third.after == update.before
+    assert set(update.updated) == {"ti", "vc"}
+    assert update.key == delete.key | {"id": 3}
+    for change, row in ((first, selected[0]), (update, selected[1])):
+        assert change.after is not None
+        assert list(change.after) == list(COLUMNS)
+        for column, value in change.after.items():
+            assert comparable(column, value) == comparable(column, row[column]), column
+            assert type(value) is type(row[column]), column
+
+
+def test_zero_dates_stay_texts(pipeline) -> None:
+    """A date that Python cannot hold is the text of the protocol."""
+    name = f"{pipeline.schema}.zero"
+    pipeline.source.execute(
+        "SET sql_mode = ''",
+        f"CREATE TABLE {name} (id INT PRIMARY KEY, da DATE, dt DATETIME)",
+        f"INSERT INTO {name} VALUES (1, '0000-00-00', '2024-00-01 00:00:00')",
+    )
+    with CanalClient("127.0.0.1", pipeline.server_port) as client:
+        client.subscribe()
+        (change,) = receive(client, 1)
+    assert change.after == {"id": 1, "da": "0000-00-00", "dt": "2024-00-01 00:00:00"}

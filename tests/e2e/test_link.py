@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 from fix_pipeline import UNIT_S
+from fix_store import eventually
 from purge import kill_dumps
 
 # A transaction of one row makes about so many bytes of events.
@@ -164,8 +165,9 @@ def test_silence(linked, proxy, rng, fault, source_server):
                     lambda status: "sent nothing" in status["error"]
                 )
         pipeline.receive(client, checker)
-        is_another = not replicas(source_server) <= before
-        assert is_another == (source_server.flavour == "mariadb")
+        is_mariadb = source_server.flavour == "mariadb"
+        # A dump beside the pump's, for columns or positions, ends by itself.
+        eventually(lambda: (not replicas(source_server) <= before) == is_mariadb)
     assert checker.repeated == 0
 
 

@@ -20,7 +20,11 @@ from support_paths import TESTS
 
 from canal_server.client import EntryType
 from canal_server.model.running import owner_of
-from canal_server.model.znodes import destination_path, running_path
+from canal_server.model.znodes import (
+    candidates_path,
+    destination_path,
+    running_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -170,7 +174,10 @@ class Walk:
     def _is_run(self) -> bool:
         node = self._zookeeper.read(running_path(DESTINATION))
         own = f":{self._server.server_port}"
-        return node is not None and owner_of(node.data).endswith(own)
+        if node is None or not owner_of(node.data).endswith(own):
+            return False
+        # It applies and runs by two nodes, whichever is there first.
+        return bool(self._zookeeper.children(candidates_path(DESTINATION)))
 
     def _receive(self, client: CanalClient) -> Message:
         """Receive a row, which is not acked, with the end of its transaction."""

@@ -189,7 +189,7 @@ def test_a_second_query_is_refused(stream, rng) -> None:
         .writeStream.format("noop")
         .option("checkpointLocation", str(stream.folder / "other"))
     )
-    with pytest.raises(StreamingQueryException, match="subscription of its own"):
+    with pytest.raises(StreamingQueryException, match="is read by another query"):
         finish(second, PATIENCE_S)
     writer.write(1)
     stream.wait_for(writer, first)

@@ -193,7 +193,7 @@ def test_executors_with_a_folder_of_their_own(
     theirs = open_folder(LakeSettings(path=str(tmp_path / "theirs")))
     job._task = replace(job._task, folder=theirs, manifests=theirs.below("c6"))
     with pytest.raises(
-        SourceError, match=r"lake/_mirror/m/copies/c6 here: is lake.pat"
+        SourceError, match=r"lake/_mirror/m/copies/c6 here: use a lake.pat"
     ):
         job.run(lambda _: None, Stop())
     assert theirs.below("c6").names()

@@ -195,7 +195,7 @@ def test_what_cannot_be_compared(mirror: Mirrored) -> None:
     """Missing, stopped and emptied copies, and other columns, are reported."""
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     assert mirrored(mirror.settings) == []
-    assert "it has no copy" in mirror.verify().problem
+    assert "has no copy" in mirror.verify().problem
     mirror.copy()
     assert mirrored(mirror.settings) == [mirror.name]
     mirror.execute("TRUNCATE t", "INSERT INTO t VALUES (2)")

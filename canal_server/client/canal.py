@@ -149,6 +149,8 @@ class CanalClient:
         time_zone: tzinfo | None = None,
         load_json: Callable[[str], object] | None = None,
     ) -> None:
+        if values not in {"typed", "text"}:
+            raise ValueError(f'values = {values!r}: expected "typed" or "text"')
         options = ValueOptions(
             as_texts=values == "text", zone=time_zone, load_json=load_json
         )
@@ -218,7 +220,6 @@ class CanalClient:
         )
         # Batches left open by an earlier connection are delivered again.
         self.rollback()
-        self._reader.reset()
 
     def unsubscribe(self) -> None:
         """Remove the subscription, so that the server retains no changes for it."""
@@ -252,13 +253,7 @@ class CanalClient:
             auto_ack=False,
         )
         answer_s = None if timeout_s is None else timeout_s + self._timeout_s
-        frame = self._ask_frame(PacketType.GET, request, answer_s)
-        found = open_messages(frame)
-        assert found is not None, "another packet was refused before"
-        batch_id, start, stop = found
-        if batch_id == EMPTY_BATCH_ID:
-            return Message(EMPTY_BATCH_ID, memoryview(b""), self._reader)
-        return Message(batch_id, frame[start:stop], self._reader)
+        return self._ask_messages(request, answer_s)
 
     def ack(self, message_id: int) -> None:
         """Acknowledge a message as processed; messages are acked in order.
@@ -281,6 +276,7 @@ class CanalClient:
             PacketType.CLIENTROLLBACK,
             ClientRollback(self.destination, str(self.client_id), message_id),
         )
+        self._reader.reset()
 
     def messages(
         self, batch_size: int = 1000, timeout_s: float = 1.0
@@ -330,14 +326,13 @@ class CanalClient:
             self._check(packet, answer)
             return decode(of, packet.body)
 
-    def _ask_frame(
-        self, kind: PacketType, content: object, timeout_s: float | None
-    ) -> memoryview:
-        """Send a request that messages answer; return their frame."""
+    def _ask_messages(self, request: Get, timeout_s: float | None) -> Message:
+        """Send a get and return its answer."""
         with self._answering() as link:
-            link.send(kind, content)
+            link.send(PacketType.GET, request)
             frame = link.receive_frame(timeout_s)
-            if open_messages(frame) is None:
+            found = open_messages(frame)
+            if found is None:
                 packet = decode(Packet, bytes(frame))
                 self._check(packet, PacketType.MESSAGES)
                 raise ProtocolError(
@@ -345,7 +340,9 @@ class CanalClient:
                     f" {packet.compression!r}, which no client asks for"
                 )
             self._unanswered = False
-            return frame
+            batch_id, start, stop = found
+            body = memoryview(b"") if batch_id == EMPTY_BATCH_ID else frame[start:stop]
+            return Message(batch_id, body, self._reader)
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[Link]:

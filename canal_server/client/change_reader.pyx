@@ -250,12 +250,12 @@ cdef class Change:
 
     @property
     def position(self):
-        """The binlog file and the offset at which the change's event begins."""
+        """The binlog file and the offset in bytes at which the change's event begins."""
         return self.file, self.origin.offset
 
     @property
     def end_position(self):
-        """The binlog file and the offset at which the change's event ends."""
+        """The binlog file and the offset in bytes at which the change's event ends."""
         return self.file, self.origin.offset + self.origin.length
 
     @property

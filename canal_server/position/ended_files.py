@@ -63,7 +63,7 @@ class LeavingCursors:
         now_s = self._clock()
         if seen == self._seen and now_s - self._looked_s < LOOK_S:
             return
-        # Who holds it may be waiting for the pump to end: the next idle moment will do.
+        # The holder may be waiting for this thread to end; it tries again when idle.
         if not self._steady.acquire(blocking=False):
             return
         try:

@@ -257,3 +257,11 @@ def test_wrong_answer():
         with pytest.raises(ConnectionError, match="not connected"):
             client.get()
         thread.join()
+
+
+def test_values_of_an_unknown_kind():
+    """A misspelt kind of values is refused with the kinds that exist."""
+    with pytest.raises(
+        ValueError, match=r"""values = 'txt': expected "typed" or "text"$"""
+    ):
+        CanalClient(values="txt")  # type: ignore[arg-type]

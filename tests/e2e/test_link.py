@@ -166,7 +166,7 @@ def test_silence(linked, proxy, rng, fault, source_server):
                 )
         pipeline.receive(client, checker)
         is_mariadb = source_server.flavour == "mariadb"
-        # A dump beside the pump's, for columns or positions, ends by itself.
+        # A temporary dump, for columns or positions, ends by itself.
         eventually(lambda: (not replicas(source_server) <= before) == is_mariadb)
     assert checker.repeated == 0
 

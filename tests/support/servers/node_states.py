@@ -176,7 +176,7 @@ class Walk:
         own = f":{self._server.server_port}"
         if node is None or not owner_of(node.data).endswith(own):
             return False
-        # It applies and runs by two nodes, whichever is there first.
+        # The server creates two nodes: as a candidate, and as the owner.
         return bool(self._zookeeper.children(candidates_path(DESTINATION)))
 
     def _receive(self, client: CanalClient) -> Message:

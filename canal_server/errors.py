@@ -27,6 +27,7 @@
     ├── LakeError                 a table of the lake cannot be read or written
     ├── LeaseLost                 the right to run an instance may be lost
     ├── ProtocolError             bytes from the peer break the wire protocol
+    ├── TransactionTooLarge       a client cannot hold a whole transaction
     └── ClientError               answered to that client only, with a code
 
 Messages are lower case without a full stop; they name the object, the value and,
@@ -185,6 +186,10 @@ class LeaseLost(CanalError):  # noqa: N818
 
 class ProtocolError(CanalError):
     """The peer sent bytes that break the wire protocol."""
+
+
+class TransactionTooLarge(CanalError):  # noqa: N818
+    """A transaction is larger than a client holds of one; nothing of it was acked."""
 
 
 class ClientError(CanalError):

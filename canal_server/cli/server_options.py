@@ -77,6 +77,7 @@ def client_of(
         args.user,
         _password(args.password_file),
         timeout_s,
+        reconnect_for_s=0,
     )
 
 

@@ -5,23 +5,21 @@
     from canal_server.client import CanalClient
 
     with CanalClient("127.0.0.1", 11111, "example") as client:
-        client.subscribe()
-        for message in client.messages():
-            for change in message.changes():
-                print(change.kind, change.table, change.before, change.after)
+        for change in client:
+            print(change.kind, change.table, change.before, change.after)
 
-`message.entries` has the entries of the protocol, as the Java client shows them.
-
-It works with this server and with canal's own server. It connects to one address and
-does not reconnect by itself; clusters are not supported. Any package above `protocol`
-may import it.
+`AsyncCanalClient` is the same for asyncio. Both reconnect by themselves, find the
+server of a cluster, and work with this server and with canal's own. Any package above
+`protocol` may import this one.
 """
 
 from __future__ import annotations
 
-from canal_server.client.canal import CanalClient, Message
+from canal_server.client.async_client import AsyncCanalClient
+from canal_server.client.canal import CanalClient
 from canal_server.client.change_reader import Change
-from canal_server.errors import ClientError, ProtocolError
+from canal_server.client.message import Message
+from canal_server.errors import ClientError, ProtocolError, TransactionTooLarge
 from canal_server.protocol.entry_messages import (
     Column,
     Entry,
@@ -36,6 +34,7 @@ from canal_server.protocol.entry_messages import (
 )
 
 __all__ = [
+    "AsyncCanalClient",
     "CanalClient",
     "Change",
     "ClientError",
@@ -51,4 +50,5 @@ __all__ = [
     "RowData",
     "TransactionBegin",
     "TransactionEnd",
+    "TransactionTooLarge",
 ]

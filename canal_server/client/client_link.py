@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
 import socket
 from typing import TYPE_CHECKING
 
@@ -38,27 +40,43 @@ class Link:
 
     def send(self, kind: PacketType, content: object) -> None:
         """Send one packet with a message of `protocol.packets`."""
+        self.send_frames(frame(encode_packet(kind, content)))
+
+    def send_frames(self, data: bytes) -> None:
+        """Send complete frames."""
         self._sock.settimeout(self._timeout_s)
-        self._sock.sendall(frame(encode_packet(kind, content)))
+        self._sock.sendall(data)
 
     def receive(self, timeout_s: float | None, limit: int = FRAME_BYTES_MAX) -> Packet:
         """Wait for the next packet; None waits without limit.
 
         Raises ProtocolError if the data is not a packet, or longer than `limit` bytes.
         """
-        deadline = Deadline(timeout_s)
-        length = frame_length(self._read(LENGTH_BYTES, deadline), limit)
-        return decode(Packet, self._read(length, deadline))
+        return decode(Packet, bytes(self.receive_frame(timeout_s, limit)))
 
-    def receive_frame(self, timeout_s: float | None) -> memoryview:
+    def receive_frame(
+        self, timeout_s: float | None, limit: int = FRAME_BYTES_MAX
+    ) -> memoryview:
         """Wait for the next frame and return its body, undecoded."""
         deadline = Deadline(timeout_s)
         head = bytes(self._read_into(bytearray(LENGTH_BYTES), deadline))
-        length = frame_length(head, FRAME_BYTES_MAX)
+        length = frame_length(head, limit)
         return self._read_into(bytearray(length), deadline).toreadonly()
 
+    def wait_readable(self, timeout_s: float | None, wake_fd: int) -> bool:
+        """Wait until data arrives; false if `wake_fd` became readable before."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        poll.register(wake_fd, select.POLLIN)
+        ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
+        if not ready:
+            raise self._timed_out()
+        return any(fd != wake_fd for fd, _ in ready)
+
     def close(self) -> None:
-        """Close the connection; may be called again."""
+        """Close the connection; may be called again, and from another thread."""
+        with contextlib.suppress(OSError):  # it is closed already
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that receives
         self._sock.close()
 
     def finish(self, timeout_s: float) -> None:
@@ -80,21 +98,21 @@ class Link:
         finally:
             self._sock.close()
 
-    def _read(self, size: int, deadline: Deadline) -> bytes:
-        return bytes(self._read_into(bytearray(size), deadline))
-
     def _read_into(self, data: bytearray, deadline: Deadline) -> memoryview:
         whole = rest = memoryview(data)
         while rest:
             left_s = deadline.remaining_s()
             if left_s == 0:
-                raise TimeoutError(f"no answer from {self._server} within the timeout")
+                raise self._timed_out()
             self._sock.settimeout(left_s)
             count = self._sock.recv_into(rest)
             if not count:
                 raise ConnectionResetError(f"{self._server} closed the connection")
             rest = rest[count:]
         return whole
+
+    def _timed_out(self) -> TimeoutError:
+        return TimeoutError(f"no answer from {self._server} within the timeout")
 
     def __enter__(self) -> Self:
         return self

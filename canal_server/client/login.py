@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from canal_server.client.blocking_connection import BlockingConnection
 from canal_server.client.client_link import Link
+from canal_server.client.steps import Receive, Send, run
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.auth import scramble
+from canal_server.protocol.framing import FRAME_BYTES_MAX, frame
 from canal_server.protocol.packets import (
     VERSION,
     Ack,
     ClientAuth,
     Handshake,
+    Packet,
     PacketType,
+    encode_packet,
 )
 from canal_server.protocol.protobuf import decode
+
+if TYPE_CHECKING:
+    from canal_server.client.steps import Steps
 
 # Other servers are recognized by the length that their first bytes seem to encode.
 _GREETING_BYTES_MAX = 64 * 1024
 _IDLE_MS = 3_600_000  # when the server may close an idle connection
+
+
+class LoginRefused(ClientError):  # noqa: N818  # the field's own term
+    """The server refused the user or the password; a retry would be refused, too."""
 
 
 def open_link(host: str, port: int, user: str, password: str, timeout_s: float) -> Link:
@@ -27,18 +41,28 @@ def open_link(host: str, port: int, user: str, password: str, timeout_s: float) 
     """
     link = Link(host, port, timeout_s)
     try:
-        _log_in(link, user, password, timeout_s)
-    except ProtocolError as error:
-        link.close()
-        raise ProtocolError(f"{host}:{port}: {error}") from error
+        conversation = log_in(f"{host}:{port}", user, password, timeout_s)
+        run(conversation, BlockingConnection(link))
     except BaseException:
         link.close()
         raise
     return link
 
 
-def _log_in(link: Link, user: str, password: str, timeout_s: float) -> None:
-    packet = link.receive(timeout_s, _GREETING_BYTES_MAX)
+def log_in(server: str, user: str, password: str, timeout_s: float) -> Steps[None]:
+    """Receive the greeting and log in; `server` is for errors.
+
+    Raises LoginRefused, ClientError if the server takes no more clients, ProtocolError
+    if the other side is not a canal server.
+    """
+    try:
+        yield from _log_in(user, password, timeout_s)
+    except ProtocolError as error:
+        raise ProtocolError(f"{server}: {error}") from error
+
+
+def _log_in(user: str, password: str, timeout_s: float) -> Steps[None]:
+    packet = yield from receive_packet(timeout_s, _GREETING_BYTES_MAX)
     if packet.type == PacketType.ACK:  # such as for too many clients
         raise refusal(decode(Ack, packet.body))
     if packet.type != PacketType.HANDSHAKE or packet.version != VERSION:
@@ -53,10 +77,19 @@ def _log_in(link: Link, user: str, password: str, timeout_s: float) -> None:
         net_read_timeout=_IDLE_MS,
         net_write_timeout=_IDLE_MS,
     )
-    link.send(PacketType.CLIENTAUTHENTICATION, auth)
-    answer = decode(Ack, link.receive(timeout_s).body)
+    yield Send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+    packet = yield from receive_packet(timeout_s)
+    answer = decode(Ack, packet.body)
     if answer.error_code:
-        raise refusal(answer)
+        raise LoginRefused(str(refusal(answer)), code=answer.error_code)
+
+
+def receive_packet(
+    timeout_s: float | None, limit: int = FRAME_BYTES_MAX
+) -> Steps[Packet]:
+    """Wait for the next packet. Raises ProtocolError for other data."""
+    found = yield Receive(timeout_s, limit)
+    return decode(Packet, bytes(found))
 
 
 def refusal(ack: Ack) -> ClientError:

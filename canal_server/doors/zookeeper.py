@@ -207,6 +207,13 @@ class ZooKeeper:
                 f" {self.servers}, create it"
             )
 
+    def wait_for_connection(self, timeout_s: float) -> None:
+        """Wait for a connection. Raises ZooKeeperUnavailable."""
+        if not self._live.wait(timeout_s):
+            raise ZooKeeperUnavailable(
+                f"ZooKeeper at {self.servers} did not answer in {timeout_s:g} s"
+            )
+
     # --- nodes ----------------------------------------------------------------------
 
     def read(self, path: str) -> Node | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from canal_server.messages import (
+    client_messages,
     cluster_messages,
     daemon_messages,
     destination_messages,
@@ -54,6 +55,7 @@ SERVER_AREAS: Final = (
     Area("Clusters", cluster_messages),
     Area("Ranged reads", ranged_read_messages),
     Area("Spark", spark_messages),
+    Area("Python client", client_messages),
 )
 MIRROR_AREAS: Final = (
     Area("Process", mirror_run_messages),

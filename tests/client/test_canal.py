@@ -185,7 +185,7 @@ def test_too_many_clients(serve):
 def test_server_that_stops(serve, instance):
     """When the server stops, a waiting get ends with an error or without entries."""
     server = serve()
-    with CanalClient("127.0.0.1", server.port) as client:
+    with CanalClient("127.0.0.1", server.port, reconnect_for_s=0) as client:
         client.subscribe()
 
         def stop() -> None:

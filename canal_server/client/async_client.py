@@ -1,0 +1,161 @@
+"""The client of asyncio; it says and understands the same as the one that blocks."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from canal_server.client.async_connection import AsyncConnection
+from canal_server.client.client_base import ClientBase
+from canal_server.client.session import ALL_BATCHES
+from canal_server.client.steps import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from canal_server.client.change_reader import Change
+    from canal_server.client.message import Message
+
+
+class AsyncCanalClient(ClientBase):
+    """Receives the changes of one destination; for one task at a time.
+
+    It has the arguments, methods and errors of `CanalClient`: iterate with `async for`,
+    connect with `async with`, and await the requests. A task that is cancelled while it
+    waits loses the connection; what it had not acked is delivered again.
+    """
+
+    @cached_property
+    def _connection(self) -> AsyncConnection:
+        return AsyncConnection()
+
+    def _wake(self) -> None:
+        self._connection.wake()
+
+    # ----------------------------------------------------------------------------
+    # Iterating
+    # ----------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncGenerator[Change]:
+        """Iterate over all changes; see `changes`."""
+        return self.changes()
+
+    async def changes(self, table: str = "") -> AsyncGenerator[Change]:
+        """Yield changes until `stop`, and ack their messages by the policy.
+
+        A message is handled when the change after its last one is requested. If the
+        loop ends with an error or a break, the message at hand is not acked and is
+        delivered again.
+
+        Args:
+            table: `schema.table`; yields only the changes of this table. If the client
+                has no filter, it subscribes to this table alone
+
+        """
+        choice = self._choose(table)
+        async with aclosing(self.messages()) as messages:
+            async for message in messages:
+                found = message.changes()
+                if choice is not None:
+                    found = filter(choice.accepts, found)
+                for change in found:
+                    yield change
+
+    async def messages(
+        self, batch_size: int | None = None, timeout_s: float | None = None
+    ) -> AsyncGenerator[Message]:
+        """Yield messages until `stop`, and ack each by the policy.
+
+        The next message is requested while the program handles this one. If the loop
+        ends with an error or a break, the message at hand is not acked and is delivered
+        again. Empty messages are not yielded.
+
+        Args:
+            batch_size: as that of the client; None: the same
+            timeout_s: how long a request may wait for changes, if not for 1 s
+
+        """
+        stream = self._stream
+        stream.begin(batch_size, timeout_s)
+        while (message := await run_async(stream.next(), self._connection)) is not None:
+            yield message
+            await run_async(stream.done(message), self._connection)
+
+    # ----------------------------------------------------------------------------
+    # The connection
+    # ----------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Connect and log in; with several addresses to the first that accepts.
+
+        Raises ClientError if the login is refused.
+        """
+        await run_async(self._stream.connect(), self._connection)
+
+    async def close(self) -> None:
+        """Close the connection; the subscription and unacked changes are kept.
+
+        Waits up to a second until the server has executed the last ack or rollback, so
+        that the next client to connect sees its effect.
+        """
+        await run_async(self._stream.close(), self._connection)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # ----------------------------------------------------------------------------
+    # The protocol's requests
+    # ----------------------------------------------------------------------------
+
+    async def subscribe(self, filter: str | None = None) -> None:  # noqa: A002  # the protocol's
+        """Subscribe, and resume after the last ack.
+
+        `filter` replaces the client's, also for reconnects.
+        """
+        if filter is not None:
+            self._stream.filter = filter
+        await run_async(self._stream.subscribe(), self._connection)
+
+    async def unsubscribe(self) -> None:
+        """Remove the subscription, so that the server retains no changes for it."""
+        await run_async(self._stream.session.unsubscribe(), self._connection)
+
+    async def get(
+        self, batch_size: int | None = None, timeout_s: float | None = 0.0
+    ) -> Message:
+        """Return the next message, without acking it.
+
+        Args:
+            batch_size: as that of the client; None: the same
+            timeout_s: how long to wait for a change; None: without limit
+
+        """
+        size = self._options.batch_size if batch_size is None else batch_size
+        return await run_async(
+            self._stream.session.get(size, timeout_s), self._connection
+        )
+
+    async def ack(self, message_id: int | None = None) -> None:
+        """Acknowledge a message and all before it as processed.
+
+        There is no answer: if the server refuses it, the next request raises
+        ClientError and the connection is closed.
+
+        Args:
+            message_id: the message's `id`; None: all messages before the one at hand
+
+        """
+        await run_async(self._stream.ack(message_id), self._connection)
+
+    async def rollback(self, message_id: int = ALL_BATCHES) -> None:
+        """Request the oldest message that is not acked, and all after it, again.
+
+        `message_id` is the id of that message, or 0 to skip the check. There is no
+        answer, as for `ack`.
+        """
+        await run_async(self._stream.rollback(message_id), self._connection)

@@ -1,0 +1,192 @@
+"""The connection of the client that blocks: one socket, and a way to wake its wait."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from canal_server.client.client_link import Link
+from canal_server.protocol.framing import FRAME_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.client.server_addresses import Address
+
+_WAKE_BYTES: Final = 4096
+
+
+class Waker:
+    """Wakes a thread that waits, from any other thread or from a signal handler."""
+
+    def __init__(self) -> None:
+        self._read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def wake(self) -> None:
+        """Make `fileno` readable."""
+        try:
+            os.write(self._write_fd, b"\0")
+        except BlockingIOError:
+            return  # it is readable
+
+    def clear(self) -> None:
+        """Make `fileno` unreadable."""
+        try:
+            os.read(self._read_fd, _WAKE_BYTES)
+        except BlockingIOError:
+            return  # another reader was first
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable."""
+        return self._read_fd
+
+    def __del__(self) -> None:
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+
+class BlockingConnection:
+    """A `steps.Connection`; for one thread, but for `wake`."""
+
+    def __init__(self, link: Link | None = None) -> None:
+        """Begin without a connection, or with one that exists."""
+        self._link = link
+        self._waker = Waker()
+        self._late: _LateReader | None = None
+
+    @property
+    def link(self) -> Link:
+        """The open connection. Raises ConnectionError without one."""
+        if self._link is None:
+            raise ConnectionError("not connected; call connect")
+        return self._link
+
+    def wake(self) -> None:
+        """Interrupt a wait; from any thread and from signal handlers."""
+        self._waker.wake()
+
+    def connect(self, address: Address, timeout_s: float) -> None:
+        """Connect, after closing an earlier connection."""
+        self.close()
+        self._link = Link(address.host, address.port, timeout_s)
+
+    def send(self, data: bytes) -> None:
+        """Send all of the data."""
+        self.link.send_frames(data)
+
+    def receive(
+        self,
+        timeout_s: float | None,
+        limit: int = FRAME_BYTES_MAX,
+        *,
+        wakeable: bool = False,
+    ) -> memoryview | None:
+        """Wait for the next frame; see `steps.Connection`."""
+        link = self.link
+        if self._late is not None:
+            frame = self._late.take()
+            if frame is not None:
+                return frame
+        if wakeable and not link.wait_readable(timeout_s, self._waker.fileno()):
+            self._waker.clear()
+            return None
+        return link.receive_frame(timeout_s, limit)
+
+    def expect(self) -> None:
+        """Announce that a frame will arrive before `receive` is called."""
+        if self._late is None:
+            self._late = _LateReader(self.link)
+        self._late.expect()
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until the server has processed all requests, then close."""
+        if self._link is not None:
+            self._end_late_reader()
+            self._link.finish(timeout_s)
+            self._link = None
+
+    def close(self) -> None:
+        """Close at once."""
+        if self._link is not None:
+            self._link.close()
+            self._end_late_reader()
+            self._link = None
+
+    def pause(self, seconds: float) -> None:
+        """Wait; ends early when interrupted."""
+        poll = select.poll()
+        poll.register(self._waker.fileno(), select.POLLIN)
+        if poll.poll(seconds * 1000):
+            self._waker.clear()
+
+    def call(self, work: Callable[[], object]) -> object:
+        """Return the result of a function that blocks."""
+        return work()
+
+    def _end_late_reader(self) -> None:
+        if self._late is not None:
+            self._late.end()
+            self._late = None
+
+
+class _LateReader:
+    """Receives an expected frame when the program does not come for it.
+
+    The next message is requested before the program handles this one, so that it is in
+    the buffers of the kernel when it is needed. If it does not fit in there and the
+    program takes long, the server would wait with sending, and close the connection at
+    last. So a thread receives it then. A program that is quick enough never meets it.
+    """
+
+    AFTER_S: Final = 1.0
+    TIMEOUT_S: Final = 60.0  # for the frame; the server answers such requests at once
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._lock = threading.Lock()  # held by who receives
+        self._ended = threading.Event()
+        self._since: float | None = None
+        self._frame: memoryview | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="canal client prefetch", daemon=True
+        )
+        self._thread.start()
+
+    def expect(self) -> None:
+        """Note that a frame is under way."""
+        with self._lock:
+            self._since = time.monotonic()
+
+    def take(self) -> memoryview | None:
+        """Return the frame if it was received here; from now on the caller receives."""
+        with self._lock:  # waits while it is being received
+            self._since = None
+            frame, self._frame = self._frame, None
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return frame
+
+    def end(self) -> None:
+        """End the thread; what it may still receive is discarded."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.AFTER_S):
+            with self._lock:
+                if (
+                    self._since is not None
+                    and time.monotonic() - self._since >= self.AFTER_S
+                ):
+                    self._since = None
+                    self._receive()
+
+    def _receive(self) -> None:
+        try:
+            self._frame = self._link.receive_frame(self.TIMEOUT_S)
+        except Exception as error:  # noqa: BLE001  # raised where it is asked for
+            self._error = error

@@ -1,0 +1,434 @@
+"""Messages without end: over connections that break, acked by a policy.
+
+Each method is a conversation (`steps`), so that the client that blocks and the one of
+asyncio do the same. Leaves out the requests themselves (`session`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from canal_server.client.login import LoginRefused
+from canal_server.client.message import Message
+from canal_server.client.running_server import RunningServer
+from canal_server.client.session import Session
+from canal_server.client.steps import Call, Pause
+from canal_server.client.whole_transactions import WholeTransactions
+from canal_server.errors import ClientError, ProtocolError, TransactionTooLarge
+from canal_server.messages import client_messages
+from canal_server.runtime.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from canal_server.client.change_reader import ChangeReader
+    from canal_server.client.client_options import ClientOptions
+    from canal_server.client.server_addresses import Address
+    from canal_server.client.steps import Steps
+    from canal_server.client.whole_transactions import Piece
+
+logger = logging.getLogger("canal_server.client")
+
+_WAIT_S: Final = 1.0  # of one get for changes
+_WAIT_MIN_S: Final = 0.05
+_FIRST_DELAY_S, _DELAY_MAX_S = 0.1, 10.0  # before a new attempt to connect
+_NO_BATCH: Final = -1  # the id of a message that completes no batch
+_REFUSALS_MAX: Final = 3  # in a row, of requests that were accepted before
+# Refusals that end when the destination starts, here or on another server.
+_TRANSIENT: Final = (
+    "should start first",
+    "should subscribe first",
+    "is not exist , please check",
+    "is not the firstly",
+    ", the limit",
+)
+
+
+class _MovedError(ConnectionError):
+    """Another server runs the destination now."""
+
+
+class MessageStream:
+    """The messages of one subscription; for one thread, but for `stop`."""
+
+    def __init__(
+        self, options: ClientOptions, reader: ChangeReader, wake: Callable[[], None]
+    ) -> None:
+        """Call `wake` to interrupt a wait of the connection."""
+        self.session = Session(options, reader)
+        self.filter = options.filter
+        self._options = options
+        self._wake = wake
+        self._finder: RunningServer | None = None
+        if options.zookeeper is not None:
+            self._finder = RunningServer(
+                options.zookeeper, options.destination, self._notice_move
+            )
+        self._may_have_moved = False
+        self._is_stopped = False
+        self._whole = WholeTransactions() if options.whole_transactions else None
+        self._held_since: float | None = None  # nothing came for its transaction
+        self._batch_size = options.batch_size
+        self._get_wait = _GetWait(_WAIT_S)
+        # Failures
+        self._server: Address | None = None  # until its loss was reported
+        self._ack_error: OSError | None = None
+        self._backoff = Backoff(_FIRST_DELAY_S, _DELAY_MAX_S)
+        self._failing_since: float | None = None
+        self._refusals = 0
+        self._was_accepted = False  # a subscription, ever
+        # Acks
+        self._iterates = False  # or the program sends requests one by one
+        self._at_hand: Message | None = None  # handed out and not handled
+        self._last: Message | None = None  # handed out and not acked
+        self._handled_id: int | None = None  # handled and not acked, by policy
+        self._previous_id = _NO_BATCH  # of the message handled before
+        self._acked_at = time.monotonic()
+        self._is_abandoned = False  # an iteration ended with a message at hand
+        self._will_repeat = False  # something that was handed out comes again
+        self._newest: Message | None = None  # that was received; empty: all is here
+
+    # ----------------------------------------------------------------------------
+    # Stopping, and the state for the program
+    # ----------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End the iteration after the message at hand; from any thread."""
+        self._is_stopped = True
+        self._wake()
+
+    def begin(self, batch_size: int | None, wait_s: float | None) -> None:
+        """Begin an iteration.
+
+        What an earlier one had at hand when it ended, by an error or a break, is
+        delivered again, unless the program acks by itself.
+        """
+        if self._at_hand is not None and self._options.ack != "manual":
+            self._is_abandoned = True
+        self._at_hand = None
+        self._iterates = True
+        self._batch_size = batch_size or self._options.batch_size
+        self._get_wait = _GetWait(_WAIT_S if wait_s is None else wait_s)
+
+    def _notice_move(self) -> None:
+        self._may_have_moved = True
+        self._wake()
+
+    @property
+    def lag_s(self) -> float | None:
+        """Seconds since the source executed the newest change received."""
+        if self._newest is None:
+            return None
+        if not self._newest:
+            return 0.0
+        return max(0.0, time.time() - self._newest.commit_time_ms / 1000)
+
+    # ----------------------------------------------------------------------------
+    # Connecting
+    # ----------------------------------------------------------------------------
+
+    def connect(self) -> Steps[None]:
+        """Connect, for requests one by one or an iteration. Raises the last error."""
+        self._iterates = False
+        yield from self._connect()
+
+    def _connect(self) -> Steps[None]:
+        """Connect to the first server that accepts. Raises the last one's error."""
+        yield from self.session.close()
+        self._forget_handed()
+        self._ack_error = None
+        last: Exception | None = None
+        for address in (yield from self._addresses()):
+            try:
+                yield from self.session.connect(address)
+            except LoginRefused:
+                raise
+            except (OSError, ClientError, ProtocolError) as error:
+                last = error
+            else:
+                self._server = address
+                self._options.on_connect(str(address))
+                return
+        assert last is not None
+        raise last
+
+    def _addresses(self) -> Steps[Iterable[Address]]:
+        finder = self._finder
+        if finder is None:
+            return self._options.addresses()
+        self._may_have_moved = False
+        return ((yield from self._find(finder)),)
+
+    def _find(self, finder: RunningServer) -> Steps[Address]:
+        found = yield Call(lambda: finder.find(self._options.timeout_s))
+        return found  # type: ignore[no-any-return]
+
+    def subscribe(self) -> Steps[None]:
+        """Subscribe with the current filter."""
+        yield from self.session.subscribe(self.filter)
+        self._forget_handed()
+        self._was_accepted = True
+
+    def close(self) -> Steps[None]:
+        """Close the connection, and the session with ZooKeeper."""
+        if self.session.address is not None:
+            yield from self._ack_handled()
+        yield from self.session.close()
+        self._forget_handed()
+        if self._finder is not None:
+            yield Call(self._finder.close)
+
+    def rollback(self, message_id: int) -> Steps[None]:
+        """Expect everything again that is not acked."""
+        yield from self.session.rollback(message_id)
+        self._forget_handed()
+
+    def _forget_handed(self) -> None:
+        """Note that what was handed out and not acked comes again."""
+        if self._last is not None or (self._whole is not None and self._whole.is_split):
+            self._will_repeat = True
+        self._last = self._at_hand = self._handled_id = None
+        self._previous_id = _NO_BATCH
+        self._is_abandoned = False
+        self._held_since = None
+        if self._whole is not None:
+            self._whole.reset()
+
+    # ----------------------------------------------------------------------------
+    # Messages
+    # ----------------------------------------------------------------------------
+
+    def next(self) -> Steps[Message | None]:
+        """Return the next message; None after `stop`.
+
+        Raises ClientError, ProtocolError and OSError when a retry is of no use, or
+        after `reconnect_for_s`; TransactionTooLarge.
+        """
+        while not self._is_stopped:
+            try:
+                self._raise_ack_error()
+                if self.session.address is None:
+                    yield from self._connect()
+                if not self.session.is_subscribed:
+                    yield from self.subscribe()
+                if self._is_abandoned:
+                    yield from self._ack_handled()
+                    yield from self.rollback(0)
+                if self._will_repeat:
+                    self._will_repeat = False
+                    self._options.on_redelivery()
+                message = yield from self._fetch()
+            except (OSError, ClientError, ProtocolError) as error:
+                yield from self._recover(error)
+                continue
+            if message is not None:
+                self._last = self._at_hand = message
+                return message
+        return None
+
+    def _fetch(self) -> Steps[Message | None]:
+        """Return the next message to hand out; None if there is none yet."""
+        wait, size = self._get_wait, self._batch_size
+        started = time.monotonic()
+        message = yield from self.session.wait(size, wait.seconds)
+        if message is None:
+            yield from self._check_moved()
+            return None
+        wait.note(time.monotonic() - started, has_changes=bool(message))
+        self._note_success()
+        self._newest = message
+        if message:
+            yield from self.session.ask(size)
+        yield from self._ack_if_due()
+        if self._whole is None:
+            return message or None
+        return self._joined(self._whole, message)
+
+    def _joined(self, whole: WholeTransactions, message: Message) -> Message | None:
+        piece: Piece | None = None
+        now = time.monotonic()
+        if message:
+            self._held_since = now
+            piece = whole.add(message)
+        if piece is None and whole.held_bytes:
+            limit = self._options.transaction_bytes_max
+            waited_s = now - (self._held_since or now)
+            if whole.held_bytes > limit or waited_s > self._options.timeout_s:
+                piece = self._oversize(whole, limit)
+        if piece is None:
+            return None
+        return Message(piece.batch_id, piece.body, self.session.reader)
+
+    def _oversize(self, whole: WholeTransactions, limit: int) -> Piece:
+        """Return a part of a transaction, or raise TransactionTooLarge."""
+        if self._options.over_limit == "part":
+            return whole.take()
+        if whole.held_bytes > limit:
+            raise TransactionTooLarge(
+                f"a transaction of destination {self._options.destination} has more"
+                f" than transaction_bytes_max = {limit} bytes; raise it, or set"
+                ' over_limit = "part" to receive it in parts'
+            )
+        raise TransactionTooLarge(
+            f"the end of a transaction of destination {self._options.destination} did"
+            f" not arrive within {self._options.timeout_s:g} s after"
+            f" {whole.held_bytes} bytes of it; if it is larger than the server's"
+            " buffer (canal.instance.memory.buffer.size), raise that, or set"
+            ' over_limit = "part" to receive it in parts'
+        )
+
+    # ----------------------------------------------------------------------------
+    # Acks
+    # ----------------------------------------------------------------------------
+
+    def done(self, message: Message) -> Steps[None]:
+        """Note that a message was handled, and ack by the policy."""
+        self._at_hand = None
+        policy = self._options.ack
+        if policy == "manual" or self._last is not message:
+            return  # acked by the program, or it will be delivered again
+        if policy == "transaction" and self._whole is None:
+            yield from self._ack_transactions(message)
+        elif isinstance(policy, str):
+            yield from self.ack(message.id)
+        else:
+            if message.id != _NO_BATCH:
+                self._handled_id = message.id
+            yield from self._ack_if_due()
+
+    def _ack_transactions(self, message: Message) -> Steps[None]:
+        """Ack the messages whose transactions were handled to their ends."""
+        previous, self._previous_id = self._previous_id, message.id
+        if message.ends_transaction:
+            yield from self.ack(message.id)
+        elif previous != _NO_BATCH and message.has_transaction_end:
+            yield from self._ack_to(previous)
+
+    def _ack_if_due(self) -> Steps[None]:
+        interval = self._options.ack
+        if isinstance(interval, str) or self._handled_id is None:
+            return
+        if time.monotonic() - self._acked_at >= interval:
+            yield from self._ack_handled()
+
+    def _ack_handled(self) -> Steps[None]:
+        if self._handled_id is not None:
+            yield from self.ack(self._handled_id)
+
+    def ack(self, message_id: int | None) -> Steps[None]:
+        """Ack a message and all before it; None: all before the one at hand.
+
+        In an iteration, failures are left to the next message, and an id from before a
+        reconnect is ignored, as the message comes again.
+        """
+        last = self._last
+        if message_id is None:
+            message_id = self._before(last)
+        if last is not None and last.id == message_id != _NO_BATCH:
+            self._last = self._at_hand = None
+        if not self._iterates:
+            yield from self.session.ack(message_id)
+        elif message_id in self.session.open_ids:
+            yield from self._ack_to(message_id)
+
+    def _ack_to(self, message_id: int) -> Steps[None]:
+        self._acked_at = time.monotonic()
+        if self._handled_id is not None and self._handled_id <= message_id:
+            self._handled_id = None
+        try:
+            yield from self.session.ack(message_id)
+        except OSError as error:
+            self._ack_error = error
+
+    def _raise_ack_error(self) -> None:
+        error, self._ack_error = self._ack_error, None
+        if error is not None:
+            raise error
+
+    def _before(self, message: Message | None) -> int:
+        """Return the newest open message before another one; -1 if there is none."""
+        found = _NO_BATCH
+        for each in self.session.open_ids:
+            if message is None or each >= message.id:
+                break
+            found = each
+        return found
+
+    # ----------------------------------------------------------------------------
+    # Failures
+    # ----------------------------------------------------------------------------
+
+    def _check_moved(self) -> Steps[None]:
+        """Raise an error if another server runs the destination than ours."""
+        if self._finder is None or not self._may_have_moved:
+            return
+        self._may_have_moved = False
+        try:
+            found = yield from self._find(self._finder)
+        except OSError:
+            return  # while nobody else runs it, this server may
+        if found != self.session.address:
+            raise _MovedError(f"destination moved to {found}")
+
+    def _note_success(self) -> None:
+        self._failing_since = None
+        self._refusals = 0
+        self._backoff.reset()
+
+    def _recover(self, error: Exception) -> Steps[None]:
+        """Wait before the next attempt, or raise the error."""
+        yield from self.session.drop()
+        self._forget_handed()
+        server, self._server = self._server, None
+        if server is not None:
+            self._options.on_disconnect(error)
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if self._is_final(error):
+            raise error
+        limit_s = self._options.reconnect_for_s
+        if limit_s is not None and now - self._failing_since >= limit_s:
+            raise error
+        if isinstance(error, _MovedError):
+            return
+        delay_s = self._backoff.delay_s(now)
+        client_messages.CLIENT_RECONNECTS.log(
+            logger,
+            self._options.destination,
+            server or self._options.host,
+            error,
+            delay_s,
+        )
+        yield Pause(delay_s)
+
+    def _is_final(self, error: Exception) -> bool:
+        """Return whether a retry is of no use."""
+        if isinstance(error, LoginRefused):
+            return True
+        if isinstance(error, OSError):
+            return False
+        if any(text in str(error) for text in _TRANSIENT):
+            return False
+        self._refusals += 1
+        return not self._was_accepted or self._refusals > _REFUSALS_MAX
+
+
+class _GetWait:
+    """How long a get waits for changes.
+
+    This server answers as soon as there are changes. A Java server waits until the
+    batch is full or the time is over: so its time is cut while changes arrive.
+    """
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = self.seconds = longest_s
+
+    def note(self, took_s: float, *, has_changes: bool) -> None:
+        """Note an answer."""
+        if not has_changes:
+            self.seconds = min(2 * self.seconds, self._longest_s)
+        elif took_s >= self.seconds:
+            self.seconds = min(max(self.seconds / 4, _WAIT_MIN_S), self._longest_s)

@@ -1,0 +1,313 @@
+"""A client's conversation over one connection: requests, answers, what is not acked.
+
+Each method is a conversation (`steps`). Leaves out everything that outlives a
+connection (`message_stream`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from canal_server.client.change_reader import open_messages
+from canal_server.client.login import log_in, receive_packet, refusal
+from canal_server.client.message import Message
+from canal_server.client.steps import Close, Connect, Expect, Finish, Receive, Send
+from canal_server.errors import ClientError, ProtocolError
+from canal_server.protocol.framing import EMPTY_BATCH_ID, frame
+from canal_server.protocol.packets import (
+    Ack,
+    ClientAck,
+    ClientRollback,
+    Get,
+    Packet,
+    PacketType,
+    Sub,
+    Unsub,
+    encode_packet,
+)
+from canal_server.protocol.protobuf import decode
+
+if TYPE_CHECKING:
+    from canal_server.client.change_reader import ChangeReader
+    from canal_server.client.client_options import ClientOptions
+    from canal_server.client.server_addresses import Address
+    from canal_server.client.steps import Steps
+
+T = TypeVar("T")
+
+ALL_BATCHES: Final = 0  # as ClientRollback.batch_id
+_MILLISECONDS: Final = 2  # as Get.unit
+_AT_ONCE, _WITHOUT_LIMIT = -1, 0  # as Get.timeout
+_LAST_ACK_S: Final = 1.0  # for the server to execute the last ack
+_NOTHING: Final = memoryview(b"")
+
+
+class Session:
+    """One client id at one destination, over one connection at a time."""
+
+    def __init__(self, options: ClientOptions, reader: ChangeReader) -> None:
+        self.options = options
+        self.client_id = options.client_id
+        self.reader = reader
+        self.address: Address | None = None  # while connected
+        self.is_subscribed = False
+        # Ids of messages that were received and not acked, in their order.
+        self.open_ids: deque[int] = deque()
+        # Acks and rollbacks are answered only if they are refused. Until a later
+        # request has succeeded, a refusal may belong to one of them.
+        self._sent = 0  # requests over this connection
+        self._unanswered = 0  # the number of the last ack or rollback; 0: succeeded
+        self._asked = 0  # the number of the get whose answer is outstanding; 0: none
+        self._answer_s: float | None = None  # how long to wait for it
+        self._ahead: Message | None = None  # received while another answer was due
+
+    # ----------------------------------------------------------------------------
+    # The connection
+    # ----------------------------------------------------------------------------
+
+    def connect(self, address: Address) -> Steps[None]:
+        """Connect to a server and log in."""
+        yield from self.close()
+        options = self.options
+        yield Connect(address, options.timeout_s)
+        try:
+            yield from log_in(
+                str(address), options.user, options.password, options.timeout_s
+            )
+        except BaseException:
+            yield Close()
+            raise
+        self.address = address
+
+    def close(self) -> Steps[None]:
+        """Close, after the server has executed the last ack or rollback."""
+        if self.address is not None and self._unanswered:
+            yield Finish(_LAST_ACK_S)
+        yield from self.drop()
+
+    def drop(self) -> Steps[None]:
+        """Close at once."""
+        self.address = None
+        self.is_subscribed = False
+        self._forget_open()
+        self._sent = self._unanswered = self._asked = 0
+        yield Close()
+
+    def _forget_open(self) -> None:
+        """Expect what is not acked again."""
+        self.open_ids.clear()
+        self._ahead = None
+        self.reader.reset()
+
+    # ----------------------------------------------------------------------------
+    # Subscriptions
+    # ----------------------------------------------------------------------------
+
+    def subscribe(self, filter: str) -> Steps[None]:  # noqa: A002  # the protocol's term
+        """Subscribe, and roll back what an earlier connection left open."""
+        options = self.options
+        request = Sub(options.destination, str(self.client_id), filter)
+        yield from self._exchange(PacketType.SUBSCRIPTION, request)
+        yield from self.rollback()
+        self.is_subscribed = True
+
+    def unsubscribe(self) -> Steps[None]:
+        """Remove the subscription."""
+        options = self.options
+        request = Unsub(options.destination, str(self.client_id))
+        yield from self._exchange(PacketType.UNSUBSCRIPTION, request)
+        self._forget_open()
+        self.is_subscribed = False
+
+    # ----------------------------------------------------------------------------
+    # Messages
+    # ----------------------------------------------------------------------------
+
+    def get(self, batch_size: int, timeout_s: float | None) -> Steps[Message]:
+        """Return the next message; it may have been requested before."""
+        message = yield from self._outstanding()
+        if message:
+            return message
+        found = yield from self._get(batch_size, timeout_s, wakeable=False)
+        assert found is not None
+        return found
+
+    def wait(self, batch_size: int, timeout_s: float) -> Steps[Message | None]:
+        """Return the next message, as `get` does; None if interrupted.
+
+        After an interruption the answer is outstanding, and returned by the next call.
+        """
+        message = yield from self._outstanding(wakeable=True)
+        if message is None or message:
+            return message
+        return (yield from self._get(batch_size, timeout_s, wakeable=True))
+
+    def ask(self, batch_size: int) -> Steps[None]:
+        """Request the next message without waiting for it.
+
+        The server answers at once, also if there is none, so that an ack that follows
+        is not delayed.
+        """
+        if self._asked or self._ahead is not None:
+            return
+        yield from self._send(self._get_frame(batch_size, _AT_ONCE))
+        self._asked, self._answer_s = self._sent, self.options.timeout_s
+        yield Expect()
+
+    def ack(self, message_id: int) -> Steps[None]:
+        """Acknowledge a message and all before it; there is no answer."""
+        if message_id in self.open_ids:
+            found = 0
+            while found != message_id:
+                found = self.open_ids.popleft()
+                yield from self._ack(found)
+        else:
+            yield from self._ack(message_id)  # the server knows what it refuses
+
+    def _ack(self, message_id: int) -> Steps[None]:
+        options = self.options
+        yield from self._send_unanswered(
+            PacketType.CLIENTACK,
+            ClientAck(options.destination, str(self.client_id), message_id),
+        )
+
+    def rollback(self, message_id: int = ALL_BATCHES) -> Steps[None]:
+        """Expect all messages again that are not acked; there is no answer."""
+        yield from self._outstanding()  # would be delivered twice
+        options = self.options
+        yield from self._send_unanswered(
+            PacketType.CLIENTROLLBACK,
+            ClientRollback(options.destination, str(self.client_id), message_id),
+        )
+        self._forget_open()
+
+    # ----------------------------------------------------------------------------
+    # Requests and answers
+    # ----------------------------------------------------------------------------
+
+    def _get_frame(self, batch_size: int, timeout_ms: int) -> bytes:
+        options = self.options
+        request = Get(
+            options.destination,
+            str(self.client_id),
+            batch_size,
+            timeout_ms,
+            _MILLISECONDS,
+            auto_ack=False,
+        )
+        return frame(encode_packet(PacketType.GET, request))
+
+    def _get(
+        self, batch_size: int, timeout_s: float | None, *, wakeable: bool
+    ) -> Steps[Message | None]:
+        if timeout_s is None:
+            timeout_ms = _WITHOUT_LIMIT
+        else:
+            timeout_ms = max(1, round(timeout_s * 1000)) if timeout_s > 0 else _AT_ONCE
+        yield from self._send(self._get_frame(batch_size, timeout_ms))
+        self._asked = self._sent
+        self._answer_s = (
+            None if timeout_s is None else timeout_s + self.options.timeout_s
+        )
+        return (yield from self._outstanding(wakeable=wakeable))
+
+    def _outstanding(self, *, wakeable: bool = False) -> Steps[Message | None]:
+        """Return the message that was requested; an empty one if none was.
+
+        None if the wait was interrupted.
+        """
+        if self._ahead is not None:
+            message, self._ahead = self._ahead, None
+            return message
+        if not self._asked:
+            return Message(EMPTY_BATCH_ID, _NOTHING, self.reader)
+        try:
+            found = yield Receive(self._answer_s, wakeable=wakeable)
+            if found is None:
+                return None
+            asked, self._asked = self._asked, 0
+            return self._message_in(found, asked)
+        except ClientError:
+            yield from self._refused()
+            raise
+        except BaseException:  # also Ctrl-C: a later request would get this answer
+            yield from self.drop()
+            raise
+
+    def _message_in(self, data: memoryview, asked: int) -> Message:
+        """Return the message in the answer to the get with a number."""
+        found = open_messages(data)
+        if found is None:
+            packet = decode(Packet, bytes(data))
+            self._check(packet, PacketType.MESSAGES)
+            raise ProtocolError(
+                f"{self.address} sent messages with compression"
+                f" {packet.compression!r}, which no client asks for"
+            )
+        self._note_success(asked)
+        batch_id, start, stop = found
+        if batch_id == EMPTY_BATCH_ID:
+            return Message(batch_id, _NOTHING, self.reader)
+        self.open_ids.append(batch_id)
+        return Message(batch_id, data[start:stop], self.reader)
+
+    def _exchange(self, kind: PacketType, content: object) -> Steps[Ack]:
+        """Send a request whose answer is an ack."""
+        message = yield from self._outstanding()
+        if message:
+            self._ahead = message
+        yield from self._send(frame(encode_packet(kind, content)))
+        try:
+            packet = yield from receive_packet(self.options.timeout_s)
+            self._check(packet, PacketType.ACK)
+            self._note_success(self._sent)
+            return decode(Ack, packet.body)
+        except ClientError:
+            yield from self._refused()
+            raise
+        except BaseException:  # as above
+            yield from self.drop()
+            raise
+
+    def _send_unanswered(self, kind: PacketType, content: object) -> Steps[None]:
+        """Send a request that is answered only if it is refused."""
+        yield from self._send(frame(encode_packet(kind, content)))
+        self._unanswered = self._sent
+
+    def _send(self, data: bytes) -> Steps[None]:
+        """Send one request."""
+        if self.address is None:
+            options = self.options
+            where = options.host if options.zookeeper else options.addresses()[0]
+            raise ConnectionError(f"not connected to {where}; call connect")
+        try:
+            yield Send(data)
+        except BaseException:  # the stream may end inside a frame
+            yield from self.drop()
+            raise
+        self._sent += 1
+
+    def _note_success(self, number: int) -> None:
+        """Note that a request succeeded, and so did all before it."""
+        if number > self._unanswered:
+            self._unanswered = 0
+
+    def _refused(self) -> Steps[None]:
+        """Close the connection if a later request could get the wrong answer."""
+        if self._unanswered:
+            # This may refuse an earlier ack: then the answer to this request, and to
+            # all later ones, is still outstanding.
+            yield from self.drop()
+
+    def _check(self, packet: Packet, expected: PacketType) -> None:
+        """Raise an error unless the packet is the expected answer."""
+        if packet.type == PacketType.ACK:
+            ack = decode(Ack, packet.body)
+            if ack.error_code:
+                raise refusal(ack)
+        if packet.type != expected:
+            raise ProtocolError(
+                f"{self.address} answered with packet type {packet.type!r}, "
+                f"expected {expected.name}"
+            )

@@ -63,21 +63,26 @@ class AsyncCanalClient(ClientBase):
                     yield change
 
     async def messages(
-        self, batch_size: int | None = None, timeout_s: float | None = None
+        self,
+        batch_size: int | None = None,
+        timeout_s: float | None = None,
+        *,
+        empty: bool = False,
     ) -> AsyncGenerator[Message]:
         """Yield messages until `stop`, and ack each by the policy.
 
         The next message is requested while the program handles this one. If the loop
         ends with an error or a break, the message at hand is not acked and is delivered
-        again. Empty messages are not yielded.
+        again.
 
         Args:
             batch_size: as that of the client; None: the same
             timeout_s: how long a request may wait for changes, if not for 1 s
+            empty: yield an empty message when no changes came within that time
 
         """
         stream = self._stream
-        stream.begin(batch_size, timeout_s)
+        stream.begin(batch_size, timeout_s, empty=empty)
         while (message := await run_async(stream.next(), self._connection)) is not None:
             yield message
             await run_async(stream.done(message), self._connection)

@@ -88,9 +88,12 @@ class AsyncConnection:
     async def finish(self, timeout_s: float) -> None:
         """Wait until the server has processed all requests, then close."""
         if self._writer is not None:
+            late = self._late
             self._end_late()
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(timeout_s):
+                    if late is not None:
+                        await asyncio.wait((late,))  # two must not read at once
                     await self._drain_to_end(*self._open())
         await self.close()
 

@@ -65,7 +65,7 @@ class CanalClient(ClientBase):
             the error; 0: not at all; None: without limit
         on_connect: called with the server's address after each login
         on_disconnect: called with the error when a connection is lost
-        on_redelivery: called without arguments before changes are delivered again
+        on_redelivery: called without arguments before changes may be delivered again
 
     Raises:
         ClientError: the server refused a request, with its `code` and text
@@ -111,21 +111,26 @@ class CanalClient(ClientBase):
                 yield from filter(choice.accepts, message.changes())
 
     def messages(
-        self, batch_size: int | None = None, timeout_s: float | None = None
+        self,
+        batch_size: int | None = None,
+        timeout_s: float | None = None,
+        *,
+        empty: bool = False,
     ) -> Iterator[Message]:
         """Yield messages until `stop`, and ack each by the policy.
 
         The next message is requested while the program handles this one. If the loop
         ends with an error or a break, the message at hand is not acked and is delivered
-        again. Empty messages are not yielded.
+        again.
 
         Args:
             batch_size: as that of the client; None: the same
             timeout_s: how long a request may wait for changes, if not for 1 s
+            empty: yield an empty message when no changes came within that time
 
         """
         stream = self._stream
-        stream.begin(batch_size, timeout_s)
+        stream.begin(batch_size, timeout_s, empty=empty)
         while (message := run(stream.next(), self._connection)) is not None:
             yield message
             run(stream.done(message), self._connection)

@@ -72,6 +72,7 @@ class MessageStream:
         self._held_since: float | None = None  # nothing came for its transaction
         self._batch_size = options.batch_size
         self._get_wait = _GetWait(_WAIT_S)
+        self._nothing: Message | None = None  # is yielded when nothing came
         # Failures
         self._server: Address | None = None  # until its loss was reported
         self._ack_error: OSError | None = None
@@ -99,8 +100,10 @@ class MessageStream:
         self._is_stopped = True
         self._wake()
 
-    def begin(self, batch_size: int | None, wait_s: float | None) -> None:
-        """Begin an iteration.
+    def begin(
+        self, batch_size: int | None, wait_s: float | None, *, empty: bool = False
+    ) -> None:
+        """Begin an iteration, which yields empty messages on demand.
 
         What an earlier one had at hand when it ended, by an error or a break, is
         delivered again, unless the program acks by itself.
@@ -111,6 +114,7 @@ class MessageStream:
         self._iterates = True
         self._batch_size = batch_size or self._options.batch_size
         self._get_wait = _GetWait(_WAIT_S if wait_s is None else wait_s)
+        self._nothing = Message(_NO_BATCH, b"", self.session.reader) if empty else None
 
     def _notice_move(self) -> None:
         self._may_have_moved = True
@@ -216,9 +220,7 @@ class MessageStream:
                 if self._is_abandoned:
                     yield from self._ack_handled()
                     yield from self.rollback(0)
-                if self._will_repeat:
-                    self._will_repeat = False
-                    self._options.on_redelivery()
+                self._report_redelivery()
                 message = yield from self._fetch()
             except (OSError, ClientError, ProtocolError) as error:
                 yield from self._recover(error)
@@ -226,7 +228,14 @@ class MessageStream:
             if message is not None:
                 self._last = self._at_hand = message
                 return message
+            if self._nothing is not None:
+                return self._nothing
         return None
+
+    def _report_redelivery(self) -> None:
+        if self._will_repeat or self.session.has_lost_ack:
+            self._will_repeat = self.session.has_lost_ack = False
+            self._options.on_redelivery()
 
     def _fetch(self) -> Steps[Message | None]:
         """Return the next message to hand out; None if there is none yet."""
@@ -323,11 +332,8 @@ class MessageStream:
         In an iteration, failures are left to the next message, and an id from before a
         reconnect is ignored, as the message comes again.
         """
-        last = self._last
         if message_id is None:
-            message_id = self._before(last)
-        if last is not None and last.id == message_id != _NO_BATCH:
-            self._last = self._at_hand = None
+            message_id = self._before(self._last)
         if not self._iterates:
             yield from self.session.ack(message_id)
         elif message_id in self.session.open_ids:
@@ -341,6 +347,9 @@ class MessageStream:
             yield from self.session.ack(message_id)
         except OSError as error:
             self._ack_error = error
+            return
+        if self._last is not None and self._last.id <= message_id:
+            self._last = self._at_hand = None
 
     def _raise_ack_error(self) -> None:
         error, self._ack_error = self._ack_error, None

@@ -58,6 +58,8 @@ class Session:
         # request has succeeded, a refusal may belong to one of them.
         self._sent = 0  # requests over this connection
         self._unanswered = 0  # the number of the last ack or rollback; 0: succeeded
+        self._last_ack = 0  # the number of the last ack; 0: it was executed
+        self.has_lost_ack = False  # maybe not executed; until who reads it resets it
         self._asked = 0  # the number of the get whose answer is outstanding; 0: none
         self._answer_s: float | None = None  # how long to wait for it
         self._ahead: Message | None = None  # received while another answer was due
@@ -84,6 +86,7 @@ class Session:
         """Close, after the server has executed the last ack or rollback."""
         if self.address is not None and self._unanswered:
             yield Finish(_LAST_ACK_S)
+            self._last_ack = 0
         yield from self.drop()
 
     def drop(self) -> Steps[None]:
@@ -91,7 +94,8 @@ class Session:
         self.address = None
         self.is_subscribed = False
         self._forget_open()
-        self._sent = self._unanswered = self._asked = 0
+        self.has_lost_ack |= self._last_ack != 0
+        self._sent = self._unanswered = self._last_ack = self._asked = 0
         yield Close()
 
     def _forget_open(self) -> None:
@@ -171,6 +175,7 @@ class Session:
             PacketType.CLIENTACK,
             ClientAck(options.destination, str(self.client_id), message_id),
         )
+        self._last_ack = self._sent
 
     def rollback(self, message_id: int = ALL_BATCHES) -> Steps[None]:
         """Expect all messages again that are not acked; there is no answer."""
@@ -292,6 +297,8 @@ class Session:
         """Note that a request succeeded, and so did all before it."""
         if number > self._unanswered:
             self._unanswered = 0
+        if number > self._last_ack:
+            self._last_ack = 0
 
     def _refused(self) -> Steps[None]:
         """Close the connection if a later request could get the wrong answer."""

@@ -16,3 +16,24 @@ CLIENT_RECONNECTS = Message(
     remedy="Nothing, unless it stays: then see to the server, and to the address that"
     " the client was given.",
 )
+
+HANDLER_RETRIES = Message(
+    name="handler-retries",
+    level=WARNING,
+    text="handler failed: %s; next attempt in %.1f s",
+    meaning="The handler of `canal-server consume` raised an error, and is called again"
+    " with the changes that are not flushed. Nothing is acked meanwhile, so that the"
+    " server retains these changes.",
+    remedy="See to the target of the handler if the message repeats"
+    " ([retries](../howto/consume.md#when-a-change-fails)).",
+)
+
+DEAD_LETTER = Message(
+    name="dead-letter",
+    level=WARNING,
+    text="dead letter: %s, failed %d times: %s",
+    meaning="A change failed for good. It is in the file of `--dead-letter`, with the"
+    " reason; the consumer continues with the next one.",
+    remedy="Remove the cause, and process the change by hand"
+    " ([dead letters](../howto/consume.md#dead-letters)).",
+)

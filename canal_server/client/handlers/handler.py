@@ -1,0 +1,135 @@
+"""What a consumer calls, and which errors mean what to it."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from canal_server.errors import CanalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.client.change_reader import Change
+
+NO_LIMIT = 2**63
+
+
+class RetryLater(CanalError):  # noqa: N818  # what to do, not what happened
+    """The target is unavailable: repeat after a while, however often that takes.
+
+    `after_s` is the least time to wait, if the target named one.
+    """
+
+    def __init__(self, reason: str, *, after_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.after_s = after_s
+
+
+class Rejected(CanalError):  # noqa: N818  # the field's term
+    """The target refuses a change for good: a repetition is of no use."""
+
+
+class Handler(Protocol):
+    """Receives changes. A function that accepts a change is one, too.
+
+    Only `handle` is required. The consumer calls one method at a time, on one thread.
+    A change is acked only after `handle` and the next `flush` returned. If either
+    raises an error, the consumer calls `rollback` and then `handle` again for all
+    changes since the last flush, in the same order, but perhaps with more flushes
+    between them. After a crash, changes since the last ack are handled again. So a
+    handler should have the same effect when it handles a change twice.
+
+    An error is repeated by its kind: RetryLater until it succeeds, Rejected never,
+    any other as often as the consumer was told. Then the change is a dead letter.
+
+    A handler may have these attributes:
+
+    - `flush_changes`: the consumer flushes after so many changes, not only at the end
+      of a message
+    - `flush_s`: the consumer flushes when so many seconds have passed since the first
+      change that is not flushed, not at the end of each message
+
+    In place of `handle`, a handler may have `handle_message`, which accepts a whole
+    `Message`. A message that fails is a dead letter as a whole.
+    """
+
+    def open(self) -> None:
+        """Prepare; called once before anything else. May raise RetryLater."""
+
+    def handle(self, change: Change) -> object:
+        """Process a change, which may become durable later, in `flush`."""
+
+    def flush(self) -> None:
+        """Make everything durable that was handled."""
+
+    def rollback(self) -> None:
+        """Undo or forget what was handled since the last flush; must not fail."""
+
+    def close(self) -> None:
+        """Release resources; called once after everything else, also after errors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerCalls:
+    """The methods of a handler; those that it leaves out do nothing."""
+
+    handle: Callable[[Any], object]  # of a change or of a message
+    is_by_message: bool
+    open: Callable[[], object]
+    flush: Callable[[], object]
+    rollback: Callable[[], object]
+    close: Callable[[], object]
+    flush_changes: int
+    flush_s: float
+
+
+def calls_of(handler: object) -> HandlerCalls:
+    """Return the methods of a handler, or of a function.
+
+    Raises TypeError for what is neither.
+    """
+
+    def method(name: str) -> Callable[..., object]:
+        found: Callable[..., object] = getattr(handler, name, _nothing)
+        return found
+
+    handle = getattr(handler, "handle", None)
+    handle_message = getattr(handler, "handle_message", None)
+    if handle is None and handle_message is None and callable(handler):
+        handle = handler
+    if not callable(handle) and not callable(handle_message):
+        raise TypeError(
+            f"{handler!r} is no handler: expected a function, or an object with a"
+            " method `handle` or `handle_message`"
+        )
+    # What has nothing to flush is done with a change when `handle` returns.
+    limit = NO_LIMIT if hasattr(handler, "flush") else 1
+    return HandlerCalls(
+        handle=handle_message or handle,  # type: ignore[arg-type]
+        is_by_message=handle_message is not None,
+        open=method("open"),
+        flush=method("flush"),
+        rollback=method("rollback"),
+        close=method("close"),
+        flush_changes=getattr(handler, "flush_changes", None) or limit,
+        flush_s=getattr(handler, "flush_s", None) or 0.0,
+    )
+
+
+def required(module: str, extra: str) -> Any:
+    """Return a module of an optional package. Raises CanalError with the extra."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise CanalError(
+            f"the handler {extra} needs {module}, which is not installed: "
+            f"pip install 'canal-server[{extra}]'"
+        ) from None
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -1,0 +1,101 @@
+"""The handler `json-lines`: changes as lines of JSON in a file, which is rotated."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from canal_server.client.handlers.change_json import json_object, json_text
+from canal_server.client.handlers.handler import RetryLater
+from canal_server.client.handlers.line_file import LineFile, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.client.change_reader import Change
+
+
+class JsonLines:
+    """Appends each change to a file, as a line of JSON, and syncs it at each flush.
+
+    A line is complete or absent, also after a crash. Changes that were written but not
+    acked before the crash are written again.
+
+    Args:
+        path: the file; a rotated file is `name.<UTC time>.suffix` in the same folder
+        rotate_bytes: rotate after a flush when the file has so many bytes; 0: never
+        rotate_s: rotate after a flush when the file has been open for so many seconds;
+            0: never
+        clock: returns the time in seconds since 1970
+
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        rotate_bytes: int = 0,
+        rotate_s: float = 0.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = Path(path)
+        self._rotate_bytes = rotate_bytes
+        self._rotate_s = rotate_s
+        self._clock = clock
+
+    def open(self) -> None:
+        """Open the file. Raises OSError."""
+        self._file = LineFile(self._path)
+        self._opened_s = self._clock()
+
+    def handle(self, change: Change) -> None:
+        """Append a change."""
+        line = json_text(json_object(change))
+        try:
+            self._file.append(line)
+        except OSError as error:  # such as a full disk
+            raise RetryLater(f"{self._path}: {error.strerror}") from error
+
+    def flush(self) -> None:
+        """Write the lines to the disk, and rotate the file if that is due."""
+        try:
+            self._file.sync()
+            if self._is_due():
+                self._rotate()
+        except OSError as error:
+            raise RetryLater(f"{self._path}: {error.strerror}") from error
+
+    def rollback(self) -> None:
+        """Remove the lines since the last flush."""
+        self._file.rollback()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _is_due(self) -> bool:
+        size, age_s = self._file.size, self._clock() - self._opened_s
+        return size > 0 and (
+            0 < self._rotate_bytes <= size or 0 < self._rotate_s <= age_s
+        )
+
+    def _rotate(self) -> None:
+        """Rename the file, which stays locked and complete, and open another one."""
+        self._path.rename(self._unused_name())
+        sync_folder(self._path.parent)
+        finished, self._file = self._file, LineFile(self._path)
+        finished.close()
+        self._opened_s = self._clock()
+
+    def _unused_name(self) -> Path:
+        moment = datetime.fromtimestamp(self._clock(), UTC)
+        number = 0
+        while True:
+            extra = f"-{number}" if number else ""
+            name = f"{self._path.stem}.{moment:%Y%m%dT%H%M%SZ}{extra}"
+            path = self._path.with_name(name + self._path.suffix)
+            if not path.exists():
+                return path
+            number += 1

@@ -31,6 +31,7 @@ MODULES = {
     "ranges": "canal_server.client.range_client",
 }
 LINE_MAX = 88
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 _HEADING = re.compile(r"^(Args|Raises|Returns|Yields):$", re.MULTILINE)
 _ITEM = re.compile(r"(\w+): (.*)", re.DOTALL)
 
@@ -88,7 +89,8 @@ def class_section(member: Member) -> str:
     """Return the description of a class, its fields and its methods."""
     name, node = member.name, member.node
     assert node is not None, "a constant has no section"
-    names = vars(sys.modules[str(getattr(member.value, "__module__", ""))])
+    assert isinstance(member.value, type), "only a class has a node"
+    names = _names_of(member.value)
     parts = [f"### `{name}`\n\n"]
     init = _method(node, "__init__")
     if init is not None:
@@ -115,7 +117,7 @@ def class_section(member: Member) -> str:
     parts += [
         _method_section(name, each, names)
         for each in node.body
-        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
+        if isinstance(each, Function) and not _is_hidden(each)
     ]
     return "".join(parts)
 
@@ -134,24 +136,33 @@ def described(docstring: str) -> str:
     return "".join(parts)
 
 
-def _method_section(
-    owner: str, node: ast.FunctionDef, names: Mapping[str, object]
-) -> str:
+def _method_section(owner: str, node: Function, names: Mapping[str, object]) -> str:
+    returned = ast.unparse(node.returns) if node.returns else "object"
     is_property = any(
         isinstance(each, ast.Name) and each.id == "property"
         for each in node.decorator_list
     )
     shown = (
-        f"{node.name}: {ast.unparse(node.returns) if node.returns else 'object'}"
+        f"{node.name}: {returned}"
         if is_property
         else _signature(node, node.name, names)
     )
+    if isinstance(node, ast.AsyncFunctionDef) and "AsyncGenerator" not in returned:
+        shown = f"await {shown}"
     return f"#### `{owner}.{node.name}`\n\n```python\n{shown}\n```\n\n" + described(
         ast.get_docstring(node) or ""
     )
 
 
-def _signature(node: ast.FunctionDef, name: str, names: Mapping[str, object]) -> str:
+def _is_hidden(node: Function) -> bool:
+    """Return whether a method is private, or sets what a property shows."""
+    return node.name.startswith("_") or any(
+        isinstance(each, ast.Attribute) and each.attr == "setter"
+        for each in node.decorator_list
+    )
+
+
+def _signature(node: Function, name: str, names: Mapping[str, object]) -> str:
     """Return how a function is called, on several lines where it is long."""
     returned = (
         f" -> {ast.unparse(node.returns)}"
@@ -198,7 +209,35 @@ def _argument(
     return f"{shown} = {text}"
 
 
+def _names_of(kind: type) -> dict[str, object]:
+    """Return the names that a class and its bases of this package are written with."""
+    found: dict[str, object] = {}
+    for each in reversed(_own_bases(kind)):
+        found |= vars(sys.modules[each.__module__])
+    return found
+
+
+def _own_bases(kind: type) -> list[type]:
+    """Return a class and its bases of this package."""
+    return [each for each in kind.__mro__ if each.__module__.startswith("canal_server")]
+
+
 def _class_node(kind: type) -> ast.ClassDef:
+    """Return a class as it is written, with the members of its bases after its own."""
+    own, *bases = _own_bases(kind)
+    node = _single_class_node(own)
+    if bases and not issubclass(kind, Exception):
+        seen = {getattr(each, "name", "") for each in node.body}
+        node.body += [
+            each
+            for base in bases
+            for each in _single_class_node(base).body
+            if isinstance(each, Function) and each.name not in seen
+        ]
+    return node
+
+
+def _single_class_node(kind: type) -> ast.ClassDef:
     try:
         source = inspect.getsourcefile(kind)
     except TypeError:
@@ -216,7 +255,7 @@ def _with_docstrings(node: ast.ClassDef, kind: type) -> ast.ClassDef:
     """Return a class of a stub with the docstrings of the compiled one."""
     for each in node.body:
         doc = inspect.getdoc(getattr(kind, getattr(each, "name", ""), None))
-        if isinstance(each, ast.FunctionDef) and doc:
+        if isinstance(each, Function) and doc:
             each.body.insert(0, ast.Expr(ast.Constant(doc)))
     node.body.insert(0, ast.Expr(ast.Constant(inspect.getdoc(kind) or "")))
     return node

@@ -18,7 +18,7 @@ from __future__ import annotations
 from canal_server.client.async_client import AsyncCanalClient
 from canal_server.client.canal import CanalClient
 from canal_server.client.change_reader import Change
-from canal_server.client.message import Message
+from canal_server.client.received_message import Message
 from canal_server.errors import ClientError, ProtocolError, TransactionTooLarge
 from canal_server.protocol.entry_messages import (
     Column,

@@ -6,16 +6,16 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from canal_server.client.async_connection import AsyncConnection
 from canal_server.client.client_base import ClientBase
-from canal_server.client.session import ALL_BATCHES
-from canal_server.client.steps import run_async
+from canal_server.client.connection.async_connection import AsyncConnection
+from canal_server.client.connection.io_steps import run_async
+from canal_server.client.connection.session import ALL_BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from canal_server.client.change_reader import Change
-    from canal_server.client.message import Message
+    from canal_server.client.received_message import Message
 
 
 class AsyncCanalClient(ClientBase):

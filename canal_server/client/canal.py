@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from canal_server.client.blocking_connection import BlockingConnection
 from canal_server.client.client_base import ClientBase
-from canal_server.client.message import Message
-from canal_server.client.session import ALL_BATCHES
-from canal_server.client.steps import run
+from canal_server.client.connection.blocking_connection import BlockingConnection
+from canal_server.client.connection.io_steps import run
+from canal_server.client.connection.session import ALL_BATCHES
+from canal_server.client.received_message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from canal_server.client.server_addresses import (
+from canal_server.client.connection.server_addresses import (
     Address,
     parse_addresses,
     zookeeper_servers,

@@ -1,7 +1,7 @@
 """Messages without end: over connections that break, acked by a policy.
 
-Each method is a conversation (`steps`), so that the client that blocks and the one of
-asyncio do the same. Leaves out the requests themselves (`session`).
+Each method is a conversation (`io_steps`), so that the client that blocks and the one
+of asyncio do the same. Leaves out the requests themselves (`session`).
 """
 
 from __future__ import annotations
@@ -10,40 +10,29 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from canal_server.client.login import LoginRefused
-from canal_server.client.message import Message
-from canal_server.client.running_server import RunningServer
-from canal_server.client.session import Session
-from canal_server.client.steps import Call, Pause
+from canal_server.client.connection.io_steps import Call, Pause
+from canal_server.client.connection.login import LoginRefused
+from canal_server.client.connection.running_server import RunningServer
+from canal_server.client.connection.session import Session
+from canal_server.client.received_message import Message
+from canal_server.client.retries import RequestWait, Retries
 from canal_server.client.whole_transactions import WholeTransactions
 from canal_server.errors import ClientError, ProtocolError, TransactionTooLarge
 from canal_server.messages import client_messages
-from canal_server.runtime.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from canal_server.client.change_reader import ChangeReader
     from canal_server.client.client_options import ClientOptions
-    from canal_server.client.server_addresses import Address
-    from canal_server.client.steps import Steps
+    from canal_server.client.connection.io_steps import Steps
+    from canal_server.client.connection.server_addresses import Address
     from canal_server.client.whole_transactions import Piece
 
 logger = logging.getLogger("canal_server.client")
 
 _WAIT_S: Final = 1.0  # of one get for changes
-_WAIT_MIN_S: Final = 0.05
-_FIRST_DELAY_S, _DELAY_MAX_S = 0.1, 10.0  # before a new attempt to connect
 _NO_BATCH: Final = -1  # the id of a message that completes no batch
-_REFUSALS_MAX: Final = 3  # in a row, of requests that were accepted before
-# Refusals that end when the destination starts, here or on another server.
-_TRANSIENT: Final = (
-    "should start first",
-    "should subscribe first",
-    "is not exist , please check",
-    "is not the firstly",
-    ", the limit",
-)
 
 
 class _MovedError(ConnectionError):
@@ -71,15 +60,12 @@ class MessageStream:
         self._whole = WholeTransactions() if options.whole_transactions else None
         self._held_since: float | None = None  # nothing came for its transaction
         self._batch_size = options.batch_size
-        self._get_wait = _GetWait(_WAIT_S)
+        self._request_wait = RequestWait(_WAIT_S)
         self._nothing: Message | None = None  # is yielded when nothing came
         # Failures
+        self._retries = Retries(options.reconnect_for_s)
         self._server: Address | None = None  # until its loss was reported
         self._ack_error: OSError | None = None
-        self._backoff = Backoff(_FIRST_DELAY_S, _DELAY_MAX_S)
-        self._failing_since: float | None = None
-        self._refusals = 0
-        self._was_accepted = False  # a subscription, ever
         # Acks
         self._iterates = False  # or the program sends requests one by one
         self._at_hand: Message | None = None  # handed out and not handled
@@ -113,7 +99,7 @@ class MessageStream:
         self._at_hand = None
         self._iterates = True
         self._batch_size = batch_size or self._options.batch_size
-        self._get_wait = _GetWait(_WAIT_S if wait_s is None else wait_s)
+        self._request_wait = RequestWait(_WAIT_S if wait_s is None else wait_s)
         self._nothing = Message(_NO_BATCH, b"", self.session.reader) if empty else None
 
     def _notice_move(self) -> None:
@@ -173,7 +159,7 @@ class MessageStream:
         """Subscribe with the current filter."""
         yield from self.session.subscribe(self.filter)
         self._forget_handed()
-        self._was_accepted = True
+        self._retries.note_subscribed()
 
     def close(self) -> Steps[None]:
         """Close the connection, and the session with ZooKeeper."""
@@ -239,14 +225,14 @@ class MessageStream:
 
     def _fetch(self) -> Steps[Message | None]:
         """Return the next message to hand out; None if there is none yet."""
-        wait, size = self._get_wait, self._batch_size
+        wait, size = self._request_wait, self._batch_size
         started = time.monotonic()
         message = yield from self.session.wait(size, wait.seconds)
         if message is None:
             yield from self._check_moved()
             return None
         wait.note(time.monotonic() - started, has_changes=bool(message))
-        self._note_success()
+        self._retries.note_success()
         self._newest = message
         if message:
             yield from self.session.ask(size)
@@ -381,11 +367,6 @@ class MessageStream:
         if found != self.session.address:
             raise _MovedError(f"destination moved to {found}")
 
-    def _note_success(self) -> None:
-        self._failing_since = None
-        self._refusals = 0
-        self._backoff.reset()
-
     def _recover(self, error: Exception) -> Steps[None]:
         """Wait before the next attempt, or raise the error."""
         yield from self.session.drop()
@@ -393,17 +374,9 @@ class MessageStream:
         server, self._server = self._server, None
         if server is not None:
             self._options.on_disconnect(error)
-        now = time.monotonic()
-        if self._failing_since is None:
-            self._failing_since = now
-        if self._is_final(error):
-            raise error
-        limit_s = self._options.reconnect_for_s
-        if limit_s is not None and now - self._failing_since >= limit_s:
-            raise error
+        delay_s = self._retries.delay_s(error, time.monotonic())
         if isinstance(error, _MovedError):
             return
-        delay_s = self._backoff.delay_s(now)
         client_messages.CLIENT_RECONNECTS.log(
             logger,
             self._options.destination,
@@ -412,32 +385,3 @@ class MessageStream:
             delay_s,
         )
         yield Pause(delay_s)
-
-    def _is_final(self, error: Exception) -> bool:
-        """Return whether a retry is of no use."""
-        if isinstance(error, LoginRefused):
-            return True
-        if isinstance(error, OSError):
-            return False
-        if any(text in str(error) for text in _TRANSIENT):
-            return False
-        self._refusals += 1
-        return not self._was_accepted or self._refusals > _REFUSALS_MAX
-
-
-class _GetWait:
-    """How long a get waits for changes.
-
-    This server answers as soon as there are changes. A Java server waits until the
-    batch is full or the time is over: so its time is cut while changes arrive.
-    """
-
-    def __init__(self, longest_s: float) -> None:
-        self._longest_s = self.seconds = longest_s
-
-    def note(self, took_s: float, *, has_changes: bool) -> None:
-        """Note an answer."""
-        if not has_changes:
-            self.seconds = min(2 * self.seconds, self._longest_s)
-        elif took_s >= self.seconds:
-            self.seconds = min(max(self.seconds / 4, _WAIT_MIN_S), self._longest_s)

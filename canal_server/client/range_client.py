@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from canal_server.client.login import open_link, refusal
+from canal_server.client.connection.login import open_link, refusal
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.packets import Ack, Packet, PacketType
 from canal_server.protocol.protobuf import decode
@@ -58,7 +58,7 @@ from canal_server.protocol.server_session import REFUSED
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from canal_server.client.client_link import Link
+    from canal_server.client.connection.client_link import Link
 
 __all__ = [
     "IN_USE",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from canal_server.client.batch_bounds import transactions_end
 
 if TYPE_CHECKING:
-    from canal_server.client.message import Message
+    from canal_server.client.received_message import Message
 
 
 class Piece(NamedTuple):

@@ -482,7 +482,8 @@ class TestState:
     def test_a_slow_handler(self, client, store, monkeypatch):
         """A message that was requested is received while the handler takes long."""
         monkeypatch.setattr(
-            "canal_server.client.blocking_connection._LateReader.AFTER_S", 0.01
+            "canal_server.client.connection.blocking_connection._LateReader.AFTER_S",
+            0.01,
         )
         reader = client(batch_size=2)
         store.append(*map(row, range(1, 7)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from canal_server.client.server_addresses import Address, parse_address
+from canal_server.client.connection.server_addresses import Address, parse_address
 from canal_server.model import running, znodes
 
 if TYPE_CHECKING:

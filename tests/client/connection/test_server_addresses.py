@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.client.server_addresses import (
+from canal_server.client.connection.server_addresses import (
     Address,
     parse_addresses,
     zookeeper_servers,

@@ -1,6 +1,6 @@
 """A client's conversation over one connection: requests, answers, what is not acked.
 
-Each method is a conversation (`steps`). Leaves out everything that outlives a
+Each method is a conversation (`io_steps`). Leaves out everything that outlives a
 connection (`message_stream`).
 """
 
@@ -10,9 +10,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canal_server.client.change_reader import open_messages
-from canal_server.client.login import log_in, receive_packet, refusal
-from canal_server.client.message import Message
-from canal_server.client.steps import Close, Connect, Expect, Finish, Receive, Send
+from canal_server.client.connection.io_steps import (
+    Close,
+    Connect,
+    Expect,
+    Finish,
+    Receive,
+    Send,
+)
+from canal_server.client.connection.login import log_in, receive_packet, refusal
+from canal_server.client.received_message import Message
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.framing import EMPTY_BATCH_ID, frame
 from canal_server.protocol.packets import (
@@ -31,8 +38,8 @@ from canal_server.protocol.protobuf import decode
 if TYPE_CHECKING:
     from canal_server.client.change_reader import ChangeReader
     from canal_server.client.client_options import ClientOptions
-    from canal_server.client.server_addresses import Address
-    from canal_server.client.steps import Steps
+    from canal_server.client.connection.io_steps import Steps
+    from canal_server.client.connection.server_addresses import Address
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 from fix_server import PATIENCE_S
 
-from canal_server.client.client_link import Link
+from canal_server.client.connection.client_link import Link
 from canal_server.errors import ProtocolError
 from canal_server.protocol.framing import frame
 from canal_server.protocol.packets import ClientAck, Packet, PacketType, encode_packet

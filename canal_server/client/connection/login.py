@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.client.blocking_connection import BlockingConnection
-from canal_server.client.client_link import Link
-from canal_server.client.steps import Receive, Send, run
+from canal_server.client.connection.blocking_connection import BlockingConnection
+from canal_server.client.connection.client_link import Link
+from canal_server.client.connection.io_steps import Receive, Send, run
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.auth import scramble
 from canal_server.protocol.framing import FRAME_BYTES_MAX, frame
@@ -22,7 +22,7 @@ from canal_server.protocol.packets import (
 from canal_server.protocol.protobuf import decode
 
 if TYPE_CHECKING:
-    from canal_server.client.steps import Steps
+    from canal_server.client.connection.io_steps import Steps
 
 # Other servers are recognized by the length that their first bytes seem to encode.
 _GREETING_BYTES_MAX = 64 * 1024

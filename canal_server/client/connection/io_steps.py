@@ -16,7 +16,7 @@ from canal_server.protocol.framing import FRAME_BYTES_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from canal_server.client.server_addresses import Address
+    from canal_server.client.connection.server_addresses import Address
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from canal_server.protocol.framing import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from canal_server.client.server_addresses import Address
+    from canal_server.client.connection.server_addresses import Address
 
 # Bytes that the stream reads ahead. The next message is received while the program
 # handles this one; a larger one is received in part.
@@ -24,7 +24,7 @@ _DROPPED_BYTES: Final = 65536
 
 
 class AsyncConnection:
-    """As `steps.Connection`, with coroutines; for one task, but for `wake`."""
+    """As `io_steps.Connection`, with coroutines; for one task, but for `wake`."""
 
     def __init__(self) -> None:
         self._reader: asyncio.StreamReader | None = None
@@ -62,7 +62,7 @@ class AsyncConnection:
     async def receive(
         self, timeout_s: float | None, limit: int, *, wakeable: bool
     ) -> memoryview | None:
-        """Wait for the next frame; see `steps.Connection`."""
+        """Wait for the next frame; see `io_steps.Connection`."""
         late, self._late = self._late, None
         if late is None:
             late = self._begin_to_receive(limit)

@@ -8,13 +8,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from canal_server.client.client_link import Link
+from canal_server.client.connection.client_link import Link
 from canal_server.protocol.framing import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.client.server_addresses import Address
+    from canal_server.client.connection.server_addresses import Address
 
 _WAKE_BYTES: Final = 4096
 
@@ -49,7 +49,7 @@ class Waker:
 
 
 class BlockingConnection:
-    """A `steps.Connection`; for one thread, but for `wake`."""
+    """A `io_steps.Connection`; for one thread, but for `wake`."""
 
     def __init__(self, link: Link | None = None) -> None:
         """Begin without a connection, or with one that exists."""
@@ -84,7 +84,7 @@ class BlockingConnection:
         *,
         wakeable: bool = False,
     ) -> memoryview | None:
-        """Wait for the next frame; see `steps.Connection`."""
+        """Wait for the next frame; see `io_steps.Connection`."""
         link = self.link
         if self._late is not None:
             frame = self._late.take()

@@ -77,7 +77,7 @@ ROOMS = {
     "spark": ("options", "columns", "reading", "packed"),
     "mirror": ("settings", "session", "rows", "lake", "state", "follow", "copy",
                "report", "run", "verify"),
-    "cli": ("status", "schema", "position", "subscriptions", "tail", "mirror"),
+    "cli": ("status", "schema", "position", "subscriptions", "tail", "consume", "mirror"),
 }  # fmt: skip
 # The stages of a destination, and who may join several of them.
 STAGES = {"source.pump", "pipeline", "store"}
@@ -97,6 +97,7 @@ DOORS = {
     "matplotlib": {"mirror"},
     "yaml": {"mirror"},
     "pymysql": {"mysql"},
+    "sqlalchemy": {"client"},
     "javaproperties": {"config"},
     "prometheus_client": "*",
     "zstandard": "*",

@@ -31,6 +31,7 @@ COMMANDS = {
     "position": "show and move the positions of clients",
     "subscriptions": "show and remove subscriptions of ranged readers",
     "tail": "print changes as they arrive",
+    "consume": "run a handler over changes",
     "unsubscribe": "remove the subscription of a client",
     "decode": "print changes from binlog files or a server's binlog",
     "mirror": "replicate tables into a data lake with Spark",

@@ -69,6 +69,14 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("ten changes of another server, as JSON",
          "tail --host db-cdc --destination shop --count 10 --json"),
     ),
+    "consume": (
+        ("the function `handle` in handlers.py",
+         "consume --destination shop --handler handlers:handle"),
+        ("a table as lines of JSON", ("consume --table shop.orders --handler "
+            "json-lines --set path=orders.jsonl")),
+        ("a copy in the database that $SHOP_URL names", ("consume --handler sql "
+            "--set-env url=SHOP_URL --dead-letter failed.jsonl")),
+    ),
     "unsubscribe": (
         ("a client of the server of ./conf",
          "unsubscribe --destination shop --client-id 1001"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.conf_options import DEFAULT, VARIABLE, default_conf
 from canal_server.client.canal import CanalClient
@@ -66,9 +66,12 @@ def complete_link(args: argparse.Namespace) -> None:
 
 
 def client_of(
-    args: argparse.Namespace, client_id: int, timeout_s: float = 30.0
+    args: argparse.Namespace, client_id: int, timeout_s: float = 30.0, **options: Any
 ) -> CanalClient:
-    """Return a client for the server. Raises ConfigError."""
+    """Return a client for the server, which does not reconnect unless `options` say so.
+
+    Raises ConfigError.
+    """
     return CanalClient(
         args.host,
         args.port,
@@ -77,7 +80,7 @@ def client_of(
         args.user,
         _password(args.password_file),
         timeout_s,
-        reconnect_for_s=0,
+        **{"reconnect_for_s": 0, **options},
     )
 
 

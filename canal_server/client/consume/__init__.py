@@ -1,6 +1,8 @@
-"""The consumer: gives the changes of a client to a handler, and acks what it is done with.
+"""The consumer: gives the changes of a client to a handler, and acks what is done.
 
 ::
+
+    import contextlib
 
     from canal_server.client import CanalClient
     from canal_server.client.consume import Consumer
@@ -9,8 +11,9 @@
         print(change.kind, change.table, change.after)
 
     consumer = Consumer(handle)
-    client = CanalClient(destination="example", ack="manual")
-    consumer.run(client)
+    client = CanalClient(ack="manual", on_redelivery=consumer.forget)
+    with contextlib.closing(client):
+        consumer.run(client)
 
 `canal-server consume` is this as a command. What handlers look like is in
 `canal_server.client.handlers`.

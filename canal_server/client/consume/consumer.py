@@ -17,11 +17,11 @@ import time
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from canal_server.client.blocking_connection import Waker
+from canal_server.client.connection.blocking_connection import Waker
 from canal_server.client.change_reader import Change
 from canal_server.client.consume.consumer_counters import ConsumerCounters
 from canal_server.client.handlers.handler import Rejected, RetryLater, calls_of
-from canal_server.client.message import Message
+from canal_server.client.received_message import Message
 from canal_server.client.table_choice import TableChoice
 from canal_server.errors import CanalError
 from canal_server.messages import client_messages
@@ -313,7 +313,7 @@ class Consumer:
 
 
 class _Part:
-    """A message: how many of its changes were handled, and how many of those flushed."""
+    """A message, how many of its changes were handled, and how many are flushed."""
 
     __slots__ = ("flushed", "handled", "message")
 

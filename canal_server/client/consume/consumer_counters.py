@@ -46,8 +46,7 @@ def prometheus_text(
     if lag_s is not None:
         metric = "canal_consumer_lag_seconds"
         lines += [
-            f"# HELP {metric} Age of the newest change that was received; 0 if there"
-            " are no more.",
+            f"# HELP {metric} Age of the newest change received; 0: no more.",
             f"# TYPE {metric} gauge",
             f"{metric}{{{pairs}}} {lag_s:.3f}",
         ]

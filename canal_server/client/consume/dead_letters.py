@@ -31,9 +31,7 @@ class DeadLetters:
         self._file = LineFile(path)
         self._clock = clock
 
-    def write(
-        self, changes: Iterable[Change], error: Exception, attempts: int
-    ) -> None:
+    def write(self, changes: Iterable[Change], error: Exception, attempts: int) -> None:
         """Append changes that failed; they are on the disk when this returns.
 
         Raises OSError.

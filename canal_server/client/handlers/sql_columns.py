@@ -76,7 +76,7 @@ def converter_of(kind: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
     """
     for base, convert in _CONVERTERS:
         if isinstance(kind, base):
-            if base is sa.DateTime and kind.timezone:
+            if isinstance(kind, sa.DateTime) and kind.timezone:
                 return _as_zoned
             return convert
     return None
@@ -91,7 +91,7 @@ def _as_text(value: Any) -> str:
 
 
 def _as_bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else value  # type: ignore[no-any-return]
+    return value.encode() if isinstance(value, str) else value
 
 
 def _as_json(value: Any) -> Any:

@@ -71,6 +71,8 @@ class ServerConfig:
     per_address_max: int = 500  # connections from one address
     pending_max: int = 100  # connections that have not logged in
     send_timeout_s: float = 300.0  # how long a client may stop receiving an answer
+    metrics_port: int = 11112  # for Prometheus; 0: any free one, -1: none
+    metrics_ip: str = ""  # address to bind; empty: `ip`, and if that is empty, loopback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

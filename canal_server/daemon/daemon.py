@@ -5,6 +5,7 @@
     control socket ── started first: it holds the lock of the data folder
     destinations   ── the instances, lazy ones at their first client
     server         ── started when the instances can serve clients
+    metrics        ── for Prometheus, unless that is turned off
     watch          ── of the conf folder, if that is configured
 
 They end in the reverse order. Leaves out the destinations
@@ -30,10 +31,13 @@ from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
+from canal_server.ha.address import LOOPBACK
 from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
+from canal_server.observe.metrics_server import Metrics, MetricsServer
+from canal_server.observe.readings import Reading
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.server.listener import Server
 
@@ -77,6 +81,7 @@ class Daemon:
         )
         self._destinations = Destinations(config.instances, make_instance, leases.of)
         self._server = Server(config.server, self._destinations)
+        self._metrics = self._metrics_server()
         self._watch = _watch(config, self._destinations)
         self._subscriptions = SubscriptionRequests(self._destinations, self._server)
         self._control = ControlServer(
@@ -111,6 +116,8 @@ class Daemon:
             self._start("instances", self._destinations)
             if self._config.server.listen:
                 self._start("server", self._server)
+            if self._metrics is not None:
+                self._start("metrics", self._metrics)
             if self._watch is not None:
                 self._start("watch of the conf folder", self._watch)
         except BaseException:
@@ -155,6 +162,28 @@ class Daemon:
             ended = False
         return ended
 
+    def _metrics_server(self) -> MetricsServer | None:
+        server = self._config.server
+        if server.metrics_port < 0:
+            return None
+        return MetricsServer(
+            server.metrics_ip or server.ip or LOOPBACK,
+            server.metrics_port,
+            Metrics(self.readings, __version__),
+        )
+
+    def readings(self) -> list[Reading]:
+        """Return what each destination shows now, for metrics."""
+        return [
+            Reading(
+                name := str(status["destination"]),
+                status,
+                self._server.requests(name),
+                self._destinations.metrics(name),
+            )
+            for status in self._destinations.status()
+        ]
+
     def status(self) -> dict[str, object]:
         """Return the status of this process for the control socket."""
         instances = self._destinations.status()
@@ -167,6 +196,7 @@ class Daemon:
             "version": __version__,
             "uptime_s": round(time.monotonic() - self._born_s, 3),
             "port": self._server.port if self._config.server.listen else None,
+            "metrics_port": None if self._metrics is None else self._metrics.port,
             "stopping": self.stop.requested(),
             "instances": instances,
             "refused": refused,  # files that did not become destinations

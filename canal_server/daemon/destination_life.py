@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
     from canal_server.ports import Lease
@@ -44,6 +45,9 @@ class Instance(RunningInstance, Stage, Protocol):
 
     def status(self) -> dict[str, object]:
         """Return the status for people, as JSON values; never blocks."""
+
+    def metrics(self) -> InstanceMetrics:
+        """Return the numbers that its stages keep; never blocks for long."""
 
     def cursors(self) -> DestinationCursors:
         """Return the position of each client, and how far the source was read."""

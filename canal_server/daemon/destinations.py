@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.daemon.destination_life import MakeInstance
+    from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
     from canal_server.ports import Lease, RunningInstance
@@ -175,6 +176,12 @@ class Destinations:
         """
         life = self._lives.get(destination)
         return None if life is None else life.start_now()
+
+    def metrics(self, destination: str) -> InstanceMetrics | None:
+        """Return the numbers of a destination, None: it does not run here."""
+        life = self._lives.get(destination)
+        instance = None if life is None else life.running()
+        return None if instance is None else instance.metrics()
 
     def cursors(self, destination: str) -> DestinationCursors | None:
         """Return the cursors of a destination's clients, None: it does not run here.

@@ -75,6 +75,23 @@ DESTINATION_SETTINGS_REFUSED = Message(
     remedy="Correct what the text names. The file is read again by itself.",
 )
 
+METRICS_FAILED = Message(
+    name="metrics-failed",
+    level=ERROR,
+    text="cannot answer a request for metrics because of an internal error",
+    meaning="Prometheus received status 500. The server is not affected.",
+    remedy="Report the traceback that follows the line.",
+)
+
+METRICS_PORT_UNAVAILABLE = Message(
+    name="metrics-port-unavailable",
+    level=WARNING,
+    text="canal.metrics.pull.port: cannot listen on %s for metrics: %s; the server"
+    " continues without them",
+    meaning="Another process uses the port, or the address is not one of this host.",
+    remedy="Give each server of a host its own `canal.metrics.pull.port`, or set -1.",
+)
+
 STAGE_STOP_FAILED = Message(
     name="stage-stop-failed",
     level=ERROR,

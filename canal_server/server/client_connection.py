@@ -183,6 +183,7 @@ class Connection:
             cut = self._transport.shut_down
             self._service.ranged.answer(request, self, fd, self._send, cut)
             return
+        started_s = time.monotonic()
         wait_s = self._idle_left_s() if isinstance(request, Fetch) else 0.0
         fd = self._transport.fileno()
         reply = self._service.answer(request, fd, wait_s, self._visits)
@@ -196,6 +197,7 @@ class Connection:
             self._log_in(request, accepted=reply is ACCEPTED)
         if reply:
             self._send(reply)
+        self._service.count(request, reply, started_s)
 
     def _send(self, reply: Reply) -> None:
         self._transport.send(reply)

@@ -31,6 +31,7 @@ from canal_server.server.transport import Transport
 
 if TYPE_CHECKING:
     from canal_server.ports import Instances
+    from canal_server.server.request_counts import RequestCounts
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,10 @@ class Server:
         """Return the addresses of the clients that are connected."""
         with self._lock:
             return sorted(connection.peer for connection in self._hosts)
+
+    def requests(self, destination: str) -> RequestCounts:
+        """Return the counts of the requests to a destination."""
+        return self._service.counters.of(destination)
 
     def claims(self, destination: str) -> dict[str, str]:
         """Return which query reads each ranged subscription that is in use."""

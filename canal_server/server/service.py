@@ -36,6 +36,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from canal_server.errors import CanalError, ClientError, StoreError
@@ -48,6 +49,7 @@ from canal_server.protocol.range_messages import RangeRequest
 from canal_server.protocol.server_session import ACK_FRAME, error_frame
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.range_service import RangedService
+from canal_server.server.request_counts import RequestCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,6 +70,21 @@ _ALL_BATCHES = 0  # the batch id of a rollback of all
 _NO_BATCH = -1  # the batch id of an ack of an empty batch
 ACCEPTED: Reply = (ACK_FRAME,)
 _EMPTY: Reply = (EMPTY_FRAME,)
+
+
+class Refusal(tuple[bytes]):  # noqa: SLOT001  # a tuple cannot have slots
+    """A reply that refuses a request."""
+
+    code = 0
+
+    @classmethod
+    def of(cls, code: int, message: str) -> Refusal:
+        """Return the reply with a code and a text."""
+        found = cls((error_frame(code, message),))
+        found.code = code
+        return found
+
+
 _NOTHING: Reply = ()
 
 
@@ -89,6 +106,7 @@ class Service:
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
         self.ranged = RangedService(instances)
+        self.counters = RequestCounters()
         self._seats: dict[ClientIdentity, _Seat] = {}
         self._seats_lock = threading.Lock()
 
@@ -115,10 +133,32 @@ class Service:
                 return self._get(request, peer_fd, wait_s, visited)
             return self._answer_others(request, visited)
         except ClientError as error:
-            return (error_frame(error.code, str(error)),)
+            return Refusal.of(error.code, str(error))
         except CanalError as error:
             server_messages.REQUEST_FAILED.log(log, _log_text(request), error)
-            return (error_frame(server_session.REFUSED, str(error)),)
+            return Refusal.of(server_session.REFUSED, str(error))
+
+    def count(
+        self, request: server_session.Request, reply: Reply, started_s: float
+    ) -> None:
+        """Count a request whose reply was sent; `started_s` is of the monotonic clock.
+
+        Requests to unknown destinations are not counted, as they could be of any
+        number.
+        """
+        code = reply.code if isinstance(reply, Refusal) else 0
+        identity: ClientIdentity | None = getattr(request, "identity", None)
+        if identity is None or (
+            code and not self._instances.is_configured(identity.destination)
+        ):
+            return
+        self.counters.note(
+            request,
+            sent_bytes=sum(map(len, reply)),
+            is_empty=reply is _EMPTY,
+            error_code=code,
+            took_ms=(time.monotonic() - started_s) * 1000,
+        )
 
     def _visited(
         self, request: server_session.Request, visits: Visits
@@ -175,7 +215,7 @@ class Service:
                     self.subscribe(identity)
                 return ACCEPTED
             case server_session.Refused(code=code, message=message):
-                return (error_frame(code, message),)
+                return Refusal.of(code, message)
         raise AssertionError(f"{request!r} is answered elsewhere")
 
     # ----------------------------------------------------------------------------

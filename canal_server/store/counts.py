@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from canal_server.store.waiting import now_ms
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from canal_server.store.cursor import Cursor
     from canal_server.store.ring import Ring
 
+CLOCK_MAX: Final = 0xFFFFFFFF  # of the times at which entries were put, in ms
 NAMED_MAX: Final = 5  # clients that a message names
 
 
@@ -22,6 +25,7 @@ class CursorCounts:
     get_sequence: int
     ack_sequence: int
     rows: int  # that were fetched, counted again after rollbacks
+    lag_s: float  # since the first entry that is not acked was put; 0: all are acked
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ def counts_of(
 ) -> StoreCounts:
     """Return the numbers of a ring and its cursors; under the store's lock."""
     cursors = sorted(of, key=lambda c: c.client_id)
+    put_sequence = ring.put_sequence
     slowest = min(cursors, key=lambda c: c.get_sequence, default=None)
     got = slowest.get_sequence if slowest else ring.free_sequence
     return StoreCounts(
@@ -108,8 +113,19 @@ def counts_of(
         block_bytes=block_bytes,
         cursors=tuple(
             CursorCounts(
-                c.client_id, c.get_sequence - 1, c.ack_sequence - 1, c.got_rows
+                c.client_id,
+                c.get_sequence - 1,
+                c.ack_sequence - 1,
+                c.got_rows,
+                lag_s_of(c, put_sequence),
             )
             for c in cursors
         ),
     )
+
+
+def lag_s_of(cursor: Cursor, put_sequence: int) -> float:
+    """Return for how long the first entry that is not acked has been in the ring, s."""
+    if cursor.ack_sequence >= put_sequence:
+        return 0.0
+    return ((now_ms() - cursor.unacked_put_ms()) & CLOCK_MAX) / 1000

@@ -11,8 +11,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from canal_server.store.counts import Slowest
-from canal_server.store.waiting import now_ms
+from canal_server.store.counts import Slowest, lag_s_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from canal_server.store.cursor import Cursor
 
 
-_CLOCK_MAX: Final = 0xFFFFFFFF  # of the times at which entries were put
 _CHECKED_MAX: Final = 16  # cursors that are updated to find the slowest
 
 
@@ -78,9 +76,8 @@ def slowest_of(cursors: Collection[Cursor], put_sequence: int) -> Slowest | None
     slowest = min(last, key=lambda each: each.ack_sequence, default=None)
     if slowest is None or slowest.ack_sequence >= put_sequence:
         return None
-    waited_ms = (now_ms() - slowest.unacked_put_ms()) & _CLOCK_MAX
     entries = put_sequence - slowest.ack_sequence
-    return Slowest(slowest.client_id, entries, waited_ms / 1000)
+    return Slowest(slowest.client_id, entries, lag_s_of(slowest, put_sequence))
 
 
 def holders_of(cursors: Collection[Cursor]) -> list[int]:

@@ -89,6 +89,21 @@ SERVER_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.metrics.pull.port",
+        "metrics_port",
+        values.integer(-1, PORT_MAX),
+        "The TCP port at which [Prometheus](../howto/metrics.md) reads metrics. -1"
+        " opens none, 0 picks any free port.",
+    ),
+    Key(
+        "canal.metrics.ip",
+        "metrics_ip",
+        values.host,
+        "The address of the port for metrics. Empty means `canal.ip`, or, if that is"
+        " empty too, 127.0.0.1.",
+        ours=True,
+    ),
+    Key(
         "canal.server.frame.bytes.max",
         "frame_bytes_max",
         values.integer(1024, INT32_MAX, "bytes"),

@@ -86,6 +86,7 @@ class Pump:
         config, access = source.config, source.access
         self.status = PumpStatus()
         self.unreadable = unreadable_of(config, access)
+        self._received_before = 0  # bytes, by sessions that ended
         self.sources = sources_of(config.source, access, source.standby)
         self._source = source
         self._config = config
@@ -449,6 +450,8 @@ class Pump:
             at_end = reader.run(stream, self._deliver, self._idled, self._turn)
         finally:
             self._reader = None
+            self._count_received()
+            self._received_before = self.status.received_bytes
             self._switch.stream = None
             stream.close()
             if self._index_writer is not None:
@@ -492,6 +495,7 @@ class Pump:
 
     def _idled(self) -> None:
         """Note that the source has nothing more at hand."""
+        self._count_received()
         self.status.reached_end()
         events = self._reader.decoder.events if self._reader else 0
         if events > _OPENING_EVENTS:
@@ -506,6 +510,11 @@ class Pump:
         self._pass_to_schemas()
         self._checks.look_again(self._access, self._turn, self._failures)
         self.status.warnings = self._checks.warnings
+
+    def _count_received(self) -> None:
+        stream = self._switch.stream
+        if stream is not None:
+            self.status.received_bytes = self._received_before + stream.received_bytes
 
     def _note_end(self) -> None:
         """Advance past what follows the last transaction, such as new files.
@@ -531,6 +540,7 @@ class Pump:
 
     def _deliver(self, spans: list[Span]) -> bool:
         """Deliver the spans of a chunk, without what was delivered before."""
+        self._count_received()
         self.status.received()
         self._note_begin()
         if self._index_writer is not None:

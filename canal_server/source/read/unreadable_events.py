@@ -128,6 +128,11 @@ class Unreadable:
             self._last.events += 1
         return self._last
 
+    def passed_over(self, *, raw: bool) -> int:
+        """Return how many events were delivered as raw bytes, or left out."""
+        found = (each for each in self._found.values() if each.state == PASSED)
+        return sum(each.events for each in found if _is_raw(each) is raw)
+
     def reached(self, file: str, position: int) -> None:
         """Record how far was read: the events before were readable."""
         here = (binlog_file_number(file), position)

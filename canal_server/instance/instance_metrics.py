@@ -1,0 +1,83 @@
+"""The numbers of a running destination that its stages keep, for metrics."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from canal_server.capture.source_pipeline import SourcePipeline
+    from canal_server.instance.source_events import ServedClients
+    from canal_server.instance.stages import Stages
+    from canal_server.store.counts import StoreCounts
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMetrics:
+    """One source: counters since the start of the destination, and how far it lags.
+
+    `delay_ms` is the age of the last entry that reached the sink, 0 at the end of the
+    binlog; `lag_s` does not grow either while the source has nothing new; None: not
+    known yet.
+    """
+
+    received_bytes: int
+    transactions: int
+    rows: int
+    waiting_ms: float  # for room in the store
+    delay_ms: float
+    lag_s: float | None
+    connections: int
+    switches: int  # to another server
+    skipped_events: int  # that could not be read
+    raw_events: int  # delivered as bytes, for the same reason
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMetrics:
+    """A running destination; `sources` by the number of each."""
+
+    batch_mode: str
+    buffer_entries: int
+    buffer_bytes: int  # the limit of the ring with the batch mode MEMSIZE
+    subscriptions: int
+    connected: frozenset[int]  # client ids
+    store: StoreCounts
+    sources: Mapping[int, SourceMetrics]
+
+
+def metrics_of(stages: Stages, clients: ServedClients) -> InstanceMetrics:
+    """Return the numbers of a destination; costs the hot path nothing."""
+    config = next(iter(stages.pipelines.values())).config
+    return InstanceMetrics(
+        batch_mode=config.store.batch_mode.value,
+        buffer_entries=config.store.buffer_size,
+        buffer_bytes=config.store.buffer_size * config.store.memunit,
+        subscriptions=len(clients.positions.subscriptions()),
+        connected=frozenset(clients.lagging.presence.here()),
+        store=stages.ring.counts(),
+        sources={n: _source_metrics(each) for n, each in stages.pipelines.items()},
+    )
+
+
+def _source_metrics(pipeline: SourcePipeline) -> SourceMetrics:
+    pump, sink = pipeline.pump, pipeline.sink.counters
+    lag_s = pump.status.lag_s()
+    delay_ms = 0.0
+    if lag_s != 0 and sink.last_time_ms:
+        delay_ms = max(0.0, time.time() * 1000 - sink.last_time_ms)
+    return SourceMetrics(
+        received_bytes=pump.status.received_bytes,
+        transactions=sink.transactions,
+        rows=sink.rows,
+        waiting_ms=sink.waiting_ns / 1e6,
+        delay_ms=delay_ms,
+        lag_s=lag_s,
+        connections=pump.status.connections,
+        switches=pump.sources.switches,
+        skipped_events=pump.unreadable.passed_over(raw=False),
+        raw_events=pump.unreadable.passed_over(raw=True),
+    )

@@ -1,0 +1,212 @@
+"""The metrics of the Java server, with its names, labels, units and meanings.
+
+Its published dashboard for Grafana works with them. Counters have no suffix `_total`
+there, so these have none. See docs/reference/metrics.md for the meanings.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import (
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from canal_server.server.request_counts import LATENCY_BOUNDS_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from canal_server.observe.readings import Reading
+    from canal_server.store.counts import StoreCounts
+
+MODE: Final = "spring"  # instances are configured by files
+LABEL: Final = ("destination",)
+
+
+class Families:
+    """Metrics that are being filled, by name; made when a sample is added."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Metric] = {}
+
+    def gauge(self, name: str, help_: str, value: float, **labels: str) -> None:
+        """Add a sample of a gauge."""
+        self._metric(name, help_, "gauge").add_sample(name, labels, value)
+
+    def counter(self, name: str, help_: str, value: float, **labels: str) -> None:
+        """Add a sample of a counter."""
+        self._metric(name, help_, "counter").add_sample(name, labels, value)
+
+    def _metric(self, name: str, help_: str, kind: str) -> Metric:
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = Metric(name, help_, kind)
+        return found
+
+    def all(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        yield from self._found.values()
+
+
+def canal_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
+    """Yield the metrics of the Java server."""
+    families = Families()
+    for reading in readings:
+        _add_instance(families, reading)
+        _add_store(families, reading)
+        _add_requests(families, reading)
+    yield from families.all()
+    yield _latencies(readings)
+
+
+def _add_instance(families: Families, reading: Reading) -> None:
+    found, name = reading.metrics, reading.destination
+    if found is None:
+        return
+    families.gauge(
+        "canal_instance", "A running destination", 1, destination=name, mode=MODE
+    )
+    families.gauge(
+        "canal_instance_subscriptions",
+        "Subscribed clients",
+        found.subscriptions,
+        destination=name,
+    )
+    families.gauge(
+        "canal_instance_traffic_delay",
+        "Age of the last entry read, ms; 0 at the end of the binlog",
+        max(each.delay_ms for each in found.sources.values()),
+        destination=name,
+    )
+    families.counter(
+        "canal_instance_transactions",
+        "Transactions put into the store",
+        sum(each.transactions for each in found.sources.values()),
+        destination=name,
+    )
+    families.counter(
+        "canal_instance_sink_blocking_time",
+        "Time for which reading waited for room in the store, ms",
+        sum(each.waiting_ms for each in found.sources.values()),
+        destination=name,
+    )
+    families.gauge(
+        "canal_instance_parser_mode",
+        "Whether decoding is parallel: it is compiled, and needs one thread",
+        1,
+        destination=name,
+        parallel="false",
+    )
+    single = len(found.sources) == 1
+    for number, source in found.sources.items():
+        families.counter(
+            "canal_instance_received_binlog_bytes",
+            "Bytes received from the source",
+            source.received_bytes,
+            destination=name,
+            parser="0" if single else str(number),
+        )
+
+
+def _add_store(families: Families, reading: Reading) -> None:
+    found, name = reading.metrics, reading.destination
+    if found is None:
+        return
+    store = found.store
+    families.gauge(
+        "canal_instance_store",
+        "The event store",
+        1,
+        destination=name,
+        batchMode=found.batch_mode,
+        size=str(found.buffer_entries),
+    )
+    counters = {
+        "store_produce_seq": ("Sequence of the last entry put", store.put_sequence),
+        "store_consume_seq": ("Sequence of the last entry acked", store.ack_sequence),
+        "put_rows": ("Rows put", store.put_rows),
+        "get_rows": ("Rows that the client that lags most received", store.get_rows),
+        "ack_rows": ("Rows acked by all clients", store.ack_rows),
+    }
+    if found.batch_mode == "MEMSIZE":
+        counters["store_produce_mem"] = ("Bytes put", store.put_bytes)
+        counters["store_consume_mem"] = ("Bytes acked by all clients", store.ack_bytes)
+    for suffix, (help_, value) in counters.items():
+        families.counter(f"canal_instance_{suffix}", help_, value, destination=name)
+    for suffix, value_ms in _delays(store).items():
+        families.gauge(
+            f"canal_instance_{suffix}",
+            "Age of the last entry that was put, received, or acked, ms",
+            value_ms,
+            destination=name,
+        )
+
+
+def _delays(store: StoreCounts) -> dict[str, float]:
+    """Return the ages in ms; what was not put yet has none."""
+    now_ms = time.time() * 1000
+    put = max(0.0, now_ms - store.put_time_ms) if store.put_time_ms else 0.0
+    got = max(put, now_ms - store.get_time_ms if store.get_time_ms else put)
+    acked = max(got, now_ms - store.ack_time_ms if store.ack_time_ms else got)
+    return {"put_delay": put, "get_delay": got, "ack_delay": acked}
+
+
+def _add_requests(families: Families, reading: Reading) -> None:
+    counts, name = reading.requests, reading.destination
+    for kind, number in sorted(counts.packets.items()):
+        families.counter(
+            "canal_instance_client_packets",
+            "Requests of clients; a get without changes is not counted here",
+            number,
+            destination=name,
+            packetType=kind,
+        )
+    families.counter(
+        "canal_instance_client_bytes",
+        "Bytes sent to clients",
+        counts.sent_bytes,
+        destination=name,
+    )
+    families.counter(
+        "canal_instance_client_empty_batches",
+        "Gets that were answered without changes",
+        counts.empty_batches,
+        destination=name,
+    )
+    for code, number in sorted(counts.errors.items()):
+        families.counter(
+            "canal_instance_client_request_error",
+            "Requests of clients that were refused",
+            number,
+            destination=name,
+            errorCode=str(code),
+        )
+
+
+def _latencies(readings: Iterable[Reading]) -> Metric:
+    family = HistogramMetricFamily(
+        "canal_instance_client_request_latency",
+        "Time from a request until its answer was sent, ms",
+        labels=LABEL,
+    )
+    bounds = [*(f"{bound:g}" for bound in LATENCY_BOUNDS_MS), "+Inf"]
+    for reading in readings:
+        total, buckets = 0, []
+        for bound, number in zip(bounds, reading.requests.latencies, strict=True):
+            total += number
+            buckets.append((bound, float(total)))
+        family.add_metric(
+            [reading.destination], buckets, sum_value=reading.requests.latency_ms
+        )
+    return family
+
+
+def info(name: str, help_: str, **labels: str) -> Metric:
+    """Return a gauge that is 1 and whose labels are what it tells."""
+    family = GaugeMetricFamily(name, help_, labels=list(labels))
+    family.add_metric(list(labels.values()), 1)
+    return family

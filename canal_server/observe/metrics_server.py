@@ -1,0 +1,167 @@
+"""The HTTP port for Prometheus: a stage of the process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from canal_server.messages import daemon_messages
+from canal_server.observe.canal_metrics import canal_metrics, info
+from canal_server.observe.server_metrics import server_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from prometheus_client.core import Metric
+
+    from canal_server.observe.readings import Reading
+    from canal_server.runtime.lifecycle import Deadline
+
+log = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.5  # how soon the port ends
+
+
+class _Collector(Collector):
+    """Makes all metrics when they are asked for."""
+
+    def __init__(self, read: Callable[[], Sequence[Reading]], version: str) -> None:
+        self._read = read
+        self._version = version
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        readings = self._read()
+        yield info("canal_server_info", "This server", version=self._version)
+        yield from canal_metrics(readings)
+        yield from server_metrics(readings)
+
+
+class Metrics:
+    """The metrics as text."""
+
+    def __init__(self, read: Callable[[], Sequence[Reading]], version: str) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Collector(read, version))
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format 0.0.4."""
+        return b"".join(_lines(generate_latest(self._registry)))
+
+
+def _lines(text: bytes) -> Iterator[bytes]:
+    """Yield the lines, with the names of counters as their samples have them.
+
+    The library appends `_total` to the name of each counter in its HELP and TYPE lines;
+    the counters of the Java server have no such suffix.
+    """
+    pending: list[bytes] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith(b"#"):
+            pending.append(line)
+            continue
+        sample = line.partition(b"{")[0].partition(b" ")[0]
+        for each in pending:
+            words = each.split(b" ", 3)
+            if words[2] == sample + b"_total":
+                words[2] = sample
+            yield b" ".join(words)
+        pending = []
+        yield line
+    yield from pending
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A request in a thread of its own, so that a slow client stops no other."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 10  # seconds for a request
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Log nothing: a scrape is no event."""
+
+
+class MetricsServer:
+    """A stage that serves the metrics at any path, as the Java server does.
+
+    A port that is in use does not prevent the start of the server: that is a warning.
+    """
+
+    def __init__(self, ip: str, port: int, metrics: Metrics) -> None:
+        self._ip = ip
+        self._port = port
+        self._metrics = metrics
+        self._server: WSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def port(self) -> int | None:
+        """The port, once started; None if it could not be opened."""
+        return None if self._server is None else self._server.server_port
+
+    def start(self) -> None:
+        """Open the port."""
+        try:
+            self._server = make_server(
+                self._ip, self._port, self._answer, _Server, _Handler
+            )
+        except OSError as error:
+            daemon_messages.METRICS_PORT_UNAVAILABLE.log(
+                log, f"{self._ip}:{self._port}", error.strerror
+            )
+            return
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            args=(_POLL_S,),
+            name="metrics",
+            daemon=True,
+        )
+        self._thread.start()
+        log.info("metrics at http://%s:%s/metrics", self._ip, self._server.server_port)
+
+    def request_stop(self) -> None:
+        """Ask the port to close; returns at once."""
+        if self._server is not None:
+            # `shutdown` waits for the thread, which `join` does.
+            threading.Thread(target=self._server.shutdown, daemon=True).start()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until the port is closed."""
+        if self._thread is None or self._server is None:
+            return True
+        self._thread.join(deadline.remaining_s())
+        if self._thread.is_alive():
+            return False
+        self._server.server_close()
+        return True
+
+    def _answer(
+        self, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            start_response("405 Method Not Allowed", [("Allow", "GET, HEAD")])
+            return [b""]
+        try:
+            text = self._metrics.text()
+        except Exception:  # noqa: BLE001  # the outermost frame of this thread
+            daemon_messages.METRICS_FAILED.log(log, exc_info=True)
+            start_response("500 Internal Server Error", [])
+            return [b""]
+        start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])
+        return [text]

@@ -1,0 +1,77 @@
+"""What one destination shows at one moment; metrics are made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from canal_server.instance.instance_metrics import InstanceMetrics
+    from canal_server.server.request_counts import RequestCounts
+
+CATCHING_UP_S: Final = 10.0  # a lag from which on reading is behind, not just busy
+
+STATES: Final = (
+    "idle",  # lazy, without a client so far
+    "standby",  # another server runs it, or nobody yet
+    "starting",  # it reads what is stored
+    "locating",  # it connects to the source and finds where to begin
+    "dumping",  # it reads
+    "catching_up",  # it reads, and lags behind the source
+    "waiting",  # for the source, after an error
+    "blocked_on_client",  # the ring is full until a client acks
+    "blocked_on_store",  # the ring is full, and no client is subscribed
+    "stopping",
+    "failed",  # it could not start, and tries again
+    "stopped",
+)
+_BY_LIFE: Final = {
+    "idle": "idle",
+    "competing": "standby",
+    "starting": "starting",
+    "stopping": "stopping",
+    "paused": "failed",
+    "ended": "stopped",
+}
+_BY_PUMP: Final = {
+    "connecting": "locating",
+    "waiting": "waiting",
+    "stopped": "stopping",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One destination; `metrics` is None while it does not run on this server."""
+
+    destination: str
+    status: Mapping[str, Any]  # as `canal-server status --json` has it
+    requests: RequestCounts
+    metrics: InstanceMetrics | None
+
+    @property
+    def state(self) -> str:
+        """One of STATES."""
+        status = self.status
+        if not status.get("running"):
+            return _BY_LIFE.get(str(status.get("life")), "stopped")
+        blocked = status.get("blocked")
+        if blocked:
+            return "blocked_on_client" if blocked["clients"] else "blocked_on_store"
+        found = _BY_PUMP.get(str(status.get("state")))
+        if found is not None:
+            return found
+        lag_s = self.lag_s
+        return "dumping" if lag_s is None or lag_s < CATCHING_UP_S else "catching_up"
+
+    @property
+    def lag_s(self) -> float | None:
+        """How far reading lags, in seconds; of the source that lags most."""
+        if self.metrics is None:
+            return None
+        found = [each.lag_s for each in self.metrics.sources.values()]
+        if None in found:
+            return None
+        return max((each for each in found if each is not None), default=None)

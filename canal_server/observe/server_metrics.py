@@ -1,0 +1,150 @@
+"""The metrics that the Java server lacks: states, lags, clients, failures."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from canal_server.observe.canal_metrics import Families
+from canal_server.observe.readings import STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from prometheus_client.core import Metric
+
+    from canal_server.instance.instance_metrics import InstanceMetrics
+    from canal_server.observe.readings import Reading
+
+
+def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
+    """Yield the metrics of all destinations, also of those that do not run here."""
+    families = Families()
+    for reading in readings:
+        _add_state(families, reading)
+        if reading.metrics is not None:
+            _add_sources(families, reading.destination, reading.metrics)
+            _add_store(families, reading.destination, reading.metrics)
+            _add_clients(families, reading)
+    yield from families.all()
+
+
+def _add_state(families: Families, reading: Reading) -> None:
+    name, now = reading.destination, reading.state
+    for state in STATES:
+        families.gauge(
+            "canal_instance_state",
+            "1 for the state of the destination on this server",
+            float(state == now),
+            destination=name,
+            state=state,
+        )
+    since_ms = reading.status.get("error_since_ms")
+    families.gauge(
+        "canal_instance_failing_seconds",
+        "How long the destination has had an error; 0 without one",
+        max(0.0, time.time() - since_ms / 1000) if since_ms else 0.0,
+        destination=name,
+    )
+    families.gauge(
+        "canal_instance_warnings",
+        "Warnings about the source that `canal-server status` shows",
+        len(reading.status.get("warnings", ())),
+        destination=name,
+    )
+
+
+def _add_sources(families: Families, name: str, found: InstanceMetrics) -> None:
+    for number, source in found.sources.items():
+        labels = {"destination": name, "source": str(number)}
+        if source.lag_s is not None:
+            families.gauge(
+                "canal_instance_source_lag_seconds",
+                "How far reading lags behind the source; 0 while the source is idle",
+                source.lag_s,
+                **labels,
+            )
+        for suffix, help_, value in (
+            ("rows", "Rows put into the store", source.rows),
+            ("source_connections", "Connections to the source", source.connections),
+            ("source_switches", "Changes to another server", source.switches),
+            ("skipped_events", "Unreadable events left out", source.skipped_events),
+            ("raw_events", "Unreadable events delivered as bytes", source.raw_events),
+        ):
+            families.counter(f"canal_instance_{suffix}_total", help_, value, **labels)
+
+
+def _add_store(families: Families, name: str, found: InstanceMetrics) -> None:
+    store = found.store
+    entries = store.put_sequence - store.ack_sequence
+    families.gauge(
+        "canal_instance_store_entries",
+        "Entries in the ring that not all clients have acked",
+        entries,
+        destination=name,
+    )
+    used = entries / found.buffer_entries
+    if found.batch_mode == "MEMSIZE":
+        bytes_used = store.put_bytes - store.ack_bytes
+        used = max(used, bytes_used / found.buffer_bytes)
+        families.gauge(
+            "canal_instance_store_bytes",
+            "Weight of these entries, as the limit counts them",
+            bytes_used,
+            destination=name,
+        )
+    families.gauge(
+        "canal_instance_store_fill_ratio",
+        "How full the ring is, 0 to 1; it may exceed 1 by one transaction",
+        used,
+        destination=name,
+    )
+    families.gauge(
+        "canal_instance_block_bytes",
+        "Memory of decoded entries",
+        store.block_bytes,
+        destination=name,
+    )
+
+
+def _add_clients(families: Families, reading: Reading) -> None:
+    found, name = reading.metrics, reading.destination
+    assert found is not None, "only of running destinations"
+    store = found.store
+    in_ring = {each.client_id: each for each in store.cursors}
+    for client_id in reading.status.get("clients", ()):
+        labels = {"destination": name, "client": str(client_id)}
+        families.gauge(
+            "canal_client_connected",
+            "Whether the client is connected",
+            float(client_id in found.connected),
+            **labels,
+        )
+        families.counter(
+            "canal_client_rollbacks_total",
+            "Rollbacks, after which what was not acked is delivered again",
+            reading.requests.rollbacks[client_id],
+            **labels,
+        )
+        cursor = in_ring.get(client_id)
+        if cursor is None:
+            continue  # evicted: it is read for separately when it returns
+        families.gauge(
+            "canal_client_lag_seconds",
+            "For how long the oldest entry that the client has not acked has been in"
+            " the ring; 0 if it has acked all",
+            cursor.lag_s,
+            **labels,
+        )
+        families.gauge(
+            "canal_client_lag_entries",
+            "Entries in the ring that the client has not acked",
+            store.put_sequence - cursor.ack_sequence,
+            **labels,
+        )
+        families.counter(
+            "canal_client_rows_total",
+            "Rows delivered to the client, redeliveries included",
+            cursor.rows,
+            **labels,
+        )

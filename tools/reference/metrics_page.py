@@ -1,0 +1,90 @@
+"""The page of metrics, from what the code exposes for a destination."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from canal_server.instance.instance_metrics import InstanceMetrics, SourceMetrics
+from canal_server.observe.canal_metrics import canal_metrics
+from canal_server.observe.readings import STATES, Reading
+from canal_server.observe.server_metrics import server_metrics
+from canal_server.server.request_counts import RequestCounts
+from canal_server.store.counts import CursorCounts, StoreCounts
+from reference.markdown import notice, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prometheus_client.core import Metric
+
+PAGE = Path("docs/reference/metrics.md")
+TEMPLATE = Path(__file__).parent / "templates/metrics.md"
+SOURCES = "canal_server/observe and tools/reference/templates"
+
+
+def pages() -> dict[Path, str]:
+    """Return the page by its path."""
+    readings = [_reading()]
+    text = TEMPLATE.read_text()
+    for slot, found in (
+        ("canal", canal_metrics(readings)),
+        ("server", server_metrics(readings)),
+    ):
+        text = text.replace(f"{{{{{slot}}}}}", _table(found))
+    states = "\n".join(f"- `{each}`" for each in STATES)
+    return {PAGE: notice(SOURCES) + text.replace("{{states}}", states)}
+
+
+def _table(metrics: Iterable[Metric]) -> str:
+    rows = []
+    for each in sorted(metrics, key=lambda metric: metric.name):
+        labels = {name for sample in each.samples for name in sample.labels}
+        shown = ", ".join(f"`{name}`" for name in sorted(labels - {"le"}))
+        rows.append((f"`{each.name}`", each.type, shown, each.documentation))
+    return table(("metric", "type", "labels", "meaning"), rows).strip()
+
+
+def _reading() -> Reading:
+    """Return a destination that shows every metric."""
+    store = StoreCounts(
+        put_sequence=0,
+        get_sequence=0,
+        ack_sequence=0,
+        put_bytes=0,
+        ack_bytes=0,
+        put_rows=0,
+        get_rows=0,
+        ack_rows=0,
+        put_time_ms=0,
+        get_time_ms=0,
+        ack_time_ms=0,
+        put_waiting_ns=0,
+        block_bytes=0,
+        cursors=(CursorCounts(1001, 0, 0, 0, 0.0),),
+    )
+    source = SourceMetrics(
+        received_bytes=0,
+        transactions=0,
+        rows=0,
+        waiting_ms=0.0,
+        delay_ms=0.0,
+        lag_s=0.0,
+        connections=1,
+        switches=0,
+        skipped_events=0,
+        raw_events=0,
+    )
+    metrics = InstanceMetrics(
+        batch_mode="MEMSIZE",
+        buffer_entries=16384,
+        buffer_bytes=16384 * 1024,
+        subscriptions=1,
+        connected=frozenset({1001}),
+        store=store,
+        sources={1: source},
+    )
+    requests = RequestCounts(packets=Counter(GET=1), errors=Counter({400: 1}))
+    status = {"running": True, "state": "running", "clients": [1001]}
+    return Reading("example", status, requests, metrics)

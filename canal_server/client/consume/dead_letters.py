@@ -28,6 +28,7 @@ class DeadLetters:
 
     def __init__(self, path: Path, clock: Callable[[], datetime] = _now) -> None:
         """Open the file. Raises OSError, and CanalError while another process does."""
+        self.path = path
         self._file = LineFile(path)
         self._clock = clock
 

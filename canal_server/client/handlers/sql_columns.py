@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 
 from canal_server.client.handlers.change_json import time_text
 
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 _TYPE: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _DAY: Final = timedelta(days=1)
 _LABELS_MAX: Final = 255  # characters of ENUM and SET in a key, which needs a limit
-_LARGE: Final = sa.Numeric(20, 0)  # integers of 64 bits without a sign
+# SQLite has no exact numbers, and no more than 64 bits with a sign.
+_LARGE: Final = sa.Numeric(20, 0).with_variant(sa.Text(), "sqlite")
+# MySQL's own types, where the usual ones would be too small there.
+_MYSQL: Final = ("mysql", "mariadb")
+_TEXT: Final = sa.Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
+_BYTES: Final = sa.LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL)
+_MOMENT: Final = mysql.DATETIME(fsp=6)
 # By the name of the MySQL type; of integers without a sign, by that with `unsigned`.
 _TYPES: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "tinyint": sa.SmallInteger(),
@@ -37,14 +44,15 @@ _TYPES: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "float": sa.Double(),
     "double": sa.Double(),
     "date": sa.Date(),
-    "datetime": sa.DateTime(),
-    "timestamp": sa.DateTime(timezone=True),
-    "time": sa.Interval(),
+    "datetime": sa.DateTime().with_variant(_MOMENT, *_MYSQL),
+    "timestamp": sa.DateTime(timezone=True).with_variant(_MOMENT, *_MYSQL),
+    "time": sa.Interval().with_variant(mysql.TIME(fsp=6), *_MYSQL)
+    .with_variant(sa.Text(), "sqlite"),
     "json": sa.JSON(),
     **dict.fromkeys(
         ("tinyblob", "blob", "mediumblob", "longblob", "vector", "geometry", "point",
          "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-         "geomcollection", "geometrycollection"), sa.LargeBinary()
+         "geomcollection", "geometrycollection"), _BYTES
     ),
 }  # fmt: skip
 
@@ -60,13 +68,12 @@ def type_of(mysql_type: str, *, in_key: bool) -> sa.types.TypeEngine[Any]:
     if name in _TYPES:
         return _TYPES[name]
     if name == "decimal":
-        # SQLite has no exact numbers.
         return sa.Numeric(size or 10, scale).with_variant(sa.Text(), "sqlite")
     if name in {"binary", "varbinary"}:
         return sa.LargeBinary(size)
     if name in {"char", "varchar"} and size:
         return sa.String(size)
-    return sa.String(_LABELS_MAX) if in_key else sa.Text()
+    return sa.String(_LABELS_MAX) if in_key else _TEXT
 
 
 def converter_of(kind: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
@@ -130,6 +137,7 @@ def _as_time(value: Any) -> Any:
 
 
 _CONVERTERS: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
+    (mysql.TIME, _as_text),
     (sa.Boolean, bool),
     (sa.JSON, _as_json),
     (sa.Uuid, _as_uuid),

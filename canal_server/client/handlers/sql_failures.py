@@ -42,7 +42,7 @@ def failures(target: str, *, connecting: bool = False) -> Iterator[None]:
         text = f"{target}: {_reason(error)}"
         if connecting or error.connection_invalidated or _is_passing(error):
             raise RetryLater(text) from error
-        if isinstance(error, _REFUSED):
+        if isinstance(error, _REFUSED) or _code_of(error) is not None:
             raise Rejected(text) from error
         raise CanalError(text) from error
     except sa.exc.StatementError as error:  # a value that its column cannot have
@@ -50,14 +50,21 @@ def failures(target: str, *, connecting: bool = False) -> Iterator[None]:
 
 
 def _is_passing(error: sa.exc.DBAPIError) -> bool:
-    original = error.orig
-    state = getattr(original, "sqlstate", None)
+    code = _code_of(error)
+    if isinstance(code, str):
+        return code.startswith(_PASSING_STATES)
+    if code is not None:
+        return code in _PASSING_NUMBERS
+    return "is locked" in str(error.orig)  # SQLite
+
+
+def _code_of(error: sa.exc.DBAPIError) -> str | int | None:
+    """Return the SQLSTATE of an error, or its number as those of MySQL have it."""
+    state = getattr(error.orig, "sqlstate", None)
     if isinstance(state, str):
-        return state.startswith(_PASSING_STATES)
-    number = original.args[0] if original is not None and original.args else None
-    if isinstance(number, int):
-        return number in _PASSING_NUMBERS
-    return "is locked" in str(original)  # SQLite
+        return state
+    first = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    return first if isinstance(first, int) else None
 
 
 def _reason(error: sa.exc.StatementError) -> str:

@@ -110,7 +110,7 @@ class Webhook:
             raise RetryLater(f"{self._target}: {_reason(error)}") from error
         if status in _SUCCESS:
             return
-        text = f"{self._target} answered {status}: {printable(answer)}"
+        text = f"{self._target} answered {status}: {printable(answer.strip())}"
         if status in UNAVAILABLE:
             after_s = seconds_of(retry_after, self._clock())
             raise RetryLater(text, after_s=after_s)

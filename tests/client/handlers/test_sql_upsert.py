@@ -1,0 +1,580 @@
+"""Tables of PostgreSQL, MySQL and SQLite that follow changes, whatever comes again."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import re
+import sys
+import threading
+import uuid
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+import sqlalchemy as sa
+from change_messages import Maker, changes_of
+from fix_random import longer
+
+from canal_server.client.consume import Consumer, DeadLetters
+from canal_server.client.handlers import Rejected, RetryLater, sql_table
+from canal_server.client.handlers.sql_upsert import SqlUpsert
+from canal_server.errors import CanalError
+from canal_server.protocol.entry_messages import EventType, RowChange
+from canal_server.protocol.protobuf import encode
+
+TARGETS = ("sqlite", "generic", "postgres", "mysql")
+SECRET = "pa55word"
+
+
+class Target:
+    """A database to look into, and handlers that write to it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine = sa.create_engine(url, poolclass=sa.NullPool)
+        self.handlers: list[SqlUpsert] = []
+
+    def handler(self, **options) -> SqlUpsert:
+        """Return an open handler."""
+        made = SqlUpsert(self.url, **options)
+        made.open()
+        self.handlers.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close all connections."""
+        for each in self.handlers:
+            each.close()
+        self.engine.dispose()
+
+    def execute(self, *statements: str) -> None:
+        """Execute statements."""
+        with self.engine.begin() as connection:
+            for each in statements:
+                connection.exec_driver_sql(each)
+
+    def rows(self, table: str = "orders", schema: str | None = None):
+        """Return all rows by id, as the database has them."""
+        found = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=self.engine)
+        with self.engine.connect() as connection:
+            rows = connection.execute(sa.select(found)).mappings()
+            return {row["id"]: dict(row) for row in rows}
+
+
+@pytest.fixture(params=TARGETS)
+def target(request, tmp_path, monkeypatch):
+    """Give each kind of database; `generic` has no statement for upserts."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres").url
+    elif request.param == "mysql":
+        server = request.getfixturevalue("mysql_server")
+        name = request.getfixturevalue("database")
+        user, password = server._admin
+        url = f"mysql+pymysql://{user}:{password}@{server.host}:{server.port}/{name}"
+    else:
+        url = f"sqlite:///{tmp_path}/target.db"
+    if request.param == "generic":
+        monkeypatch.setattr(sql_table, "_ON_CONFLICT", {})
+    with contextlib.closing(Target(url)) as made:
+        yield made
+
+
+@pytest.fixture
+def pg(postgres):
+    """Give a database of PostgreSQL."""
+    with contextlib.closing(Target(postgres.url)) as made:
+        yield made
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    """Give a database of SQLite with the table `orders`."""
+    with contextlib.closing(Target(f"sqlite:///{tmp_path}/target.db")) as made:
+        made.execute("CREATE TABLE orders (id INT PRIMARY KEY, name TEXT)")
+        yield made
+
+
+@pytest.fixture
+def maker():
+    """Give what makes messages of the table `orders`."""
+    return Maker()
+
+
+def apply(handler, *messages) -> None:
+    """Handle and flush messages, as a consumer does."""
+    for message in messages:
+        for change in message.changes():
+            handler.handle(change)
+        handler.flush()
+
+
+# --- rows ---------------------------------------------------------------------------
+
+
+def test_rows(target, maker):
+    """Inserts, updates and deletes of one message are there after its flush."""
+    handler = target.handler(create=True)
+    one, two = {"id": 1, "name": "a"}, {"id": 2, "name": None}
+    apply(handler, maker.message(1, maker.insert(one), maker.insert(two)))
+    assert target.rows() == {1: one, 2: two}
+    new = {"id": 2, "name": "bücher % : 'x'"}
+    apply(handler, maker.message(2, maker.update(two, new), maker.delete(one)))
+    assert target.rows() == {2: new}
+
+
+def test_one_transaction(target, maker):
+    """Nothing of a message is there before the flush, or after a rollback."""
+    handler = target.handler(create=True)
+    apply(handler, maker.inserts(1, 1))
+    for change in changes_of(maker.inserts(2, 2, 3)):
+        handler.handle(change)
+    handler.rollback()
+    assert list(target.rows()) == [1]
+    apply(handler, maker.inserts(2, 2))
+    assert list(target.rows()) == [1, 2]
+
+
+def test_keys_that_change(target, maker):
+    """A row moves to its new key, also when the change comes again."""
+    handler = target.handler(create=True)
+    old, new = {"id": 1, "name": "a"}, {"id": 2, "name": "b"}
+    first = maker.message(1, maker.insert(old))
+    moved = maker.message(2, maker.update(old, new))
+    apply(handler, first, moved)
+    assert target.rows() == {2: new}
+    apply(handler, moved)
+    assert target.rows() == {2: new}
+    apply(handler, first, moved)
+    assert target.rows() == {2: new}
+
+
+def test_keys_of_several_columns(target):
+    """All columns of the key are needed to find a row."""
+    maker = Maker(key=("id", "part"), types={"part": "varchar(20)"})
+    rows = [{"id": 1, "part": part, "n": 0} for part in "abc"]
+    handler = target.handler(create=True)
+    apply(handler, maker.message(1, *map(maker.insert, rows)))
+    changed = {**rows[1], "n": 5}
+    apply(
+        handler,
+        maker.message(2, maker.update(rows[1], changed), maker.delete(rows[2])),
+    )
+    with target.engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT part, n FROM orders ORDER BY part")
+        assert [tuple(row) for row in found] == [("a", 0), ("b", 5)]
+
+
+def test_only_keys(target, maker):
+    """A table that has no other columns works, and rows may come again."""
+    handler = target.handler(create=True)
+    apply(handler, maker.inserts(1, 1, 2), maker.inserts(2, 2, 3))
+    assert list(target.rows()) == [1, 2, 3]
+
+
+def test_truncate(target, maker):
+    """TRUNCATE empties the table, in its place among the changes."""
+    handler = target.handler(create=True)
+    apply(
+        handler,
+        maker.message(
+            1,
+            maker.insert({"id": 1}),
+            maker.statement("TRUNCATE TABLE orders", EventType.TRUNCATE),
+            maker.insert({"id": 2}),
+        ),
+    )
+    assert list(target.rows()) == [2]
+
+
+def test_a_part_of_the_columns(target, maker):
+    """An update that was logged in part leaves the other columns as they are."""
+    target.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(9) NOT NULL, n INT)"
+    )
+    handler = target.handler()
+    apply(handler, maker.message(1, maker.insert({"id": 1, "name": "a", "n": 1})))
+    apply(handler, maker.message(2, maker.update({"id": 1}, {"id": 1, "n": 2})))
+    assert target.rows() == {1: {"id": 1, "name": "a", "n": 2}}
+    apply(handler, maker.message(3, maker.update({"id": 1}, {"id": 7, "n": 3})))
+    assert target.rows() == {7: {"id": 7, "name": "a", "n": 3}}
+    apply(handler, maker.message(3, maker.update({"id": 1}, {"id": 7, "n": 3})))
+    assert target.rows() == {7: {"id": 7, "name": "a", "n": 3}}
+
+
+def test_random_changes_that_come_again(target, maker, rng):
+    """Whatever is delivered again, from wherever, the tables are equal at the end."""
+    model: dict[int, dict] = {}
+    messages = []
+
+    def change():
+        kind = rng.choice(("insert", "update", "update", "delete", "move"))
+        free = [n for n in range(20) if n not in model]
+        if kind == "insert" or not model:
+            row = {"id": rng.choice(free), "name": f"n{rng.random()}"}
+            model[row["id"]] = row
+            return maker.insert(row)
+        old = model.pop(rng.choice(list(model)))
+        if kind == "delete":
+            return maker.delete(old)
+        new = {**old, "name": f"n{rng.random()}"}
+        if kind == "move":
+            new["id"] = rng.choice([old["id"], *free])
+        model[new["id"]] = new
+        return maker.update(old, new)
+
+    handler = target.handler(create=True)
+    at = 0
+    for number in range(longer(60)):
+        changes = [change() for _ in range(rng.randint(1, 8)) if len(model) < 18]
+        messages.append(maker.message(number, *changes))
+    while at < len(messages):
+        if rng.random() < 0.2:
+            at = max(0, at - rng.randint(0, 5))
+        if rng.random() < 0.1:
+            for each in changes_of(messages[at])[: rng.randint(0, 8)]:
+                handler.handle(each)
+            handler.rollback()
+        apply(handler, messages[at])
+        at += 1
+    assert target.rows() == model
+
+
+# --- values -------------------------------------------------------------------------
+
+TYPES = {
+    "id": "int", "small": "smallint unsigned", "large": "bigint unsigned",
+    "price": "decimal(30,10)", "ratio": "double", "day": "date",
+    "moment": "datetime(6)", "stamp": "timestamp(6)", "took": "time(6)",
+    "code": "char(10)", "note": "text", "raw": "varbinary(20)", "data": "longblob",
+    "state": "enum('new','it''s')", "flags": "set('a','b')", "extra": "json",
+    "year": "year", "bits": "bit(64)",
+}  # fmt: skip
+TEXTS = {
+    "id": "1", "small": "65535", "large": "18446744073709551615",
+    "price": "12345678901234567890.0123456789", "ratio": "0.1", "day": "2026-02-28",
+    "moment": "2026-02-28 01:02:03.000004", "stamp": "2026-02-28 01:02:03.000004",
+    "took": "-23:59:59.000001", "code": "äöü", "note": "a 'quoted' \\ text",
+    "raw": "\x00\x7f\xff", "data": "\x80", "state": "2", "flags": "3",
+    "extra": '{"a": [1, "ü"]}', "year": "2155", "bits": "18446744073709551615",
+}  # fmt: skip
+BLOBS = {"raw", "data"}
+
+
+def all_types() -> Maker:
+    """Return a maker of rows with these types."""
+    maker = Maker(types=TYPES)
+    column = maker._column
+
+    def typed(name, value):
+        return replace(column(name, value), sql_type=2004 if name in BLOBS else 0)
+
+    maker._column = typed  # type: ignore[method-assign]
+    return maker
+
+
+def test_types_of_created_tables(target):
+    """Each value of a created table is the one of the change, with all its digits."""
+    maker = all_types()
+    message = maker.message(1, maker.insert(dict(TEXTS)))
+    (change,) = changes_of(message)
+    expected = dict(change.after)
+    apply(target.handler(create=True), message)
+    found = target.rows()[1]
+    expected["extra"] = json.loads(expected["extra"])
+    if target.engine.dialect.name != "postgresql":  # the others have no zones
+        expected["stamp"] = expected["stamp"].replace(tzinfo=None)
+    if target.engine.dialect.name == "sqlite":
+        # Its numbers are not exact, so these columns are created as texts.
+        for name in ("price", "large", "bits"):
+            expected[name] = str(expected[name])
+        expected["took"] = "-23:59:59.000001"
+    if target.engine.dialect.name == "mysql":
+        # SQLAlchemy reads these two as other types; the driver does not.
+        with target.engine.connect() as connection:
+            rows = connection.exec_driver_sql("SELECT took, ratio FROM orders")
+            found["took"], found["ratio"] = rows.one()
+    assert found == expected
+
+
+def test_values_for_columns_of_other_types(pg):
+    """Values become those of the target's types, as far as they have a counterpart."""
+    pg.execute(
+        """CREATE TABLE orders (id int PRIMARY KEY, paid boolean, doc jsonb,
+        ref uuid, ref2 uuid, local timestamp, utc timestamptz, at time, label text,
+        day date, num text, took text)"""
+    )
+    ref = "00000000-0000-0000-0000-0000000000ff"
+    maker = Maker(
+        types={
+            "paid": "tinyint(1)", "doc": "json", "ref": "char(36)",
+            "ref2": "blob", "local": "timestamp", "utc": "datetime", "at": "time",
+            "label": "enum('x','y')", "day": "date", "num": "decimal(5,2)",
+            "took": "time",
+        }
+    )  # fmt: skip
+    row = {
+        "id": 1, "paid": "1", "doc": '{"b": 2}', "ref": ref,
+        "ref2": b"\xff" * 16, "local": "2026-02-28 01:02:03",
+        "utc": "2026-02-28 01:02:03", "at": "13:00:00", "label": "2",
+        "day": "0000-00-00", "num": "5.00", "took": "-100:00:00",
+    }  # fmt: skip
+    handler = pg.handler()
+    apply(handler, maker.message(1, maker.insert(row)))
+    found = pg.rows()[1]
+    assert found == {
+        "id": 1,
+        "paid": True,
+        "doc": {"b": 2},
+        "ref": uuid.UUID(ref),
+        "ref2": uuid.UUID(bytes=b"\xff" * 16),
+        "local": dt.datetime(2026, 2, 28, 1, 2, 3),  # noqa: DTZ001  # as it is stored
+        "utc": dt.datetime(2026, 2, 28, 1, 2, 3, tzinfo=dt.UTC),
+        "at": dt.time(13),
+        "label": "y",
+        "day": None,
+        "num": "5.00",
+        "took": "-100:00:00",
+    }
+    bad = {**row, "at": "25:00:00"}
+    with pytest.raises(Rejected, match="column at of orders: TIME 25:00:00 is no time"):
+        apply(handler, maker.message(2, maker.update(row, bad)))
+
+
+# --- tables -------------------------------------------------------------------------
+
+
+def test_names(pg, maker):
+    """Names follow the pattern, but for single tables; a point divides off a schema."""
+    pg.execute("CREATE SCHEMA shop", "CREATE SCHEMA sales")
+    handler = pg.handler(
+        create=True, name="{schema}.my_{table}", tables={"shop.items": "sales.parts"}
+    )
+    items = Maker("items")
+    apply(handler, maker.inserts(1, 1), items.inserts(2, 7))
+    assert list(pg.rows("my_orders", "shop")) == [1]
+    assert list(pg.rows("parts", "sales")) == [7]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"name": "{other}"}, "name = '{other}': expected a text with {schema} and"),
+        ({"name": "{"}, "name = '{': expected a text"),
+        ({"tables": "orders=x"}, "tables: 'orders=x': expected schema.table=name"),
+        ({"tables": "a.b="}, "tables: 'a.b=': expected schema.table=name"),
+        ({"missing_columns": "drop"}, "missing_columns = 'drop': expected"),
+    ],
+)
+def test_wrong_options(options, told):
+    """An option that cannot be used is refused, with what it should be."""
+    with pytest.raises(ValueError, match=re.escape(told)):
+        SqlUpsert("sqlite://", **options)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (f"{SECRET}", "url: expected database+driver://user:password@host/name"),
+        (f"nothing://u:{SECRET}@h/d", "SQLAlchemy knows no database nothing://"),
+        (
+            f"postgresql+asyncpg://u:{SECRET}@h/d",
+            "postgresql+asyncpg:// needs asyncpg, which is not installed",
+        ),
+    ],
+)
+def test_wrong_urls(url, told, monkeypatch):
+    """The error says what is wrong, without the password."""
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(CanalError) as caught:
+        SqlUpsert(url)
+    assert told in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_without_sqlalchemy(monkeypatch):
+    """The error names the extra to install."""
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(CanalError, match=r"pip install 'canal-server\[sql\]'"):
+        SqlUpsert("sqlite://")
+
+
+def test_a_missing_table(target, maker):
+    """It is named, with the remedy."""
+    with pytest.raises(Rejected, match=r"table orders for shop.orders does not exist"):
+        apply(target.handler(), maker.inserts(1, 1))
+
+
+def test_missing_columns(sqlite, maker):
+    """They are named, left out, or added, as the settings say."""
+    message = maker.message(1, maker.insert({"id": 1, "a b": 1, "c%": "x"}))
+    with pytest.raises(Rejected, match=r"table orders has no column a b, c%; add it"):
+        apply(sqlite.handler(), message)
+    sqlite.handlers[-1].rollback()
+    apply(sqlite.handler(missing_columns="ignore"), message)
+    assert sqlite.rows() == {1: {"id": 1, "name": None}}
+    apply(sqlite.handler(create=True), message)
+    assert sqlite.rows() == {1: {"id": 1, "name": None, "a b": 1, "c%": "x"}}
+
+
+def test_columns_that_appear(target, maker):
+    """With `create`, a column that the source adds is added, for new rows and old."""
+    handler = target.handler(create=True)
+    apply(handler, maker.message(1, maker.insert({"id": 1})))
+    ddl = maker.statement("ALTER TABLE orders ADD n INT")
+    new = maker.insert({"id": 2, "n": 5})
+    apply(handler, maker.message(2, ddl), maker.message(3, new))
+    assert target.rows() == {1: {"id": 1, "n": None}, 2: {"id": 2, "n": 5}}
+
+
+def test_columns_that_were_added_by_hand(sqlite, maker):
+    """After a failure and a rollback, the table is looked at again."""
+    handler = sqlite.handler()
+    apply(handler, maker.inserts(1, 1))
+    message = maker.message(2, maker.insert({"id": 2, "n": 5}))
+    with pytest.raises(Rejected):
+        apply(handler, message)
+    handler.rollback()
+    sqlite.execute("ALTER TABLE orders ADD n INT")
+    apply(handler, message)
+    assert sqlite.rows()[2] == {"id": 2, "name": None, "n": 5}
+
+
+def test_names_in_another_case(sqlite, maker):
+    """A column that differs only in case is the same."""
+    apply(sqlite.handler(), maker.message(1, maker.insert({"id": 1, "Name": "x"})))
+    assert sqlite.rows() == {1: {"id": 1, "name": "x"}}
+
+
+@pytest.mark.parametrize("missing_columns", ["error", "ignore"])
+def test_a_key_that_the_target_lacks(sqlite, missing_columns):
+    """Rows cannot be found by it: the change is rejected, and nothing is deleted."""
+    maker = Maker(key=("id", "part"))
+    sqlite.execute("INSERT INTO orders VALUES (1, 'a')")
+    handler = sqlite.handler(missing_columns=missing_columns)
+    delete = maker.delete({"id": 1, "part": 2})
+    with pytest.raises(Rejected, match="table orders has no column part"):
+        apply(handler, maker.message(1, delete))
+    assert list(sqlite.rows()) == [1]
+
+
+def test_no_key(sqlite):
+    """A table without a primary key is rejected."""
+    maker = Maker(key=())
+    with pytest.raises(Rejected, match=r"shop.orders has no primary key"):
+        apply(sqlite.handler(), maker.inserts(1, 1))
+
+
+# --- failures -----------------------------------------------------------------------
+
+
+def test_what_the_database_refuses(target, maker):
+    """A row that breaks a rule is rejected; the text has neither SQL nor values."""
+    target.execute("CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(9) NOT NULL)")
+    handler = target.handler()
+    private = maker.insert({"id": 4711, "name": None})
+    with pytest.raises(Rejected) as caught:
+        apply(handler, maker.message(1, private))
+    text = str(caught.value)
+    assert "name" in text.lower()
+    assert "INSERT" not in text
+    assert "4711" not in text or "Failing row" in text  # PostgreSQL's own words
+    assert "\n" not in text
+
+
+def test_one_of_many(target, maker, tmp_path):
+    """A consumer keeps everything of a message but the row that is refused."""
+    target.execute("CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(9) NOT NULL)")
+    entries = [
+        maker.insert({"id": n, "name": None if n == 5 else "x"}) for n in range(10)
+    ]
+    letters = DeadLetters(tmp_path / "dead.jsonl")
+    consumer = Consumer(target.handler(), dead_letters=letters)
+    assert consumer.take(maker.message(1, *entries))
+    letters.close()
+    assert sorted(target.rows()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    (letter,) = (tmp_path / "dead.jsonl").read_text().splitlines()
+    assert json.loads(letter)["after"] == {"id": 5, "name": None}
+    assert json.loads(letter)["error"]["type"] == "Rejected"
+
+
+def test_a_locked_table(sqlite, maker):
+    """A lock of somebody else passes: the change is repeated."""
+    handler = SqlUpsert(f"{sqlite.url}?timeout=0")
+    sqlite.handlers.append(handler)
+    with sqlite.engine.connect() as other:
+        other.exec_driver_sql("BEGIN IMMEDIATE")
+        with pytest.raises(RetryLater, match="database is locked"):
+            apply(handler, maker.inserts(1, 1))
+        handler.rollback()
+    apply(handler, maker.inserts(1, 1))
+    assert list(sqlite.rows()) == [1]
+
+
+def test_a_deadlock(pg, maker):
+    """The transaction that PostgreSQL ends for a deadlock is repeated."""
+    pg.execute("CREATE TABLE orders (id int PRIMARY KEY, name text)")
+    pg.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+    handler = pg.handler()
+    one, two = ({"id": n, "name": "x"} for n in (1, 2))
+    errors = []
+    has_first = threading.Event()
+
+    def other():
+        with pg.engine.connect() as connection:
+            connection.exec_driver_sql("SET deadlock_timeout = '1h'")
+            connection.exec_driver_sql("UPDATE orders SET name = 'o' WHERE id = 2")
+            has_first.set()
+            connection.exec_driver_sql("UPDATE orders SET name = 'o' WHERE id = 1")
+            connection.commit()
+
+    for change in changes_of(maker.message(1, maker.update(one, one))):
+        handler.handle(change)
+    handler._target._execute_rows()
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert has_first.wait(30)
+    with pytest.raises(RetryLater, match="deadlock detected"):
+        apply(handler, maker.message(2, maker.update(two, two)))
+    handler.rollback()
+    thread.join()
+    assert errors == []
+
+
+def test_a_server_that_dies(own_postgres, maker):
+    """While PostgreSQL is down, changes are repeated; then nothing is missing."""
+    with contextlib.closing(Target(own_postgres.url("postgres"))) as target:
+        handler = target.handler(create=True)
+        apply(handler, maker.inserts(1, 1))
+        handler.handle(changes_of(maker.inserts(2, 2, 3))[0])
+        own_postgres.kill()
+        for _ in range(2):
+            with pytest.raises(
+                RetryLater, match=r"postgresql\+psycopg://admin:\*\*\*@"
+            ):
+                apply(handler, maker.inserts(2, 2, 3))
+            handler.rollback()
+        own_postgres.restart()
+        apply(handler, maker.inserts(2, 2, 3))
+        assert list(target.rows()) == [1, 2, 3]
+
+
+def test_rows_of_a_statement(sqlite, maker):
+    """Rows that were changed by a logged statement are not known: rejected."""
+    entry = maker.insert({"id": 1})
+    change = RowChange(event_type=EventType.INSERT, sql="INSERT INTO orders SELECT 1")
+    entry = replace(entry, store_value=encode(change))
+    with pytest.raises(Rejected, match="set binlog_format = ROW"):
+        apply(sqlite.handler(), maker.message(1, entry))
+
+
+def test_decimals_stay_exact(pg):
+    """No digit of a DECIMAL is lost on the way."""
+    maker = Maker(types={"price": "decimal(65,30)"})
+    exact = Decimal("-99999999999999999999999999999999999." + "9" * 30)
+    apply(
+        pg.handler(create=True),
+        maker.message(1, maker.insert({"id": 1, "price": exact})),
+    )
+    assert pg.rows()[1]["price"] == exact

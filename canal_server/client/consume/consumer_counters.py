@@ -22,7 +22,7 @@ class ConsumerCounters:
 
 
 _METRICS: Final = (
-    ("changes", "Changes that were handled, dead letters included."),
+    ("changes", "Changes that were handled, or are dead letters."),
     ("messages", "Messages that were received."),
     ("flushes", "Flushes of the handler."),
     ("retries", "Failures of the handler after which it was called again."),

@@ -1,0 +1,235 @@
+"""`canal-server consume` from MySQL and MariaDB to PostgreSQL and files, with kills."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_pipeline import UNIT_S, Process
+from fix_postgres import PostgresDatabase
+from fix_random import longer
+from forked_command import ForkedCommand
+
+from canal_server.client.handlers.change_json import json_text
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from fix_pipeline import Pipeline
+    from postgres_servers import PrivatePostgres
+
+COLUMNS = "id, name, price, seen, raw, state"
+TABLE = """(id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,2),
+    seen DATETIME(6), raw VARBINARY(20), state ENUM('new','paid'))"""
+IDS = 40  # small, so that changes meet
+
+
+class Shop:
+    """Writes random transactions to tables of the source.
+
+    Two have changes of all kinds. Whatever is lost of them may be repaired by a later
+    change, so each transaction also inserts a row into a third one.
+    """
+
+    def __init__(self, pipeline: Pipeline, rng: random.Random) -> None:
+        self._pipeline = pipeline
+        self._rng = rng
+        self.tables = tuple(
+            f"{pipeline.schema}.{each}" for each in ("orders", "parts", "log")
+        )
+        self._next = 0
+        for each in self.tables:
+            pipeline.source.execute(f"CREATE TABLE {each} {TABLE}")
+
+    def write(self, transactions: int) -> None:
+        """Execute so many transactions."""
+        with self._pipeline.source.connect(autocommit=False) as connection:
+            for _ in range(transactions):
+                with connection.cursor() as cursor:
+                    for _ in range(self._rng.randint(1, 6)):
+                        cursor.execute(*self._statement())
+                    self._next += 1
+                    log = f"INSERT INTO {self.tables[2]} (id) VALUES ({self._next})"
+                    cursor.execute(log)
+                connection.commit()
+
+    def rows(self, table: str) -> Sequence[tuple[Any, ...]]:
+        """Return all rows of a table."""
+        return tuple(
+            self._pipeline.source.execute(f"SELECT {COLUMNS} FROM {table} ORDER BY id")
+        )
+
+    def _statement(self) -> tuple[str, tuple[object, ...]]:
+        rng, table = self._rng, self._rng.choice(self.tables[:2])
+        values = (
+            f"näme{rng.random()}",
+            rng.randint(-(10**9), 10**9) / 100,
+            f"2026-01-{rng.randint(1, 28)} 01:02:03.{rng.randint(0, 999999):06}",
+            rng.randbytes(rng.randint(0, 20)),
+            rng.choice(("new", "paid", None)),
+        )
+        first, second = rng.randrange(IDS), rng.randrange(IDS)
+        what = rng.random()
+        if what < 0.5:
+            return f"REPLACE INTO {table} VALUES (%s,%s,%s,%s,%s,%s)", (first, *values)
+        if what < 0.7:
+            return f"UPDATE {table} SET name = %s WHERE id > %s", (values[0], first)
+        if what < 0.8:
+            return f"UPDATE IGNORE {table} SET id = %s WHERE id = %s", (first, second)
+        if what < 0.99:
+            return f"DELETE FROM {table} WHERE id = %s", (first,)
+        return f"DELETE FROM {table} WHERE id > %s", (first,)
+
+
+def consumer(pipeline: Pipeline, *options: str) -> Process:
+    """Start the command for a pipeline."""
+    return Process(
+        ForkedCommand(
+            ["consume", "--port", str(pipeline.server_port), "--batch-size", "2",
+             *options]
+        )
+    )  # fmt: skip
+
+
+def rows_of(postgres: PostgresDatabase, table: str) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of a table of the target, none if it does not exist yet."""
+    if postgres.execute(f"SELECT to_regclass('{table}')") == [(None,)]:
+        return ()
+    return tuple(postgres.execute(f"SELECT {COLUMNS} FROM {table} ORDER BY id"))
+
+
+def wait_until(condition: Callable[[], bool], process: Process) -> None:
+    """Wait until something is the case; shows the log of a process if it never is."""
+    give_up_at = time.monotonic() + 6 * UNIT_S
+    while not condition():
+        assert time.monotonic() < give_up_at, "".join(process.log)
+        time.sleep(0.005)
+
+
+def until_equal(shop: Shop, postgres: PostgresDatabase, process: Process) -> None:
+    """Wait until all tables have the same rows as those of the source."""
+    for table in shop.tables:
+        name = table.partition(".")[2]
+        expected = shop.rows(table)
+        wait_until(lambda: rows_of(postgres, name) == expected, process)  # noqa: B023
+
+
+@pytest.mark.slow
+def test_postgres_equals_mysql(
+    pipeline: Pipeline, postgres: PostgresDatabase, rng: random.Random
+) -> None:
+    """However often the consumer is killed, and the server, the tables are equal."""
+    pipeline.keep_port()
+    shop = Shop(pipeline, rng)
+    options = (
+        "--handler", "sql", "--set", f"url={postgres.url}", "--set", "create=true",
+    )  # fmt: skip
+    for number in range(longer(6)):
+        shop.write(rng.randint(200, 600))
+        process = consumer(pipeline, *options)
+        before = len(rows_of(postgres, "log"))
+        wait_until(lambda: len(rows_of(postgres, "log")) > before, process)  # noqa: B023
+        time.sleep(rng.uniform(0, 0.1))  # it is killed within anything
+        process.send(signal.SIGKILL)
+        process.wait()
+        if number == 3:
+            pipeline.kill()
+            pipeline.start()
+    process = consumer(pipeline, *options)
+    until_equal(shop, postgres, process)
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def test_postgres_dies(
+    pipeline: Pipeline, own_postgres: PrivatePostgres, rng: random.Random
+) -> None:
+    """While the target is down, the consumer repeats; nothing is a dead letter."""
+    shop = Shop(pipeline, rng)
+    postgres = PostgresDatabase(own_postgres, "postgres")
+    dead = pipeline.conf / "dead.jsonl"
+    process = consumer(
+        pipeline, "--handler", "sql", "--set", f"url={postgres.url}", "--set",
+        "create=true", "--dead-letter", str(dead), "--retries", "0",
+    )  # fmt: skip
+    for _ in range(2):
+        shop.write(100)
+        wait_until(lambda: len(rows_of(postgres, "log")) > 0, process)
+        own_postgres.kill()
+        seen = len(process.log)
+        shop.write(20)
+        wait_until(lambda: "handler failed" in "".join(process.log[seen:]), process)  # noqa: B023
+        own_postgres.restart()
+    until_equal(shop, postgres, process)
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+    assert dead.read_text() == ""
+    assert own_postgres.password not in "".join(process.log).replace("admin:***", "")
+
+
+def test_lines_are_complete(
+    pipeline: Pipeline, tmp_path: Path, rng: random.Random
+) -> None:
+    """However often the consumer is killed, its lines lead to the rows of the source."""
+    shop = Shop(pipeline, rng)
+    path = tmp_path / "out.jsonl"
+    options = (
+        "--handler", "json-lines", "--set", f"path={path}", "--set",
+        "rotate_bytes=200000",
+    )  # fmt: skip
+    for _ in range(longer(4)):
+        shop.write(rng.randint(50, 200))
+        process = consumer(pipeline, *options)
+        before = size_of(tmp_path)
+        wait_until(lambda: size_of(tmp_path) > before, process)  # noqa: B023
+        time.sleep(rng.uniform(0, 0.1))  # it is killed within anything
+        process.send(signal.SIGKILL)
+        process.wait()
+    process = consumer(pipeline, *options)
+
+    def has_all() -> bool:
+        return all(
+            lines_of(tmp_path, table) == comparable(shop.rows(table))
+            for table in shop.tables
+        )
+
+    wait_until(has_all, process)
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def size_of(folder: Path) -> int:
+    """Return how many bytes the files of lines have."""
+    return sum(each.stat().st_size for each in folder.glob("out*.jsonl"))
+
+
+def lines_of(folder: Path, table: str) -> dict[int, list[object]]:
+    """Return the rows to which all lines lead, in the order of the files."""
+    found: dict[int, list[object]] = {}
+    files = [*sorted(folder.glob("out.*.jsonl"), key=order_of), folder / "out.jsonl"]
+    for file in files:
+        text = file.read_text() if file.exists() else ""
+        for line in text[: text.rfind("\n") + 1].splitlines():
+            change = json.loads(line)
+            if f"{change['schema']}.{change['table']}" != table or "sql" in change:
+                continue
+            found.pop(change["key"]["id"], None)
+            if change["after"] is not None:
+                found[change["after"]["id"]] = list(change["after"].values())
+    return found
+
+
+def order_of(file: Path) -> tuple[str, int]:
+    """Return what rotated files are sorted by: their time, then their number."""
+    time_text, _, number = file.name.split(".")[1].partition("-")
+    return time_text, int(number or 0)
+
+
+def comparable(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[object]]:
+    """Return rows as the lines have them."""
+    return {row[0]: json.loads(json_text(list(row))) for row in rows}

@@ -15,10 +15,10 @@ import logging
 import select
 import time
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from canal_server.client.connection.blocking_connection import Waker
 from canal_server.client.change_reader import Change
+from canal_server.client.connection.blocking_connection import Waker
 from canal_server.client.consume.consumer_counters import ConsumerCounters
 from canal_server.client.handlers.handler import Rejected, RetryLater, calls_of
 from canal_server.client.received_message import Message
@@ -29,9 +29,8 @@ from canal_server.model.quoted import LINE_MAX, printable
 from canal_server.runtime.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from canal_server.client.canal import CanalClient
     from canal_server.client.consume.dead_letters import DeadLetters
 
 logger = logging.getLogger(__name__)
@@ -43,6 +42,19 @@ _IDLE_S: Final = 1.0  # between looks at whether a flush is due
 
 # What a handler is called with.
 Unit: TypeAlias = Change | Message
+
+
+class MessageSource(Protocol):
+    """What a consumer needs of a `CanalClient`."""
+
+    def messages(self, *, timeout_s: float | None, empty: bool) -> Iterator[Message]:
+        """Yield messages until `stop`; with `empty`, an empty one while none come."""
+
+    def ack(self, message_id: int | None) -> None:
+        """Acknowledge a message and all before it."""
+
+    def stop(self) -> None:
+        """End the messages; from any thread or signal handler."""
 
 
 class HandlerFailed(CanalError):  # noqa: N818  # the field's term
@@ -66,6 +78,7 @@ class Consumer:
         retry_for_s: for how long RetryLater is repeated before the consumer fails;
             None: without limit
         dead_letters: where changes go that failed for good; None: the consumer fails
+        clock: returns seconds that only grow
 
     Raises:
         TypeError: the handler is neither a function nor has the method `handle`
@@ -81,6 +94,7 @@ class Consumer:
         retries: int = RETRIES,
         retry_for_s: float | None = None,
         dead_letters: DeadLetters | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = ConsumerCounters()
         self._calls = calls_of(handler)
@@ -88,7 +102,8 @@ class Consumer:
         self._retries = retries
         self._retry_for_s = retry_for_s
         self._dead_letters = dead_letters
-        self._client: CanalClient | None = None
+        self._clock = clock
+        self._client: MessageSource | None = None
         self._is_stopping = False
         self._waker = Waker()
         # What is not flushed.
@@ -97,7 +112,7 @@ class Consumer:
         self._first_s: float | None = None  # when the first of them was received
         self._ack_id: int | None = None  # of the newest message
 
-    def run(self, client: CanalClient) -> None:
+    def run(self, client: MessageSource) -> None:
         """Handle the changes of a client until `stop`.
 
         The client has to be made with `ack="manual"`, and with `on_redelivery` set to
@@ -153,7 +168,7 @@ class Consumer:
     # Messages
     # ----------------------------------------------------------------------------
 
-    def _run(self, client: CanalClient) -> None:
+    def _run(self, client: MessageSource) -> None:
         has_timer = self._calls.flush_s > 0
         for message in client.messages(timeout_s=_IDLE_S, empty=has_timer):
             if self.take(message):
@@ -162,7 +177,7 @@ class Consumer:
             self._flush()
         self._ack(client)
 
-    def _ack(self, client: CanalClient) -> None:
+    def _ack(self, client: MessageSource) -> None:
         if self._ack_id is not None:
             client.ack(self._ack_id)
             self._ack_id = None
@@ -201,11 +216,11 @@ class Consumer:
             if self._unflushed >= limit:
                 self._flush()
             elif self._first_s is None:
-                self._first_s = time.monotonic()
+                self._first_s = self._clock()
 
     def _is_due(self) -> bool:
         assert self._first_s is not None, "something is not flushed"
-        return time.monotonic() - self._first_s >= self._calls.flush_s
+        return self._clock() - self._first_s >= self._calls.flush_s
 
     def _flush(self) -> None:
         try:
@@ -261,7 +276,7 @@ class Consumer:
                 if isinstance(error, Rejected) or failures > self._retries:
                     self._give_up(start, error, failures)
                     return
-                self._pause(backoff.delay_s(time.monotonic()), error)
+                self._pause(backoff.delay_s(self._clock()), error)
             error = None
 
     def _attempt(self, start: int, stop: int) -> Exception | None:

@@ -72,7 +72,7 @@ def consume(port, *options) -> int:
 
 def acked(instance) -> int:
     """Return how many entries the client acked."""
-    return instance.store.places[1001].acked
+    return int(instance.store.places[1001].acked)
 
 
 def test_a_function(port, instance, capsys):
@@ -138,7 +138,7 @@ def test_tables(serve, instance):
     """--table selects tables, and subscribes to them alone."""
     append(instance, Maker("items"), (7,))
     append(instance, Maker(), (1, 3))
-    asked = []
+    asked: list[str] = []
     instance.check_filter = asked.append
     port = serve().port
     tables = ("--table", "shop.orders", "--table", "shop.pay-ments")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_what_a_user_has():
 
 def test_settings_have_the_types_of_parameters():
     """Texts become what the class asks for; without a type they stay texts."""
-    made = load_handler(
+    made: Any = load_handler(
         "mine:Typed",
         {"path": "a/b", "count": "7", "share": "1e-3", "safe": "yes", "kind": "b",
          "name": "x", "free": "8"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -52,7 +53,7 @@ def test_lines_from_time_to_time(client, capsys):
     counters = ConsumerCounters()
     seen = []
 
-    def printed(count):
+    def printed(count: int) -> bool:
         seen.append(capsys.readouterr().err)
         return "".join(seen).count("\n") == count
 
@@ -60,7 +61,7 @@ def test_lines_from_time_to_time(client, capsys):
         for number in (1, 2, 3):
             counters.changes += 10
             client.lag = None
-            eventually(lambda number=number: printed(number))
+            eventually(partial(printed, number))
     assert "30 changes" in "".join(seen)
     assert "lag unknown" in "".join(seen)
 

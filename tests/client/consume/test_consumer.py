@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 from change_messages import Maker
@@ -14,6 +15,11 @@ from fix_server import PATIENCE_S
 from canal_server.client.consume import Consumer, DeadLetters, HandlerFailed
 from canal_server.client.consume import consumer as consumer_module
 from canal_server.client.handlers import Rejected, RetryLater
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from canal_server.client import Message
 
 
 @pytest.fixture(autouse=True)
@@ -45,15 +51,14 @@ class Client:
         self.events: list[object] = []
         self.is_stopped = False
 
-    def messages(self, *, timeout_s, empty):
+    def messages(self, *, timeout_s: float | None, empty: bool) -> Iterator[Message]:
         """Yield the messages, until it is stopped."""
-        self.options = timeout_s, empty
         for message in self.waiting:
             if self.is_stopped:
                 return
             yield message
 
-    def ack(self, message_id) -> None:
+    def ack(self, message_id: int | None) -> None:
         """Take note."""
         self.events.append(f"ack {message_id}")
 
@@ -70,7 +75,10 @@ class Target:
     """
 
     def __init__(self, fails=lambda number: None, flush=lambda ids: None) -> None:
-        self.fails, self.fails_to_flush = fails, flush
+        self.fails: Callable[[int], object] = fails
+        self.fails_to_flush: Callable[[list[int]], object] = flush
+        self.flush_changes = 0  # no limit
+        self.flush_s = 0.0
         self.pending: list[int] = []
         self.durable: list[int] = []
         self.flushes: list[list[int]] = []
@@ -207,13 +215,12 @@ def test_flushes_within_a_message(maker):
     assert client.events == ["flush [1, 2]", "flush [3, 4]", "flush [5]", "ack 1"]
 
 
-def test_flushes_by_time(maker, monkeypatch):
+def test_flushes_by_time(maker):
     """With `flush_s`, several messages are flushed and acked at once, when it is due.
 
     Also when nothing comes any more; at the end, whatever is left.
     """
     now = [100.0]
-    monkeypatch.setattr(consumer_module.time, "monotonic", lambda: now[0])
     client = Client()
     nothing = maker.message(-1)
     nothing = type(nothing).of_entries(-1, ())
@@ -227,10 +234,10 @@ def test_flushes_by_time(maker, monkeypatch):
             now[0] += step
             yield message
 
-    client.messages = messages
+    client.messages = messages  # type: ignore[method-assign]
     target = Target(flush=lambda ids: client.events.append(f"flush {ids}"))
     target.flush_s = 10
-    Consumer(target).run(client)
+    Consumer(target, clock=lambda: now[0]).run(client)
     assert client.events == ["flush [1, 2]", "ack 2", "flush [3]", "ack 3"]
 
 
@@ -247,7 +254,7 @@ def test_redelivery(maker):
         consumer.forget()
         yield maker.inserts(1, 1)
 
-    client.messages = messages
+    client.messages = messages  # type: ignore[method-assign]
     consumer.run(client)
     assert target.durable == [1]
     assert client.events == ["ack 1"]
@@ -299,7 +306,7 @@ def test_the_target_is_unavailable_at_first(maker):
         fails(0)
         target.calls.append("open")
 
-    target.open = open_
+    target.open = open_  # type: ignore[method-assign]
     Consumer(target).run(Client(maker.inserts(1, 1)))
     assert target.calls == ["open", "close"]
     assert target.durable == [1]
@@ -420,17 +427,17 @@ def test_values_that_a_handler_altered(maker):
 
 def test_a_failure_within_a_message(maker):
     """What was flushed before the failure is not handled again."""
-    target = Target(fail_times(1, OSError("reset")))
-    target.fails = lambda n, fail=target.fails: fail(n) if n == 4 else None
+    fail = fail_times(1, OSError("reset"))
+    target = Target(lambda number: fail(number) if number == 4 else None)
     target.flush_changes = 2
-    handled = Counter()
+    handled: Counter[int] = Counter()
     handle = target.handle
 
     def counted(change):
         handled[change.after["id"]] += 1
         handle(change)
 
-    target.handle = counted
+    target.handle = counted  # type: ignore[method-assign]
     Consumer(target).run(Client(maker.inserts(1, 1, 2, 3, 4, 5)))
     assert target.durable == [1, 2, 3, 4, 5]
     assert handled[1] == handled[2] == handled[5] == 1
@@ -519,7 +526,7 @@ def test_random_failures(maker, letters, tmp_path, rng):
         assert done >= {n for ids in sizes[:message_id] for n in ids}
         client.events.append(message_id)
 
-    client.ack = ack
+    client.ack = ack  # type: ignore[method-assign]
     Consumer(target, retries=50, dead_letters=letters).run(client)
     assert target.durable == [n for n in range(300) if n not in bad]
     assert [each["after"]["id"] for each in written(tmp_path)] == sorted(bad)

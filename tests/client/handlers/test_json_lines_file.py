@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import change_messages
 import pytest
 from change_messages import Maker, changes_of
 from fix_daemon import child_environ
@@ -143,7 +144,7 @@ for number in range(100_000):
 def test_kills(tmp_path, rng):
     """Killed at any moment, every line that was flushed is there, and complete."""
     path = tmp_path / "out.jsonl"
-    store = os.path.dirname(sys.modules["change_messages"].__file__)  # noqa: PTH120
+    store = str(Path(str(change_messages.__file__)).parent)
     for _ in range(4):
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(path), store],
@@ -151,6 +152,7 @@ def test_kills(tmp_path, rng):
             stdout=subprocess.PIPE,
             text=True,
         )
+        assert process.stdout
         flushed = -1
         for line in process.stdout:
             flushed = int(line)

@@ -11,6 +11,7 @@ import threading
 import uuid
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -205,7 +206,7 @@ def test_a_part_of_the_columns(target, maker):
 
 def test_random_changes_that_come_again(target, maker, rng):
     """Whatever is delivered again, from wherever, the tables are equal at the end."""
-    model: dict[int, dict] = {}
+    model: dict[int, dict[str, Any]] = {}
     messages = []
 
     def change():
@@ -518,7 +519,6 @@ def test_a_deadlock(pg, maker):
     pg.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
     handler = pg.handler()
     one, two = ({"id": n, "name": "x"} for n in (1, 2))
-    errors = []
     has_first = threading.Event()
 
     def other():
@@ -539,7 +539,6 @@ def test_a_deadlock(pg, maker):
         apply(handler, maker.message(2, maker.update(two, two)))
     handler.rollback()
     thread.join()
-    assert errors == []
 
 
 def test_a_server_that_dies(own_postgres, maker):

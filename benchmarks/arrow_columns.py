@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
 
+from canal_server.arrow.arrow_batches import generic_batches, typed_batches
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.core.table_ids import TableIds
@@ -30,8 +32,6 @@ from canal_server.protocol.protobuf import decode
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_files import FileSource
 from canal_server.source.read.binlog_reader import Reader
-from canal_server.spark.columns.spark_columns import wanted_column
-from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from loads import Range
 
+    from canal_server.arrow.arrow_batches import Batches
     from canal_server.model.columns_known import TableMeta
-    from canal_server.spark.reading.arrow_batches import Batches
 
 TARGETS = {"typed": 1_000_000, "generic": 400_000}  # rows/s on one core
 

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
 from server_process import DESTINATION, ServerProcess, require_package
 
+from canal_server.arrow.arrow_batches import generic_batches, typed_batches
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.client.range_client import Wire
 from canal_server.model.columns_known import ColumnMeta
-from canal_server.spark.columns.spark_columns import wanted_column
 from canal_server.spark.options.servers import Channel
 from canal_server.spark.options.source_options import read_options
-from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches
 from canal_server.spark.reading.raw_rows import rendered
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from loads import Range
 
-    from canal_server.spark.reading.arrow_batches import Batches
+    from canal_server.arrow.arrow_batches import Batches
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FILTER = rf"{SCHEMA}\.{TABLE}"

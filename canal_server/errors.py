@@ -28,6 +28,7 @@
     ├── LeaseLost                 the right to run an instance may be lost
     ├── ProtocolError             bytes from the peer break the wire protocol
     ├── TransactionTooLarge       a client cannot hold a whole transaction
+    ├── RowMappingError           a row does not fit the class of a program
     └── ClientError               answered to that client only, with a code
 
 Messages are lower case without a full stop; they name the object, the value and,
@@ -190,6 +191,10 @@ class ProtocolError(CanalError):
 
 class TransactionTooLarge(CanalError):  # noqa: N818
     """A transaction is larger than a client holds of one; nothing of it was acked."""
+
+
+class RowMappingError(CanalError):
+    """A row does not fit the class that a program asked for."""
 
 
 class ClientError(CanalError):

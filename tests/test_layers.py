@@ -93,7 +93,7 @@ DOORS = {
     "sqlite3": {"doors.sqlite"},
     "sqlglot": {"doors.sqltext"},
     "pyspark": {"spark", "mirror"},
-    "pyarrow": {"spark", "mirror"},
+    "pyarrow": {"arrow", "client", "spark", "mirror"},
     "deltalake": {"mirror"},
     "matplotlib": {"mirror"},
     "yaml": {"mirror"},

@@ -19,7 +19,13 @@ from canal_server.client.async_client import AsyncCanalClient
 from canal_server.client.canal import CanalClient
 from canal_server.client.change_reader import Change
 from canal_server.client.received_message import Message
-from canal_server.errors import ClientError, ProtocolError, TransactionTooLarge
+from canal_server.client.row_mapping import MappedChange
+from canal_server.errors import (
+    ClientError,
+    ProtocolError,
+    RowMappingError,
+    TransactionTooLarge,
+)
 from canal_server.protocol.entry_messages import (
     Column,
     Entry,
@@ -43,11 +49,13 @@ __all__ = [
     "EntryType",
     "EventType",
     "Header",
+    "MappedChange",
     "Message",
     "Pair",
     "ProtocolError",
     "RowChange",
     "RowData",
+    "RowMappingError",
     "TransactionBegin",
     "TransactionEnd",
     "TransactionTooLarge",

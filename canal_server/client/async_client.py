@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from canal_server.client.client_base import ClientBase
 from canal_server.client.connection.async_connection import AsyncConnection
@@ -14,8 +14,12 @@ from canal_server.client.connection.session import ALL_BATCHES
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from canal_server.client.arrow_tables import ArrowBatch, Updates
     from canal_server.client.change_reader import Change
     from canal_server.client.received_message import Message
+    from canal_server.client.row_mapping import MappedChange
+
+T = TypeVar("T")
 
 
 class AsyncCanalClient(ClientBase):
@@ -41,7 +45,15 @@ class AsyncCanalClient(ClientBase):
         """Iterate over all changes; see `changes`."""
         return self.changes()
 
-    async def changes(self, table: str = "") -> AsyncGenerator[Change]:
+    @overload
+    def changes(self, table: str = "") -> AsyncGenerator[Change]: ...
+
+    @overload
+    def changes(self, table: str, into: type[T]) -> AsyncGenerator[MappedChange[T]]: ...
+
+    async def changes(
+        self, table: str = "", into: type[Any] | None = None
+    ) -> AsyncGenerator[Any]:
         """Yield changes until `stop`, and ack their messages by the policy.
 
         A message is handled when the change after its last one is requested. If the
@@ -51,16 +63,40 @@ class AsyncCanalClient(ClientBase):
         Args:
             table: `schema.table`; yields only the changes of this table. If the client
                 has no filter, it subscribes to this table alone
+            into: a dataclass, TypedDict, pydantic model or msgspec Struct for the rows
+                of `table`; yields a MappedChange for each change. A row that does not
+                fit raises RowMappingError
 
         """
         choice = self._choose(table)
+        mapper = None if into is None else self._mapper(table, into)
         async with aclosing(self.messages()) as messages:
             async for message in messages:
                 found = message.changes()
                 if choice is not None:
                     found = filter(choice.accepts, found)
                 for change in found:
-                    yield change
+                    yield change if mapper is None else mapper.mapped(change)
+
+    async def arrow(
+        self, table: str = "", updates: Updates = "postimage"
+    ) -> AsyncGenerator[ArrowBatch]:
+        """Yield the rows of each message as record batches, one or more for each table.
+
+        Needs the extra `canal-server[arrow]`. Messages are acked as by `changes`.
+        `Message.to_arrow` describes the columns and `updates`.
+
+        Args:
+            table: as of `changes`
+            updates: "postimage", "both" or "envelope"
+
+        """
+        choice = self._choose(table)
+        async with aclosing(self.messages()) as messages:
+            async for message in messages:
+                for batch in message.arrow_batches(updates):
+                    if choice is None or choice.accepts(batch):
+                        yield batch
 
     async def messages(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from canal_server.client.client_base import ClientBase
 from canal_server.client.connection.blocking_connection import BlockingConnection
@@ -14,9 +14,13 @@ from canal_server.client.received_message import Message
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from canal_server.client.arrow_tables import ArrowBatch, Updates
     from canal_server.client.change_reader import Change
+    from canal_server.client.row_mapping import MappedChange
 
 __all__ = ["CanalClient", "Message"]
+
+T = TypeVar("T")
 
 
 class CanalClient(ClientBase):
@@ -91,7 +95,13 @@ class CanalClient(ClientBase):
         """Iterate over all changes; see `changes`."""
         return self.changes()
 
-    def changes(self, table: str = "") -> Iterator[Change]:
+    @overload
+    def changes(self, table: str = "") -> Iterator[Change]: ...
+
+    @overload
+    def changes(self, table: str, into: type[T]) -> Iterator[MappedChange[T]]: ...
+
+    def changes(self, table: str = "", into: type[Any] | None = None) -> Iterator[Any]:
         """Yield changes until `stop`, and ack their messages by the policy.
 
         A message is handled when the change after its last one is requested. If the
@@ -101,14 +111,37 @@ class CanalClient(ClientBase):
         Args:
             table: `schema.table`; yields only the changes of this table. If the client
                 has no filter, it subscribes to this table alone
+            into: a dataclass, TypedDict, pydantic model or msgspec Struct for the rows
+                of `table`; yields a MappedChange for each change. A row that does not
+                fit raises RowMappingError
+
+        """
+        choice = self._choose(table)
+        mapper = None if into is None else self._mapper(table, into)
+        for message in self.messages():
+            found = message.changes()
+            if choice is not None:
+                found = filter(choice.accepts, found)
+            yield from found if mapper is None else map(mapper.mapped, found)
+
+    def arrow(
+        self, table: str = "", updates: Updates = "postimage"
+    ) -> Iterator[ArrowBatch]:
+        """Yield the rows of each message as record batches, one or more for each table.
+
+        Needs the extra `canal-server[arrow]`. Messages are acked as by `changes`.
+        `Message.to_arrow` describes the columns and `updates`.
+
+        Args:
+            table: as of `changes`
+            updates: "postimage", "both" or "envelope"
 
         """
         choice = self._choose(table)
         for message in self.messages():
-            if choice is None:
-                yield from message.changes()
-            else:
-                yield from filter(choice.accepts, message.changes())
+            for batch in message.arrow_batches(updates):
+                if choice is None or choice.accepts(batch):
+                    yield batch
 
     def messages(
         self,

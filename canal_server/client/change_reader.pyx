@@ -35,6 +35,8 @@ from canal_server.errors import ProtocolError
 
 cdef object UTC = timezone.utc
 cdef object from_timestamp = datetime.fromtimestamp
+cdef object TIME_MIN = datetime.min.replace(tzinfo=UTC)
+cdef object TIME_MAX = datetime.max.replace(tzinfo=UTC)
 
 TABLES_MAX = 4096  # that are remembered; beyond, all are learned again
 
@@ -272,8 +274,14 @@ cdef class Change:
 
     @property
     def commit_time(self):
-        """When the source executed the change: a datetime in UTC, of whole seconds."""
-        return from_timestamp(self.origin.time_ms / 1000, UTC)
+        """When the source executed the change: a datetime in UTC, of whole seconds.
+
+        A time that a datetime cannot hold is its first or last one.
+        """
+        try:
+            return from_timestamp(self.origin.time_ms / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            return TIME_MAX if self.origin.time_ms > 0 else TIME_MIN
 
     @property
     def commit_time_ms(self):

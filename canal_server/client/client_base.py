@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from canal_server.client.change_reader import ChangeReader
 from canal_server.client.client_options import (
     TRANSACTION_BYTES_MAX,
     ClientOptions,
     ignore,
 )
 from canal_server.client.message_stream import MessageStream
+from canal_server.client.readers import Readers
 from canal_server.client.table_choice import TableChoice
-from canal_server.client.value_reader import ValueOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
     from canal_server.client.client_options import AckPolicy, OverLimit
+    from canal_server.client.row_mapping import RowMapper
+
+T = TypeVar("T")
 
 
 class ClientBase:
@@ -48,7 +50,7 @@ class ClientBase:
         on_disconnect: Callable[[Exception], object] = ignore,
         on_redelivery: Callable[[], object] = ignore,
     ) -> None:
-        reader = _make_reader(values, time_zone, load_json)
+        readers = Readers(values, time_zone, load_json)
         options = ClientOptions(
             host=host,
             port=port,
@@ -69,7 +71,7 @@ class ClientBase:
             on_redelivery=on_redelivery,
         )
         self._options = options
-        self._stream = MessageStream(options, reader, self._wake)
+        self._stream = MessageStream(options, readers, self._wake)
 
     def _wake(self) -> None:
         """Interrupt a wait; from any thread and from signal handlers."""
@@ -114,16 +116,11 @@ class ClientBase:
             self._stream.filter = choice.filter
         return choice
 
+    def _mapper(self, table: str, into: type[T]) -> RowMapper[T]:
+        """Return what makes rows of a class. Raises ValueError, TypeError."""
+        # Programs without `into` do not need it.
+        from canal_server.client.row_mapping import RowMapper  # noqa: PLC0415
 
-def _make_reader(
-    values: Literal["typed", "text"],
-    time_zone: tzinfo | None,
-    load_json: Callable[[str], object] | None,
-) -> ChangeReader:
-    """Return a reader of changes. Raises ValueError."""
-    if values not in {"typed", "text"}:
-        raise ValueError(f'values = {values!r}: expected "typed" or "text"')
-    options = ValueOptions(
-        as_texts=values == "text", zone=time_zone, load_json=load_json
-    )
-    return ChangeReader(options)
+        if not table:
+            raise ValueError("into needs a table, as its rows have one form")
+        return RowMapper(into)

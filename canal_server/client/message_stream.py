@@ -23,10 +23,10 @@ from canal_server.messages import client_messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from canal_server.client.change_reader import ChangeReader
     from canal_server.client.client_options import ClientOptions
     from canal_server.client.connection.io_steps import Steps
     from canal_server.client.connection.server_addresses import Address
+    from canal_server.client.readers import Readers
     from canal_server.client.whole_transactions import Piece
 
 logger = logging.getLogger("canal_server.client")
@@ -43,10 +43,10 @@ class MessageStream:
     """The messages of one subscription; for one thread, but for `stop`."""
 
     def __init__(
-        self, options: ClientOptions, reader: ChangeReader, wake: Callable[[], None]
+        self, options: ClientOptions, readers: Readers, wake: Callable[[], None]
     ) -> None:
         """Call `wake` to interrupt a wait of the connection."""
-        self.session = Session(options, reader)
+        self.session = Session(options, readers)
         self.filter = options.filter
         self._options = options
         self._wake = wake
@@ -100,7 +100,7 @@ class MessageStream:
         self._iterates = True
         self._batch_size = batch_size or self._options.batch_size
         self._request_wait = RequestWait(_WAIT_S if wait_s is None else wait_s)
-        self._nothing = Message(_NO_BATCH, b"", self.session.reader) if empty else None
+        self._nothing = Message(_NO_BATCH, b"", self.session.readers) if empty else None
 
     def _notice_move(self) -> None:
         self._may_have_moved = True
@@ -254,7 +254,7 @@ class MessageStream:
                 piece = self._oversize(whole, limit)
         if piece is None:
             return None
-        return Message(piece.batch_id, piece.body, self.session.reader)
+        return Message(piece.batch_id, piece.body, self.session.readers)
 
     def _oversize(self, whole: WholeTransactions, limit: int) -> Piece:
         """Return a part of a transaction, or raise TransactionTooLarge."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from canal_server.client.batch_bounds import last_time_ms, transactions_end
-from canal_server.client.change_reader import ChangeReader, count_rows, entries_of
-from canal_server.client.value_reader import ValueOptions
+from canal_server.client.change_reader import count_rows, entries_of
+from canal_server.client.readers import Readers
 from canal_server.protocol.entry_messages import Entry, decode_entry, encode
 from canal_server.protocol.protobuf import varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow as pa
+
+    from canal_server.client.arrow_tables import ArrowBatch, Updates
     from canal_server.client.change_reader import Change
 
 
@@ -24,15 +27,15 @@ class Message:
     holds is decoded when it is looked at.
     """
 
-    __slots__ = ("_body", "_entries", "_reader", "id")
+    __slots__ = ("_body", "_entries", "_readers", "id")
 
     def __init__(
-        self, message_id: int, body: bytes | memoryview, reader: ChangeReader
+        self, message_id: int, body: bytes | memoryview, readers: Readers
     ) -> None:
         """Be made by a client only."""
         self.id = message_id
         self._body = body
-        self._reader = reader
+        self._readers = readers
         self._entries: tuple[Entry, ...] | None = None
 
     @property
@@ -72,14 +75,41 @@ class Message:
 
         Raises ProtocolError, also while iterating, for malformed data.
         """
-        return self._reader.read(self._body)
+        return self._readers.changes.read(self._body)
+
+    def to_arrow(
+        self, updates: Updates = "postimage"
+    ) -> dict[tuple[str, str], pa.Table]:
+        """Return the rows as a `pyarrow.Table` for each schema and table.
+
+        Needs the extra `canal-server[arrow]`. Beside the columns of the table there are
+        `_change_type`, `_commit_timestamp`, `_position` and, for the order, `_seq` and
+        `_row`. Statements are not rows. If the columns of a table change in the
+        message, its table has the columns of all forms.
+
+        Args:
+            updates: what an update yields: "postimage" a row with the new values,
+                "both" two rows, the old and the new values, "envelope" a row with the
+                columns `before` and `after`, which are structs
+
+        """
+        from canal_server.client.arrow_tables import tables_of  # noqa: PLC0415  # extra
+
+        return tables_of(self.arrow_batches(updates))
+
+    def arrow_batches(self, updates: Updates = "postimage") -> list[ArrowBatch]:
+        """Return the rows as record batches, of which a table may have several.
+
+        Raises ProtocolError for malformed data; otherwise as `to_arrow`.
+        """
+        return self._readers.arrow(updates).read(self._body)
 
     @classmethod
     def of_entries(cls, message_id: int, entries: Iterable[Entry]) -> Self:
         """Return a message of entries, for the tests of a program."""
         fields = (encode(each) for each in entries)
         body = b"".join(b"\x12" + varint(len(each)) + each for each in fields)
-        return cls(message_id, memoryview(body), ChangeReader(ValueOptions()))
+        return cls(message_id, memoryview(body), Readers())
 
     def __bool__(self) -> bool:
         return bool(self._body)

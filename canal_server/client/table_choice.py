@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from canal_server.client.arrow_tables import ArrowBatch
     from canal_server.client.change_reader import Change
 
 
@@ -23,6 +24,6 @@ class TableChoice:
         name = f"{self.schema}.{self.table}"
         return "" if "," in name else re.escape(name)
 
-    def accepts(self, change: Change) -> bool:
-        """Return whether a change is of this table."""
+    def accepts(self, change: Change | ArrowBatch) -> bool:
+        """Return whether a change is, or rows are, of this table."""
         return change.table == self.table and change.schema == self.schema

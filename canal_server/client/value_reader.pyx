@@ -106,10 +106,18 @@ cdef class ColumnPlan:
         elif self.kind == VALUE_BYTES:
             self.filled = filled_bytes(mysql_type)
         elif self.kind in (VALUE_ENUM, VALUE_SET):
-            self.labels = tuple(
-                label.decode("utf-8", "replace") if isinstance(label, bytes) else label
-                for label in labels_of(mysql_type)
-            )
+            self.labels = known_labels(mysql_type)
+
+
+def known_labels(str mysql_type):
+    """Return the labels of an ENUM or SET; none of a type that cannot be read."""
+    try:
+        return tuple(
+            label.decode("utf-8", "replace") if isinstance(label, bytes) else label
+            for label in labels_of(mysql_type)
+        )
+    except ValueError:
+        return ()
 
 
 cdef str text_of(Slice slice):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from canal_server.arrow.arrow_batches import generic_batches, typed_batches
 from canal_server.client.range_client import OTHER_EPOCH, RangePosition
 from canal_server.errors import ClientError, PositionError, TableMetaError
 from canal_server.filters.table_filters import compile_expression
@@ -21,7 +22,6 @@ from canal_server.spark.options.servers import Channel, kept_channel
 from canal_server.spark.options.source_options import TableName
 from canal_server.spark.packed.packed_form import part_batch
 from canal_server.spark.packed.packing import PackedBatches
-from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches
 from canal_server.spark.reading.ddl_statements import (
     is_about,
     renames_away,
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from canal_server.arrow.arrow_batches import Batches, Statement
     from canal_server.client.range_client import RangeTable
     from canal_server.spark.options.source_options import SourceOptions
     from canal_server.spark.packed.packing import ColumnsAt
-    from canal_server.spark.reading.arrow_batches import Batches, Statement
     from canal_server.spark.reading.ddl_statements import SilentChange
     from canal_server.spark.reading.range_tasks import Range
 

@@ -14,15 +14,15 @@ from damaged_entries import WORKLOADS, damaged_body
 from fix_random import longer
 from golden_form import decode_fields, load_workload, raw_entries_of
 
+from canal_server.arrow.arrow_columns import WantedColumn, wanted_column
 from canal_server.errors import DecodeError
-from canal_server.spark.columns.spark_columns import WantedColumn, wanted_column
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches  # noqa: E402
+from canal_server.arrow.arrow_batches import generic_batches, typed_batches  # noqa: E402
 
 if TYPE_CHECKING:
-    from canal_server.spark.reading.arrow_batches import Batches
+    from canal_server.arrow.arrow_batches import Batches
 
 
 def make_batches(rng: random.Random, tables: dict[Any, Any]) -> Batches:

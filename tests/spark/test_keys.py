@@ -9,12 +9,12 @@ from arrow_entries import begin, columns, delete, end, insert, statement, update
 from arrow_truth import body_of, generic_rows
 from fix_random import longer
 
+from canal_server.arrow.arrow_columns import WantedColumn
 from canal_server.model.entry import EventType
-from canal_server.spark.columns.spark_columns import WantedColumn
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches  # noqa: E402
+from canal_server.arrow.arrow_batches import generic_batches, typed_batches  # noqa: E402
 
 if TYPE_CHECKING:
     import random

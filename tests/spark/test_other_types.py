@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fix_pipeline import DESTINATION
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.client.range_client import RangedClient
 from canal_server.errors import DecodeError
 from canal_server.model.columns_known import ColumnMeta
@@ -14,14 +15,13 @@ from canal_server.model.entry import EntryType
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.packets import Messages
 from canal_server.protocol.protobuf import decode, encode
-from canal_server.spark.columns.spark_columns import wanted_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from canal_server.spark.reading.arrow_batches import typed_batches
+from canal_server.arrow.arrow_batches import typed_batches
 
 pytestmark = pytest.mark.slow
 

@@ -11,13 +11,13 @@ import pytest
 from arrow_entries import FILE, begin, columns, delete, end, insert, statement, update
 from arrow_truth import body_of
 
+from canal_server.arrow.arrow_columns import WantedColumn
 from canal_server.errors import ConfigError, DecodeError
 from canal_server.model.entry import EventType
-from canal_server.spark.columns.spark_columns import WantedColumn
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from canal_server.spark.reading.arrow_batches import typed_batches, typed_schema  # noqa: E402
+from canal_server.arrow.arrow_batches import typed_batches, typed_schema  # noqa: E402
 
 ID = WantedColumn("id", "int32")
 NAME = WantedColumn("name", "text")

@@ -36,10 +36,10 @@ from canal_server.protocol.packets import (
 from canal_server.protocol.protobuf import decode
 
 if TYPE_CHECKING:
-    from canal_server.client.change_reader import ChangeReader
     from canal_server.client.client_options import ClientOptions
     from canal_server.client.connection.io_steps import Steps
     from canal_server.client.connection.server_addresses import Address
+    from canal_server.client.readers import Readers
 
 T = TypeVar("T")
 
@@ -53,10 +53,10 @@ _NOTHING: Final = memoryview(b"")
 class Session:
     """One client id at one destination, over one connection at a time."""
 
-    def __init__(self, options: ClientOptions, reader: ChangeReader) -> None:
+    def __init__(self, options: ClientOptions, readers: Readers) -> None:
         self.options = options
         self.client_id = options.client_id
-        self.reader = reader
+        self.readers = readers
         self.address: Address | None = None  # while connected
         self.is_subscribed = False
         # Ids of messages that were received and not acked, in their order.
@@ -109,7 +109,7 @@ class Session:
         """Expect what is not acked again."""
         self.open_ids.clear()
         self._ahead = None
-        self.reader.reset()
+        self.readers.changes.reset()
 
     # ----------------------------------------------------------------------------
     # Subscriptions
@@ -233,7 +233,7 @@ class Session:
             message, self._ahead = self._ahead, None
             return message
         if not self._asked:
-            return Message(EMPTY_BATCH_ID, _NOTHING, self.reader)
+            return Message(EMPTY_BATCH_ID, _NOTHING, self.readers)
         try:
             found = yield Receive(self._answer_s, wakeable=wakeable)
             if found is None:
@@ -260,9 +260,9 @@ class Session:
         self._note_success(asked)
         batch_id, start, stop = found
         if batch_id == EMPTY_BATCH_ID:
-            return Message(batch_id, _NOTHING, self.reader)
+            return Message(batch_id, _NOTHING, self.readers)
         self.open_ids.append(batch_id)
-        return Message(batch_id, data[start:stop], self.reader)
+        return Message(batch_id, data[start:stop], self.readers)
 
     def _exchange(self, kind: PacketType, content: object) -> Steps[Ack]:
         """Send a request whose answer is an ack."""

@@ -11,8 +11,8 @@ from datetime import date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.model.enum_labels import labels_of
-from canal_server.spark.columns.spark_columns import wanted_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.errors import DecodeError
 from canal_server.model.enum_labels import labels_of
-from canal_server.spark.columns.spark_columns import wanted_column
 from canal_server.tablemeta.model.charset_widths import bytes_max
 from canal_server.tablemeta.model.type_text import SIZES
 

@@ -1,7 +1,7 @@
 """Hashes of rows, equal for equal rows of the source, the stream and the lake.
 
 Leaves out which rows and columns; the columns of both sides must have the same types
-(`canal_server.spark.reading.arrow_batches.typed_schema`).
+(`canal_server.arrow.arrow_batches.typed_schema`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from canal_server.arrow.arrow_batches import typed_schema
 from canal_server.errors import LakeError
-from canal_server.spark.reading.arrow_batches import typed_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

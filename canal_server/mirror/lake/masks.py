@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from canal_server.arrow.arrow_batches import typed_schema
+from canal_server.arrow.arrow_columns import WantedColumn, wanted_column
 from canal_server.errors import TableMetaError
 from canal_server.mirror.settings.selected_tables import OWN_COLUMNS
 from canal_server.model.columns_known import ColumnMeta
-from canal_server.spark.columns.spark_columns import WantedColumn, wanted_column
-from canal_server.spark.reading.arrow_batches import typed_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from canal_server.arrow.arrow_batches import typed_schema
 from canal_server.mirror.lake.lake_table import ADDED, UnlikeError
 from canal_server.mirror.lake.steps import (
     AddColumn,
@@ -17,13 +18,12 @@ from canal_server.mirror.lake.steps import (
     RenameColumn,
     WidenColumn,
 )
-from canal_server.spark.reading.arrow_batches import typed_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from canal_server.arrow.arrow_columns import WantedColumn
     from canal_server.mirror.lake.steps import Step
-    from canal_server.spark.columns.spark_columns import WantedColumn
 
 ZERO = ("0000-", "-00")  # parts of dates that only MySQL accepts
 

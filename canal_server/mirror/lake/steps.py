@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.model.columns_known import ColumnMeta
-from canal_server.spark.columns.spark_columns import wanted_column
 
 if TYPE_CHECKING:
-    from canal_server.spark.columns.spark_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import WantedColumn
 
 
 @dataclass(frozen=True, slots=True)

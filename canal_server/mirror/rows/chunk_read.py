@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from canal_server.arrow.arrow_batches import typed_schema
 from canal_server.arrow.select_rows import ResultColumns
 from canal_server.core.byte_buffer import Feed
 from canal_server.decoder.text.charset_text import charset
@@ -19,7 +20,6 @@ from canal_server.errors import DecodeError
 from canal_server.mirror.rows.chunks import quoted, table_in_sql
 from canal_server.mysql.result_stream import ResultStream
 from canal_server.mysql.server_errors import error_of_packet
-from canal_server.spark.reading.arrow_batches import typed_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

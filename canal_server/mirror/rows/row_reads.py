@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.errors import CanalError, DecodeError, SourceError
 from canal_server.mirror.rows.chunk_read import (
     chunk_schema,
@@ -24,7 +25,6 @@ from canal_server.mirror.rows.chunks import quoted, table_in_sql
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.result_stream import ResultStream
 from canal_server.mysql.server_columns import TableColumns
-from canal_server.spark.columns.spark_columns import wanted_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

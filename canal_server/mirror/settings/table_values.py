@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.model.columns_known import ColumnMeta
-from canal_server.spark.columns.spark_columns import wanted_column
 from canal_server.spark.options.source_options import TableName
 
 if TYPE_CHECKING:
-    from canal_server.spark.columns.spark_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import WantedColumn
 
 __all__ = [
     "CopiedFile",

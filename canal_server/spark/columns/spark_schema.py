@@ -2,7 +2,7 @@
 
 A typed schema is created once, when a stream is loaded, from the server's definition of
 the table. It contains the MySQL type of each column as metadata, so that executors need
-not ask again. Values are left to `reading.arrow_batches`.
+not ask again. Values are left to `arrow.arrow_batches`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.errors import ConfigError, TableMetaError
 from canal_server.model.columns_known import ColumnMeta
-from canal_server.spark.columns.spark_columns import wanted_column
 from canal_server.spark.options.source_options import PACKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from canal_server.arrow.arrow_columns import WantedColumn
     from canal_server.client.range_client import RangeColumn
-    from canal_server.spark.columns.spark_columns import WantedColumn
     from canal_server.spark.options.source_options import SourceOptions
 
 MYSQL_TYPE: Final = "mysql_type"  # keys of field metadata

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from canal_server.arrow.arrow_batches import typed_schema
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.errors import ConfigError
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.model.entry import EventType
-from canal_server.spark.columns.spark_columns import wanted_column
 from canal_server.spark.options.offsets import offset_to_json, version_of
-from canal_server.spark.reading.arrow_batches import typed_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from canal_server.arrow.arrow_batches import ROWS_MAX, typed_batches
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.arrow.table_router import TableRouter
 from canal_server.errors import CanalError, DecodeError, TableMetaError
 from canal_server.model.entry import EventType
 from canal_server.model.versions import version as version_at
-from canal_server.spark.columns.spark_columns import wanted_column
 from canal_server.spark.options.source_options import TableName
 from canal_server.spark.packed.packed_form import (
     PROBLEM,
@@ -27,7 +28,6 @@ from canal_server.spark.packed.packed_form import (
     packed_bytes,
     packed_schema,
 )
-from canal_server.spark.reading.arrow_batches import ROWS_MAX, typed_batches
 from canal_server.spark.reading.ddl_statements import (
     dropped_schema,
     may_concern,
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from canal_server.arrow.arrow_batches import Batches
     from canal_server.arrow.table_router import FoundStatement, Held, Refused
     from canal_server.client.range_client import RangeTable
-    from canal_server.spark.reading.arrow_batches import Batches
 
 RUN_BYTES_MAX: Final = 16 << 20
 ALL_BYTES_MAX: Final = 32 << 20  # of unfinished runs

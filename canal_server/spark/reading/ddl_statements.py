@@ -16,7 +16,7 @@ from canal_server.spark.options.source_options import TableName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.spark.reading.arrow_batches import Statement
+    from canal_server.arrow.arrow_batches import Statement
 
     IsOurs = Callable[[TableName], bool]
 

@@ -17,6 +17,7 @@ from canal_server.source.read.binlog_part import FilePosition
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
+from canal_server.arrow.arrow_batches import typed_batches, typed_schema  # noqa: E402
 from canal_server.mirror.rows.chunk_read import chunk_schema, read_chunk  # noqa: E402
 from canal_server.mirror.rows.chunks import Chunk  # noqa: E402
 from canal_server.mirror.settings.table_values import (  # noqa: E402
@@ -24,7 +25,6 @@ from canal_server.mirror.settings.table_values import (  # noqa: E402
     MirrorTable,
     TableName,
 )
-from canal_server.spark.reading.arrow_batches import typed_batches, typed_schema  # noqa: E402
 
 if TYPE_CHECKING:
     import random

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from canal_server.arrow import arrow_batches
 from canal_server.spark.columns.spark_schema import (
     generic_schema,
     spark_type,
@@ -21,7 +22,6 @@ from canal_server.spark.columns.spark_schema import (
     wanted,
     zone_of,
 )
-from canal_server.spark.reading import arrow_batches
 
 COLUMNS = (
     RangeColumn("id", "bigint(20) unsigned", key=True),

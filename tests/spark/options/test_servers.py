@@ -19,7 +19,7 @@ from canal_server.source.read.binlog_part import FilePosition
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches  # noqa: E402
+from canal_server.arrow.arrow_batches import generic_batches, typed_batches  # noqa: E402
 
 if TYPE_CHECKING:
     import random
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from random_schema import RandomTable
     from servers import Server
 
-    from canal_server.spark.columns.spark_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import WantedColumn
 
 # Zones in which no hour comes twice: SELECT and a text agree on each moment.
 ZONES = {"UTC": "UTC0", "Asia/Kolkata": "IST-5:30"}

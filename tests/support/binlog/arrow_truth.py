@@ -23,8 +23,8 @@ from canal_server.protocol.protobuf import varint
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from canal_server.arrow.arrow_columns import WantedColumn
     from canal_server.protocol.entry_messages import Column, Entry, RowChange, RowData
-    from canal_server.spark.columns.spark_columns import WantedColumn
 
 Row = dict[str, Any]
 DML = (EventType.INSERT, EventType.UPDATE, EventType.DELETE)

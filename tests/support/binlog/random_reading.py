@@ -9,12 +9,12 @@ from fix_random import longer
 from fix_source_access import access_of
 from random_schema import RandomLoad
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.filters.table_filters import TableFilter
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_part import FilePosition, Part
-from canal_server.spark.columns.spark_columns import wanted_column
 
 if TYPE_CHECKING:
     import random
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from servers import Server
 
+    from canal_server.arrow.arrow_columns import WantedColumn
     from canal_server.model.columns_known import TableMeta
     from canal_server.protocol.entry_messages import Entry
-    from canal_server.spark.columns.spark_columns import WantedColumn
 
 
 class Reading:

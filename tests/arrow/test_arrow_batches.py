@@ -11,19 +11,19 @@ from arrow_truth import GenericTruth, NoValueError, TypedTruth, body_of, generic
 from fix_random import longer
 from golden_form import DATA, decode_fields, entries_of, load_workload
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.decoder.text.time_zone import read_zone
 from canal_server.errors import DecodeError
-from canal_server.spark.columns.spark_columns import wanted_column
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from canal_server.spark.reading.arrow_batches import generic_batches, typed_batches  # noqa: E402
+from canal_server.arrow.arrow_batches import generic_batches, typed_batches  # noqa: E402
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-    from canal_server.spark.reading.arrow_batches import Batches, Statement
+    from canal_server.arrow.arrow_batches import Batches, Statement
 
 WORKLOADS: tuple[str, ...] = (
     "ev_compressed_mixed", "ev_dml", "ev_gtid", "ev_image", "ev_partial_json",

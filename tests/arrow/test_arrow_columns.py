@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from canal_server.arrow.arrow_columns import wanted_column
 from canal_server.errors import DecodeError
 from canal_server.model.columns_known import ColumnMeta
-from canal_server.spark.columns.spark_columns import wanted_column
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from canal_server.arrow.generic_rows import GenericColumns
 from canal_server.arrow.typed_rows import TypedColumns
+from canal_server.arrow.zones import zone_steps
 from canal_server.errors import ConfigError
-from canal_server.spark.columns.zones import zone_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from canal_server.spark.columns.spark_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import WantedColumn
 
     Fetched = tuple[int, int, tuple[Any, Any, Any]]  # a column as returned by `take`
 

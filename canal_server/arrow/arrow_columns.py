@@ -1,4 +1,4 @@
-"""Maps MySQL columns to Spark columns: kinds of values and Spark types.
+"""Maps MySQL columns to columns of Arrow and Spark: kinds of values, types of Spark.
 
 It does not import pyarrow, so that a schema is available without it.
 """

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from canal_server.arrow.zones import zone_steps
 from canal_server.errors import ConfigError
-from canal_server.spark.columns.zones import zone_steps
 
 if TYPE_CHECKING:
     import random

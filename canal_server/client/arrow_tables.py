@@ -1,0 +1,281 @@
+"""The rows of messages as columns of Arrow, by table; the engine that feeds Spark.
+
+One pass over a message fills the columns of all its tables. What a table's columns are
+is learned from its rows, which carry names and types, and learned again when they
+change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from canal_server.arrow.arrow_batches import typed_batches
+from canal_server.arrow.arrow_columns import WantedColumn, wanted_column
+from canal_server.arrow.table_router import TableRouter
+from canal_server.client.batch_bounds import last_time_ms
+from canal_server.errors import DecodeError, ProtocolError
+from canal_server.model.columns_known import ColumnMeta
+from canal_server.protocol.entry_messages import decode_entry
+
+try:
+    import pyarrow as pa
+except ImportError as error:  # pragma: no cover  # the extra is not installed
+    raise ImportError(
+        "Arrow needs the package pyarrow: pip install 'canal-server[arrow]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Literal, TypeAlias
+
+    from canal_server.arrow.arrow_batches import Batches
+    from canal_server.arrow.table_router import Held
+    from canal_server.protocol.entry_messages import Column
+
+    Updates: TypeAlias = Literal["postimage", "both", "envelope"]
+
+_ENTRY_TAG: Final = 0x12
+_DIGIT: Final = 0x7F  # of a varint; a byte above it is followed by another
+_SQL_BLOB: Final = 2004  # java.sql.Types; of bytes, also in a CHAR or TEXT
+_NO_LIMIT: Final = 1 << 62
+_TABLES_MAX: Final = 1000  # whose columns are remembered
+_HIDDEN: Final = "_commit_version"  # of use for Spark only
+_UNSIGNED: Final = {
+    "tinyint": pa.uint8(),
+    "bool": pa.uint8(),
+    "boolean": pa.uint8(),
+    "smallint": pa.uint16(),
+    "mediumint": pa.uint32(),
+    "int": pa.uint32(),
+    "integer": pa.uint32(),
+    "bigint": pa.uint64(),
+    "serial": pa.uint64(),
+}
+
+
+class ArrowBatch(NamedTuple):
+    """Rows of one table, in the order of the binlog."""
+
+    schema: str
+    table: str
+    batch: pa.RecordBatch
+
+
+@dataclass(slots=True)
+class _Table:
+    """The columns of a table, being filled."""
+
+    batches: Batches
+    columns: dict[str, str]  # types by name
+    casts: dict[str, pa.DataType]
+
+
+class ArrowReader:
+    """Turns bodies of Messages into record batches; for one thread at a time."""
+
+    def __init__(self, *, zone: str = "UTC", updates: Updates = "postimage") -> None:
+        """Set the zone of TIMESTAMP texts, and how an update is shown.
+
+        Raises ConfigError for an unknown zone, ValueError for other updates.
+        """
+        if updates not in {"postimage", "both", "envelope"}:
+            raise ValueError(
+                f'updates = {updates!r}: expected "postimage", "both" or "envelope"'
+            )
+        self._zone = zone
+        self._updates: Updates = updates
+        self._tables: dict[tuple[str, str], _Table] = {}
+        self._router = TableRouter(bytes_max=_NO_LIMIT)
+
+    def read(self, body: bytes | memoryview) -> list[ArrowBatch]:
+        """Return the rows of a body, a batch for each table and form of its columns.
+
+        Raises ProtocolError for malformed data, and for a value that its column's type
+        does not allow.
+        """
+        found: list[ArrowBatch] = []
+        try:
+            self._fill(memoryview(body), found)
+            self._end_transaction(body)
+            for name in self._tables:
+                self._take(name, found)
+        except BaseException as error:
+            # Rows that were filled in must not be taken for those of another message.
+            self._forget_all()
+            if isinstance(error, (DecodeError, UnicodeDecodeError, pa.ArrowInvalid)):
+                raise ProtocolError(str(error)) from error
+            raise
+        if len(self._tables) > _TABLES_MAX:
+            self._forget_all()
+        return found
+
+    def _fill(self, rest: memoryview, found: list[ArrowBatch]) -> None:
+        router = self._router
+        while rest:
+            rest = rest[router.feed(rest) :]
+            for refused in router.refused():
+                raise DecodeError(
+                    f"{refused.schema}.{refused.table}: {refused.problem}",
+                    file=refused.journal,
+                    position=refused.position,
+                )
+            router.met()
+            router.committed_statements()
+            held = router.held()
+            if held is not None:
+                self._learn(held, rest, found)
+
+    def _learn(self, held: Held, rest: memoryview, found: list[ArrowBatch]) -> None:
+        """Learn the columns of a table from the entry where reading paused."""
+        name = held.schema, held.table
+        columns = _columns_of(rest)
+        known = self._tables.get(name)
+        if known is not None and _is_part(columns, known.columns):
+            # Not all columns are logged: the others are NULL.
+            known.batches.typed.compare(None)
+            known.batches.typed.set_missing(known.columns)
+            return
+        if known is not None:
+            self._end_transaction(rest)
+            self._take(name, found)
+        table = self._tables[name] = self._table(name, columns)
+        self._router.set_table(*name, table.batches.typed)
+
+    def _table(self, name: tuple[str, str], columns: Sequence[Column]) -> _Table:
+        wanted = [_wanted(column) for column in columns]
+        batches = typed_batches(
+            *name,
+            wanted,
+            updates=self._updates,
+            zone=self._zone,
+            rows_max=_NO_LIMIT,
+            bytes_max=_NO_LIMIT,
+        )
+        types = [(column.mysql_type, column.is_key) for column in columns]
+        batches.typed.compare(types)
+        casts = {
+            each.name: kind
+            for each, column in zip(wanted, columns, strict=True)
+            if (kind := _cast(each, column.mysql_type)) is not None
+        }
+        return _Table(batches, {c.name: c.mysql_type for c in columns}, casts)
+
+    def _take(self, name: tuple[str, str], found: list[ArrowBatch]) -> None:
+        table = self._tables[name]
+        batch = table.batches.rest()
+        if batch is not None:
+            found.append(ArrowBatch(*name, _shown(batch, table.casts)))
+
+    def _end_transaction(self, body: bytes | memoryview) -> None:
+        """Give rows whose transaction goes on the time of the last entry."""
+        self._router.finish(0, last_time_ms(body))
+
+    def _forget_all(self) -> None:
+        self._tables.clear()
+        self._router = TableRouter(bytes_max=_NO_LIMIT)
+
+
+def tables_of(batches: Iterable[ArrowBatch]) -> dict[tuple[str, str], pa.Table]:
+    """Return a table for each schema and table of the batches.
+
+    Where its columns changed, the table has the columns of all forms; types that have
+    changed become the wider one, else text.
+    """
+    parts: dict[tuple[str, str], list[pa.RecordBatch]] = {}
+    for each in batches:
+        parts.setdefault((each.schema, each.table), []).append(each.batch)
+    return {name: _joined(found) for name, found in parts.items()}
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
+    tables = [pa.Table.from_batches([each]) for each in batches]
+    if all(each.schema.equals(tables[0].schema) for each in tables):
+        return pa.concat_tables(tables)
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return pa.concat_tables(
+            [_with_texts(each, tables) for each in tables], promote_options="permissive"
+        )
+
+
+def _with_texts(table: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
+    """Return a table in which columns of several types are texts."""
+    for number, field in enumerate(table.schema):
+        kinds = {
+            other.schema.field(field.name).type
+            for other in others
+            if field.name in other.schema.names
+        }
+        if len(kinds) > 1 and not pa.types.is_struct(field.type):
+            text = table.column(number).cast(pa.string(), safe=False)
+            table = table.set_column(number, field.name, text)
+    return table
+
+
+def _columns_of(rest: memoryview) -> Sequence[Column]:
+    """Return the columns of the first row of the entry at the front of a body."""
+    if not rest or rest[0] != _ENTRY_TAG:
+        raise DecodeError("malformed entry in a batch")
+    at, length, shift = 1, 0, 0
+    while rest[at] > _DIGIT:
+        length |= (rest[at] & _DIGIT) << shift
+        at, shift = at + 1, shift + 7
+    length |= rest[at] << shift
+    at += 1
+    rows = decode_entry(bytes(rest[at : at + length])).row_change().row_datas
+    if not rows:
+        raise DecodeError("malformed entry in a batch")
+    return rows[0].after_columns or rows[0].before_columns
+
+
+def _is_part(columns: Sequence[Column], known: dict[str, str]) -> bool:
+    """Return whether all columns are known, with these types, and some are absent."""
+    return len(columns) < len(known) and all(
+        known.get(column.name) == column.mysql_type for column in columns
+    )
+
+
+def _wanted(column: Column) -> WantedColumn:
+    charset = "binary" if column.sql_type == _SQL_BLOB else None
+    try:
+        return wanted_column(ColumnMeta(column.name, column.mysql_type, charset))
+    except DecodeError:
+        return WantedColumn(column.name, "text")  # a type of a later version
+
+
+def _cast(column: WantedColumn, mysql_type: str) -> pa.DataType | None:
+    """Return the type of Arrow for what the engine makes for Spark; None: the same."""
+    words = mysql_type.lower().replace("(", " ").split()
+    base = words[0] if words else ""
+    if column.kind == "bits":
+        return pa.uint64()
+    if column.kind == "wide decimal":
+        return pa.decimal256(column.precision, column.scale)
+    if base in _UNSIGNED and ColumnMeta("", mysql_type).unsigned:
+        return _UNSIGNED[base]
+    return None
+
+
+def _shown(batch: pa.RecordBatch, casts: dict[str, pa.DataType]) -> pa.RecordBatch:
+    names = [name for name in batch.schema.names if name != _HIDDEN]
+    if not casts:
+        return batch.select(names)
+    arrays = [_converted(name, batch.column(name), casts) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _converted(name: str, array: pa.Array, casts: dict[str, pa.DataType]) -> pa.Array:
+    if pa.types.is_struct(array.type):  # an image of an envelope
+        fields = [field.name for field in array.type]
+        parts = [_converted(each, array.field(each), casts) for each in fields]
+        return pa.StructArray.from_arrays(
+            parts, names=fields, mask=array.is_null() if array.null_count else None
+        )
+    kind = casts.get(name)
+    if kind is None:
+        return array
+    if kind == pa.uint64() and array.type == pa.int64():
+        return array.view(kind)  # all 64 bits of a BIT
+    return array.cast(kind)

@@ -1,0 +1,195 @@
+"""Rows of messages as Arrow: the same values as typed changes, in columns."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import struct
+from collections import defaultdict
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from client_entries import row, statement, transaction
+from fix_random import longer
+from golden_form import DATA, decode_fields, load_workload
+
+from canal_server.client.arrow_tables import ArrowReader, tables_of
+from canal_server.client.change_reader import ChangeReader
+from canal_server.client.readers import Readers
+from canal_server.client.received_message import Message
+from canal_server.client.value_reader import ValueOptions
+from canal_server.errors import ProtocolError
+from canal_server.protocol.protobuf import varint
+
+if TYPE_CHECKING:
+    import random
+
+WORKLOADS = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))
+ROWS = {"insert", "update", "delete"}
+
+
+@pytest.fixture(scope="module", params=WORKLOADS)
+def recorded(request, tmp_path_factory) -> bytes:
+    """Give the body of a recorded workload."""
+    workload = load_workload(request.param)
+    return decode_fields(workload, tmp_path_factory.mktemp("binlog"))
+
+
+def body_of(*entries: bytes) -> bytes:
+    """Return a body with these entries."""
+    return b"".join(b"\x12" + varint(len(each)) + each for each in entries)
+
+
+def rows_of(body: bytes) -> dict[tuple[str, str], list[dict[str, object]]]:
+    """Return the typed rows of each table: the new ones, of a delete the old one."""
+    found = defaultdict(list)
+    reader = ChangeReader(ValueOptions())
+    for change in reader.read(body):
+        if change.kind in ROWS:
+            values = change.before if change.kind == "delete" else change.after
+            types = change.mysql_types
+            found[change.schema, change.table].append(
+                {name: expected(value, types[name]) for name, value in values.items()}
+            )
+    return found
+
+
+def expected(value: object, mysql_type: str) -> object:
+    """Return what a typed value is in Arrow."""
+    base = mysql_type.lower().replace("(", " ").split()[0]
+    if base == "float" and isinstance(value, float):
+        return struct.unpack("f", struct.pack("f", value))[0]
+    if base in {"date", "datetime", "timestamp"} and isinstance(value, str):
+        return None  # a zero date
+    if base == "time":
+        return None if value is None else ...  # a text there
+    return value
+
+
+def assert_same(found: dict[str, object], wanted: dict[str, object]) -> None:
+    """Compare a row; a column that was not logged is NULL."""
+    for name, value in found.items():
+        if name.startswith("_"):
+            continue
+        if name in wanted and wanted[name] is ...:
+            assert isinstance(value, str)
+            continue
+        assert value == wanted.get(name), name
+        if isinstance(value, dt.datetime):
+            assert (value.tzinfo is None) == (wanted[name].tzinfo is None)
+
+
+def test_values_are_those_of_changes(recorded: bytes) -> None:
+    """Every row of every recorded workload is there, in order, with its values."""
+    wanted = rows_of(recorded)
+    found = defaultdict(list)
+    for each in ArrowReader().read(recorded):
+        assert each.batch.validate(full=True) is None
+        found[each.schema, each.table] += each.batch.to_pylist()
+    assert found.keys() == wanted.keys()
+    for name, rows in wanted.items():
+        assert len(found[name]) == len(rows)
+        for values, typed in zip(found[name], rows, strict=True):
+            assert_same(values, typed)
+
+
+def test_tables_of_recorded_workloads(recorded: bytes) -> None:
+    """Batches of several forms of a table are joined into one table, or not."""
+    wanted = rows_of(recorded)
+    tables = tables_of(ArrowReader().read(recorded))
+    assert {name: table.num_rows for name, table in tables.items()} == {
+        name: len(rows) for name, rows in wanted.items()
+    }
+
+
+def test_pieces_are_the_whole(recorded: bytes, rng: random.Random) -> None:
+    """A reader that is given entry after entry finds the same rows."""
+    reader = ArrowReader()
+    entries = [memoryview(each) for each in split(recorded)]
+    found = 0
+    while entries:
+        count = rng.randint(1, 40)
+        piece, entries = b"".join(entries[:count]), entries[count:]
+        found += sum(each.batch.num_rows for each in reader.read(piece))
+    assert found == sum(map(len, rows_of(recorded).values()))
+
+
+def split(body: bytes) -> list[bytes]:
+    """Return the entries of a body, each with its tag and length."""
+    from canal_server.client.change_reader import entries_of  # noqa: PLC0415
+
+    return [b"\x12" + varint(len(each)) + each for each in entries_of(body)]
+
+
+def test_damaged_bodies(recorded: bytes, rng: random.Random) -> None:
+    """Whatever the bytes are, they are read or refused with ProtocolError."""
+    for _ in range(longer(20)):
+        damaged = bytearray(recorded[: rng.randint(1, len(recorded))])
+        for _ in range(rng.randint(1, 20)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        reader = ArrowReader()
+        for _ in range(2):  # what a damaged body left must not hurt the next one
+            with contextlib.suppress(ProtocolError):
+                tables_of(reader.read(bytes(damaged)))
+        rows = sum(each.batch.num_rows for each in reader.read(body_of(row(1))))
+        assert rows == 1
+
+
+def test_a_message() -> None:
+    """`to_arrow` returns a table for each schema and table, without the statements."""
+    body = body_of(
+        *transaction(1, 3),
+        statement(9, "ALTER TABLE orders ADD x int"),
+        row(10, "persons"),
+    )
+    message = Message(1, body, Readers())
+    tables = message.to_arrow()
+    assert tables.keys() == {("shop", "orders"), ("shop", "persons")}
+    orders = tables["shop", "orders"]
+    assert orders.column("id").to_pylist() == [1, 2, 3]
+    assert orders.schema.field("id").type == pa.int32()
+    assert orders.column("_change_type").to_pylist() == ["insert"] * 3
+    assert orders.column("_position").to_pylist() == [
+        f"binlog.000001:{n}" for n in (1, 2, 3)
+    ]
+    assert "_commit_version" not in orders.schema.names
+
+
+def test_rows_of_an_open_transaction() -> None:
+    """Rows whose transaction goes on in another message are there at once, in time."""
+    reader = ArrowReader()
+    begin, *rows, end = transaction(1, 4)
+    (first,) = reader.read(body_of(begin, *rows[:2]))
+    (second,) = reader.read(body_of(*rows[2:], end))
+    assert first.batch.column("id").to_pylist() == [1, 2]
+    assert second.batch.column("id").to_pylist() == [3, 4]
+    for each in (first, second):
+        (time,) = set(each.batch.column("_commit_timestamp").to_pylist())
+        assert time.year == 2023
+
+
+def test_envelopes() -> None:
+    """An envelope has both images, NULL where there is none."""
+    (found,) = ArrowReader(updates="envelope").read(body_of(row(7)))
+    (values,) = found.batch.to_pylist()
+    assert (values["op"], values["before"], values["after"]) == ("c", None, {"id": 7})
+
+
+@pytest.mark.parametrize("updates", ["new", ""])
+def test_unknown_updates(updates: str) -> None:
+    """Another way of showing updates is refused with those that exist."""
+    with pytest.raises(
+        ValueError, match=f'updates = {updates!r}: expected "postimage"'
+    ):
+        ArrowReader(updates=updates)
+
+
+def test_zone() -> None:
+    """A named zone is used for TIMESTAMP; a fixed offset is refused."""
+    Readers(time_zone=ZoneInfo("Europe/Berlin")).arrow("postimage")
+    Readers(time_zone=dt.UTC).arrow("postimage")
+    fixed = dt.timezone(dt.timedelta(hours=1))
+    with pytest.raises(ValueError, match="Arrow needs a named zone"):
+        Readers(time_zone=fixed).arrow("postimage")

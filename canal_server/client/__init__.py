@@ -15,7 +15,8 @@ server of a cluster, and work with this server and with canal's own. Any package
 
 from __future__ import annotations
 
-from canal_server.client.async_client import AsyncCanalClient
+from typing import TYPE_CHECKING
+
 from canal_server.client.canal import CanalClient
 from canal_server.client.change_reader import Change
 from canal_server.client.received_message import Message
@@ -39,6 +40,9 @@ from canal_server.protocol.entry_messages import (
     TransactionEnd,
 )
 
+if TYPE_CHECKING:
+    from canal_server.client.async_client import AsyncCanalClient
+
 __all__ = [
     "AsyncCanalClient",
     "CanalClient",
@@ -60,3 +64,12 @@ __all__ = [
     "TransactionEnd",
     "TransactionTooLarge",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the client of asyncio when it is asked for: asyncio takes a while."""
+    if name != "AsyncCanalClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from canal_server.client.async_client import AsyncCanalClient  # noqa: PLC0415
+
+    return AsyncCanalClient

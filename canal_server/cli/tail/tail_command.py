@@ -145,7 +145,7 @@ def _print_changes(client: CanalClient, args: argparse.Namespace) -> None:
             continue
         wait_s = _FIRST_WAIT_S
         others.see(message.id)
-        whole = printer.take(message.entries)
+        whole = printer.take(message.body)
         if printer.has_printed_changes:
             silence.end()
         # Changes that were printed only in part are delivered again.

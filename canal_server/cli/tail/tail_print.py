@@ -6,12 +6,15 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from canal_server.client.entry_format import changes, json_line, text_lines
+from canal_server.client.change_reader import entries_of
+from canal_server.client.entry_format import text_lines
+from canal_server.client.json_changes import json_lines
 from canal_server.model.entry import EntryType
+from canal_server.protocol.entry_messages import decode_entry
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from canal_server.protocol.entry_messages import Entry
 
@@ -30,11 +33,29 @@ class Printer:
         """Return whether all requested changes are printed."""
         return self._left is not None and self._left <= 0
 
-    def take(self, entries: Iterable[Entry]) -> bool:
-        """Print entries; returns false if some were not printed completely."""
+    def take(self, body: bytes | memoryview) -> bool:
+        """Print the entries in a body of Messages; false if some were not printed."""
+        if self._as_json:
+            return self._take_as_json(body)
+        return self._take_as_text(map(decode_entry, entries_of(body)))
+
+    def _take_as_json(self, body: bytes | memoryview) -> bool:
+        limit = -1 if self._left is None else self._left
+        found = json_lines(body, marks=self._marks, limit=limit)
+        self.has_printed_changes = found.changes > 0
+        if self._left is not None:
+            self._left -= found.changes
+        sys.stdout.write(found.text.decode())
+        sys.stdout.flush()
+        return found.whole
+
+    def _take_as_text(self, entries: Iterable[Entry]) -> bool:
         whole, self.has_printed_changes = True, False
         for entry in entries:
-            lines = list(self._lines(entry))
+            lines = [
+                line + "\n"
+                for line in text_lines(entry, colour=self._colour, marks=self._marks)
+            ]
             if entry.entry_type == EntryType.ROWDATA:
                 self.has_printed_changes = True
                 if self._left is not None:
@@ -44,11 +65,3 @@ class Printer:
             sys.stdout.writelines(lines)
         sys.stdout.flush()
         return whole
-
-    def _lines(self, entry: Entry) -> Iterator[str]:
-        if self._as_json:
-            for change in changes(entry, marks=self._marks):
-                yield json_line(change) + "\n"
-        else:
-            for line in text_lines(entry, colour=self._colour, marks=self._marks):
-                yield line + "\n"

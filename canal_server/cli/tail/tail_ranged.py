@@ -17,9 +17,6 @@ from canal_server.cli.tail.tail_silence import ReadTo
 from canal_server.errors import ClientError
 from canal_server.model.moments import moment_ms, time_text
 from canal_server.mysql.replication import FIRST_EVENT
-from canal_server.protocol.entry_messages import decode_entry
-from canal_server.protocol.packets import Messages
-from canal_server.protocol.protobuf import decode
 from canal_server.protocol.range_messages import NOT_HERE, UNKNOWN_SUBSCRIPTION
 from canal_server.source.begin.seek_target import Kind, inside_text, parse_target
 
@@ -141,8 +138,7 @@ class _Follower:
 
     def _print(self, at: RangePosition, end: RangePosition) -> None:
         for piece in self._client.read(self._destination, self._name, at, end):
-            entries = decode(Messages, bytes(piece)).messages
-            self._printer.take(map(decode_entry, entries))
+            self._printer.take(piece)
             if self._printer.has_printed_changes:
                 self._silence.end()
             if self._printer.has_enough():

@@ -13,7 +13,8 @@ from canal_server.cli.conf_options import DEFAULT, VARIABLE
 from canal_server.cli.decode_source import access, position, resolved, source, tls
 from canal_server.cli.filter_option import add_filter_option, filter_of
 from canal_server.cli.time_options import count
-from canal_server.client.entry_format import changes, json_line
+from canal_server.client.entry_format import json_line
+from canal_server.client.json_changes import json_lines
 from canal_server.config.schema import Action
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.entry import EntryType
@@ -132,10 +133,12 @@ def run(args: argparse.Namespace) -> int:
     if args.compare:
         assert reached is not None, "--compare needs --from"
         return _compare(args, reached)
+    printer = _Printer(args)
     with _images(args, reached) as images:
         part = Part(
             images=images,
-            take=_Printer(args).take,
+            take=printer.take,
+            take_body=None if args.entries else printer.take_body,
             table_filter=filter_of(args).accepts,
             until=args.until,
             unreadable=Action(args.unreadable) if args.unreadable else None,
@@ -193,18 +196,23 @@ class _Printer:
     def __init__(self, args: argparse.Namespace) -> None:
         self._left: int | None = args.count
         self._marks: bool = args.transactions
-        self._entries: bool = args.entries
 
     def take(self, entry: Entry) -> bool:
-        """Print an entry."""
-        if self._entries:
-            objects = [entry_object(entry)]
-        else:
-            objects = list(changes(entry, marks=self._marks))
+        """Print an entry with all its fields."""
         if self._left is not None and entry.entry_type == EntryType.ROWDATA:
-            del objects[self._left :]
-            self._left -= len(objects)
-        sys.stdout.writelines(json_line(change) + "\n" for change in objects)
+            if self._left <= 0:
+                return False
+            self._left -= 1
+        sys.stdout.write(json_line(entry_object(entry)) + "\n")
+        return self._left is None or self._left > 0
+
+    def take_body(self, body: bytes) -> bool:
+        """Print the changes of entries."""
+        limit = -1 if self._left is None else self._left
+        found = json_lines(body, marks=self._marks, limit=limit)
+        sys.stdout.write(found.text.decode())
+        if self._left is not None:
+            self._left -= found.changes
         return self._left is None or self._left > 0
 
 

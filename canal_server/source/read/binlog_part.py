@@ -20,7 +20,7 @@ from canal_server.mysql.replication import FileStart, replica_id
 from canal_server.mysql.server_errors import error_of_packet
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.packets import Messages
-from canal_server.protocol.protobuf import decode
+from canal_server.protocol.protobuf import decode, varint
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_files import FileSource
 from canal_server.source.read.binlog_reader import Reader, StreamEnd
@@ -65,6 +65,7 @@ class Part:
 
     images: TableSchemas | None
     take: Callable[[Entry], bool]
+    take_body: Callable[[bytes], bool] | None = None  # in place of `take`, many entries
     table_filter: TablePredicate = lambda _names: True
     until: FilePosition | None = None
     unreadable: Action | None = None  # how to treat events that cannot be read
@@ -136,12 +137,24 @@ class Part:
         return reader.run(source, self._consume_spans, _no_idle_work, stop)
 
     def _consume_spans(self, spans: list[Span]) -> bool:
-        for block, first, stop in spans:
-            fields = bytes(block.slice(first, stop))
-            for data in decode(Messages, fields).messages:
-                entry = decode_entry(data)
-                if self._is_after_end(entry) or not self.take(entry):
+        return all(
+            self._consume(bytes(block.slice(first, stop)))
+            for block, first, stop in spans
+        )
+
+    def _consume(self, body: bytes) -> bool:
+        """Pass entries on, each as field 2 of Messages; false: no more."""
+        if self.until is None and self.take_body is not None:
+            return self.take_body(body)
+        for data in decode(Messages, body).messages:
+            entry = decode_entry(data)
+            if self._is_after_end(entry):
+                return False
+            if self.take_body is not None:
+                if not self.take_body(b"\x12" + varint(len(data)) + data):
                     return False
+            elif not self.take(entry):
+                return False
         return True
 
     def _is_after_end(self, entry: Entry) -> bool:

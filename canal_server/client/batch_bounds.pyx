@@ -73,7 +73,7 @@ def last_time_ms(data):
         entries.end, entries.short = entries.p + view.len, False
         while next_field(&entries, 0x12, &slice):
             last = slice
-        if last.p == NULL:
+        if last.p == NULL and not entries.short:
             return 0
         if entries.short or not read_entry(last.p, last.n, &head):
             raise ProtocolError("malformed entry in a batch")

@@ -110,6 +110,10 @@ class ArrowReader:
             self._forget_all()
         return found
 
+    def reset(self) -> None:
+        """Forget how many rows the last event had, as it may be read again."""
+        self._forget_all()
+
     def _fill(self, rest: memoryview, found: list[ArrowBatch]) -> None:
         router = self._router
         while rest:

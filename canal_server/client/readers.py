@@ -47,6 +47,12 @@ class Readers:
             self._arrow[updates] = found
         return found
 
+    def reset(self) -> None:
+        """Forget an open transaction and numbers, as messages are read again."""
+        self.changes.reset()
+        for each in self._arrow.values():
+            each.reset()
+
     def _zone_name(self) -> str:
         zone = self._time_zone
         if zone is None:

@@ -104,6 +104,10 @@ class Message:
         """
         return self._readers.arrow(updates).read(self._body)
 
+    def rewind(self) -> None:
+        """Prepare for reading this message again, before later ones."""
+        self._readers.reset()
+
     @classmethod
     def of_entries(cls, message_id: int, entries: Iterable[Entry]) -> Self:
         """Return a message of entries, for the tests of a program."""

@@ -109,7 +109,7 @@ class Session:
         """Expect what is not acked again."""
         self.open_ids.clear()
         self._ahead = None
-        self.readers.changes.reset()
+        self.readers.reset()
 
     # ----------------------------------------------------------------------------
     # Subscriptions

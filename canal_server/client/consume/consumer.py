@@ -39,6 +39,9 @@ RETRIES: Final = 10
 _FIRST_DELAY_S, _DELAY_MAX_S = 0.5, 30.0
 _WAIT_MAX_S: Final = 3600.0  # that a target may ask for
 _IDLE_S: Final = 1.0  # between looks at whether a flush is due
+# When so much waits and nothing more comes, the server may be waiting for an ack: it
+# retains a limited amount, by default 16 MiB.
+_IDLE_BYTES_MAX: Final = 2 * 1024 * 1024
 
 # What a handler is called with.
 Unit: TypeAlias = Change | Message
@@ -108,7 +111,7 @@ class Consumer:
         self._waker = Waker()
         # What is not flushed.
         self._parts: list[_Part] = []
-        self._unflushed = 0  # changes, or messages, that were handled
+        self._unflushed = 0  # changes that were handled
         self._first_s: float | None = None  # when the first of them was received
         self._ack_id: int | None = None  # of the newest message
 
@@ -160,7 +163,7 @@ class Consumer:
                 self._ack_id = message.id
             self._parts.append(_Part(message))
             self._handle(self._parts[-1])
-        if self._unflushed and self._is_due():
+        if self._unflushed and (self._is_due() or self._is_stalled(message)):
             self._flush()
         return not self._unflushed
 
@@ -212,7 +215,7 @@ class Consumer:
             except Exception as error:  # noqa: BLE001  # of the program's own code
                 self._recover(error)
                 continue
-            self._unflushed += 1
+            self._unflushed += _changes_in(unit)
             if self._unflushed >= limit:
                 self._flush()
             elif self._first_s is None:
@@ -221,6 +224,12 @@ class Consumer:
     def _is_due(self) -> bool:
         assert self._first_s is not None, "something is not flushed"
         return self._clock() - self._first_s >= self._calls.flush_s
+
+    def _is_stalled(self, message: Message) -> bool:
+        """Return whether nothing came although much waits for a flush."""
+        return not message and sum(
+            len(part.message.body) for part in self._parts
+        ) >= _IDLE_BYTES_MAX
 
     def _flush(self) -> None:
         try:
@@ -231,8 +240,8 @@ class Consumer:
             self._count(self._unflushed)
             self._note_flushed()
 
-    def _count(self, units: int) -> None:
-        self.counters.changes += units
+    def _count(self, changes: int) -> None:
+        self.counters.changes += changes
         self.counters.flushes += 1
 
     def _note_flushed(self) -> None:
@@ -281,14 +290,16 @@ class Consumer:
 
     def _attempt(self, start: int, stop: int) -> Exception | None:
         """Handle and flush a range of what is not flushed; return why it failed."""
+        changes = 0
         try:
             for unit in self._pending(start, stop):
                 self._calls.handle(unit)
+                changes += _changes_in(unit)
             self._calls.flush()
         except Exception as error:  # noqa: BLE001  # of the program's own code
             self._calls.rollback()
             return error
-        self._count(stop - start)
+        self._count(changes)
         return None
 
     def _pending(self, start: int, stop: int) -> Iterator[Unit]:
@@ -296,6 +307,7 @@ class Consumer:
 
         The handler may have altered the values of those that it was called with.
         """
+        self._parts[0].message.rewind()
         parts: Iterable[Iterator[Unit]] = (
             islice(self._units(part.message), part.flushed, part.handled)
             for part in self._parts
@@ -322,7 +334,7 @@ class Consumer:
             ) from error
         changes = list(unit.changes()) if isinstance(unit, Message) else [unit]
         self._dead_letters.write(changes, error, attempts)
-        self._count(1)
+        self._count(_changes_in(unit))
         self.counters.dead_letters += len(changes)
         client_messages.DEAD_LETTER.log(logger, repr(unit), attempts, why)
 
@@ -355,6 +367,11 @@ class _Outage:
                 f"the target was unavailable for {self._limit_s:g} s: {error}"
             ) from error
         return max(self._backoff.delay_s(now), min(error.after_s, _WAIT_MAX_S))
+
+
+def _changes_in(unit: Unit) -> int:
+    """Return how many changes a unit counts for; a message without rows for one."""
+    return (unit.rows or 1) if isinstance(unit, Message) else 1
 
 
 def _text_of(error: Exception) -> str:

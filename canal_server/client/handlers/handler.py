@@ -118,15 +118,16 @@ def calls_of(handler: object) -> HandlerCalls:
     )
 
 
-def required(module: str, extra: str) -> Any:
+def required(module: str, handler: str, *, extra: str) -> Any:
     """Return a module of an optional package. Raises CanalError with the extra."""
+    package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
+        if (error.name or "").partition(".")[0] != package:
             raise
         raise CanalError(
-            f"the handler {extra} needs {module}, which is not installed: "
+            f"the handler {handler} needs {package}, which is not installed: "
             f"pip install 'canal-server[{extra}]'"
         ) from None
 

@@ -55,7 +55,7 @@ class SqlUpsert:
             raise ValueError(
                 f'missing_columns = {missing_columns!r}: expected "error" or "ignore"'
             )
-        required("sqlalchemy", "sql")
+        required("sqlalchemy", "sql", extra="sql")
         # It needs SQLAlchemy when it is loaded.
         from canal_server.client.handlers.sql_target import SqlTarget  # noqa: PLC0415
         from canal_server.client.handlers.table_names import TableNames  # noqa: PLC0415

@@ -13,6 +13,8 @@ import cython
 from datetime import datetime, timezone
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.dict cimport PyDict_SetItem
+from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -26,8 +28,8 @@ from canal_server.client.value_reader cimport (
 from canal_server.core.entry_wire cimport (
     ENTRY_BEGIN, ENTRY_END, ENTRY_ROWDATA, EVENT_DELETE, EVENT_INSERT, EVENT_QUERY,
     EVENT_TRUNCATE, EVENT_UPDATE, EVENT_XACOMMIT, EVENT_XAROLLBACK, TAG_AFTER, TAG_BEFORE,
-    TAG_ROW, Change as RowsHead, EntryHead, Slice, input_of, next_field, read_change,
-    read_entry, skip_field, take_slice, take_varint,
+    TAG_ROW, Change as RowsHead, EntryHead, Slice, input_of, next_field, open_entry,
+    read_change, read_entry,
 )
 from canal_server.core.wire cimport Input
 
@@ -40,10 +42,12 @@ cdef object TIME_MAX = datetime.max.replace(tzinfo=UTC)
 
 TABLES_MAX = 4096  # that are remembered; beyond, all are learned again
 
-cdef enum:
-    MESSAGES_PACKET = 7  # PacketType.MESSAGES
+cdef extern from *:
+    # Cython's own, for all versions of Python: a dictionary with room for n keys.
+    dict new_row "__Pyx_PyDict_NewPresized"(Py_ssize_t n)
 
 
+@cython.final
 cdef class Body:
     """The bytes of one batch, held for as long as a change of it lives."""
 
@@ -56,12 +60,14 @@ cdef class Body:
         PyBuffer_Release(&self.view)
 
 
+@cython.final
 cdef class Table:
     """The columns of a table, as its rows describe them."""
 
     cdef Shape shape
     cdef readonly str schema
     cdef readonly str name
+    cdef size_t columns      # of the last image
     cdef list plans          # of columns, by `target` of their text
     cdef dict targets        # by name, type and number of the SQL type
     cdef ValueOptions options
@@ -89,21 +95,43 @@ cdef class Table:
         text.target = target
         return 0
 
-    cdef int column(self, size_t at, Slice field, ColumnText** text,
-                    Slice* value) except -1:
+    cdef inline int column(self, size_t at, Slice field, ColumnText** text,
+                           Slice* value) except -1:
         cdef int status = read_column(&self.shape, at, field, text, value)
+        if status == OK and text[0].target != UNRESOLVED:
+            return 0
+        return self.learn_column(at, status, text[0])
+
+    cdef int learn_column(self, size_t at, int status, ColumnText* text) except -1:
         if status == NO_ROOM:
             raise MemoryError("no memory for the columns of a table")
         if status != OK:
             raise ProtocolError(
                 f"malformed column {at} in a row of {self.schema}.{self.name}"
             )
-        if text[0].target == UNRESOLVED:
-            self.resolve(text[0])
-        return 0
+        return self.resolve(text)
 
     cdef dict image(self, Slice row, uint64_t tag):
         """Return the values of one side of a row, by column name."""
+        cdef Input source = input_of(row)
+        cdef Slice field, value
+        cdef ColumnText* text
+        cdef ColumnPlan plan
+        cdef size_t at = 0
+        cdef dict found = new_row(self.columns)
+        while next_field(&source, tag, &field):
+            self.column(at, field, &text, &value)
+            at += 1
+            plan = <ColumnPlan>PyList_GET_ITEM(self.plans, text.target)
+            PyDict_SetItem(found, plan.name, (
+                None if text.is_null else read_value(plan, value, self.options)
+            ))
+        self.columns = at
+        self.check(source.short)
+        return found
+
+    cdef dict keys(self, Slice row, uint64_t tag):
+        """Return the values of the key's columns of one side, by column name."""
         cdef Input source = input_of(row)
         cdef Slice field, value
         cdef ColumnText* text
@@ -113,24 +141,25 @@ cdef class Table:
         while next_field(&source, tag, &field):
             self.column(at, field, &text, &value)
             at += 1
-            plan = <ColumnPlan>self.plans[text.target]
-            found[plan.name] = (
-                None if text.is_null else read_value(plan, value, self.options)
-            )
+            if text.is_key:
+                plan = <ColumnPlan>PyList_GET_ITEM(self.plans, text.target)
+                found[plan.name] = (
+                    None if text.is_null else read_value(plan, value, self.options)
+                )
         self.check(source.short)
         return found
 
-    cdef list names(self, Slice row, uint64_t tag, bint keys):
-        """Return the names of the key's, or of the changed, columns of one side."""
+    cdef list updated(self, Slice row):
+        """Return the names of the columns that an update changed."""
         cdef Input source = input_of(row)
         cdef Slice field, value
         cdef ColumnText* text
         cdef size_t at = 0
         cdef list found = []
-        while next_field(&source, tag, &field):
+        while next_field(&source, TAG_AFTER, &field):
             self.column(at, field, &text, &value)
             at += 1
-            if text.is_key if keys else text.updated:
+            if text.updated:
                 found.append((<ColumnPlan>self.plans[text.target]).name)
         self.check(source.short)
         return found
@@ -146,6 +175,8 @@ cdef class Table:
                 for each in self.plans}
 
 
+@cython.final
+@cython.freelist(64)
 cdef class Origin:
     """Where an entry comes from, shared by its changes."""
 
@@ -216,22 +247,18 @@ cdef class Change:
     def key(self):
         """The values of the primary key, by column name: those by which the row is found
         that this change is about. Empty without a primary key, and for statements."""
-        cdef uint64_t tag
-        cdef list names
-        cdef dict values
         if not self.has_row():
             return {}
-        tag = TAG_AFTER if self.origin.event == EVENT_INSERT else TAG_BEFORE
-        names = self.origin.table.names(self.row, tag, True)
-        values = self.after if tag == TAG_AFTER else self.before
-        return {name: values[name] for name in names}
+        return self.origin.table.keys(
+            self.row, TAG_AFTER if self.origin.event == EVENT_INSERT else TAG_BEFORE
+        )
 
     @property
     def updated(self):
         """The names of the columns that an update changed; all for an insert."""
         if not self.has_row() or self.origin.event == EVENT_DELETE:
             return ()
-        return tuple(self.origin.table.names(self.row, TAG_AFTER, False))
+        return tuple(self.origin.table.updated(self.row))
 
     @property
     def sql(self):
@@ -311,6 +338,7 @@ cdef class Change:
         return f"<{self.kind} {name} {what} at {self.file}:{self.origin.offset}>"
 
 
+@cython.final
 cdef class ChangeReader:
     """Reads the batches of one subscription; for one thread at a time.
 
@@ -365,7 +393,8 @@ cdef class ChangeIterator:
     cdef Input rows
     cdef Slice row            # the next one to hand out
     cdef bint has_row
-    cdef EntryHead head       # of the next entry that is looked at
+    cdef uint32_t kind        # of the next entry that is looked at
+    cdef EntryHead head       # of it, if it has changes
     cdef RowsHead change
     cdef bint has_entry
 
@@ -401,11 +430,11 @@ cdef class ChangeIterator:
         cdef ChangeReader reader = self.reader
         cdef Change change
         cdef bint is_change
-        if self.head.kind == ENTRY_END:
+        if self.kind == ENTRY_END:
             reader.is_open = False
             self.advance()
             return None
-        if self.head.kind == ENTRY_BEGIN:
+        if self.kind == ENTRY_BEGIN:
             reader.is_open = True
             reader.transaction += 1
             self.advance()
@@ -445,21 +474,22 @@ cdef class ChangeIterator:
 
     cdef bint ends_here(self):
         """Tell whether the open transaction ends before the next change."""
-        return self.has_entry and self.head.kind == ENTRY_END
+        return self.has_entry and self.kind == ENTRY_END
 
     cdef int advance(self) except -1:
         """Find the next entry that begins or ends something, or has changes."""
-        cdef Slice slice
+        cdef Slice slice, header, store
         self.has_entry = False
         while next_field(&self.entries, 0x12, &slice):
-            self.check(read_entry(slice.p, slice.n, &self.head))
-            if self.head.kind == ENTRY_ROWDATA:
-                self.check(read_change(self.head.store, &self.change))
+            self.check(open_entry(slice, &self.kind, &header, &store))
+            if self.kind == ENTRY_ROWDATA:
+                self.check(read_entry(slice.p, slice.n, &self.head))
+                self.check(read_change(store, &self.change))
                 if self.change.event == 0:
                     self.change.event = self.head.event
                 if self.change.event == EVENT_QUERY and not self.change.is_ddl:
                     continue  # a note on the statement whose rows follow
-            elif self.head.kind != ENTRY_BEGIN and self.head.kind != ENTRY_END:
+            elif self.kind != ENTRY_BEGIN and self.kind != ENTRY_END:
                 continue  # a heartbeat or the like
             self.has_entry = True
             return 0
@@ -490,86 +520,3 @@ cdef str kind_of(uint32_t event, bint is_ddl, size_t sql_n):
     if event == EVENT_XAROLLBACK:
         return "xa_rollback"
     return "ddl"
-
-
-def count_rows(data):
-    """Return how many rows a body of Messages has; nothing of them is decoded.
-
-    Raises ProtocolError for malformed bytes.
-    """
-    cdef Body body = Body(data)
-    cdef Input entries
-    cdef Slice slice
-    cdef EntryHead head
-    cdef RowsHead change
-    cdef uint64_t rows = 0
-    entries.p = <const uint8_t*>body.view.buf
-    entries.end, entries.short = entries.p + body.view.len, False
-    while next_field(&entries, 0x12, &slice):
-        if not read_entry(slice.p, slice.n, &head):
-            raise ProtocolError("malformed entry in a batch")
-        if head.kind == ENTRY_ROWDATA:
-            if not read_change(head.store, &change):
-                raise ProtocolError("malformed entry in a batch")
-            rows += change.rows
-    if entries.short:
-        raise ProtocolError("malformed entry in a batch")
-    return rows
-
-
-def entries_of(data):
-    """Return the bytes of each entry in a body of Messages. Raises ProtocolError."""
-    cdef Body body = Body(data)
-    cdef Input entries
-    cdef Slice slice
-    cdef list found = []
-    entries.p = <const uint8_t*>body.view.buf
-    entries.end, entries.short = entries.p + body.view.len, False
-    while next_field(&entries, 0x12, &slice):
-        found.append(<bytes>slice.p[:slice.n])
-    if entries.short:
-        raise ProtocolError("malformed entry in a batch")
-    return found
-
-
-def open_messages(data):
-    """Return (batch id, where the body of Messages begins, where it ends) of a frame.
-
-    None when the packet is another one than MESSAGES without compression. Raises
-    ProtocolError for malformed bytes.
-    """
-    cdef Body frame = Body(data)
-    cdef Input packet, messages
-    cdef Slice body
-    cdef uint64_t tag, kind = 0, compression = 0
-    cdef int64_t batch_id = 0
-    packet.p = <const uint8_t*>frame.view.buf
-    packet.end, packet.short = packet.p + frame.view.len, False
-    body.p, body.n = NULL, 0
-    while packet.p < packet.end:
-        tag = take_varint(&packet)
-        if tag == 0x18:
-            kind = take_varint(&packet)
-        elif tag == 0x20:
-            compression = take_varint(&packet)
-        elif tag == 0x2A:
-            body = take_slice(&packet)
-        else:
-            skip_field(&packet, tag)
-    if packet.short:
-        raise ProtocolError("malformed packet")
-    if kind != MESSAGES_PACKET or compression > 1:
-        return None
-    if body.p == NULL:
-        return 0, 0, 0
-    messages = input_of(body)
-    while messages.p < messages.end:
-        tag = take_varint(&messages)
-        if tag == 0x08:
-            batch_id = <int64_t>take_varint(&messages)
-            break  # servers write it first
-        skip_field(&messages, tag)
-    if messages.short:
-        raise ProtocolError("malformed packet of messages")
-    start = body.p - <const uint8_t*>frame.view.buf
-    return batch_id, start, start + body.n

@@ -19,11 +19,11 @@ value raises an error.
 
 import re
 from datetime import timezone
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context
 
 from cpython.datetime cimport date_new, datetime_new, import_datetime, timedelta_new
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.unicode cimport PyUnicode_1BYTE_DATA, PyUnicode_DecodeUTF8, PyUnicode_New
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -42,7 +42,10 @@ cdef enum:
     SECONDS_A_DAY = 86400
 
 cdef object UTC = timezone.utc
-cdef object DECIMAL = Decimal
+# Quicker than the class, and without an upper bound of digits.
+cdef object EXACT_DECIMAL = Context(
+    prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[]
+).create_decimal
 
 _BASE = re.compile(r"\s*([a-z0-9_]+)", re.IGNORECASE)
 _DIGITS = re.compile(r"\(\s*\d+\s*(?:,\s*(\d+)\s*)?\)")
@@ -121,6 +124,11 @@ def known_labels(str mysql_type):
 
 
 cdef str text_of(Slice slice):
+    cdef object found
+    if slice.n > 1 and is_ascii(slice.p, slice.n):
+        found = PyUnicode_New(slice.n, 127)
+        memcpy(PyUnicode_1BYTE_DATA(found), slice.p, slice.n)
+        return <str>found
     if slice.n == 0:
         return ""
     return PyUnicode_DecodeUTF8(<const char*>slice.p, slice.n, "replace")
@@ -170,26 +178,27 @@ cdef object read_value(ColumnPlan plan, Slice value, ValueOptions options):
 
 
 cdef object read_decimal_text(ColumnPlan plan, Slice value):
+    """Return a number of digits, a sign and a point at most; None for other texts."""
     cdef uint8_t[2 * DECIMAL_BYTES_MAX] room
-    cdef uint8_t* end
     cdef size_t i
+    cdef size_t point = value.n  # where it is
+    cdef size_t digits = 0
     if value.n == 0 or value.n > DECIMAL_BYTES_MAX or plan.scale > 64:
         return None
-    for i in range(value.n):
-        if not (48 <= value.p[i] <= 57 or value.p[i] == 46 or value.p[i] == 45):
+    for i in range(value.p[0] == 45, value.n):
+        if 48 <= value.p[i] <= 57:
+            digits += 1
+        elif value.p[i] == 46 and point == value.n:
+            point = i
+        else:
             return None
-    if plan.scale < 0 or digits_after_point(value) >= <size_t>plan.scale:
-        return DECIMAL(text_of(value))
-    end = put_padded_decimal(room, value.p, value.n, plan.scale)
-    return DECIMAL(PyUnicode_DecodeUTF8(<char*>room, end - room, NULL))
-
-
-cdef size_t digits_after_point(Slice value) noexcept:
-    cdef size_t i
-    for i in range(value.n):
-        if value.p[i] == 46:
-            return value.n - i - 1
-    return 0
+    if digits == 0:
+        return None
+    if point + plan.scale < value.n or plan.scale <= 0:
+        return EXACT_DECIMAL(text_of(value))
+    value.n = put_padded_decimal(room, value.p, value.n, plan.scale) - room
+    value.p = room
+    return EXACT_DECIMAL(text_of(value))
 
 
 cdef object read_bytes(ColumnPlan plan, Slice value):

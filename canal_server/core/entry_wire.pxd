@@ -58,6 +58,8 @@ cdef struct Change:
     uint32_t rows
 
 # Each returns false for malformed bytes.
+cdef bint open_entry(Slice entry, uint32_t* kind, Slice* header,
+                     Slice* store) noexcept nogil  # the header is not looked at
 cdef bint read_entry(const uint8_t* p, size_t n, EntryHead* head) noexcept nogil
 cdef bint read_change(Slice store, Change* change) noexcept nogil
 cdef bint read_transaction_id(Slice store, Slice* xid) noexcept nogil

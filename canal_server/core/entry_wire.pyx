@@ -17,16 +17,15 @@ from canal_server.core.wire cimport Input, need
 
 
 cdef uint64_t take_long_varint(Input* source) noexcept nogil:
+    cdef const uint8_t* p = source.p
     cdef uint64_t value = 0
     cdef int shift = 0
-    cdef const uint8_t* p
-    while shift < 70:
-        p = need(source, 1)
-        if p == NULL:
-            return 0
+    while p < source.end and shift < 70:
         if shift < 64:
             value |= <uint64_t>(p[0] & 127) << shift
-        if p[0] < 128:
+        p += 1
+        if p[-1] < 128:
+            source.p = p
             return value
         shift += 7
     source.short = True
@@ -52,26 +51,32 @@ cdef void skip_field(Input* source, uint64_t tag) noexcept nogil:
         source.p = source.end
 
 
-cdef bint read_entry(const uint8_t* p, size_t n, EntryHead* head) noexcept nogil:
-    cdef Input source
-    cdef Slice header
+cdef bint open_entry(Slice entry, uint32_t* kind, Slice* header,
+                     Slice* store) noexcept nogil:
+    cdef Input source = input_of(entry)
     cdef uint64_t tag
-    memset(head, 0, sizeof(EntryHead))
-    head.kind = ENTRY_ROWDATA  # the protocol's default
-    source.p, source.end, source.short = p, p + n, False
+    kind[0] = ENTRY_ROWDATA  # the protocol's default
+    header.p = store.p = NULL
+    header.n = store.n = 0
     while source.p < source.end:
         tag = take_varint(&source)
         if tag == 0x0A:
-            header = take_slice(&source)
-            if not source.short and not read_header(header, head):
-                return False
+            header[0] = take_slice(&source)
         elif tag == 0x10:
-            head.kind = <uint32_t>take_varint(&source)
+            kind[0] = <uint32_t>take_varint(&source)
         elif tag == 0x1A:
-            head.store = take_slice(&source)
+            store[0] = take_slice(&source)
         else:
             skip_field(&source, tag)
     return not source.short
+
+
+cdef bint read_entry(const uint8_t* p, size_t n, EntryHead* head) noexcept nogil:
+    cdef Slice entry, header
+    entry.p, entry.n = p, n
+    memset(head, 0, sizeof(EntryHead))
+    return open_entry(entry, &head.kind, &header, &head.store) and (
+        read_header(header, head))
 
 
 cdef bint read_header(Slice header, EntryHead* head) noexcept nogil:

@@ -118,7 +118,7 @@ def test_pieces_are_the_whole(recorded: bytes, rng: random.Random) -> None:
 
 def split(body: bytes) -> list[bytes]:
     """Return the entries of a body, each with its tag and length."""
-    from canal_server.client.change_reader import entries_of  # noqa: PLC0415
+    from canal_server.client.frame_reader import entries_of  # noqa: PLC0415
 
     return [b"\x12" + varint(len(each)) + each for each in entries_of(body)]
 

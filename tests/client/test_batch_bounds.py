@@ -11,7 +11,8 @@ from fix_random import longer
 from golden_form import DATA, decode_fields, load_workload
 
 from canal_server.client.batch_bounds import last_time_ms, transactions_end
-from canal_server.client.change_reader import ChangeReader, entries_of
+from canal_server.client.change_reader import ChangeReader
+from canal_server.client.frame_reader import entries_of
 from canal_server.client.received_message import Message
 from canal_server.client.value_reader import ValueOptions
 from canal_server.errors import ProtocolError

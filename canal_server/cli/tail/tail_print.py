@@ -6,8 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from canal_server.client.change_reader import entries_of
 from canal_server.client.entry_format import text_lines
+from canal_server.client.frame_reader import entries_of
 from canal_server.client.json_changes import json_lines
 from canal_server.model.entry import EntryType
 from canal_server.protocol.entry_messages import decode_entry

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from canal_server.client.change_reader import open_messages
 from canal_server.client.connection.io_steps import (
     Close,
     Connect,
@@ -19,6 +18,7 @@ from canal_server.client.connection.io_steps import (
     Send,
 )
 from canal_server.client.connection.login import log_in, receive_packet, refusal
+from canal_server.client.frame_reader import open_messages
 from canal_server.client.received_message import Message
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.framing import EMPTY_BATCH_ID, frame

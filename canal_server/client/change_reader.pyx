@@ -85,31 +85,42 @@ cdef class Table:
             raise MemoryError("no memory for the columns of a table")
         return 0
 
-    cdef int resolve(self, ColumnText* text) except -1:
-        """Find how the values of a column are read that was not met before."""
-        key = text_of(text.name), text_of(text.mysql_type), text.sql_type
-        target = self.targets.get(key)
-        if target is None:
-            target = self.targets[key] = len(self.plans)
-            self.plans.append(ColumnPlan(*key))
-        text.target = target
-        return 0
-
     cdef inline int column(self, size_t at, Slice field, ColumnText** text,
                            Slice* value) except -1:
         cdef int status = read_column(&self.shape, at, field, text, value)
         if status == OK and text[0].target != UNRESOLVED:
             return 0
-        return self.learn_column(at, status, text[0])
+        return self.meet_column(at, field, text, value, status)
 
-    cdef int learn_column(self, size_t at, int status, ColumnText* text) except -1:
+    cdef int meet_column(self, size_t at, Slice field, ColumnText** text,
+                         Slice* value, int status) except -1:
+        """Find how the values of a column are read that was not met before."""
+        cdef int target
+        self.check_column(at, status)
+        target = self.target_of(text[0])
+        # Meanwhile another thread may have moved the text: changes of one table may be
+        # looked at in several.
+        self.check_column(at, read_column(&self.shape, at, field, text, value))
+        text[0].target = target
+        return 0
+
+    cdef int target_of(self, ColumnText* text) except -1:
+        cdef tuple key = (text_of(text.name), text_of(text.mysql_type), text.sql_type)
+        cdef ColumnPlan plan
+        if key not in self.targets:
+            plan = ColumnPlan(*key)
+            self.targets[key] = len(self.plans)
+            self.plans.append(plan)
+        return self.targets[key]
+
+    cdef int check_column(self, size_t at, int status) except -1:
         if status == NO_ROOM:
             raise MemoryError("no memory for the columns of a table")
         if status != OK:
             raise ProtocolError(
                 f"malformed column {at} in a row of {self.schema}.{self.name}"
             )
-        return self.resolve(text)
+        return 0
 
     cdef dict image(self, Slice row, uint64_t tag):
         """Return the values of one side of a row, by column name."""
@@ -376,8 +387,9 @@ cdef class ChangeReader:
         if found is None:
             if len(self.tables) >= TABLES_MAX:
                 self.tables.clear()
-            found = self.tables[key] = Table()
+            found = Table()
             found.begin(schema, name, self.options)
+            self.tables[key] = found
         self.last = found
         return found
 

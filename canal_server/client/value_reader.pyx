@@ -172,7 +172,7 @@ cdef object read_value(ColumnPlan plan, Slice value, ValueOptions options):
     elif kind == VALUE_JSON and options.load_json is not None:
         try:
             return options.load_json(text_of(value))
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
     return text_of(value) if found is None else found
 
@@ -232,7 +232,7 @@ cdef int read_micros(const uint8_t* p, size_t n) noexcept:
     cdef size_t i
     if n == 0:
         return 0
-    if p[0] != 46 or n > 7:
+    if p[0] != 46 or not 2 <= n <= 7:
         return -1
     for i in range(1, 7):
         us *= 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from client_entries import row, statement, transaction
@@ -18,6 +19,9 @@ from canal_server.client.value_reader import ValueOptions
 from canal_server.errors import ProtocolError
 from canal_server.protocol.entry_messages import EntryType, decode_entry, encode
 from canal_server.protocol.protobuf import varint
+
+if TYPE_CHECKING:
+    from canal_server.client.change_reader import Change
 
 BEGIN, *ROWS, END = transaction(1, 2)
 DDL = statement(9, "ALTER TABLE orders ADD total INT")
@@ -84,7 +88,7 @@ def test_recorded(name: str, tmp_path, rng) -> None:
         assert not numbers or not later or later[0] > numbers[-1]
 
 
-def reader_of(*bodies: bytes) -> list:
+def reader_of(*bodies: bytes) -> list[Change]:
     """Return the changes of the last of some bodies."""
     reader = ChangeReader(ValueOptions(as_texts=True))
     return [list(reader.read(each)) for each in bodies][-1]

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from fix_random import longer
+from client_entries import row
 from golden_form import DATA, decode_fields, entries_of, load_workload
 
 from canal_server.client.change_reader import ChangeReader
 from canal_server.client.frame_reader import count_rows
 from canal_server.client.frame_reader import entries_of as raw_entries_of
 from canal_server.client.value_reader import ValueOptions
-from canal_server.errors import ProtocolError
-from canal_server.protocol.entry_messages import EntryType, EventType
+from canal_server.protocol.entry_messages import (
+    EntryType,
+    EventType,
+    decode_entry,
+    encode,
+)
+from canal_server.protocol.protobuf import varint
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Iterator
 
     from canal_server.client.change_reader import Change
@@ -120,21 +126,38 @@ def test_changes_outlive_their_batch(recorded: bytes) -> None:
     ]
 
 
-def test_damaged_bodies(recorded: bytes, rng: random.Random) -> None:
-    """Whatever the bytes are, they are read or refused with ProtocolError."""
-    for _ in range(longer(30)):
-        read_damaged(recorded, rng)
+def test_threads_share_a_table(recorded: bytes) -> None:
+    """Threads may look at changes of one table that none of them has met before."""
+    fresh = changes_of(recorded, TYPED)
+    kept = list(ChangeReader(TYPED).read(recorded))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda change: change.after, kept))
+    assert found == [each.after for each in fresh]
 
 
-def read_damaged(recorded: bytes, rng: random.Random) -> None:
-    """Read a body that was cut off and altered, and look at all of it."""
-    damaged = bytearray(recorded[: rng.randint(1, len(recorded))])
-    for _ in range(rng.randint(1, 20)):
-        damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-    for options in (TEXTS, TYPED):
-        try:
-            for change in ChangeReader(options).read(bytes(damaged)):
-                _ = change.before, change.after, change.key, change.updated, change.sql
-                repr(change)
-        except ProtocolError:
-            pass
+def test_key_without_the_other_values() -> None:
+    """A key has the values of its columns only, of whatever the row is found by."""
+    body = b"".join(b"\x12" + varint(len(each)) + each for each in (row(1), row(300)))
+    first, second = changes_of(body, TYPED)
+    assert (first.key, second.key) == ({"id": 1}, {"id": 300})
+    assert first.key == first.after
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "wanted"),
+    [
+        (0, "1970-01-01 00:00:00+00:00"),
+        (1_700_000_000_000, "2023-11-14 22:13:20+00:00"),
+        (253_402_300_799_000, "9999-12-31 23:59:59+00:00"),
+        (253_402_300_800_000, "9999-12-31 23:59:59.999999+00:00"),
+        (2**63 - 1, "9999-12-31 23:59:59.999999+00:00"),
+        (-(2**63), "0001-01-01 00:00:00+00:00"),
+    ],
+)
+def test_commit_times(time_ms: int, wanted: str) -> None:
+    """A time that no datetime holds is the last or the first one."""
+    entry = decode_entry(row(1))
+    raw = encode(replace(entry, header=replace(entry.header, execute_time=time_ms)))
+    (change,) = changes_of(b"\x12" + varint(len(raw)) + raw)
+    assert str(change.commit_time) == wanted
+    assert change.commit_time_ms == time_ms

@@ -13,7 +13,7 @@ from canal_server.protocol.entry_messages import (
     TransactionBegin,
     TransactionEnd,
 )
-from canal_server.protocol.protobuf import encode
+from canal_server.protocol.protobuf import encode, varint
 
 SCHEMA, TABLE = "shop", "orders"
 
@@ -43,6 +43,29 @@ def row(number: int, table: str = TABLE) -> bytes:
         event_type=EventType.INSERT, row_datas=(RowData(after_columns=(column,)),)
     )
     return _entry(number, EntryType.ROWDATA, encode(change), EventType.INSERT, table)
+
+
+def columns_of(*columns: tuple[str, int, str | None]) -> bytes:
+    """Return a body with one inserted row of the columns c0, c1 and so on.
+
+    Each is given by its type in MySQL, the number of its type in JDBC, and its text.
+    """
+    after = tuple(
+        Column(
+            name=f"c{number}",
+            index=number,
+            sql_type=sql_type,
+            mysql_type=mysql_type,
+            is_null=text is None,
+            value=text or "",
+        )
+        for number, (mysql_type, sql_type, text) in enumerate(columns)
+    )
+    change = RowChange(
+        event_type=EventType.INSERT, row_datas=(RowData(after_columns=after),)
+    )
+    raw = _entry(1, EntryType.ROWDATA, encode(change), EventType.INSERT)
+    return b"\x12" + varint(len(raw)) + raw
 
 
 def statement(number: int, sql: str) -> bytes:

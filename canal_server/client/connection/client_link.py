@@ -7,6 +7,7 @@ import select
 import socket
 from typing import TYPE_CHECKING
 
+from canal_server.client.connection.frame_buffer import FrameBuffer
 from canal_server.protocol.framing import (
     FRAME_BYTES_MAX,
     LENGTH_BYTES,
@@ -61,7 +62,7 @@ class Link:
         deadline = Deadline(timeout_s)
         head = bytes(self._read_into(bytearray(LENGTH_BYTES), deadline))
         length = frame_length(head, limit)
-        return self._read_into(bytearray(length), deadline).toreadonly()
+        return self._read_into(FrameBuffer(length), deadline).toreadonly()
 
     def wait_readable(self, timeout_s: float | None, wake_fd: int) -> bool:
         """Wait until data arrives; false if `wake_fd` became readable before."""
@@ -98,7 +99,9 @@ class Link:
         finally:
             self._sock.close()
 
-    def _read_into(self, data: bytearray, deadline: Deadline) -> memoryview:
+    def _read_into(
+        self, data: bytearray | FrameBuffer, deadline: Deadline
+    ) -> memoryview:
         whole = rest = memoryview(data)
         while rest:
             left_s = deadline.remaining_s()

@@ -13,13 +13,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drain import DrainClient, DrainError
+from drain import DrainError
 from loads import SCHEMA, insert_row, row_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
+    from drain import DrainClient
     from servers import Server
 
 PER_SECOND = 200
@@ -60,12 +61,12 @@ class Quantiles:
 
 
 def measure(
-    server: Server, client: DrainClient, timeout_ms: int, keys: range
+    server: Server, collect: Callable[[], dict[int, float]], keys: range
 ) -> Latency:
-    """Write a row for each key and see when it comes. Raises DrainError.
+    """Write a row for each key and see when it comes.
 
-    The client is subscribed and has taken all that was before; the rows' keys are new
-    and adjacent.
+    `collect` returns the moment when each key came, to a client that is subscribed and
+    has received all that was before; the keys are new and adjacent.
     """
     here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
     writer = multiprocessing.get_context("fork").Process(
@@ -74,7 +75,7 @@ def measure(
     writer.start()
     there.close()
     try:
-        arrived = _collect(client, timeout_ms, keys)
+        arrived = collect()
         stamps: list[tuple[float, float]] = here.recv()
     finally:
         writer.join(LATE_SECONDS_MAX)
@@ -93,8 +94,8 @@ def _quantiles_since(starts: list[float], ends: list[float]) -> Quantiles:
     )
 
 
-def _collect(client: DrainClient, timeout_ms: int, keys: range) -> dict[int, float]:
-    """Receive until every key was there; returns when each came."""
+def collect(client: DrainClient, timeout_ms: int, keys: range) -> dict[int, float]:
+    """Receive until every key was there; return when each came. Raises DrainError."""
     arrived: dict[int, float] = {}
     give_up_at = time.monotonic() + len(keys) / PER_SECOND + LATE_SECONDS_MAX
     while len(arrived) < len(keys):

@@ -18,18 +18,22 @@ import os
 import platform
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cpu_profile
+from client_bench import LOADS as CLIENT_LOADS
+from client_bench import client_latency, run_clients
+from client_results import ClientResult, client_table, client_verdicts
 from decode_only import run_decode
 from drain import BATCH_SIZE, DrainClient, DrainError, drain
 from java_original import java_home, run_java
-from latency import PER_SECOND, POLLING_MS, WAITING_MS, Latency, measure
+from latency import PER_SECOND, POLLING_MS, WAITING_MS, Latency, collect, measure
 from limit import Limit
 from loads import END_TABLE, LOADS, SERVER_OPTIONS, Load, Range, Writer
 from replication_library import run_library
-from results import LoadResult, ServerRun, table, verdicts
+from results import LoadResult, ServerRun, Verdict, table, verdicts
 from server_process import DESTINATION, ServerProcess, require_package
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
@@ -42,7 +46,8 @@ if TYPE_CHECKING:
 END = END_TABLE.encode()
 GTID = "single-gtid"  # the load `single`, once more in GTID mode
 LATENCY = "latency"
-NAMES = ("inserts", "single", GTID, "updates", "big", LATENCY)
+CLIENTS = "clients"  # on the loads `inserts` and `single`, and the latency
+NAMES = ("inserts", "single", GTID, "updates", "big", LATENCY, CLIENTS)
 LATENCY_SECONDS, LATENCY_QUICK_SECONDS = 20, 4
 
 
@@ -63,8 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bench.run_load(load)
         if LATENCY in wanted.loads:
             bench.run_latency()
-    print(f"\n{about}\n\n{table(bench.results)}\n")
-    for verdict in verdicts(bench.results, bench.latencies):
+        if CLIENTS in wanted.loads:
+            bench.run_client_latency()
+    print(f"\n{about}\n")
+    if bench.results:
+        print(f"{table(bench.results)}\n")
+    if bench.clients:
+        print(f"{client_table(bench.clients)}\n")
+    for verdict in bench.verdicts():
         print(verdict)
     for title, text in bench.profiles.items():
         print(f"\n### {title}\n\n{text}")
@@ -93,6 +104,8 @@ class Bench:
         self._wanted = wanted
         self.results: list[LoadResult] = []
         self.latencies: dict[str, Latency] = {}
+        self.clients: list[ClientResult] = []
+        self.client_latencies: dict[str, Latency] = {}
         self.profiles: dict[str, str] = {}
         self.failures: list[str] = []
 
@@ -100,7 +113,8 @@ class Bench:
         """Write a load if it was asked for, and measure everybody on it in turn."""
         names = [load.name] + ([GTID] if load.name == "single" else [])
         names = [name for name in names if name in self._wanted.loads]
-        if not names:
+        clients = CLIENTS in self._wanted.loads and load.name in CLIENT_LOADS
+        if not names and not clients:
             return
         written = self._writer.write(load, quick=self._wanted.quick)
         tell(
@@ -110,6 +124,15 @@ class Bench:
         if GTID in names and not written.gtids:
             tell("the server has no GTIDs: nothing is measured in GTID mode")
             names.remove(GTID)
+        if names:
+            self._run_server(written, names)
+        if clients:
+            with self._going_on_after(f"{load.title}, clients"):
+                runs = self._wanted.runs
+                self.clients.append(run_clients(self._server, written, runs, tell))
+
+    def _run_server(self, written: Range, names: Sequence[str]) -> None:
+        load = written.load
         results = [
             LoadResult(
                 name,
@@ -152,8 +175,33 @@ class Bench:
                 drain(client, END)
                 first = 1 + number * count
                 keys = range(first, first + count)
-                self.latencies[name] = measure(self._server, client, timeout_ms, keys)
+                self.latencies[name] = measure(
+                    self._server, partial(collect, client, timeout_ms, keys), keys
+                )
                 tell(f"latency, {name}: {self.latencies[name]}")
+
+    def run_client_latency(self) -> None:
+        """Measure from a commit to the handler in a Python client."""
+        seconds = LATENCY_QUICK_SECONDS if self._wanted.quick else LATENCY_SECONDS
+        self._writer.recreate_table()
+        with (
+            self._going_on_after("latency, Python client"),
+            ServerProcess(self._server, self._here()) as ours,
+        ):
+            found = client_latency(
+                self._server,
+                ours.address[1],
+                self._writer.write_end,
+                range(1, seconds * PER_SECOND + 1),
+            )
+            self.client_latencies["Python client"] = found
+            tell(f"latency, Python client: {found}")
+
+    def verdicts(self) -> list[Verdict]:
+        """Compare everything with its targets."""
+        return verdicts(self.results, self.latencies) + client_verdicts(
+            self.clients, self.client_latencies
+        )
 
     @contextlib.contextmanager
     def _going_on_after(self, what: str) -> Iterator[None]:
@@ -175,10 +223,14 @@ class Bench:
                     name: dataclasses.asdict(latency)
                     for name, latency in self.latencies.items()
                 },
+                "clients": [dataclasses.asdict(result) for result in self.clients],
+                "client latency": {
+                    name: dataclasses.asdict(latency)
+                    for name, latency in self.client_latencies.items()
+                },
                 "failures": self.failures,
                 "verdicts": [
-                    dataclasses.asdict(verdict)
-                    for verdict in verdicts(self.results, self.latencies)
+                    dataclasses.asdict(verdict) for verdict in self.verdicts()
                 ],
             },
             indent=2,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 # CANAL_SANITIZE=1 builds with AddressSanitizer and UBSan for the fuzzers.
 SANITIZE = os.environ.get("CANAL_SANITIZE") == "1"
@@ -41,11 +42,23 @@ def extensions() -> list[Extension]:
     ]
 
 
+class BuildCompiled(build_ext):
+    """Translates to C when it builds only, so that an sdist has no C in it."""
+
+    def run(self) -> None:
+        """Translate what changed, on all cores, and compile it."""
+        made = cythonize(
+            extensions(), compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1
+        )
+        sources = {each.name: each.sources for each in made}
+        for extension in self.extensions:
+            # Those of the command know more by now, such as their file's name.
+            extension.sources = sources[extension.name]
+        super().run()
+
+
 setup(
-    ext_modules=cythonize(
-        extensions(),
-        compiler_directives=DIRECTIVES,
-        nthreads=os.cpu_count() or 1,
-    ),
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildCompiled},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

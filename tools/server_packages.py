@@ -154,17 +154,24 @@ def _unpack(flavour: str, tree: Path) -> None:
         unpack_packages(packages, suite_of(flavour), part)
 
 
-def package_tree(name: str, package: str) -> Path:
-    """Return the folder with a package and all it needs, fetched when necessary."""
+def package_tree(
+    name: str, *packages: str, suite: str = "", architecture: str = ""
+) -> Path:
+    """Return the folder with packages and all they need, fetched when necessary.
+
+    They are of the host's release and architecture unless these are named.
+    """
     tree = cache_folder() / name
     with locked(cache_folder() / f".{name}.lock"):
         if not tree.exists():
             with made_atomically(tree) as part:
-                unpack_packages([package], host_suite(), part)
+                unpack_packages(packages, suite or host_suite(), part, architecture)
     return tree
 
 
-def unpack_packages(packages: Sequence[str], suite: str, tree: Path) -> None:
+def unpack_packages(
+    packages: Sequence[str], suite: str, tree: Path, architecture: str = ""
+) -> None:
     """Unpack packages of a Debian release with all that they need into a folder.
 
     None of their scripts is run. Raises Unavailable.
@@ -178,6 +185,11 @@ def unpack_packages(packages: Sequence[str], suite: str, tree: Path) -> None:
         f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
     )
     apt_get = ["apt-get", "--quiet", "--yes", *_apt_options(apt)]
+    if architecture:
+        apt_get += [
+            f"--option={key}={architecture}"
+            for key in ("APT::Architecture", "APT::Architectures")
+        ]
     wanted = " and ".join(packages)
     run([*apt_get, "update"], f"reading Debian's package lists for {wanted}")
     run(

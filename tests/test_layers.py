@@ -78,7 +78,8 @@ ROOMS = {
     "spark": ("options", "columns", "reading", "packed"),
     "mirror": ("settings", "session", "rows", "lake", "state", "follow", "copy",
                "report", "run", "verify"),
-    "cli": ("status", "schema", "position", "subscriptions", "tail", "consume", "mirror"),
+    "cli": ("status", "schema", "position", "subscriptions", "tail", "consume",
+            "mirror"),
 }  # fmt: skip
 # The stages of a destination, and who may join several of them.
 STAGES = {"source.pump", "pipeline", "store"}

@@ -15,12 +15,12 @@ server of a cluster, and work with this server and with canal's own. Any package
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from canal_server.client.canal import CanalClient
 from canal_server.client.change_reader import Change
 from canal_server.client.received_message import Message
-from canal_server.client.row_mapping import MappedChange
 from canal_server.errors import (
     ClientError,
     ProtocolError,
@@ -42,6 +42,7 @@ from canal_server.protocol.entry_messages import (
 
 if TYPE_CHECKING:
     from canal_server.client.async_client import AsyncCanalClient
+    from canal_server.client.row_mapping import MappedChange, RowMapper
 
 __all__ = [
     "AsyncCanalClient",
@@ -59,6 +60,7 @@ __all__ = [
     "ProtocolError",
     "RowChange",
     "RowData",
+    "RowMapper",
     "RowMappingError",
     "TransactionBegin",
     "TransactionEnd",
@@ -66,10 +68,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load the client of asyncio when it is asked for: asyncio takes a while."""
-    if name != "AsyncCanalClient":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from canal_server.client.async_client import AsyncCanalClient  # noqa: PLC0415
+# What not every program needs, and takes a while to load, such as asyncio.
+_LOADED_ON_DEMAND = {
+    "AsyncCanalClient": "async_client",
+    "MappedChange": "row_mapping",
+    "RowMapper": "row_mapping",
+}
 
-    return AsyncCanalClient
+
+def __getattr__(name: str) -> object:
+    """Load what a program asks for."""
+    module = _LOADED_ON_DEMAND.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)

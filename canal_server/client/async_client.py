@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from canal_server.client.arrow_tables import ArrowBatch, Updates
     from canal_server.client.change_reader import Change
     from canal_server.client.received_message import Message
-    from canal_server.client.row_mapping import MappedChange
+    from canal_server.client.row_mapping import MappedChange, RowMapper
 
 T = TypeVar("T")
 
@@ -49,10 +49,12 @@ class AsyncCanalClient(ClientBase):
     def changes(self, table: str = "") -> AsyncGenerator[Change]: ...
 
     @overload
-    def changes(self, table: str, into: type[T]) -> AsyncGenerator[MappedChange[T]]: ...
+    def changes(
+        self, table: str, into: type[T] | RowMapper[T]
+    ) -> AsyncGenerator[MappedChange[T]]: ...
 
     async def changes(
-        self, table: str = "", into: type[Any] | None = None
+        self, table: str = "", into: type[Any] | RowMapper[Any] | None = None
     ) -> AsyncGenerator[Any]:
         """Yield changes until `stop`, and ack their messages by the policy.
 
@@ -64,8 +66,8 @@ class AsyncCanalClient(ClientBase):
             table: `schema.table`; yields only the changes of this table. If the client
                 has no filter, it subscribes to this table alone
             into: a dataclass, TypedDict, pydantic model or msgspec Struct for the rows
-                of `table`; yields a MappedChange for each change. A row that does not
-                fit raises RowMappingError
+                of `table`, or a RowMapper with one; yields a MappedChange for each
+                change. A row that does not fit raises RowMappingError
 
         """
         choice = self._choose(table)

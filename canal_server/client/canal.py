@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from canal_server.client.arrow_tables import ArrowBatch, Updates
     from canal_server.client.change_reader import Change
-    from canal_server.client.row_mapping import MappedChange
+    from canal_server.client.row_mapping import MappedChange, RowMapper
 
 __all__ = ["CanalClient", "Message"]
 
@@ -99,9 +99,13 @@ class CanalClient(ClientBase):
     def changes(self, table: str = "") -> Iterator[Change]: ...
 
     @overload
-    def changes(self, table: str, into: type[T]) -> Iterator[MappedChange[T]]: ...
+    def changes(
+        self, table: str, into: type[T] | RowMapper[T]
+    ) -> Iterator[MappedChange[T]]: ...
 
-    def changes(self, table: str = "", into: type[Any] | None = None) -> Iterator[Any]:
+    def changes(
+        self, table: str = "", into: type[Any] | RowMapper[Any] | None = None
+    ) -> Iterator[Any]:
         """Yield changes until `stop`, and ack their messages by the policy.
 
         A message is handled when the change after its last one is requested. If the
@@ -112,8 +116,8 @@ class CanalClient(ClientBase):
             table: `schema.table`; yields only the changes of this table. If the client
                 has no filter, it subscribes to this table alone
             into: a dataclass, TypedDict, pydantic model or msgspec Struct for the rows
-                of `table`; yields a MappedChange for each change. A row that does not
-                fit raises RowMappingError
+                of `table`, or a RowMapper with one; yields a MappedChange for each
+                change. A row that does not fit raises RowMappingError
 
         """
         choice = self._choose(table)

@@ -116,11 +116,11 @@ class ClientBase:
             self._stream.filter = choice.filter
         return choice
 
-    def _mapper(self, table: str, into: type[T]) -> RowMapper[T]:
+    def _mapper(self, table: str, into: type[T] | RowMapper[T]) -> RowMapper[T]:
         """Return what makes rows of a class. Raises ValueError, TypeError."""
         # Programs without `into` do not need it.
         from canal_server.client.row_mapping import RowMapper  # noqa: PLC0415
 
         if not table:
             raise ValueError("into needs a table, as its rows have one form")
-        return RowMapper(into)
+        return into if isinstance(into, RowMapper) else RowMapper(into)

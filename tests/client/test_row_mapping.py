@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import enum
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, make_dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 import pydantic
 import pytest
 from client_entries import row, statement
+from fix_random import longer
 from fix_server import DESTINATION
 
-from canal_server.client import CanalClient, RowMappingError
-from canal_server.client.received_message import Message
-from canal_server.client.row_mapping import RowMapper
+from canal_server.client import (
+    AsyncCanalClient,
+    CanalClient,
+    MappedChange,
+    Message,
+    RowMapper,
+    RowMappingError,
+)
 from canal_server.protocol.entry_messages import (
     Column,
     Entry,
@@ -28,18 +36,14 @@ from canal_server.protocol.entry_messages import (
 )
 from canal_server.protocol.protobuf import encode
 
-COLUMNS = {
-    "id": ("int", "7"),
-    "state": ("enum('new','paid')", "2"),
-    "tags": ("set('a','b','c')", "5"),
-    "total": ("decimal(10,2)", "12.5"),
-    "ratio": ("double", "1"),
-    "paid": ("tinyint(1)", "1"),
-    "made": ("datetime(6)", "2026-01-02 03:04:05.000006"),
-    "day": ("date", "2026-01-02"),
-    "at": ("time", "10:11:12"),
-    "note": ("varchar(9)", None),
-}
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from canal_server.client import Change
+    from canal_server.client.change_reader import Kind
+
+    Texts = dict[str, tuple[str, str | None]]  # MySQL's type and the text, by column
 
 
 class State(enum.StrEnum):
@@ -49,9 +53,30 @@ class State(enum.StrEnum):
     PAID = "paid"
 
 
-def message_of(columns: dict[str, tuple[str, str | None]] = COLUMNS) -> Message:
-    """Return a message with an insert of these columns, by name: type and text."""
-    listed = tuple(
+def change_of(
+    after: Texts, before: Texts | None = None, kind: EventType = EventType.INSERT
+) -> Change:
+    """Return a change of shop.orders."""
+    rows = RowData(before_columns=columns(before or {}), after_columns=columns(after))
+    header = Header(
+        logfile_name="binlog.000001",
+        logfile_offset=99,
+        schema_name="shop",
+        table_name="orders",
+        event_type=kind,
+    )
+    entry = Entry(
+        header=header,
+        entry_type=EntryType.ROWDATA,
+        store_value=encode(RowChange(event_type=kind, row_datas=(rows,))),
+    )
+    (change,) = Message.of_entries(1, (entry,)).changes()
+    return change
+
+
+def columns(texts: Texts) -> tuple[Column, ...]:
+    """Return columns as an entry has them."""
+    return tuple(
         Column(
             name=name,
             is_key=name == "id",
@@ -59,128 +84,246 @@ def message_of(columns: dict[str, tuple[str, str | None]] = COLUMNS) -> Message:
             value=text or "",
             mysql_type=mysql_type,
         )
-        for name, (mysql_type, text) in columns.items()
+        for name, (mysql_type, text) in texts.items()
     )
-    change = RowChange(
-        event_type=EventType.INSERT, row_datas=(RowData(after_columns=listed),)
-    )
-    header = Header(
-        logfile_name="binlog.000001",
-        logfile_offset=99,
-        schema_name="shop",
-        table_name="orders",
-        event_type=EventType.INSERT,
-    )
-    entry = Entry(
-        header=header, entry_type=EntryType.ROWDATA, store_value=encode(change)
-    )
-    return Message.of_entries(1, (entry,))
 
 
-def mapped(into: type, message: Message | None = None) -> Any:
-    """Return the row of a message as an instance of a class."""
-    (change,) = (message or message_of()).changes()
-    found = RowMapper(into).mapped(change)
-    assert (found.kind, found.before, found.change) == ("insert", None, change)
-    return found.after
+# ------------------------------------------------------------------------------
+# Random rows
+# ------------------------------------------------------------------------------
+
+
+class Sort(NamedTuple):
+    """Columns of one type: how to make a text, and what an annotation makes of it."""
+
+    mysql_type: str
+    text: Callable[[random.Random], str]
+    made: dict[Any, Callable[[str], Any]]  # the value of a text, by annotation
+    refused: tuple[Any, ...]  # annotations for which the value does not fit
+
+
+def clock(text: str) -> dt.timedelta:
+    """Return a TIME."""
+    hours, minutes, seconds = map(int, text.split(":"))
+    return dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def day(rng: random.Random) -> str:
+    """Return a random DATE."""
+    return f"{rng.randint(1, 9999):04}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+
+
+def moment(rng: random.Random) -> str:
+    """Return a random DATETIME(6)."""
+    return f"{day(rng)} {rng.randint(0, 23):02}:03:04.{rng.randint(0, 999999):06}"
+
+
+def bits_of(text: str) -> set[str]:
+    """Return the labels of a SET of a, b and c."""
+    return {label for i, label in enumerate("abc") if int(text) >> i & 1}
+
+
+def is_set(text: str) -> bool:
+    """Return whether a flag is."""
+    return text == "1"
+
+
+SORTS = (
+    Sort(
+        "bigint",
+        lambda rng: str(rng.randint(-(2**63), 2**63 - 1)),
+        {int: int, float: lambda text: float(int(text)), Any: int, int | str: int},
+        (str, Decimal, bytes, bool, State, Literal[True, "1"], set[str], dict, dt.date),
+    ),
+    Sort(
+        "decimal(30,4)",
+        lambda rng: f"{rng.randint(-(10**20), 10**20)}.{rng.randint(0, 9999):04}",
+        {Decimal: Decimal},
+        (int, float, str, dt.time),
+    ),
+    Sort(
+        "double",
+        lambda rng: repr(rng.uniform(-1e300, 1e300)).replace("e+", "E"),  # as Java
+        {float: float},
+        (int, Decimal, str, bool),
+    ),
+    Sort(
+        "varchar(99)",
+        lambda rng: "".join(rng.choices("ab,'\\\n \N{SNOWMAN}", k=rng.randint(0, 30))),
+        {str: str, str | int: str},
+        (int, float, Decimal, bytes, State, dt.datetime, dt.time, dict),
+    ),
+    Sort(
+        "varbinary(99)",
+        lambda rng: "".join(map(chr, rng.choices(range(256), k=rng.randint(0, 30)))),
+        {bytes: lambda text: text.encode("latin-1")},
+        (str, list, set[str], int),
+    ),
+    Sort("date", day, {dt.date: dt.date.fromisoformat}, (dt.datetime, str, dt.time)),
+    Sort(
+        "datetime(6)",
+        moment,
+        {dt.datetime: dt.datetime.fromisoformat},
+        (dt.date, str, int, dt.timedelta),
+    ),
+    Sort(
+        "timestamp(6)",
+        moment,
+        {dt.datetime: lambda text: dt.datetime.fromisoformat(f"{text}+00:00")},
+        (dt.date, str),
+    ),
+    Sort(
+        "time",
+        lambda rng: f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:59",
+        {dt.timedelta: clock, dt.time: dt.time.fromisoformat},
+        (str, dt.datetime),
+    ),
+    Sort(
+        "tinyint(1)",
+        lambda rng: rng.choice("01"),
+        {bool: is_set, int: int, Literal[0, 1]: int},
+        (str, State),
+    ),
+    Sort(
+        "enum('new','paid')",
+        lambda rng: rng.choice("12"),
+        {
+            State: lambda text: list(State)[int(text) - 1],
+            str: lambda text: ("new", "paid")[int(text) - 1],
+            Literal["new", "paid"]: lambda text: ("new", "paid")[int(text) - 1],
+        },
+        (int, bool, Literal["old"], list),
+    ),
+    Sort(
+        "set('a','b','c')",
+        lambda rng: str(rng.randrange(8)),
+        {
+            set[str]: bits_of,
+            frozenset[str]: lambda text: frozenset(bits_of(text)),
+            set[Literal["a", "b", "c"]]: bits_of,
+            str: lambda text: ",".join(sorted(bits_of(text))),
+        },
+        (int, bytes, dict),
+    ),
+    Sort(
+        "json",
+        lambda rng: json.dumps({"a": [rng.random(), None, str(rng.random())]}),
+        {dict: json.loads, dict[str, Any]: json.loads, str: str},
+        (list, set[int], int),
+    ),
+)
+MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "dataclass": lambda hints: make_dataclass("Row", hints.items()),
+    "TypedDict": lambda hints: TypedDict("Row", hints),  # type: ignore[operator]
+    "pydantic": lambda hints: pydantic.create_model(
+        "Row",
+        **{name: (hint, ...) for name, hint in hints.items()},  # type: ignore[call-overload]
+    ),
+    "msgspec": lambda hints: msgspec.defstruct("Row", hints.items()),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_random_rows(rng, kind):
+    """Each field has the value and type of its annotation, in all kinds of classes."""
+    for _ in range(longer(100)):
+        texts: Texts = {}
+        hints: dict[str, Any] = {}
+        expected: dict[str, Any] = {}
+        for i, sort in enumerate(rng.choices(SORTS, k=rng.randint(1, 20))):
+            name = f"c{i}"
+            text = sort.text(rng)
+            hint, value_of = rng.choice(list(sort.made.items()))
+            value = value_of(text)
+            if rng.random() < 0.3:
+                hint |= None
+                if rng.random() < 0.5:
+                    text = value = None
+            texts[name] = sort.mysql_type, text
+            if rng.random() < 0.9:  # the class does not have all columns
+                hints[name], expected[name] = hint, value
+        change = change_of(texts)
+        after: Any = RowMapper(MAKERS[kind](hints)).mapped(change).after
+        found = {
+            name: after[name] if kind == "TypedDict" else getattr(after, name)
+            for name in hints
+        }
+        assert found == expected
+        assert {name: type(value) for name, value in found.items()} == {
+            name: type(value) for name, value in expected.items()
+        }
+
+
+@pytest.mark.parametrize("kind", ["dataclass", "TypedDict"])
+@pytest.mark.parametrize("sort", SORTS, ids=lambda sort: sort.mysql_type)
+def test_random_rows_that_do_not_fit(rng, kind, sort):
+    """A wrong annotation, or a NULL without an optional one, is found at the row."""
+    for wrong in sort.refused:
+        text = sort.text(rng)
+        change = change_of({"id": ("int", "1"), "c": (sort.mysql_type, text)})
+        mapper = RowMapper(MAKERS[kind]({"id": int, "c": wrong}))
+        with pytest.raises(RowMappingError) as caught:
+            mapper.mapped(change)
+        assert change.after is not None
+        shown = repr(change.after["c"])[:80]
+        assert f"does not fit Row: column c = {shown}" in str(caught.value)
+    for hint in sort.made:
+        change = change_of({"c": (sort.mysql_type, None)})
+        if hint is not Any:
+            with pytest.raises(RowMappingError, match=r"column c = None: .* not NULL"):
+                RowMapper(MAKERS[kind]({"c": hint})).mapped(change)
+
+
+# ------------------------------------------------------------------------------
+# Changes
+# ------------------------------------------------------------------------------
 
 
 @dataclass
-class Order:
-    """Every kind of annotation."""
+class Item:
+    """A row of the entries below."""
 
     id: int
-    state: State
-    tags: set[str]
-    total: Decimal
-    ratio: float
-    paid: bool
-    made: dt.datetime
-    day: dt.date
-    at: dt.time
-    note: str | None
-    extra: int = 5
-    kind: Literal["x"] = field(default="x")
+    state: State = State.NEW
 
 
-def test_dataclass():
-    """A dataclass gets its fields by name, converted by their annotations."""
-    assert mapped(Order) == Order(
-        id=7,
-        state=State.PAID,
-        tags={"a", "c"},
-        total=Decimal("12.50"),
-        ratio=1.0,
-        paid=True,
-        made=dt.datetime(2026, 1, 2, 3, 4, 5, 6),  # noqa: DTZ001  # as the column
-        day=dt.date(2026, 1, 2),
-        at=dt.time(10, 11, 12),
-        note=None,
-    )
-
-
-def test_typed_dict():
-    """A TypedDict is a dict of its keys alone."""
-
-    class Row(TypedDict):
-        id: int
-        state: Literal["new", "paid"]
-        gone: NotRequired[str]
-
-    assert mapped(Row) == {"id": 7, "state": "paid"}
-
-
-def test_pydantic():
-    """A pydantic model validates by its own rules."""
-
-    class Row(pydantic.BaseModel):
-        id: Annotated[int, pydantic.Field(gt=0)]
-        total: Decimal
-        day: dt.date
-        note: str | None
-
-    Row.model_rebuild(_types_namespace=globals())
-    found = mapped(Row)
-    assert (found.id, found.total, found.note) == (7, Decimal("12.50"), None)
-
-
-def test_msgspec():
-    """A msgspec Struct is converted by msgspec."""
-    row_class = msgspec.defstruct(
-        "Row", [("id", int), ("total", Decimal), ("note", str | None)]
-    )
-    assert mapped(row_class) == row_class(7, Decimal("12.50"), None)
-
-
-def annotated(**fields: Any) -> type:
-    """Return a dataclass with these annotations."""
-    return dataclass(type("Row", (), {"__annotations__": fields}))
+OLD: Texts = {"id": ("int", "1"), "state": ("enum('new','paid')", "1")}
+NEW: Texts = {"id": ("int", "1"), "state": ("enum('new','paid')", "2")}
 
 
 @pytest.mark.parametrize(
-    ("fields", "problem"),
+    ("kind", "before", "after"),
     [
-        ({"note": str}, "column note = None: expected str, not NULL; annotate it as"),
-        ({"id": str}, "column id = 7: expected str, not int"),
-        ({"id": bool}, "column id = 7: expected bool, not int; a bool is 0 or 1"),
-        ({"missing": int}, "it has no column missing, and the field has no default"),
-        ({"state": enum.Enum("Other", ["NEW"])}, "column state = 'paid': Other has 1"),
-        ({"state": Literal["new"]}, "column state = 'paid': expected one of 'new'"),
-        ({"made": dt.date}, "column made = datetime.datetime(2026, 1, 2, 3, 4, 5, 6)"),
-        ({"total": int | str}, "column total = Decimal('12.50'): expected int"),
-        ({"id": set[str]}, "column id = 7: expected set, not int"),
-        ({"ratio": dt.time}, "column ratio = 1.0: expected time, not float"),
-        ({"id": None}, "column id = 7: expected NULL"),
+        (EventType.INSERT, None, Item(1, State.PAID)),
+        (EventType.UPDATE, Item(1, State.NEW), Item(1, State.PAID)),
+        (EventType.DELETE, Item(1, State.NEW), None),
     ],
 )
-def test_a_row_that_does_not_fit(fields, problem):
-    """The error names the table, the column, the value, and what was expected."""
+def test_sides(kind, before, after):
+    """Each side of a change is an instance, if the change has it."""
+    change = change_of(NEW if after else {}, before=OLD if before else None, kind=kind)
+    assert RowMapper(Item).mapped(change) == MappedChange(
+        change.kind, before, after, change
+    )
+
+
+def test_the_side_that_does_not_fit():
+    """An error says which side it is, where it is, and what to do."""
+    old = OLD | {"state": ("text", "gone")}
+    change = change_of(NEW, before=old, kind=EventType.UPDATE)
     with pytest.raises(RowMappingError) as caught:
-        mapped(annotated(**fields))
-    text = str(caught.value)
-    assert problem in text
-    assert text.startswith("table shop.orders: a row does not fit Row: ")
-    assert "(at binlog.000001:99)" in text
+        RowMapper(Item).mapped(change)
+    assert str(caught.value) == (
+        "table shop.orders: `before` of a change (update) does not fit Item: column"
+        " state = 'gone': expected State, which has 'new', 'paid' (at"
+        " binlog.000001:99); correct the class, or iterate without `into`"
+    )
+
+
+def test_renames():
+    """Fields may have other names than their columns."""
+    mapper = RowMapper(Item, renames={"id": "number"})
+    assert mapper.mapped(change_of({"number": ("int", "1")})).after == Item(1)
 
 
 def test_models_that_refuse():
@@ -189,48 +332,86 @@ def test_models_that_refuse():
     class Strict(pydantic.BaseModel, extra="forbid"):
         id: int
 
-    for into in (Strict, msgspec.defstruct("Other", [("total", int)])):
-        with pytest.raises(
-            RowMappingError, match=r"table shop\.orders: .* does not fit"
-        ):
-            mapped(into)
+    for into, words in (
+        (Strict, "column state = 'paid': Extra inputs are not permitted"),
+        (msgspec.defstruct("Other", [("id", str)]), "column id = 1: Expected `str`"),
+    ):
         with pytest.raises(RowMappingError) as caught:
-            mapped(into)
+            RowMapper(into).mapped(change_of(NEW))
+        assert f"does not fit {into.__name__}: {words}" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("into", [int, dict, str])
-def test_classes_of_other_kinds(into):
-    """A class of another kind is refused with those that can be used."""
-    with pytest.raises(TypeError, match="expected a dataclass, a TypedDict"):
-        RowMapper(into)
-
-
-def test_long_values_are_cut():
+@pytest.mark.parametrize("kind", MAKERS)
+def test_long_values_are_cut(kind):
     """An error does not repeat a whole document."""
-    message = message_of({"id": ("text", "x" * 5000)})
+    change = change_of({"id": ("text", "x" * 5000)})
     with pytest.raises(RowMappingError) as caught:
-        mapped(annotated(id=int), message)
+        RowMapper(MAKERS[kind]({"id": int})).mapped(change)
     assert len(str(caught.value)) < 400
 
 
-@dataclass
-class Item:
-    """A row of the entries below."""
+# ------------------------------------------------------------------------------
+# Clients
+# ------------------------------------------------------------------------------
 
-    id: int
+ENTRIES = (
+    row(1),
+    statement(2, "ALTER TABLE orders ADD x int"),
+    row(3, "other"),
+    row(4),
+)
+EXPECTED = [("insert", Item(1)), ("ddl", None), ("insert", Item(4))]
 
 
-def test_a_client_with_into(serve, instance):
+@pytest.mark.parametrize("into", [Item, RowMapper(Item)], ids=["class", "mapper"])
+def test_a_client_with_into(serve, instance, into):
     """`changes(into=)` yields rows of the class, and statements without rows."""
-    instance.store.append(row(1), statement(2, "ALTER TABLE orders ADD x int"), row(3))
+    instance.store.append(*ENTRIES)
     client = CanalClient("127.0.0.1", serve().port, DESTINATION)
     found = []
-    for each in client.changes("shop.orders", into=Item):
+    for each in client.changes("shop.orders", into=into):
         found.append((each.kind, each.after))
-        if each.after == Item(3):
+        if each.after == Item(4):
             client.stop()
     client.close()
-    assert found == [("insert", Item(1)), ("ddl", None), ("insert", Item(3))]
+    assert found == EXPECTED
+    assert each.change.table == "orders"
+
+
+async def collected(client: AsyncCanalClient) -> list[tuple[Kind, Item | None]]:
+    """Return the changes up to the last of the entries."""
+    found = []
+    async for each in client.changes("shop.orders", into=Item):
+        found.append((each.kind, each.after))
+        if each.after == Item(4):
+            client.stop()
+    await client.close()
+    return found
+
+
+def test_an_async_client_with_into(serve, instance):
+    """So it is with asyncio."""
+    instance.store.append(*ENTRIES)
+    client = AsyncCanalClient("127.0.0.1", serve().port, DESTINATION)
+    assert asyncio.run(collected(client)) == EXPECTED
+
+
+def test_a_row_that_does_not_fit_is_delivered_again(serve, instance):
+    """The error ends the iteration, and a client with a better class continues."""
+    instance.store.append(*ENTRIES)
+    port = serve().port
+    wrong = make_dataclass("Wrong", [("id", str)])
+    with (
+        CanalClient("127.0.0.1", port, DESTINATION) as client,
+        pytest.raises(RowMappingError, match="column id = 1: expected str, not int"),
+    ):
+        list(client.changes("shop.orders", into=wrong))
+    with CanalClient("127.0.0.1", port, DESTINATION) as client:
+        assert next(client.changes("shop.orders", into=Item)).after == Item(1)
+
+
+def test_into_needs_a_table():
+    """Rows of several tables have no common class."""
     with pytest.raises(ValueError, match="into needs a table"):
-        next(client.changes(into=Item))
+        next(CanalClient().changes("", into=Item))

@@ -1,0 +1,1 @@
+"""How rows become instances of classes: annotations, and kinds of classes."""

@@ -143,7 +143,7 @@ def test_faults_async(pipeline, link, rng, whole):
         followed, link, rng, whole_transactions=whole, ack=rng.choice(ACKS)
     )
 
-    async def follow(client, until) -> None:
+    async def follow(client, until):
         async with aclosing(client.messages(timeout_s=0.1)) as messages:
             async for message in messages:
                 followed.take(message.changes())
@@ -151,7 +151,7 @@ def test_faults_async(pipeline, link, rng, whole):
                 if until():
                     break
 
-    async def main() -> None:
+    async def main():
         client = AsyncCanalClient(**options)
         with Faults(pipeline, link, rng, longer(6)) as faults, Load(writer, 0.02):
             ender = threading.Thread(target=faults.join)
@@ -204,7 +204,7 @@ def test_killed_client(pipeline, rng, ack):
     assert not missing
 
 
-def expected(writer) -> set[str]:
+def expected(writer):
     """Return what the program prints of the changes that were written."""
     return {
         f"{each.kind.lower()} {values['tx']} {values['n']}"
@@ -214,7 +214,7 @@ def expected(writer) -> set[str]:
     }
 
 
-def read_for(pipeline, ack, seconds, seen) -> None:
+def read_for(pipeline, ack, seconds, seen):
     """Run the program for so long, kill it, and add what it printed."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(pipeline.server_port), ack],
@@ -238,13 +238,16 @@ def test_silent_server(pipeline, link, rng):
     client = CanalClient(**options_of(followed, link, rng, timeout_s=0.5))
     writer.write(3)
     messages = client.messages(timeout_s=0.1)
-    while not followed.is_complete:
-        followed.take(next(messages).changes())
+
+    def receive_all():
+        while not followed.is_complete:
+            followed.take(next(messages).changes())
+
+    receive_all()
     with link.silence():
         writer.write(3)
         time.sleep(0.1)
-    while not followed.is_complete:
-        followed.take(next(messages).changes())
+    receive_all()
     with link.silence():
         stopper = threading.Timer(0.2, client.stop)
         stopper.start()

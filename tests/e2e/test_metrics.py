@@ -63,7 +63,7 @@ def scrape(pipeline, path: str = "/metrics") -> str:
     url = f"http://127.0.0.1:{port_of(pipeline)}{path}"
     with urllib.request.urlopen(url, timeout=30) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        return answer.read().decode()
+        return str(answer.read().decode())
 
 
 def samples(text: str) -> dict[str, float]:

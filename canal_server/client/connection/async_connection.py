@@ -1,39 +1,30 @@
-"""The connection of the asyncio client: a stream, and a way to wake its wait."""
+"""The connection of the asyncio client: its frames, and a way to wake its wait."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from canal_server.protocol.framing import (
-    FRAME_BYTES_MAX,
-    LENGTH_BYTES,
-    frame_length,
-)
+from canal_server.client.connection.frame_protocol import FrameProtocol
+from canal_server.protocol.framing import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from canal_server.client.connection.server_addresses import Address
 
-# Bytes that the stream reads ahead. The next message is received while the program
-# handles this one; a larger one is received in part.
-_AHEAD_BYTES: Final = 8 * 1024 * 1024
-_DROPPED_BYTES: Final = 65536
-
 
 class AsyncConnection:
     """As `io_steps.Connection`, with coroutines; for one task, but for `wake`."""
 
     def __init__(self) -> None:
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._protocol: FrameProtocol | None = None
         self._server = ""
         self._send_timeout_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
-        self._late: asyncio.Task[memoryview] | None = None  # receives ahead
+        self._late: asyncio.Future[memoryview] | None = None  # receives ahead
 
     def wake(self) -> None:
         """Interrupt a wait; from any thread and from signal handlers."""
@@ -48,16 +39,15 @@ class AsyncConnection:
         self._loop = asyncio.get_running_loop()
         self._server, self._send_timeout_s = str(address), timeout_s
         async with _limit(timeout_s, f"cannot connect to {address} within the timeout"):
-            self._reader, self._writer = await asyncio.open_connection(
-                address.host, address.port, limit=_AHEAD_BYTES // 2
+            _, self._protocol = await self._loop.create_connection(
+                lambda: FrameProtocol(self._server), address.host, address.port
             )
 
     async def send(self, data: bytes) -> None:
         """Send all of the data."""
-        _, writer = self._open()
-        writer.write(data)
+        protocol = self._open()
         async with _limit(self._send_timeout_s, f"{self._server} accepts no data"):
-            await writer.drain()
+            await protocol.send(data)
 
     async def receive(
         self, timeout_s: float | None, limit: int, *, wakeable: bool
@@ -87,32 +77,21 @@ class AsyncConnection:
 
     async def finish(self, timeout_s: float) -> None:
         """Wait until the server has processed all requests, then close."""
-        if self._writer is not None:
-            late = self._late
+        if self._protocol is not None:
             self._end_late()
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    if late is not None:
-                        await asyncio.wait((late,))  # two must not read at once
-                    await self._drain_to_end(*self._open())
+                    await self._protocol.drain_to_end()
         await self.close()
-
-    async def _drain_to_end(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        await writer.drain()
-        writer.write_eof()
-        while await reader.read(_DROPPED_BYTES):
-            pass
 
     async def close(self) -> None:
         """Close at once."""
         self._end_late()
-        writer, self._writer, self._reader = self._writer, None, None
-        if writer is not None:
-            # Not `close`, which would wait for a server that accepts no data. Does
-            # not wait itself, so that it works in a task that was cancelled.
-            writer.transport.abort()
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            # Does not wait for a server that accepts no data, so that it works in a
+            # task that was cancelled.
+            protocol.abort()
 
     async def pause(self, seconds: float) -> None:
         """Wait; ends early when interrupted."""
@@ -126,33 +105,23 @@ class AsyncConnection:
         self._loop = asyncio.get_running_loop()
         return await asyncio.to_thread(work)
 
-    def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._reader is None or self._writer is None:
+    def _open(self) -> FrameProtocol:
+        if self._protocol is None:
             raise ConnectionError("not connected; call connect")
-        return self._reader, self._writer
+        return self._protocol
 
     def _end_late(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
-    def _begin_to_receive(self, limit: int) -> asyncio.Task[memoryview]:
-        task = asyncio.create_task(self._receive_frame(limit))
-        task.add_done_callback(_look_at_error)
-        return task
-
-    async def _receive_frame(self, limit: int) -> memoryview:
-        reader, _ = self._open()
-        try:
-            length = frame_length(await reader.readexactly(LENGTH_BYTES), limit)
-            return memoryview(await reader.readexactly(length))
-        except asyncio.IncompleteReadError:
-            raise ConnectionResetError(
-                f"{self._server} closed the connection"
-            ) from None
+    def _begin_to_receive(self, limit: int) -> asyncio.Future[memoryview]:
+        frame = self._open().receive(limit)
+        frame.add_done_callback(_look_at_error)
+        return frame
 
     async def _wait_or_wake(
-        self, frame: asyncio.Task[memoryview], timeout_s: float | None
+        self, frame: asyncio.Future[memoryview], timeout_s: float | None
     ) -> bool:
         """Wait for a frame; false if `wake` was called before it was there."""
         if frame.done():
@@ -170,10 +139,10 @@ class AsyncConnection:
         return False
 
 
-def _look_at_error(task: asyncio.Task[memoryview]) -> None:
-    """Keep asyncio from reporting the error of a task that nobody waits for."""
-    if not task.cancelled():
-        task.exception()
+def _look_at_error(frame: asyncio.Future[memoryview]) -> None:
+    """Keep asyncio from reporting the error of a frame that nobody waits for."""
+    if not frame.cancelled():
+        frame.exception()
 
 
 @contextlib.asynccontextmanager

@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from server_folders import Unavailable
 from server_packages import package_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MACHINE = "aarch64"
 SUITES = {"3.11": "bookworm", "3.13": "trixie"}  # each release has one version

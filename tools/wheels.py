@@ -41,7 +41,7 @@ build_meta.build_wheel(sys.argv[1])
 """
 
 
-class BuildFailed(Exception):
+class BuildError(Exception):
     """A command failed; its output is printed."""
 
 
@@ -121,7 +121,7 @@ def _run(
     )
     if done.returncode:
         print(done.stdout)
-        raise BuildFailed(f"{' '.join(command)}: status {done.returncode}")
+        raise BuildError(f"{' '.join(command)}: status {done.returncode}")
 
 
 def build(folder: Path, versions: Sequence[str], *, native: bool) -> list[Path]:
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         made = build(wanted.folder, wanted.versions, native=wanted.native)
         _run([sys.executable, "-m", "twine", "check", "--strict", *map(str, made)])
-    except BuildFailed as error:
+    except BuildError as error:
         print(f"wheels: {error}", file=sys.stderr)
         return 1
     for each in made:

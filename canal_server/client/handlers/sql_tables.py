@@ -140,4 +140,5 @@ def _add_columns(
         shown = dialect.identifier_preparer.format_table(table)
         statement = f"ALTER TABLE {shown} ADD COLUMN {definition}"
         escaped = statement.replace("%", "%%")  # names are part of a format
-        connection.execute(sa.DDL(escaped))
+        ddl: Any = sa.DDL  # is not typed
+        connection.execute(ddl(escaped))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.client.connection.io_steps import Call, Pause
 from canal_server.client.connection.login import LoginRefused
-from canal_server.client.connection.running_server import RunningServer
 from canal_server.client.connection.session import Session
 from canal_server.client.received_message import Message
 from canal_server.client.retries import RequestWait, Retries
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from canal_server.client.client_options import ClientOptions
     from canal_server.client.connection.io_steps import Steps
+    from canal_server.client.connection.running_server import RunningServer
     from canal_server.client.connection.server_addresses import Address
     from canal_server.client.readers import Readers
     from canal_server.client.whole_transactions import Piece
@@ -52,9 +52,7 @@ class MessageStream:
         self._wake = wake
         self._finder: RunningServer | None = None
         if options.zookeeper is not None:
-            self._finder = RunningServer(
-                options.zookeeper, options.destination, self._notice_move
-            )
+            self._finder = self._new_finder(options.zookeeper)
         self._may_have_moved = False
         self._is_stopped = False
         self._whole = WholeTransactions() if options.whole_transactions else None
@@ -150,6 +148,14 @@ class MessageStream:
             return self._options.addresses()
         self._may_have_moved = False
         return ((yield from self._find(finder)),)
+
+    def _new_finder(self, servers: str) -> RunningServer:
+        # Only clusters need it.
+        from canal_server.client.connection.running_server import (  # noqa: PLC0415
+            RunningServer,
+        )
+
+        return RunningServer(servers, self._options.destination, self._notice_move)
 
     def _find(self, finder: RunningServer) -> Steps[Address]:
         found = yield Call(lambda: finder.find(self._options.timeout_s))

@@ -6,7 +6,6 @@ A reader remembers the columns of tables from message to message.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
-from zoneinfo import ZoneInfo
 
 from canal_server.client.change_reader import ChangeReader
 from canal_server.client.value_reader import ValueOptions
@@ -57,7 +56,7 @@ class Readers:
         zone = self._time_zone
         if zone is None:
             return "UTC"
-        name = zone.key if isinstance(zone, ZoneInfo) else str(zone)
+        name = getattr(zone, "key", str(zone))  # of a zoneinfo.ZoneInfo
         if name is None or name[:4] in {"UTC+", "UTC-"}:
             raise ValueError(
                 f"time_zone = {zone!r}: Arrow needs a named zone, such as"

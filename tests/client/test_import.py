@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from fix_daemon import child_environ
 
 # Of foreign systems, of extras, and what takes a while for a program without it.
 FOREIGN = {
@@ -34,7 +35,11 @@ def loaded_by(program: str) -> set[str]:
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=child_environ(),
     )
     return set(done.stdout.split())
 
@@ -106,6 +111,7 @@ def test_all_names_exist():
         capture_output=True,
         text=True,
         check=True,
+        env=child_environ(),
     )
     assert done.stdout.strip() == (
         "module 'canal_server.client' has no attribute 'Missing'"

@@ -1,8 +1,8 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, final
 
-from canal_server.client.value_reader import Value, ValueOptions
+from canal_server.client.value_reader import ValueOptions
 
 Kind: TypeAlias = Literal[
     "insert",
@@ -15,7 +15,10 @@ Kind: TypeAlias = Literal[
     "xa_rollback",
 ]
 
+@final
 class Change:
+    # Rows have values of `Any` type, as those of other clients of databases: a program
+    # knows the types of its columns, or lets `into` check them.
     @property
     def schema(self) -> str: ...
     @property
@@ -23,11 +26,11 @@ class Change:
     @property
     def kind(self) -> Kind: ...
     @property
-    def before(self) -> dict[str, Value] | None: ...
+    def before(self) -> dict[str, Any] | None: ...
     @property
-    def after(self) -> dict[str, Value] | None: ...
+    def after(self) -> dict[str, Any] | None: ...
     @property
-    def key(self) -> dict[str, Value]: ...
+    def key(self) -> dict[str, Any]: ...
     @property
     def updated(self) -> tuple[str, ...]: ...
     @property
@@ -55,6 +58,7 @@ class Change:
     @property
     def mysql_types(self) -> Mapping[str, str]: ...
 
+@final
 class ChangeReader:
     def __init__(self, options: ValueOptions) -> None: ...
     def reset(self) -> None: ...

@@ -1,12 +1,6 @@
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, tzinfo
-from decimal import Decimal
-from typing import Any, TypeAlias
-
-# `Any`: what `load_json` returns.
-Value: TypeAlias = (
-    int | Decimal | float | str | bytes | date | datetime | timedelta | Any | None
-)
+from datetime import tzinfo
+from typing import Any
 
 class ValueOptions:
     def __init__(

@@ -6,6 +6,7 @@ import pytest
 from fix_pipeline import DESTINATION, UNIT_S
 
 from canal_server.client import EntryType, EventType
+from canal_server.client.connection.io_steps import run
 from canal_server.protocol.packets import Get, PacketType
 
 RED, BLUE = 1001, 1002
@@ -174,7 +175,10 @@ def test_closed_while_waiting(pipeline, rng):
             # One that comes begins with a rollback, which would be before a late ack.
             pipeline.settle(client)
             with pipeline.client(RED) as leaving:
-                leaving._send_unanswered(PacketType.GET, endless)
+                request = leaving._stream.session._send_unanswered(
+                    PacketType.GET, endless
+                )
+                run(request, leaving._connection)
             writer.write(1)
             while checker.done < number:
                 message = client.get(1000, UNIT_S)

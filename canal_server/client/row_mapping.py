@@ -14,6 +14,7 @@ from canal_server.errors import RowMappingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from canal_server.client.change_reader import Change, Kind
 
@@ -55,13 +56,17 @@ class RowMapper(Generic[T]):
 
     def mapped(self, change: Change) -> MappedChange[T]:
         """Return a change with its rows. Raises RowMappingError."""
-        side = "before"
+        before, after = change.before, change.after
+        return MappedChange(
+            change.kind,
+            None if before is None else self._row(change, "before", before),
+            None if after is None else self._row(change, "after", after),
+            change,
+        )
+
+    def _row(self, change: Change, side: str, row: dict[str, Any]) -> T:
         try:
-            row = change.before
-            before = None if row is None else self._make(row)
-            side = "after"
-            row = change.after
-            after = None if row is None else self._make(row)
+            return self._make(row)  # type: ignore[no-any-return]
         except MisfitError as error:
             raise RowMappingError(
                 f"table {change.schema}.{change.table}: `{side}` of a change"
@@ -69,4 +74,3 @@ class RowMapper(Generic[T]):
                 f" (at {change.file}:{change.position[1]}); correct the class, or"
                 " iterate without `into`"
             ) from error.__cause__
-        return MappedChange(change.kind, before, after, change)

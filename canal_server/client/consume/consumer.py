@@ -227,9 +227,10 @@ class Consumer:
 
     def _is_stalled(self, message: Message) -> bool:
         """Return whether nothing came although much waits for a flush."""
-        return not message and sum(
-            len(part.message.body) for part in self._parts
-        ) >= _IDLE_BYTES_MAX
+        return (
+            not message
+            and sum(len(part.message.body) for part in self._parts) >= _IDLE_BYTES_MAX
+        )
 
     def _flush(self) -> None:
         try:

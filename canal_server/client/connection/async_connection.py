@@ -23,7 +23,8 @@ class AsyncConnection:
         self._server = ""
         self._send_timeout_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._woken = asyncio.Event()
+        self._is_woken = False
+        self._waiter: asyncio.Future[None] | None = None  # of the task that waits
         self._late: asyncio.Future[memoryview] | None = None  # receives ahead
 
     def wake(self) -> None:
@@ -31,7 +32,16 @@ class AsyncConnection:
         if self._loop is not None:
             # The loop may be closed: then nobody waits.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._woken.set)
+                self._loop.call_soon_threadsafe(self._wake_waiter)
+
+    def _wake_waiter(self) -> None:
+        self._is_woken = True
+        if self._waiter is not None:
+            _end(self._waiter)
+
+    def _take_wake(self) -> bool:
+        is_woken, self._is_woken = self._is_woken, False
+        return is_woken
 
     async def connect(self, address: Address, timeout_s: float) -> None:
         """Connect, after closing an earlier connection."""
@@ -46,8 +56,10 @@ class AsyncConnection:
     async def send(self, data: bytes) -> None:
         """Send all of the data."""
         protocol = self._open()
+        if protocol.send(data):
+            return
         async with _limit(self._send_timeout_s, f"{self._server} accepts no data"):
-            await protocol.send(data)
+            await protocol.sent()
 
     async def receive(
         self, timeout_s: float | None, limit: int, *, wakeable: bool
@@ -56,17 +68,17 @@ class AsyncConnection:
         late, self._late = self._late, None
         if late is None:
             late = self._begin_to_receive(limit)
-        try:
-            if not wakeable:
-                await asyncio.wait((late,), timeout=timeout_s)
-            elif not await self._wait_or_wake(late, timeout_s):
-                self._late = late
-                return None
-        except BaseException:  # also a cancellation
-            late.cancel()
-            raise
+        if not late.done():
+            try:
+                await self._wait(late, timeout_s, wakeable=wakeable)
+            except BaseException:  # also a cancellation
+                late.cancel()
+                raise
         if late.done():
             return late.result()
+        if wakeable and self._take_wake():
+            self._late = late
+            return None
         late.cancel()
         raise TimeoutError(f"no answer from {self._server} within the timeout")
 
@@ -95,10 +107,8 @@ class AsyncConnection:
 
     async def pause(self, seconds: float) -> None:
         """Wait; ends early when interrupted."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        self._woken.clear()
+        await self._wait(None, seconds, wakeable=True)
+        self._is_woken = False
 
     async def call(self, work: Callable[[], object]) -> object:
         """Return the result of a function that blocks, called in a thread."""
@@ -120,23 +130,41 @@ class AsyncConnection:
         frame.add_done_callback(_look_at_error)
         return frame
 
-    async def _wait_or_wake(
-        self, frame: asyncio.Future[memoryview], timeout_s: float | None
-    ) -> bool:
-        """Wait for a frame; false if `wake` was called before it was there."""
-        if frame.done():
-            return True
-        woken = asyncio.create_task(self._woken.wait())
+    async def _wait(
+        self,
+        frame: asyncio.Future[memoryview] | None,
+        timeout_s: float | None,
+        *,
+        wakeable: bool,
+    ) -> None:
+        """Wait for a frame, for `wake` if it may, or until the time is over."""
+        # Quicker than `asyncio.wait`, which takes a task for `wake`.
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def end(_: object = None) -> None:
+            _end(waiter)
+
+        timer = None if timeout_s is None else loop.call_later(timeout_s, end)
+        if frame is not None:
+            frame.add_done_callback(end)
+        if wakeable:
+            self._waiter = waiter
+            if self._is_woken:
+                end()
         try:
-            await asyncio.wait(
-                (frame, woken), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            await waiter
         finally:
-            woken.cancel()
-        if frame.done() or not self._woken.is_set():
-            return True
-        self._woken.clear()
-        return False
+            self._waiter = None
+            if frame is not None:
+                frame.remove_done_callback(end)
+            if timer is not None:
+                timer.cancel()
+
+
+def _end(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _look_at_error(frame: asyncio.Future[memoryview]) -> None:

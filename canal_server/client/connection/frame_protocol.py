@@ -53,28 +53,32 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._open().resume_reading()
         return frame
 
-    async def send(self, data: bytes) -> None:
-        """Send, and wait while the server does not receive. Raises OSError."""
-        await self._can_send()
+    def send(self, data: bytes) -> bool:
+        """Send; false if `sent` has to be awaited. Raises OSError."""
+        self._raise_error()
         transport = self._open()
         transport.write(data)
-        if transport.is_closing():
+        return self._writable.is_set() and not transport.is_closing()
+
+    async def sent(self) -> None:
+        """Wait while the server does not receive. Raises OSError."""
+        if self._open().is_closing():
             await asyncio.sleep(0)  # until `connection_lost` is called
-        await self._can_send()
+        await self._writable.wait()
+        self._raise_error()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
 
     async def drain_to_end(self) -> None:
         """Send nothing more, and drop what arrives until the server closes."""
-        await self._can_send()
+        await self.sent()
         self._drops = True
         transport = self._open()
         transport.write_eof()
         transport.resume_reading()
         await self._ended.wait()
-
-    async def _can_send(self) -> None:
-        await self._writable.wait()
-        if self._error is not None:
-            raise self._error
 
     def abort(self) -> None:
         """Close at once."""

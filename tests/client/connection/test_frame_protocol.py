@@ -103,7 +103,7 @@ def test_frames_before_they_are_asked_for() -> None:
             with pytest.raises(ConnectionResetError, match="a server closed"):
                 await protocol.receive(LIMIT)
             with pytest.raises(ConnectionResetError, match="a server closed"):
-                await protocol.send(b"x")
+                protocol.send(b"x")
 
     run(main())
 
@@ -146,7 +146,8 @@ def test_peer_that_does_not_receive() -> None:
     async def main() -> None:
         async with connected() as (protocol, peer):
             data = bytes(20_000_000)
-            sending = asyncio.create_task(protocol.send(data))
+            assert not protocol.send(data)
+            sending = asyncio.create_task(protocol.sent())
             received = len(await peer.receive(1000))
             assert not sending.done()
             while received < len(data):
@@ -163,7 +164,7 @@ def test_drain_to_end() -> None:
         async with connected() as (protocol, peer):
             protocol.receive(LIMIT)
             await peer.send(frame(b"begun")[:6])
-            await protocol.send(b"last")
+            assert protocol.send(b"last")
             draining = asyncio.create_task(protocol.drain_to_end())
             assert await peer.receive(100) == b"last"
             assert await peer.receive(100) == b""

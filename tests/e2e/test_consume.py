@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from fix_pipeline import UNIT_S, Process
 from fix_postgres import PostgresDatabase
@@ -206,6 +208,51 @@ def test_lines_are_complete(
     wait_until(has_all, process)
     process.send(signal.SIGTERM)
     assert process.wait() == 0
+
+
+def test_parquet_rows_are_there_once(
+    pipeline: Pipeline, tmp_path: Path, rng: random.Random
+) -> None:
+    """However often consumer and server are killed, no row is in two files."""
+    pipeline.keep_port()
+    shop = Shop(pipeline, rng)
+    folder = tmp_path / pipeline.schema
+    log = folder / shop.tables[2]
+    options = (
+        "--handler", "parquet", "--set", f"folder={folder}", "--set", "flush_s=0.05",
+        "--set", "rows=300",
+    )  # fmt: skip
+    for number in range(longer(4)):
+        shop.write(rng.randint(100, 400))
+        process = consumer(pipeline, *options)
+        before = newest_of(log)
+        wait_until(lambda: newest_of(log) > before, process)  # noqa: B023
+        time.sleep(rng.uniform(0, 0.2))  # it is killed within anything
+        process.send(signal.SIGKILL)
+        process.wait()
+        if number == 2:
+            pipeline.kill()
+            pipeline.start()
+    process = consumer(pipeline, *options)
+    expected = [row[0] for row in shop.rows(shop.tables[2])]
+    wait_until(lambda: ids_of(log)[-1:] == expected[-1:], process)
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+    assert ids_of(log) == expected
+
+
+def newest_of(folder: Path) -> str:
+    """Return the name of the newest Parquet file."""
+    return max((each.name for each in folder.glob("*.parquet")), default="")
+
+
+def ids_of(folder: Path) -> list[int]:
+    """Return the ids in all Parquet files, in the order of their names."""
+    found: list[int] = []
+    for path in sorted(folder.glob("*.parquet")):
+        with contextlib.suppress(FileNotFoundError):  # replaced meanwhile
+            found += pq.read_table(path).column("id").to_pylist()
+    return found
 
 
 def size_of(folder: Path) -> int:

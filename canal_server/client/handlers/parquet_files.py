@@ -1,7 +1,8 @@
 """The handler `parquet`: Parquet files, one for each table and period.
 
-A file is named by its first row, and replaces what an earlier delivery of its rows left
-(`parquet_names`), so that rows which are delivered again are not there twice.
+A file is named by its first row (`parquet_names`). Deliveries that come again may be
+divided otherwise, so a new file replaces the rows of earlier files from its first row
+on: they are in it, or will be delivered after it. No row is there twice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from canal_server.client.handlers.handler import RetryLater, required
 from canal_server.client.handlers.line_file import sync_folder
-from canal_server.client.handlers.parquet_names import FileName, folder_name, superseded
+from canal_server.client.handlers.parquet_names import (
+    FileName,
+    folder_name,
+    predecessor,
+    superseded,
+)
 
 if TYPE_CHECKING:
     from canal_server.client.arrow_tables import ArrowBatch
@@ -53,10 +59,12 @@ class ParquetFiles:
         self.flush_s = flush_s
         self.flush_changes = rows
         self._parquet = required("pyarrow.parquet", "parquet", extra="arrow")
+        self._compute = required("pyarrow.compute", "parquet", extra="arrow")
         self._folder = Path(folder)
         self._updates = updates
         self._compression = compression
         self._batches: dict[tuple[str, str], list[ArrowBatch]] = {}
+        self._last: dict[Path, FileName] = {}  # row that was written, by folder
 
     def open(self) -> None:
         """Create the folder, and remove files that a crash left incomplete.
@@ -89,9 +97,23 @@ class ParquetFiles:
         self._batches.clear()
 
     def _write(self, folder: Path, batches: list[Any]) -> None:
-        """Write a file, and remove those whose rows it has, or which follow it."""
+        """Write a file, and remove the rows that it replaces.
+
+        A crash in between leaves rows twice, but they are delivered again.
+        """
         first, last = _name_of(batches[0], 0), _name_of(batches[-1], -1)
-        part = folder / f".{first}.part"
+        self._replace(folder / str(first), batches)
+        for each in superseded(folder, first, last):
+            each.unlink()
+        before = self._last.get(folder)
+        if before is None or not before.is_before(first):
+            self._cut_predecessor(folder, first, batches[0])
+        sync_folder(folder)
+        self._last[folder] = last
+
+    def _replace(self, path: Path, batches: list[Any]) -> None:
+        """Write a file, in place of another one of this name."""
+        part = path.with_name(f".{path.name}.part")
         with part.open("wb") as file:
             writer = self._parquet.ParquetWriter(
                 file, batches[0].schema, compression=self._compression
@@ -101,10 +123,31 @@ class ParquetFiles:
                     writer.write_batch(batch)
             file.flush()
             os.fsync(file.fileno())
-        part.rename(folder / str(first))
-        for each in superseded(folder, first, last):
-            each.unlink()
-        sync_folder(folder)
+        part.rename(path)
+
+    def _cut_predecessor(self, folder: Path, first: FileName, batch: Any) -> None:
+        """Remove the end of the file before a new one, if the new one begins in it."""
+        path = predecessor(folder, first)
+        if path is None:
+            return
+        table = self._parquet.read_table(path)
+        compute = self._compute
+        seq, row = batch.column("_seq")[0], batch.column("_row")[0]
+        is_before = compute.or_(
+            compute.or_(
+                compute.less(table["_seq"], seq),
+                compute.and_(
+                    compute.equal(table["_seq"], seq), compute.less(table["_row"], row)
+                ),
+            ),
+            # Of a time when positions were others; see `superseded`.
+            compute.less(
+                table["_commit_timestamp"], batch.column("_commit_timestamp")[0]
+            ),
+        )
+        kept = compute.sum(is_before).as_py()
+        if kept < table.num_rows:
+            self._replace(path, table.slice(0, kept).to_batches())
 
 
 def _name_of(batch: Any, at: int) -> FileName:

@@ -55,6 +55,18 @@ def folder_name(schema: str, table: str) -> str:
     return f"{schema}.{table}".replace("%", "%25").replace("/", "%2F")
 
 
+def predecessor(folder: Path, first: FileName) -> Path | None:
+    """Return the last file that begins before a new one, in the same binlogs."""
+    found = [
+        name
+        for path in folder.iterdir()
+        if (name := FileName.parse(path.name)) is not None
+        and name.moment <= first.moment
+        and name.is_before(first)
+    ]
+    return folder / str(max(found)) if found else None
+
+
 def superseded(folder: Path, first: FileName, last: FileName) -> Iterator[Path]:
     """Yield the files that begin after the first row of a new file, up to its last.
 

@@ -9,6 +9,7 @@ import pytest
 from canal_server.client.handlers.parquet_names import (
     FileName,
     folder_name,
+    predecessor,
     superseded,
 )
 
@@ -65,6 +66,16 @@ def test_files_that_a_new_one_replaces(tmp_path, other, is_superseded):
     (tmp_path / "other.parquet").touch()
     found = list(superseded(tmp_path, name(1, 100), name(2, 200, 5)))
     assert found == ([path] if is_superseded else [])
+
+
+def test_the_file_before(tmp_path):
+    """It is the last that begins earlier in the same binlogs, and not later in time."""
+    for each in (name(1, 50), name(0, 99), name(1, 100), name(9, 20), name(0, 100, 0,
+                 "other.000007")):  # fmt: skip
+        (tmp_path / str(each)).touch()
+    found = predecessor(tmp_path, name(1, 100))
+    assert found == tmp_path / str(name(1, 50))
+    assert predecessor(tmp_path, name(0, 99)) is None
 
 
 def test_numbers_of_binlogs_are_no_texts(tmp_path):

@@ -14,7 +14,6 @@ from canal_server.errors import RowMappingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from canal_server.client.change_reader import Change, Kind
 
@@ -56,17 +55,13 @@ class RowMapper(Generic[T]):
 
     def mapped(self, change: Change) -> MappedChange[T]:
         """Return a change with its rows. Raises RowMappingError."""
-        before, after = change.before, change.after
-        return MappedChange(
-            change.kind,
-            None if before is None else self._row(change, "before", before),
-            None if after is None else self._row(change, "after", after),
-            change,
-        )
-
-    def _row(self, change: Change, side: str, row: dict[str, Any]) -> T:
+        side = "before"
         try:
-            return self._make(row)  # type: ignore[no-any-return]
+            row = change.before
+            before = None if row is None else self._make(row)
+            side = "after"
+            row = change.after
+            after = None if row is None else self._make(row)
         except MisfitError as error:
             raise RowMappingError(
                 f"table {change.schema}.{change.table}: `{side}` of a change"
@@ -74,3 +69,4 @@ class RowMapper(Generic[T]):
                 f" (at {change.file}:{change.position[1]}); correct the class, or"
                 " iterate without `into`"
             ) from error.__cause__
+        return MappedChange(change.kind, before, after, change)

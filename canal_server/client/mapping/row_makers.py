@@ -78,9 +78,8 @@ class _Plan(NamedTuple):
 
     fields: tuple[_Field, ...]  # those that have columns
     values_of: Callable[[Row], tuple[Any, ...]]
-    accepts: tuple[frozenset[type], ...]
-    converts: tuple[Callable[[Any], Any], ...]
-    build: Callable[[list[Any]], Any]
+    rules: tuple[tuple[frozenset[type], Callable[[Any], Any]], ...]
+    build: Callable[..., Any]  # of one argument for each field
 
 
 class _RowPlans:
@@ -103,21 +102,19 @@ class _RowPlans:
     def make(self, row: Row) -> Any:
         """Return an instance. Raises MisfitError."""
         columns = tuple(row)
-        plan = self._plans.get(columns)
-        if plan is None:
-            plan = self._plan(columns)
-        found = plan.values_of(row)
+        fields, values_of, rules, build = self._plans.get(columns) or self._plan(
+            columns
+        )
+        found = values_of(row)
         try:
             values = [
                 value if type(value) in accepts else convert(value)
-                for value, accepts, convert in zip(
-                    found, plan.accepts, plan.converts, strict=True
-                )
+                for value, (accepts, convert) in zip(found, rules, strict=True)
             ]
         except (TypeError, ValueError) as error:
-            raise _first_misfit(plan.fields, found, error) from error
+            raise _first_misfit(fields, found, error) from error
         try:
-            return plan.build(values)
+            return build(*values)
         except (TypeError, ValueError) as error:  # of the class, as in __post_init__
             raise MisfitError(str(error)) from error
 
@@ -133,8 +130,7 @@ class _RowPlans:
         plan = _Plan(
             fields,
             _values_getter([each.column for each in fields]),
-            tuple(each.rule.accepts for each in fields),
-            tuple(each.rule.convert for each in fields),
+            tuple((each.rule.accepts, each.rule.convert) for each in fields),
             self._builder(fields),
         )
         if len(self._plans) >= _PLANS_MAX:
@@ -142,16 +138,16 @@ class _RowPlans:
         self._plans[columns] = plan
         return plan
 
-    def _builder(self, fields: tuple[_Field, ...]) -> Callable[[list[Any]], Any]:
+    def _builder(self, fields: tuple[_Field, ...]) -> Callable[..., Any]:
         into, names = self._into, [each.name for each in fields]
         if typing.is_typeddict(into):
-            return lambda values: dict(zip(names, values, strict=True))
+            return lambda *values: dict(zip(names, values, strict=True))
         # By position is faster.
         if fields == self._fields[: len(fields)] and not any(
             each.by_name for each in fields
         ):
-            return lambda values: into(*values)
-        return lambda values: into(**dict(zip(names, values, strict=True)))
+            return into
+        return lambda *values: into(**dict(zip(names, values, strict=True)))
 
 
 def _hints_of(into: type) -> dict[str, Any]:
@@ -195,7 +191,7 @@ def _keys_of(
 def _values_getter(columns: list[str]) -> Callable[[Row], tuple[Any, ...]]:
     if len(columns) > 1:
         return itemgetter(*columns)
-    return lambda row: tuple(row[each] for each in columns)
+    return lambda row: tuple([row[each] for each in columns])
 
 
 def _first_misfit(

@@ -38,7 +38,7 @@ class Pass:
             "reconnect_for_s": RETRY_S,
         }
         self._end: str = task["end"]
-        self._begun = self._begun_cpu = 0.0
+        self._first_at = self._first_cpu = 0.0
         self.seconds = self.cpu_seconds = 0.0
         self.message_bytes = 0
 
@@ -114,12 +114,12 @@ class Pass:
         await client.close()
 
     def _begin(self) -> None:
-        if not self._begun:
-            self._begun, self._begun_cpu = time.monotonic(), time.process_time()
+        if not self._first_at:
+            self._first_at, self._first_cpu = time.monotonic(), time.process_time()
 
     def _finish(self) -> None:
-        self.seconds = time.monotonic() - self._begun
-        self.cpu_seconds = time.process_time() - self._begun_cpu
+        self.seconds = time.monotonic() - self._first_at
+        self.cpu_seconds = time.process_time() - self._first_cpu
 
 
 WAYS: dict[str, Callable[[Pass], None]] = {

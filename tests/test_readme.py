@@ -38,7 +38,7 @@ def test_client_sample(
     (sample,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len([line for line in sample.splitlines() if line]) <= 10
 
-    monkeypatch.setattr(client.CanalClient, "messages", lambda _: iter([MESSAGE]))
+    monkeypatch.setattr(client.CanalClient, "_messages", lambda _: iter([MESSAGE]))
     exec(sample, {})
     assert r"""filter=r"shop\..*")""" in sample
     printed = capsys.readouterr().out

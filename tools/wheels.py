@@ -125,7 +125,7 @@ def _run(
 
 
 def build(folder: Path, versions: Sequence[str], *, native: bool) -> list[Path]:
-    """Build everything into a folder, in place of what is there; returns the files."""
+    """Build everything into a folder, which is emptied first; returns the files."""
     for each in (folder, WORK):
         shutil.rmtree(each, ignore_errors=True)
         each.mkdir(parents=True)

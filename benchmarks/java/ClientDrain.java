@@ -58,15 +58,15 @@ public final class ClientDrain {
 
   private static long drain(CanalConnector connector, String end, int batch)
       throws Exception {
-    long begun = 0;
+    long firstAt = 0;
     boolean ended = false;
     while (!ended) {
       Message message = connector.getWithoutAck(batch, WAIT_MS, TimeUnit.MILLISECONDS);
       if (message.getId() == -1) {
         continue;
       }
-      if (begun == 0) {
-        begun = System.nanoTime();
+      if (firstAt == 0) {
+        firstAt = System.nanoTime();
       }
       for (CanalEntry.Entry entry : message.getEntries()) {
         if (entry.getEntryType() == CanalEntry.EntryType.ROWDATA) {
@@ -76,7 +76,7 @@ public final class ClientDrain {
       }
       connector.ack(message.getId());
     }
-    return System.nanoTime() - begun;
+    return System.nanoTime() - firstAt;
   }
 
   private static void read(CanalEntry.RowChange change) {

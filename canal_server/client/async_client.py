@@ -10,6 +10,7 @@ from canal_server.client.client_base import ClientBase
 from canal_server.client.connection.async_connection import AsyncConnection
 from canal_server.client.connection.io_steps import run_async
 from canal_server.client.connection.session import ALL_BATCHES
+from canal_server.client.table_choice import TableChoice
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -70,9 +71,9 @@ class AsyncCanalClient(ClientBase):
                 change. A row that does not fit raises RowMappingError
 
         """
-        choice = self._choose(table)
+        choice = TableChoice(table) if table else None
         mapper = None if into is None else self._mapper(table, into)
-        async with aclosing(self.messages()) as messages:
+        async with aclosing(self._iterate(choice)) as messages:
             async for message in messages:
                 found = message.changes()
                 if choice is not None:
@@ -93,8 +94,8 @@ class AsyncCanalClient(ClientBase):
             updates: "postimage", "both" or "envelope"
 
         """
-        choice = self._choose(table)
-        async with aclosing(self.messages()) as messages:
+        choice = TableChoice(table) if table else None
+        async with aclosing(self._iterate(choice)) as messages:
             async for message in messages:
                 for batch in message.arrow_batches(updates):
                     if choice is None or choice.accepts(batch):
@@ -119,8 +120,19 @@ class AsyncCanalClient(ClientBase):
             empty: yield an empty message when no changes came within that time
 
         """
+        self._stream.begin(batch_size, timeout_s, empty=empty)
+        async with aclosing(self._messages()) as messages:
+            async for message in messages:
+                yield message
+
+    def _iterate(self, choice: TableChoice | None) -> AsyncGenerator[Message]:
+        """Begin an iteration over a table, or over all."""
+        table_filter = "" if choice is None else choice.filter
+        self._stream.begin(None, None, table_filter=table_filter)
+        return self._messages()
+
+    async def _messages(self) -> AsyncGenerator[Message]:
         stream = self._stream
-        stream.begin(batch_size, timeout_s, empty=empty)
         while (message := await run_async(stream.next(), self._connection)) is not None:
             yield message
             await run_async(stream.done(message), self._connection)
@@ -137,7 +149,7 @@ class AsyncCanalClient(ClientBase):
         await run_async(self._stream.connect(), self._connection)
 
     async def close(self) -> None:
-        """Close the connection; the subscription and unacked changes are kept.
+        """Close the connection; the server keeps the subscription and unacked changes.
 
         Waits up to a second until the server has executed the last ack or rollback, so
         that the next client to connect sees its effect.

@@ -10,6 +10,7 @@ from canal_server.client.connection.blocking_connection import BlockingConnectio
 from canal_server.client.connection.io_steps import run
 from canal_server.client.connection.session import ALL_BATCHES
 from canal_server.client.received_message import Message
+from canal_server.client.table_choice import TableChoice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ class CanalClient(ClientBase):
     Args:
         host: the server's name or address; or several, separated by commas, each with
             `:port` if it has another one; or `zk://host:2181,…` with the ZooKeeper of
-            the cluster, which tells the server that runs the destination
+            the cluster, which names the server that runs the destination
         port: the server's port
         destination: name of the destination
         client_id: identifies this client, -32768 to 32767; the server stores a
@@ -120,9 +121,9 @@ class CanalClient(ClientBase):
                 change. A row that does not fit raises RowMappingError
 
         """
-        choice = self._choose(table)
+        choice = TableChoice(table) if table else None
         mapper = None if into is None else self._mapper(table, into)
-        for message in self.messages():
+        for message in self._iterate(choice):
             found = message.changes()
             if choice is not None:
                 found = filter(choice.accepts, found)
@@ -141,8 +142,8 @@ class CanalClient(ClientBase):
             updates: "postimage", "both" or "envelope"
 
         """
-        choice = self._choose(table)
-        for message in self.messages():
+        choice = TableChoice(table) if table else None
+        for message in self._iterate(choice):
             for batch in message.arrow_batches(updates):
                 if choice is None or choice.accepts(batch):
                     yield batch
@@ -166,8 +167,17 @@ class CanalClient(ClientBase):
             empty: yield an empty message when no changes came within that time
 
         """
+        self._stream.begin(batch_size, timeout_s, empty=empty)
+        yield from self._messages()
+
+    def _iterate(self, choice: TableChoice | None) -> Iterator[Message]:
+        """Begin an iteration over a table, or over all."""
+        table_filter = "" if choice is None else choice.filter
+        self._stream.begin(None, None, table_filter=table_filter)
+        return self._messages()
+
+    def _messages(self) -> Iterator[Message]:
         stream = self._stream
-        stream.begin(batch_size, timeout_s, empty=empty)
         while (message := run(stream.next(), self._connection)) is not None:
             yield message
             run(stream.done(message), self._connection)
@@ -184,7 +194,7 @@ class CanalClient(ClientBase):
         run(self._stream.connect(), self._connection)
 
     def close(self) -> None:
-        """Close the connection; the subscription and unacked changes are kept.
+        """Close the connection; the server keeps the subscription and unacked changes.
 
         Waits up to a second until the server has executed the last ack or rollback, so
         that the next client to connect sees its effect.

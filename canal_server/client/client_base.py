@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from canal_server.client.client_options import (
@@ -11,7 +12,6 @@ from canal_server.client.client_options import (
 )
 from canal_server.client.message_stream import MessageStream
 from canal_server.client.readers import Readers
-from canal_server.client.table_choice import TableChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ClientBase:
-    """The options of a client, and what it tells without asking the server."""
+class ClientBase(ABC):
+    """The options of a client, and what it knows without asking the server."""
 
     def __init__(  # noqa: PLR0917  # host, port, destination is a familiar order
         self,
@@ -73,9 +73,9 @@ class ClientBase:
         self._options = options
         self._stream = MessageStream(options, readers, self._wake)
 
+    @abstractmethod
     def _wake(self) -> None:
         """Interrupt a wait; from any thread and from signal handlers."""
-        raise NotImplementedError
 
     @property
     def destination(self) -> str:
@@ -106,15 +106,6 @@ class ClientBase:
         stopped cannot iterate again.
         """
         self._stream.stop()
-
-    def _choose(self, table: str) -> TableChoice | None:
-        """Return what selects a table, and subscribe to it alone if nothing else is."""
-        if not table:
-            return None
-        choice = TableChoice(table)
-        if not self._stream.filter:
-            self._stream.filter = choice.filter
-        return choice
 
     def _mapper(self, table: str, into: type[T] | RowMapper[T]) -> RowMapper[T]:
         """Return what makes rows of a class. Raises ValueError, TypeError."""

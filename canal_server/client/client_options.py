@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from canal_server.client.connection.server_addresses import (
@@ -35,7 +35,7 @@ class ClientOptions:
     destination: str
     client_id: int
     user: str
-    password: str
+    password: str = field(repr=False)
     timeout_s: float
     filter: str
     batch_size: int

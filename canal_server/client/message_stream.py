@@ -48,6 +48,7 @@ class MessageStream:
         """Call `wake` to interrupt a wait of the connection."""
         self.session = Session(options, readers)
         self.filter = options.filter
+        self._table_filter = ""  # of the table that is iterated over
         self._options = options
         self._wake = wake
         self._finder: RunningServer | None = None
@@ -85,9 +86,16 @@ class MessageStream:
         self._wake()
 
     def begin(
-        self, batch_size: int | None, wait_s: float | None, *, empty: bool = False
+        self,
+        batch_size: int | None,
+        wait_s: float | None,
+        *,
+        empty: bool = False,
+        table_filter: str = "",
     ) -> None:
         """Begin an iteration, which yields empty messages on demand.
+
+        `table_filter` is subscribed to if the client has no filter of its own.
 
         What an earlier one had at hand when it ended, by an error or a break, is
         delivered again, unless the program acks by itself.
@@ -96,6 +104,7 @@ class MessageStream:
             self._is_abandoned = True
         self._at_hand = None
         self._iterates = True
+        self._table_filter = table_filter
         self._batch_size = batch_size or self._options.batch_size
         self._request_wait = RequestWait(_WAIT_S if wait_s is None else wait_s)
         self._nothing = Message(_NO_BATCH, b"", self.session.readers) if empty else None
@@ -158,14 +167,18 @@ class MessageStream:
         return RunningServer(servers, self._options.destination, self._notice_move)
 
     def _find(self, finder: RunningServer) -> Steps[Address]:
-        found = yield Call(lambda: finder.find(self._options.timeout_s))
+        found = yield Call(finder.find)
         return found  # type: ignore[no-any-return]
 
     def subscribe(self) -> Steps[None]:
         """Subscribe with the current filter."""
-        yield from self.session.subscribe(self.filter)
+        yield from self.session.subscribe(self._filter_now)
         self._forget_handed()
         self._retries.note_subscribed()
+
+    @property
+    def _filter_now(self) -> str:
+        return self.filter or self._table_filter
 
     def close(self) -> Steps[None]:
         """Close the connection, and the session with ZooKeeper."""
@@ -207,7 +220,7 @@ class MessageStream:
                 self._raise_ack_error()
                 if self.session.address is None:
                     yield from self._connect()
-                if not self.session.is_subscribed:
+                if self.session.subscribed_filter != self._filter_now:
                     yield from self.subscribe()
                 if self._is_abandoned:
                     yield from self._ack_handled()

@@ -7,12 +7,14 @@ out, so a piece has the id of the last batch that it completes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.client.batch_bounds import transactions_end
 
 if TYPE_CHECKING:
     from canal_server.client.received_message import Message
+
+_NO_BATCH: Final = -1
 
 
 class Piece(NamedTuple):
@@ -27,10 +29,8 @@ class WholeTransactions:
 
     def __init__(self) -> None:
         self._parts: list[bytes | memoryview] = []
-        self._bytes = 0
-        self._last_id = -1  # of the batches whose entries are in the parts
         self._is_open = False
-        self._is_split = False
+        self._clear()
 
     @property
     def held_bytes(self) -> int:
@@ -44,7 +44,8 @@ class WholeTransactions:
 
     def reset(self) -> None:
         """Forget everything, as it will be delivered again."""
-        self.__init__()  # type: ignore[misc]
+        self._is_open = False
+        self._clear()
 
     def add(self, message: Message) -> Piece | None:
         """Add a batch and return what ends with a transaction; None if nothing does.
@@ -81,4 +82,6 @@ class WholeTransactions:
 
     def _clear(self) -> None:
         self._parts.clear()
-        self._bytes, self._last_id, self._is_split = 0, -1, False
+        self._bytes = 0
+        self._last_id = _NO_BATCH  # of the batches whose entries are in the parts
+        self._is_split = False

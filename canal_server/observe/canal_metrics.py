@@ -193,7 +193,7 @@ def _latencies(readings: Iterable[Reading]) -> Metric:
         "Time from a request until its answer was sent, ms",
         labels=LABEL,
     )
-    bounds = [*(f"{bound:g}" for bound in LATENCY_BOUNDS_MS), "+Inf"]
+    bounds = [*map(str, LATENCY_BOUNDS_MS), "+Inf"]  # "10.0", as Java writes them
     for reading in readings:
         total, buckets = 0, []
         for bound, number in zip(bounds, reading.requests.latencies, strict=True):
@@ -206,7 +206,7 @@ def _latencies(readings: Iterable[Reading]) -> Metric:
 
 
 def info(name: str, help_: str, **labels: str) -> Metric:
-    """Return a gauge that is 1 and whose labels are what it tells."""
+    """Return a gauge that is 1 and whose labels are the information."""
     family = GaugeMetricFamily(name, help_, labels=list(labels))
     family.add_metric(list(labels.values()), 1)
     return family

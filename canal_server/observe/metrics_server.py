@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -87,7 +88,17 @@ class _Server(ThreadingMixIn, WSGIServer):
     """A request in a thread of its own, so that a slow client stops no other."""
 
     daemon_threads = True
-    allow_reuse_address = True
+
+    def server_bind(self) -> None:
+        """Bind, without asking DNS for the name of the host, which may take long."""
+        TCPServer.server_bind(self)
+        host, self.server_port = self.server_address[:2]
+        self.server_name = str(host)
+        self.setup_environ()
+
+
+class _ServerIPv6(_Server):
+    address_family = socket.AF_INET6
 
 
 class _Handler(WSGIRequestHandler):
@@ -119,7 +130,11 @@ class MetricsServer:
         """Open the port."""
         try:
             self._server = make_server(
-                self._ip, self._port, self._answer, _Server, _Handler
+                self._ip,
+                self._port,
+                self._answer,
+                _ServerIPv6 if ":" in self._ip else _Server,
+                _Handler,
             )
         except OSError as error:
             daemon_messages.METRICS_PORT_UNAVAILABLE.log(

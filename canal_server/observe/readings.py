@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.server.request_counts import RequestCounts
 
-CATCHING_UP_S: Final = 10.0  # a lag from which on reading is behind, not just busy
+CATCHING_UP_S: Final = 10.0  # a lag from which on reading is not just busy
 
 STATES: Final = (
     "idle",  # lazy, without a client so far

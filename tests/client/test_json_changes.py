@@ -64,7 +64,7 @@ TEXTS = ["", '"', "\\", "\x00\x1f\n\r\t\b\f\x7f", "ü€😀", "a" * 5000, "\u20
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_strings(text: str) -> None:
-    """Strings are escaped as `json` escapes them, in each place of a line."""
+    """Strings are escaped as `json` escapes them, everywhere in a line."""
     column = Column(name=text, is_key=True, is_null=False, value=text, updated=True)
     null = Column(name="n", is_null=True, value=text)
     for kind in (None, 0, 1, 7, 99):
@@ -95,7 +95,7 @@ def test_strings(text: str) -> None:
 
 
 def test_limit() -> None:
-    """After a number of changes the others are left out, and that is told."""
+    """After a number of changes the others are left out, and that is returned."""
     body = body_of(*transaction(1, 3), statement(9, "DROP TABLE x"))
     for limit, whole in ((0, False), (2, False), (3, False), (4, True), (-1, True)):
         found = json_lines(body, limit=limit)

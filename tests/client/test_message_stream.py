@@ -122,6 +122,16 @@ class TestIteration:
         assert stop_after(reader, reader.changes("shop.orders"), 2) == [1, 3]
         assert instance.meta.subscriptions(DESTINATION)[0].filter == r"shop\..*"
 
+    def test_one_table_after_another(self, client, store, instance):
+        """A table that one loop was about does not limit the next loop."""
+        store.append(row(1), row(2, "persons"), row(3, "items"))
+        reader = client()
+        assert ids(itertools.islice(reader.changes("shop.orders"), 1)) == [1]
+        assert ids(itertools.islice(reader.changes("shop.persons"), 1)) == [2]
+        assert instance.meta.subscriptions(DESTINATION)[0].filter == r"shop\.persons"
+        assert ids(itertools.islice(reader, 3)) == [1, 2, 3]
+        assert instance.meta.subscriptions(DESTINATION)[0].filter == ""
+
     @pytest.mark.parametrize("name", ["orders", ".orders", "shop."])
     def test_invalid_table(self, client, name):
         """A table without its schema is refused with the form that is expected."""
@@ -463,7 +473,7 @@ class TestStop:
 
 
 class TestState:
-    """What a client tells."""
+    """What a client knows."""
 
     def test_lag(self, client, store):
         """The lag is the age of the newest change, and 0 when all is received."""

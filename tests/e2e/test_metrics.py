@@ -114,6 +114,8 @@ def test_names_and_values(pipeline):
     assert found[packet % "SUBSCRIPTION"] == 1
     assert found[packet % "GET"] >= 1
     assert found[packet % "CLIENTACK"] >= 1
+    bounds = re.findall(r'request_latency_bucket.*le="([^"]+)"', text)
+    assert bounds == ["2.5", "10.0", "25.0", "100.0", "+Inf"]
     error = 'canal_instance_client_request_error{destination="example",errorCode="400"}'
     assert found[error] == 1
     produced = found[f"canal_instance_store_produce_seq{one}"]
@@ -162,6 +164,16 @@ def test_requests_that_are_no_scrapes(pipeline):
         urllib.request.urlopen(urllib.request.Request(url, b"x", method="POST"))
     assert caught.value.code == 405
     caught.value.close()
+
+
+def test_ipv6(pipeline, make_pipeline, source_server, database, monkeypatch):
+    """The port may have an IPv6 address."""
+    monkeypatch.setenv("CANAL_METRICS_IP", "::1")
+    other = make_pipeline(source_server, database, {})
+    other.start()
+    port = ask(other.conf, "status")["metrics_port"]
+    with urllib.request.urlopen(f"http://[::1]:{port}/", timeout=30) as answer:
+        assert b"canal_server_info" in answer.read()
 
 
 def test_port_in_use(pipeline, make_pipeline, source_server, database, monkeypatch):

@@ -74,6 +74,11 @@ def exported(module_name: str) -> list[Member]:
     )
 
 
+def member(kind: type) -> Member:
+    """Return a class, and where its source is."""
+    return Member(kind.__name__, _class_node(kind), kind)
+
+
 def module_section(members: list[Member]) -> str:
     """Return a section for each class, and a table of the constants."""
     parts = [class_section(each) for each in members if each.node]

@@ -62,7 +62,11 @@ class Node:
         except Unavailable as error:
             print(f"{self.name}: no disk that can be full: {error}")
             self.data.mkdir(exist_ok=True)
-        mine = {"canal.port": self.port, "canal.file.data.dir": self.data}
+        mine = {
+            "canal.port": self.port,
+            "canal.metrics.pull.port": 0,  # any free one
+            "canal.file.data.dir": self.data,
+        }
         write_properties(self.conf / "canal.properties", settings | mine)
         for source in sources:
             file = self.conf / source.flavour / "instance.properties"

@@ -57,6 +57,10 @@ class BlockingConnection:
         self._waker = Waker()
         self._late: _LateReader | None = None
 
+    def __del__(self) -> None:
+        # Of a client that nobody closed; its thread would keep the link open.
+        self._end_late_reader()
+
     @property
     def link(self) -> Link:
         """The open connection. Raises ConnectionError without one."""

@@ -1,4 +1,4 @@
-"""Finds the server that runs a destination, as its cluster tells in ZooKeeper."""
+"""Finds the server that runs a destination, by the ZooKeeper of its cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from canal_server.client.connection.server_addresses import Address, parse_address
+from canal_server.errors import ZooKeeperError
 from canal_server.model import running, znodes
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from canal_server.doors.zookeeper import ZooKeeper
 
+_ANSWER_S: Final = 5.0  # for each answer of ZooKeeper; `stop` waits for one
 _NO_PORT: Final = 11111  # canal's, for a node that names none
 
 
@@ -31,16 +33,14 @@ class RunningServer:
         self._changed = changed
         self._zookeeper: ZooKeeper | None = None
 
-    def find(self, timeout_s: float) -> Address:
+    def find(self) -> Address:
         """Return the server, and watch for another one.
 
-        Raises ConnectionError if none runs, or if ZooKeeper cannot be reached.
+        Raises ConnectionError if none runs, or if ZooKeeper does not answer in 5 s.
         """
-        from canal_server.errors import ZooKeeperError  # noqa: PLC0415  # see _session
-
         path = znodes.running_path(self._destination)
         try:
-            zookeeper = self._session(timeout_s)
+            zookeeper = self._session()
             node = zookeeper.watch(path, self._notice)
             found = running.decode(node.data if node else None)
             # A Java server may start a destination only when a client asks for it.
@@ -65,16 +65,14 @@ class RunningServer:
                 " an address such as 10.0.0.1:11111"
             ) from error
 
-    def _session(self, timeout_s: float) -> ZooKeeper:
+    def _session(self) -> ZooKeeper:
         # Only clients of a cluster load kazoo.
-        from canal_server.doors.zookeeper import (  # noqa: PLC0415
-            ZooKeeper,
-        )
+        from canal_server.doors.zookeeper import ZooKeeper  # noqa: PLC0415
 
         if self._zookeeper is None:
-            self._zookeeper = ZooKeeper(self._servers, request_timeout_s=timeout_s)
+            self._zookeeper = ZooKeeper(self._servers, request_timeout_s=_ANSWER_S)
             self._zookeeper.start()
-        self._zookeeper.wait_for_connection(timeout_s)
+        self._zookeeper.wait_for_connection(_ANSWER_S)
         return self._zookeeper
 
     def _notice(self, _: object) -> None:

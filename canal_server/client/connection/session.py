@@ -58,7 +58,7 @@ class Session:
         self.client_id = options.client_id
         self.readers = readers
         self.address: Address | None = None  # while connected
-        self.is_subscribed = False
+        self.subscribed_filter: str | None = None  # None: not subscribed
         # Ids of messages that were received and not acked, in their order.
         self.open_ids: deque[int] = deque()
         # Acks and rollbacks are answered only if they are refused. Until a later
@@ -99,7 +99,7 @@ class Session:
     def drop(self) -> Steps[None]:
         """Close at once."""
         self.address = None
-        self.is_subscribed = False
+        self.subscribed_filter = None
         self._forget_open()
         self.has_lost_ack |= self._last_ack != 0
         self._sent = self._unanswered = self._last_ack = self._asked = 0
@@ -121,7 +121,7 @@ class Session:
         request = Sub(options.destination, str(self.client_id), filter)
         yield from self._exchange(PacketType.SUBSCRIPTION, request)
         yield from self.rollback()
-        self.is_subscribed = True
+        self.subscribed_filter = filter
 
     def unsubscribe(self) -> Steps[None]:
         """Remove the subscription."""
@@ -129,7 +129,7 @@ class Session:
         request = Unsub(options.destination, str(self.client_id))
         yield from self._exchange(PacketType.UNSUBSCRIPTION, request)
         self._forget_open()
-        self.is_subscribed = False
+        self.subscribed_filter = None
 
     # ----------------------------------------------------------------------------
     # Messages

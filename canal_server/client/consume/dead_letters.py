@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from canal_server.client.change_reader import Change
 
 
-def _now() -> datetime:
+def utc_now() -> datetime:
+    """Return the time."""
     return datetime.now(UTC)
 
 
@@ -26,7 +27,7 @@ class DeadLetters:
     and `message`), `attempts` and `failed_at`.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(self, path: Path, clock: Callable[[], datetime] = utc_now) -> None:
         """Open the file. Raises OSError, and CanalError while another process does."""
         self.path = path
         self._file = LineFile(path)

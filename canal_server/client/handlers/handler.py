@@ -42,7 +42,7 @@ class Handler(Protocol):
     handler should have the same effect when it handles a change twice.
 
     An error is repeated by its kind: RetryLater until it succeeds, Rejected never,
-    any other as often as the consumer was told. Then the change is a dead letter.
+    any other as often as the consumer repeats errors. Then the change is a dead letter.
 
     A handler may have these attributes:
 
@@ -51,7 +51,7 @@ class Handler(Protocol):
     - `flush_s`: the consumer flushes when so many seconds have passed since the first
       change that is not flushed, not at the end of each message
 
-    In place of `handle`, a handler may have `handle_message`, which accepts a whole
+    Instead of `handle`, a handler may have `handle_message`, which accepts a whole
     `Message`. A message that fails is a dead letter as a whole.
     """
 

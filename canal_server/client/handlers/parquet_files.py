@@ -112,7 +112,7 @@ class ParquetFiles:
         self._last[folder] = last
 
     def _replace(self, path: Path, batches: list[Any]) -> None:
-        """Write a file, in place of another one of this name."""
+        """Write a file, and replace one of this name."""
         part = path.with_name(f".{path.name}.part")
         with part.open("wb") as file:
             writer = self._parquet.ParquetWriter(
@@ -145,9 +145,9 @@ class ParquetFiles:
                 table["_commit_timestamp"], batch.column("_commit_timestamp")[0]
             ),
         )
-        kept = compute.sum(is_before).as_py()
-        if kept < table.num_rows:
-            self._replace(path, table.slice(0, kept).to_batches())
+        count = compute.sum(is_before).as_py()
+        if count < table.num_rows:
+            self._replace(path, table.slice(0, count).to_batches())
 
 
 def _name_of(batch: Any, at: int) -> FileName:

@@ -1,6 +1,6 @@
 """A database that follows the source, in one transaction at a time. Needs SQLAlchemy.
 
-Changes of one kind to one table in a row are executed together. Their order is kept.
+Consecutive changes of one kind to one table are executed together, in their order.
 """
 
 from __future__ import annotations

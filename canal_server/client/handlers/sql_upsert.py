@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class SqlUpsert:
     """Executes changes in a database, by the primary keys of the rows.
 
-    Inserts and updates become `INSERT … ON CONFLICT … UPDATE` or what the database has
-    in its place, so that changes which arrive again do no harm. An update of the key
-    moves the row. All changes up to a flush are one transaction.
+    Inserts and updates become `INSERT … ON CONFLICT … UPDATE` or the equivalent of the
+    database, so that changes which arrive again do no harm. An update of the key moves
+    the row. All changes up to a flush are one transaction.
 
     Tables need a primary key at the source, and a unique index on the same columns in
     the target. Apart from that, the target should have neither unique indexes nor

@@ -65,7 +65,7 @@ class Part:
 
     images: TableSchemas | None
     take: Callable[[Entry], bool]
-    take_body: Callable[[bytes], bool] | None = None  # in place of `take`, many entries
+    take_body: Callable[[bytes], bool] | None = None  # instead of `take`, many entries
     table_filter: TablePredicate = lambda _names: True
     until: FilePosition | None = None
     unreadable: Action | None = None  # how to treat events that cannot be read

@@ -199,7 +199,7 @@ def wait_for(process, condition):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         (["--table", "orders"], "--table: table = 'orders': expected schema.table"),
         (["--table", "a.b", "--filter", "x"], "--table and --filter exclude each"),
@@ -210,14 +210,14 @@ def wait_for(process, condition):
         (["--set-env", "a=NOT_SET_HERE"], "--set-env a: the environment variable NOT"),
     ],
 )
-def test_wrong_options(options, told, capsys):
+def test_wrong_options(options, problem, capsys):
     """They are errors before anything starts."""
     assert consume(1, "--handler", "mine:fail", *options) == 2
-    assert capsys.readouterr().err.startswith(f"canal-server consume: {told}")
+    assert capsys.readouterr().err.startswith(f"canal-server consume: {problem}")
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         (["--time-zone", "Mars/City"], "Mars/City: expected the name of a time zone"),
         (["--retries", "-1"], "--retries: expected 0 or a positive number"),
@@ -225,13 +225,13 @@ def test_wrong_options(options, told, capsys):
         ([], "the following arguments are required: --handler"),
     ],
 )
-def test_wrong_usage(options, told, capsys):
+def test_wrong_usage(options, problem, capsys):
     """Values that cannot be are errors of usage."""
     handler = ["--handler", "mine:fail"] if options else []
     with pytest.raises(SystemExit) as caught:
         consume(1, *handler, *options)
     assert caught.value.code == 2
-    assert told in capsys.readouterr().err
+    assert problem in capsys.readouterr().err
 
 
 def test_a_wrong_password(serve, capsys, monkeypatch):

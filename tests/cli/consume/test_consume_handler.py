@@ -90,7 +90,7 @@ def test_settings_have_the_types_of_parameters():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "problem_text"),
     [
         ({}, ["--set path=…: mine:Typed requires it"]),
         (
@@ -117,13 +117,13 @@ def test_settings_have_the_types_of_parameters():
         ),
     ],
 )
-def test_wrong_settings(settings, told):
+def test_wrong_settings(settings, problem_text):
     """All problems are named at once, without values."""
-    assert problems("mine:Typed", **settings) == told
+    assert problems("mine:Typed", **settings) == problem_text
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "problem_text"),
     [
         ("mine", "--handler 'mine': expected module:name, or one of json-lines, "),
         ("mine:", "--handler 'mine:': expected module:name"),
@@ -144,10 +144,10 @@ def test_wrong_settings(settings, told):
         ),
     ],
 )
-def test_wrong_names(spec, told):
+def test_wrong_names(spec, problem_text):
     """The error says which part of the name is wrong."""
     (problem,) = problems(spec)
-    assert problem.startswith(told)
+    assert problem.startswith(problem_text)
     assert problem.endswith("broken.py:3)") or spec != "broken:x"
 
 

@@ -22,7 +22,7 @@ from canal_server.client.consume.consumer_counters import (
 
 @pytest.fixture
 def client():
-    """Give what a client tells of itself."""
+    """Give what a client shows of itself."""
     return SimpleNamespace(destination="shop", client_id=7, lag=1.25)
 
 

@@ -447,7 +447,7 @@ def test_a_failure_within_a_message(maker):
 
 
 def test_stop_after_the_message_at_hand(maker):
-    """The message at hand is finished, flushed and acked, the next one not begun."""
+    """The message at hand is finished, flushed and acked, the next one is not."""
     client = Client(maker.inserts(1, 1, 2), maker.inserts(2, 3))
     target = Target()
     consumer = Consumer(target)

@@ -1,4 +1,4 @@
-"""Names of files tell where their rows begin, and which files a new one replaces."""
+"""Names of files show where their rows begin, and which files a new one replaces."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_only_keys(target, maker):
 
 
 def test_truncate(target, maker):
-    """TRUNCATE empties the table, in its place among the changes."""
+    """TRUNCATE empties the table, in its order among the changes."""
     handler = target.handler(create=True)
     apply(
         handler,
@@ -359,7 +359,7 @@ def test_names(pg, maker):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({"name": "{other}"}, "name = '{other}': expected a text with {schema} and"),
         ({"name": "{"}, "name = '{': expected a text"),
@@ -368,14 +368,14 @@ def test_names(pg, maker):
         ({"missing_columns": "drop"}, "missing_columns = 'drop': expected"),
     ],
 )
-def test_wrong_options(options, told):
+def test_wrong_options(options, problem):
     """An option that cannot be used is refused, with what it should be."""
-    with pytest.raises(ValueError, match=re.escape(told)):
+    with pytest.raises(ValueError, match=re.escape(problem)):
         SqlUpsert("sqlite://", **options)
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "problem"),
     [
         (f"{SECRET}", "url: expected database+driver://user:password@host/name"),
         (f"nothing://u:{SECRET}@h/d", "SQLAlchemy knows no database nothing://"),
@@ -385,12 +385,12 @@ def test_wrong_options(options, told):
         ),
     ],
 )
-def test_wrong_urls(url, told, monkeypatch):
+def test_wrong_urls(url, problem, monkeypatch):
     """The error says what is wrong, without the password."""
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(CanalError) as caught:
         SqlUpsert(url)
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
     assert SECRET not in str(caught.value)
 
 

@@ -293,7 +293,7 @@ def test_a_certificate_that_is_not_trusted(receiver, hook, maker, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("url", "options", "told"),
+    ("url", "options", "problem"),
     [
         ("ftp://h/x", {}, "url: expected http://host/path"),
         ("h/x", {}, "url: expected http://host/path"),
@@ -301,9 +301,9 @@ def test_a_certificate_that_is_not_trusted(receiver, hook, maker, tmp_path):
         ("http://h", {"secret": "whsec_x!"}, "secret: expected Base64 after whsec_"),
     ],
 )
-def test_wrong_options(url, options, told):
+def test_wrong_options(url, options, problem):
     """An option that cannot be used is refused, and its value not shown."""
-    with pytest.raises(ValueError, match=told) as caught:
+    with pytest.raises(ValueError, match=problem) as caught:
         Webhook(url, **options)
     assert "x!" not in str(caught.value)
 

@@ -59,7 +59,7 @@ class Followed:
         found = self._index.get(change)
         assert found is not None, f"a change that was not written: {change}"
         if found != self.next:
-            assert self._repeats, f"change {found} in the place of {self.next}"
+            assert self._repeats, f"change {found} instead of {self.next}"
             assert found <= self.next, f"change {found} after {self.next - 1}: a gap"
             self.repeated += self.next - found
         self._repeats = False

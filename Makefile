@@ -7,11 +7,11 @@ VENV ?= .venv
 N ?= $(if $(MYSQL_URL)$(MARIADB_URL),0,4)
 SPARK_N ?= $(if $(filter 0 1,$(N)),$(N),2)
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml setup.py $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
+SOURCES := pyproject.toml setup.py MANIFEST.in $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
 .PHONY: help demo demo-spark test docs bench bench-spark bench-mirror spark-plot format dev
-.PHONY: servers clean soak
+.PHONY: servers clean soak wheels
 .PHONY: demo-needs lint lint-format lint-style lint-types lint-dead
 
 help:
@@ -31,6 +31,8 @@ help:
 	@echo 'make soak    run everything at once for 10 minutes, with faults, and tell what was'
 	@echo '             lost; HOURS=2 or MINUTES=5 for other times, SEED=7 to do it again;'
 	@echo '             needs Java 17 or 21'
+	@echo 'make wheels  build an sdist and wheels for the Pythons of this machine into dist,'
+	@echo '             and try them; W="--native --python 3.12" builds some'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 
@@ -86,6 +88,13 @@ soak: $(VENV)/installed servers
 		$(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(SEED),--seed $(SEED)) $(S)
 
+# They run in new environments; those for arm64 in an emulator.
+wheels: export CANAL_TEST_INSTALLED = 1
+wheels: export CANAL_TEST_WHEELS = dist
+wheels: $(VENV)/installed
+	$(BIN)/python tools/wheels.py $(W)
+	$(BIN)/pytest --timeout=0 tests/packaging
+
 # `make --keep-going lint` tells everything at once.
 lint: lint-format lint-style lint-types lint-dead
 
@@ -120,14 +129,18 @@ servers: $(VENV)/installed
 	-$(BIN)/python tools/zookeepers.py prepare
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build dist *.egg-info
 	find canal_server \( -name '*.so' -o -name '*.c' \) -delete
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# A folder left by an earlier build would bring modules that are gone.
+# From an sdist, as others build it; a folder left by an earlier build would bring
+# modules that were deleted. tests/packaging checks both files.
 $(VENV)/installed: $(SOURCES) | $(BIN)/python
 	rm -rf build
-	$(BIN)/pip install --quiet '.[dev]'
+	$(BIN)/pip install --quiet build
+	$(BIN)/python -m build --quiet --outdir build/package
+	$(BIN)/pip install --quiet --force-reinstall --no-deps build/package/*.whl
+	$(BIN)/pip install --quiet 'canal-server[dev]'
 	@touch $@

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.errors import CanalError, ConfigError
 from canal_server.messages import mirror_run_messages
 from canal_server.mirror.session.idle import INTERVAL, INTERVAL_MS
+from canal_server.mirror.session.spark_errors import reason
 from canal_server.mirror.session.spark_log import quieten
 from canal_server.spark.options.source_options import quoted, read_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
     from canal_server.spark.options.source_options import SourceOptions
@@ -126,6 +129,14 @@ def end_session(session: Any) -> None:
         process.wait(END_S)
     except subprocess.TimeoutExpired:
         mirror_run_messages.MIRROR_SPARK_LEFT.log(log, process.pid)
+
+
+def stop_and_log(part: str, stop: Callable[[], object]) -> None:
+    """Stop a part of Spark; a failure is logged, as an earlier error matters more."""
+    try:
+        stop()
+    except Exception as error:  # noqa: BLE001  # of many kinds, when its JVM has died
+        mirror_run_messages.MIRROR_STAGE_STOP_FAILED.log(log, part, reason(error))
 
 
 def _no_master(wanted: dict[str, str]) -> CanalError:

@@ -170,6 +170,9 @@ class States:
         self._tables = folder.below("tables")
         self._requests = folder.below("requests")
 
+    def __str__(self) -> str:
+        return str(self._folder)
+
     def read_all(self) -> dict[TableName, TableState]:
         """Return the states of all known tables."""
         found = (self._read(name) for name in self._tables.names())

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="the extra `mirror` is not installed")
 from pyspark.sql import SparkSession
 
 from canal_server.errors import CanalError, ConfigError
-from canal_server.mirror.session.spark_session import open_session
+from canal_server.mirror.session.spark_session import open_session, stop_and_log
 from canal_server.mirror.settings.mirror_settings import (
     CanalSettings,
     LakeSettings,
@@ -49,6 +49,16 @@ def test_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
     with pytest.raises(ConfigError, match="SPARK_REMOTE: the mirror writes"):
         open_session(settings_with())
+
+
+def test_a_stop_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """In one line, and whatever is to be stopped after it is."""
+
+    def fail() -> None:
+        raise RuntimeError("the JVM has died\n  at line 1")
+
+    stop_and_log("the stream", fail)
+    assert caplog.messages == ["the stream failed during shutdown: the JVM has died"]
 
 
 ENDING = """

@@ -1,0 +1,318 @@
+"""Which tables are synced next, and what becomes of each.
+
+The main loop starts tables that are due and collects the results; the stream reports
+what it finds in a batch, in Spark's thread. Leaves out the work on a table
+(`table_sync`) and what a restart changes (`resume`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from canal_server.errors import CanalError, LakeError
+from canal_server.messages import mirror_run_messages, mirror_table_messages
+from canal_server.mirror.follow.follower import (
+    CopyNeededError,
+    TableDroppedError,
+    TableStoppedError,
+)
+from canal_server.mirror.follow.micro_batches import UNUSABLE_TRIES
+from canal_server.mirror.follow.renames import with_columns
+from canal_server.mirror.follow.table_faults import TableFaultError, fault_of
+from canal_server.mirror.run import pauses
+from canal_server.mirror.run.requests import stopped_message
+from canal_server.mirror.run.resume import new_state
+from canal_server.mirror.session.spark_session import in_settings
+from canal_server.mirror.settings import selected_tables
+from canal_server.mirror.state.lake_tables import OtherCopyError, UnusableTableError
+from canal_server.mirror.state.state import Phase
+from canal_server.runtime.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor, Future
+
+    from canal_server.mirror.follow.dropped_tables import DroppedTables
+    from canal_server.mirror.follow.follower import Columns
+    from canal_server.mirror.follow.micro_batches import ChangeStream
+    from canal_server.mirror.run.progress import Progress
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.table_values import TableName
+    from canal_server.mirror.state.state import States, TableState
+    from canal_server.spark.packed.packed_rows import Packed
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+_TO_SYNC: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
+# Which table owns a folder. The copy of a dropped table may be replaced.
+_OWNING: Final = (
+    (Phase.COPYING, Phase.CATCHING_UP, Phase.FOLLOWING),
+    (Phase.WAITING, Phase.STOPPED),
+)
+
+
+class TableSchedule:
+    """The state of each table, and the running work; thread-safe.
+
+    Each method may raise LakeError.
+    """
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        store: States,
+        progress: Progress,
+        dropped: DroppedTables,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._progress = progress
+        self._dropped = dropped
+        self._now = now
+        self._wall = wall
+        # The thread that works on a table stores its state: until the result is
+        # collected, the store is newer than this. `_newest` handles that.
+        self._states: dict[TableName, TableState] = {}
+        self._guard = threading.RLock()  # of the states and the running work
+        self._at_work: dict[TableName, Future[None]] = {}
+        self._later: dict[TableName, tuple[float, Backoff]] = {}
+        self._unusable: Counter[TableName] = Counter()  # failures in a row
+
+    def resume(self, states: Mapping[TableName, TableState]) -> None:
+        """Continue from the stored states of all tables."""
+        with self._guard:
+            self._states = dict(states)
+
+    def known(self) -> list[TableState]:
+        """Return the states of all tables, running work as of its start."""
+        with self._guard:
+            return list(self._states.values())
+
+    def phases(self) -> Counter[Phase]:
+        """Return how many tables are in each phase, running work as it is stored."""
+        with self._guard:
+            states = dict(self._states)
+            running = [name for name, each in self._at_work.items() if each.running()]
+        for name in running:  # their progress is in the lake
+            with suppress(LakeError):
+                states[name] = self._store.read(name) or states[name]
+        return Counter(state.phase for state in states.values())
+
+    # --------------------------------------------------------------------------------
+    # The main loop: work on tables that do not follow the stream
+    # --------------------------------------------------------------------------------
+
+    def start_due(self, pool: Executor, sync: Callable[[TableState], None]) -> None:
+        """Start syncing tables that do not follow yet; several at once.
+
+        Collects the results of earlier ones first, and raises what ended them if it
+        concerns all tables.
+        """
+        self._collect()
+        now = self._now()
+        with self._guard:
+            due = [
+                state
+                for name, state in self._states.items()
+                if state.phase in _TO_SYNC and name not in self._at_work
+                if name not in self._later or self._later[name][0] <= now
+                if pauses.is_due(state, self._wall())
+            ]
+            folders = self._folders() if due else selected_tables.Folders()
+            for state in due:
+                name, target = state.source, self._target(state)
+                problem = folders.problem(name, target)
+                if problem:
+                    # Otherwise one table's copy would replace the other's.
+                    self.on_leave(name, TableStoppedError(problem))
+                else:
+                    folders.assign(name, target)
+                    self._at_work[name] = pool.submit(sync, state)
+
+    def _folders(self) -> selected_tables.Folders:
+        """Return the owner of each folder: the first table that is copied there."""
+        folders = selected_tables.Folders()
+        for name in self._at_work:
+            folders.assign(name, self._target(self._states[name]))
+        copied = [state for state in self._states.values() if state.copy_id]
+        for phases in _OWNING:
+            for state in copied:
+                if state.phase in phases:
+                    folders.assign(state.source, state.target)
+        return folders
+
+    def _target(self, state: TableState) -> str:
+        """Return the folder of a table's next copy."""
+        rule = self._settings.rule_of(state.source)
+        return (
+            state.target
+            if rule is None
+            else selected_tables.target_of(state.source, rule)
+        )
+
+    def _collect(self) -> None:
+        """Collect the results of finished copies."""
+        with self._guard:
+            ended = [name for name, each in self._at_work.items() if each.done()]
+            for name in ended:
+                state = self._store.read(name) or self._states[name]
+                error = self._at_work.pop(name).exception()
+                self._progress.copied(name)  # or abandoned
+                self._states[name] = state
+                if error is None:
+                    self._later.pop(name, None)
+                    self._unusable.pop(name, None)
+                    if self._states[name].phase is Phase.DROPPED:
+                        self._dropped.add(name)
+                    continue
+                if fault := fault_of(error):
+                    self.on_leave(name, fault)
+                elif self._is_unusable(error, name):
+                    self.on_leave(name, error)
+                elif isinstance(error, (CanalError, OSError)):
+                    self._postpone(name, error)
+                else:
+                    raise error
+
+    def _is_unusable(
+        self, error: BaseException, name: TableName
+    ) -> TypeGuard[UnusableTableError]:
+        """Check whether the lake's table was unusable several times in a row."""
+        if not isinstance(error, UnusableTableError):
+            self._unusable.pop(name, None)
+            return False
+        self._unusable[name] += 1
+        if self._unusable[name] < UNUSABLE_TRIES:
+            return False
+        del self._unusable[name]
+        self._later.pop(name, None)
+        return True
+
+    def _postpone(self, name: TableName, error: BaseException) -> None:
+        backoff = self._later.get(name, (0.0, Backoff(RETRY_FIRST_S, RETRY_MAX_S)))[1]
+        now = self._now()
+        delay_s = backoff.delay_s(now)
+        self._later[name] = now + delay_s, backoff
+        text = in_settings(str(error))
+        mirror_table_messages.MIRROR_TABLE_RETRIED.log(log, name, text, delay_s)
+        state = self._states[name] = replace(self._states[name], message=text)
+        try:
+            self._store.write(state)
+        except LakeError as failure:  # perhaps the same failure; the state only informs
+            mirror_run_messages.MIRROR_STATE_NOT_STORED.log(log, failure)
+
+    def accept_requests(self, stream: ChangeStream) -> None:
+        """Copy the requested tables again; they leave the stream."""
+        for name in self._store.requested():
+            with stream.joining, self._guard:
+                state = self._states.get(name)
+                if name in self._at_work:
+                    continue  # the request waits until the work is done
+                if state is not None:
+                    # Stored first: otherwise it would follow the stream with a gap.
+                    text = "a new copy was requested"
+                    self._states[name] = self._store.write(
+                        pauses.requested(state, text)
+                    )
+                    stream.leave(name)
+                    log.info("%s: a new copy was requested", name)
+                self._store.remove_request(name)
+
+    def check_recreated(self) -> None:
+        """Copy tables that were dropped and recreated before the drop was handled."""
+        there = sorted(self._dropped.poll())
+        try:
+            while there:
+                with self._guard:
+                    state = self._states[there[-1]]
+                    if state.phase is Phase.DROPPED:
+                        self._copy_again(state, "the table was recreated")
+                there.pop()
+        finally:
+            for name in there:  # whose state could not be stored
+                self._dropped.add(name)
+
+    # --------------------------------------------------------------------------------
+    # Callbacks of the stream; called in Spark's thread during a batch
+    # --------------------------------------------------------------------------------
+
+    def on_statement(self, item: Packed) -> None:
+        """Check whether a statement creates a table to mirror."""
+        if not item.columns or self._settings.rule_of(item.table) is None:
+            return
+        with self._guard:
+            state = self._states.get(item.table)
+            if state is None:
+                log.info("%s: new table", item.table)
+                state = new_state(self._settings, item.table)
+                self._states[item.table] = self._store.write(state)
+            elif state.phase is Phase.DROPPED:
+                self._copy_again(state, "the table was recreated")
+
+    def on_leave(self, name: TableName, why: CanalError) -> None:
+        """Record that a table can no longer follow the stream."""
+        with self._guard:
+            state = self._newest(name) or self._states[name]
+            if isinstance(why, CopyNeededError):
+                rule = self._settings.rule_of(name)
+                if rule is None or rule.drift == "copy":
+                    self._copy_again(state, str(why))
+                    return
+            elif isinstance(why, OtherCopyError) and self._store.read(name) is None:
+                raise why  # the lake is unavailable, not the table
+            phase, text = Phase.STOPPED, stopped_message(name, why)
+            if isinstance(why, TableDroppedError):
+                phase, text = Phase.DROPPED, str(why)
+                self._dropped.add(name)
+            self._states[name] = self._store.write(state.moved(phase, text))
+            # Logged after it is stored: a failing store would repeat the line.
+            fault = why.__cause__ if isinstance(why, TableFaultError) else None
+            if phase is Phase.STOPPED:
+                mirror_table_messages.MIRROR_TABLE_STOPPED.log(
+                    log, name, text, exc_info=fault
+                )
+            else:
+                mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, name, text)
+
+    def on_columns(self, followed: Mapping[TableName, Columns]) -> None:
+        """Store the columns of followed tables after a batch, where they differ."""
+        with self._guard:
+            for name, (columns, kept) in followed.items():
+                state = self._newest(name)
+                if state is None:
+                    raise LakeError(f"{self._store} has no state of {name}")
+                if (state.columns, state.kept) != (columns, kept):
+                    rule = self._settings.rule_of(name)
+                    assert rule is not None  # it follows the stream
+                    state = with_columns(state, columns, kept, rule)
+                    state = self._store.write(state)
+                self._states[name] = state
+
+    def _newest(self, name: TableName) -> TableState | None:
+        """Return the state of a table that follows, which may have just joined.
+
+        None if it is no longer stored.
+        """
+        state = self._states.get(name)
+        if state is None or state.phase is not Phase.FOLLOWING:
+            return self._store.read(name)
+        return state
+
+    def _copy_again(self, state: TableState, why: str) -> None:
+        """Copy a table again, after a pause if that happens repeatedly."""
+        state = pauses.paused(state, why, self._wall())
+        mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
+            log, state.source, state.message
+        )
+        self._states[state.source] = self._store.write(state)

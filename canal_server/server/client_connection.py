@@ -22,10 +22,11 @@ from canal_server.protocol.server_session import (
     State,
 )
 from canal_server.runtime.lifecycle import Deadline
-from canal_server.server.service import ACCEPTED
+from canal_server.server.replies import ACCEPTED
 
 if TYPE_CHECKING:
-    from canal_server.server.service import Reply, Service, Visits
+    from canal_server.server.replies import Reply
+    from canal_server.server.service import Service, Visits
     from canal_server.server.transport import Transport
 
 log = logging.getLogger(__name__)

@@ -44,48 +44,29 @@ from canal_server.messages import server_messages
 from canal_server.model.positions import PositionRange
 from canal_server.model.quoted import printable, quoted
 from canal_server.protocol import server_session
-from canal_server.protocol.framing import EMPTY_FRAME, messages_header
+from canal_server.protocol.framing import messages_header
 from canal_server.protocol.range_messages import RangeRequest
-from canal_server.protocol.server_session import ACK_FRAME, error_frame
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.range_service import RangedService
+from canal_server.server.replies import ACCEPTED, EMPTY, NOTHING, Refusal
 from canal_server.server.request_counts import RequestCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from canal_server.model.batch import Batch
     from canal_server.model.identity import ClientIdentity
     from canal_server.model.positions import LogPosition
     from canal_server.ports import EventStore, Instances, RunningInstance
+    from canal_server.server.replies import Reply
 
     # The clients that one connection served, and by which instance.
     Visits = dict[ClientIdentity, RunningInstance]
-    # What is sent in answer to a request; empty when there is no answer.
-    Reply = Sequence[bytes | memoryview]
 
 log = logging.getLogger(__name__)
 
 _ALL_BATCHES = 0  # the batch id of a rollback of all
 _NO_BATCH = -1  # the batch id of an ack of an empty batch
-ACCEPTED: Reply = (ACK_FRAME,)
-_EMPTY: Reply = (EMPTY_FRAME,)
-
-
-class Refusal(tuple[bytes]):  # noqa: SLOT001  # a tuple cannot have slots
-    """A reply that refuses a request."""
-
-    code = 0
-
-    @classmethod
-    def of(cls, code: int, message: str) -> Refusal:
-        """Return the reply with a code and a text."""
-        found = cls((error_frame(code, message),))
-        found.code = code
-        return found
-
-
-_NOTHING: Reply = ()
 
 
 class _Seat:
@@ -155,7 +136,7 @@ class Service:
         self.counters.note(
             request,
             sent_bytes=sum(map(len, reply)),
-            is_empty=reply is _EMPTY,
+            is_empty=reply is EMPTY,
             error_code=code,
             took_ms=(time.monotonic() - started_s) * 1000,
         )
@@ -200,10 +181,10 @@ class Service:
         match request:
             case server_session.Acknowledge(identity, batch_id):
                 self.ack(identity, batch_id, visited)
-                return _NOTHING
+                return NOTHING
             case server_session.Rollback(identity, batch_id):
                 self.rollback(identity, batch_id)
-                return _NOTHING
+                return NOTHING
             case server_session.Subscribe(identity):
                 self.subscribe(identity)
                 return ACCEPTED
@@ -295,7 +276,7 @@ class Service:
             peer_fd,
             visited,
         )
-        return None if cut and reply is _EMPTY else reply
+        return None if cut and reply is EMPTY else reply
 
     def get(
         self,
@@ -315,7 +296,7 @@ class Service:
         if not seat.turn.acquire(blocking=False) and not seat.turn.acquire(
             timeout=-1 if timeout_s is None else timeout_s
         ):
-            return _EMPTY
+            return EMPTY
         try:
             rollbacks = seat.rollbacks
             while True:
@@ -334,11 +315,11 @@ class Service:
                         _redeliver(instance, identity, seat)
                     raise _not_started(identity)
                 if batch is None:
-                    return _EMPTY
+                    return EMPTY
                 with seat.lock, instance.steady():
                     current = self._seats[identity] is seat
                     if not current or instance.store is not seat.store:
-                        return _EMPTY  # the batch belongs to the old store
+                        return EMPTY  # the batch belongs to the old store
                     if seat.rollbacks == rollbacks:
                         return _register(instance, identity, batch)
                     seat.store.rollback(identity.client_id)

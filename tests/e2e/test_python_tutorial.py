@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs/tutorial/python.md"
 COLUMNS = "id, title, price"
 
 
-def program_of(pipeline, postgres) -> str:
+def program_of(pipeline, postgres):
     """Return the program with the addresses of the test in place of the page's."""
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(program.splitlines()) <= 35
@@ -56,7 +56,7 @@ class Book:
                         cursor.execute(self._statement())
                 connection.commit()
 
-    def _statement(self) -> str:
+    def _statement(self):
         number, self._next = self._next, self._next + 1
         other = self._rng.randint(1, number)
         return self._rng.choice(

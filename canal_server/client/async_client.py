@@ -170,10 +170,9 @@ class AsyncCanalClient(ClientBase):
     async def subscribe(self, filter: str | None = None) -> None:  # noqa: A002  # the protocol's
         """Subscribe, and resume after the last ack.
 
-        `filter` replaces the client's, also for reconnects.
+        `filter` replaces the client's, also for reconnects, until the next call.
         """
-        if filter is not None:
-            self._stream.filter = filter
+        self._stream.filter = self._options.filter if filter is None else filter
         await run_async(self._stream.subscribe(), self._connection)
 
     async def unsubscribe(self) -> None:
@@ -196,13 +195,15 @@ class AsyncCanalClient(ClientBase):
         )
 
     async def ack(self, message_id: int | None = None) -> None:
-        """Acknowledge a message and all before it as processed.
+        """Acknowledge a message as processed; in an iteration also all before it.
 
         There is no answer: if the server refuses it, the next request raises
-        ClientError and the connection is closed.
+        ClientError and the connection is closed. Messages that were requested by `get`
+        are acked one by one in their order; the server refuses another order.
 
         Args:
-            message_id: the message's `id`; None: all messages before the one at hand
+            message_id: the message's `id`; None: all messages before the one at hand,
+                without an iteration all that were received
 
         """
         await run_async(self._stream.ack(message_id), self._connection)

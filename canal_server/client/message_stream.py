@@ -318,7 +318,7 @@ class MessageStream:
         if message.ends_transaction:
             yield from self.ack(message.id)
         elif previous != _NO_BATCH and message.has_transaction_end:
-            yield from self._ack_to(previous)
+            yield from self.ack(previous)
 
     def _ack_if_due(self) -> Steps[None]:
         interval = self._options.ack
@@ -332,14 +332,16 @@ class MessageStream:
             yield from self.ack(self._handled_id)
 
     def ack(self, message_id: int | None) -> Steps[None]:
-        """Ack a message and all before it; None: all before the one at hand.
+        """Ack a message; None: all before the one at hand.
 
-        In an iteration, failures are left to the next message, and an id from before a
-        reconnect is ignored, as the message comes again.
+        In an iteration all before it are acked too, failures are left to the next
+        message, and an id from before a reconnect is ignored, as the message comes
+        again.
         """
+        is_single = message_id is not None and not self._iterates
         if message_id is None:
             message_id = self._before(self._last)
-        if not self._iterates:
+        if is_single:
             yield from self.session.ack(message_id)
         elif message_id in self.session.open_ids:
             yield from self._ack_to(message_id)
@@ -349,7 +351,7 @@ class MessageStream:
         if self._handled_id is not None and self._handled_id <= message_id:
             self._handled_id = None
         try:
-            yield from self.session.ack(message_id)
+            yield from self.session.ack_to(message_id)
         except OSError as error:
             self._ack_error = error
             return

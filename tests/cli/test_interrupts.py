@@ -16,14 +16,6 @@ def send(number: signal.Signals = signal.SIGTERM) -> None:
     os.kill(os.getpid(), number)
 
 
-@pytest.fixture(autouse=True)
-def _a_terminal():
-    """Undo that SIGHUP is ignored, as under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_where_it_is_allowed(number):
     """There a signal is raised at once; after all it does what it did before."""

@@ -78,7 +78,7 @@ def test_every_help_has_exit_statuses(command, capsys):
 # What prints nothing to read, or has actions that print.
 JSON_LESS = [
     ("start",), ("position",), ("subscriptions",), ("schema",), ("mirror",),
-    ("mirror", "plot"),
+    ("mirror", "plot"), ("consume",),
 ]  # fmt: skip
 
 

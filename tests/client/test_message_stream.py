@@ -205,6 +205,17 @@ class TestAcks:
         assert acked_by(store) == 12
         assert max(acks) == 0
 
+    def test_by_transaction_once(self, client, store):
+        """With "transaction", no message is acked twice, which a server refuses."""
+        store.append(*transaction(1, 2), *transaction(4, 1), *transaction(9, 2))
+        lost: list[Exception] = []
+        reader = client(ack="transaction", batch_size=4, on_disconnect=lost.append)
+        # The first message ends a transaction, the second one is cut within the third.
+        assert stop_after_messages(reader, reader.messages(), 3) == [1, 2, 4, 9, 10]
+        reader.close()
+        assert acked_by(store) == 11
+        assert lost == []
+
     def test_by_time(self, client, store):
         """With a number, nothing is acked before the time, and all at the end."""
         store.append(*map(row, range(1, 4)))

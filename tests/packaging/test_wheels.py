@@ -78,10 +78,10 @@ def is_for_arm64(wheel: Path) -> bool:
 
 
 def module_run(name: str, *arguments: str) -> str:
-    """Run a module with the Python of the tests; returns its output."""
+    """Run an installed module with the Python of the tests; returns its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        [sys.executable, "-m", name, *arguments],
+        [sys.executable, "-P", "-m", name, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=os.environ | {"PATH": path},

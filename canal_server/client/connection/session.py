@@ -166,17 +166,17 @@ class Session:
         self._asked, self._answer_s = self._sent, self.options.timeout_s
         yield Expect()
 
-    def ack(self, message_id: int) -> Steps[None]:
-        """Acknowledge a message and all before it; there is no answer."""
-        if message_id in self.open_ids:
-            found = 0
-            while found != message_id:
-                found = self.open_ids.popleft()
-                yield from self._ack(found)
-        else:
-            yield from self._ack(message_id)  # the server knows what it refuses
+    def ack_to(self, message_id: int) -> Steps[None]:
+        """Acknowledge an open message and all before it; there is no answer."""
+        found = None
+        while found != message_id:
+            found = self.open_ids[0]
+            yield from self.ack(found)
 
-    def _ack(self, message_id: int) -> Steps[None]:
+    def ack(self, message_id: int) -> Steps[None]:
+        """Acknowledge one message; there is no answer, the server knows the order."""
+        if message_id in self.open_ids:
+            self.open_ids.remove(message_id)
         options = self.options
         yield from self._send_unanswered(
             PacketType.CLIENTACK,

@@ -162,13 +162,15 @@ def test_a_ready_handler(port, tmp_path):
 
 def test_a_second_signal(port):
     """It ends the command at once, also within a handler that hangs."""
-    process = run_process(port, "--handler", "mine:hang", same_s=0)
-    assert process.stdout.readline() == "hanging\n"
-    process.send_signal(signal.SIGINT)
-    while "shutting down" not in process.stderr.readline():
-        pass
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=PATIENCE_S)
+    with run_process(port, "--handler", "mine:hang", same_s=0) as process:
+        try:
+            assert process.stdout.readline() == "hanging\n"
+            process.send_signal(signal.SIGINT)
+            assert any("shutting down" in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
     assert process.returncode == 130
 
 

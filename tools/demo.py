@@ -24,15 +24,17 @@ from typing import TYPE_CHECKING, Any
 from demo_run import DESTINATION, DemoFailed, run, set_up, start_canal_server, stop
 from pymysql.cursors import Cursor, DictCursor
 
-from canal_server.client import CanalClient, Entry, EntryType
+from canal_server.client import CanalClient
 from canal_server.client.entry_format import text_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import ExitStack
     from subprocess import Popen
 
-    Rows = dict[str | None, dict[str, str | None]]  # by id; all values as text
+    from canal_server.client import Change, Message
+
+    Rows = dict[int, dict[str, Any]]  # by id
     Copy = dict[str, Rows]  # by table
 
 FLAVOURS = ("mysql", "mariadb")
@@ -56,27 +58,27 @@ def demo(stack: ExitStack, flavours: Sequence[str]) -> None:
     *steps, before_kill, after_kill = SQL.read_text("utf-8").splitlines()
     for sql in steps:
         execute(shop, sql)
-        entries = take(client)
-        show(copy, entries)
+        messages, changes = take(client)
+        show(copy, messages, changes)
 
     print("\nThe server is killed before the client acknowledges a change")
-    wait_until_stored(folder, entries[-1])
+    wait_until_stored(folder, messages[-1])
     execute(shop, before_kill)
-    show(copy, take(client, ack=False))
+    show(copy, *take(client, ack=False))
     process.kill()
     process.wait()
     print("\n  canal-server is killed (SIGKILL)")
     execute(shop, after_kill)
     process, client = start(stack, folder)
     print("  The unacknowledged change is delivered again, then what was missed:")
-    show(copy, take(client, 1 + 2))  # rows
+    show(copy, *take(client, 1 + 2))  # rows
 
     print("\nHow fast, from the writer to the client")
     latencies_ms = []
     for _ in range(SINGLES):
         sent_at = time.monotonic()
         shop.execute(SALE)
-        apply(copy, take(client))
+        apply(copy, take(client)[1])
         latencies_ms.append((time.monotonic() - sent_at) * 1e3)
     cuts = quantiles(latencies_ms, n=100, method="inclusive")
     print(f"  {SINGLES} transactions: median {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms")
@@ -88,11 +90,11 @@ def demo(stack: ExitStack, flavours: Sequence[str]) -> None:
 
     begun_at = time.monotonic()
     burst = pool.submit(write_burst)
-    entries = take(client, rows := BURST * BURST_ROWS)
+    _, changes = take(client, rows := BURST * BURST_ROWS)
     seconds = time.monotonic() - begun_at
     burst.result()
     print(f"  {rows:,} rows in {seconds:.2f} s: {rows / seconds:,.0f} rows/s")
-    apply(copy, entries)
+    apply(copy, changes)
 
     print("\nIn the end")
     for table, copied in copy.items():
@@ -120,52 +122,45 @@ def execute(shop: Cursor, sql: str) -> None:
         shop.execute(statement)
 
 
-def take(client: CanalClient, changes: int = 1, *, ack: bool = True) -> list[Entry]:
-    """Receive at least so many rows or DDL statements, and whole transactions only."""
-    entries: list[Entry] = []
-    whole = False
-    while changes > 0 or not whole:
+def take(
+    client: CanalClient, count: int = 1, *, ack: bool = True
+) -> tuple[list[Message], list[Change]]:
+    """Receive at least so many changes, and whole transactions only."""
+    messages: list[Message] = []
+    changes: list[Change] = []
+    while len(changes) < count or not messages[-1].ends_transaction:
         message = client.get(4096, timeout_s=QUIET_SECONDS_MAX)
         if not message:
-            raise DemoFailed(f"{changes:,} changes did not arrive")
-        for entry in message.entries:
-            statement = entry.entry_type == EntryType.ROWDATA and not rows_of(entry)
-            changes -= statement or rows_of(entry)
-            whole = statement or entry.entry_type == EntryType.TRANSACTIONEND
-        entries += message.entries
+            raise DemoFailed(f"{count - len(changes):,} changes did not arrive")
+        changes += message.changes()
+        messages.append(message)
         if ack:
             client.ack(message.id)
-    return entries
+    return messages, changes
 
 
-def rows_of(entry: Entry) -> int:
-    """Return how many rows an entry has, without decoding them."""
-    return sum(int(p.value) for p in entry.header.props if p.key == "rowsCount")
-
-
-def show(copy: Copy, entries: Sequence[Entry]) -> None:
-    """Print entries and apply them to the copy."""
+def show(copy: Copy, messages: Iterable[Message], changes: Iterable[Change]) -> None:
+    """Print messages as `canal-server tail` does, and apply their changes."""
+    entries = [entry for message in messages for entry in message.entries]
     print(*(f"  {line}" for entry in entries for line in text_lines(entry)), sep="\n")
-    apply(copy, entries)
+    apply(copy, changes)
 
 
-def apply(copy: Copy, entries: Sequence[Entry]) -> None:
-    """Make the changes of entries in the copy; repeating them is harmless."""
-    for entry in filter(rows_of, entries):
-        table = copy.setdefault(entry.header.table_name, {})
-        for row in entry.row_change().row_datas:
-            if row.before_columns:
-                table.pop(row.before["id"], None)
-            if row.after_columns:
-                table[row.after["id"]] = row.after
+def apply(copy: Copy, changes: Iterable[Change]) -> None:
+    """Apply changes to the copy; repeating them is harmless."""
+    for change in changes:
+        if change.before is change.after is None:
+            continue  # a statement
+        table = copy.setdefault(change.table, {})
+        if change.before is not None:
+            table.pop(change.before["id"], None)
+        if change.after is not None:
+            table[change.after["id"]] = change.after
 
 
 def differences(copied: Rows, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line for each row that differs between a copy and its table."""
-    table: Rows = {
-        str(row["id"]): {n: None if v is None else str(v) for n, v in row.items()}
-        for row in rows
-    }
+    table = {row["id"]: dict(row) for row in rows}
     # A column that was added after a row is NULL in the table, absent in the copy.
     copied = {key: dict.fromkeys(table.get(key, ())) | copied[key] for key in copied}
     return [
@@ -175,10 +170,10 @@ def differences(copied: Rows, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def wait_until_stored(folder: Path, entry: Entry) -> None:
-    """Wait until canal-server has written the position of an acked entry to disk."""
+def wait_until_stored(folder: Path, message: Message) -> None:
+    """Wait until canal-server has written the position of an acked message to disk."""
     meta = folder / DESTINATION / "meta.dat"
-    position = f'"position":{entry.header.logfile_offset},'
+    position = f'"position":{message.entries[-1].header.logfile_offset},'
     for _ in range(300):
         if meta.exists() and position in meta.read_text():
             return

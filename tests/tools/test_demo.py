@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from demo import apply, differences, rows_of
+from change_messages import Maker
+from demo import apply, differences
 from fix_daemon import child_environ
 from fix_random import LONGER
 from fix_store import eventually
 from server_packages import find_programs
 from servers import ADMIN, PrivateServer, Server, Unavailable
 
-from canal_server import client
-from canal_server.protocol.entry_messages import encode
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from demo import Copy
 
 DEMO = Path(__file__).parents[2] / "tools/demo.py"
 MARK = "DEMO_TEST_MARK"  # a variable by which a run's processes are found
@@ -207,42 +207,20 @@ def test_reader_gone(start_demo) -> None:
     assert run.process.wait() == 1
 
 
-def _entry(kind: client.EventType, *rows: client.RowData) -> client.Entry:
-    header = client.Header(
-        table_name="book",
-        event_type=kind,
-        props=(client.Pair("rowsCount", str(len(rows))),),
-    )
-    return client.Entry(
-        header=header,
-        entry_type=client.EntryType.ROWDATA,
-        store_value=encode(client.RowChange(event_type=kind, row_datas=rows)),
-    )
-
-
-def _columns(**values: str) -> tuple[client.Column, ...]:
-    return tuple(client.Column(name=name, value=values[name]) for name in values)
-
-
 def test_copy() -> None:
     """The copy follows inserts, updates of keys and deletes; differences are found."""
-    insert = _entry(
-        client.EventType.INSERT,
-        *(client.RowData(after_columns=_columns(id=str(n), n="5")) for n in range(3)),
+    maker = Maker("book")
+    inserts = [maker.insert({"id": number, "n": 5}) for number in range(3)]
+    received = maker.message(
+        1,
+        *inserts,
+        *inserts,  # repeating is harmless
+        maker.statement("ALTER TABLE book ADD COLUMN later INT"),
+        maker.update({"id": 1, "n": 5}, {"id": 9, "n": 6}),
+        maker.delete({"id": 2, "n": 5}),
     )
-    update = client.RowData(
-        before_columns=_columns(id="1", n="5"), after_columns=_columns(id="9", n="6")
-    )
-    delete = client.RowData(before_columns=_columns(id="2", n="5"))
-    entries = [
-        insert,
-        insert,  # repeating is harmless
-        _entry(client.EventType.UPDATE, update),
-        _entry(client.EventType.DELETE, delete),
-    ]
-    assert [rows_of(entry) for entry in entries] == [3, 3, 1, 1]
-    copy: dict[str, dict[str | None, dict[str, str | None]]] = {}
-    apply(copy, entries)
+    copy: Copy = {}
+    apply(copy, received.changes())
     # A column that was added later is NULL in rows that existed before.
     rows: list[dict[str, object]] = [
         {"id": 0, "n": 5, "later": None},
@@ -252,6 +230,6 @@ def test_copy() -> None:
     (missing,) = differences(copy["book"], rows[:1])
     assert missing.startswith("row 9 is None in the table")
     (wrong,) = differences(copy["book"], [rows[0], rows[1] | {"n": 7}])
-    assert wrong.startswith("row 9 is {'id': '9', 'n': '7'")
+    assert wrong.startswith("row 9 is {'id': 9, 'n': 7")
     (unknown,) = differences(copy["book"], [*rows, {"id": 11, "n": 1}])
     assert unknown.endswith("None in the copy")

@@ -33,6 +33,7 @@ _BY_LIFE: Final = {
     "starting": "starting",
     "stopping": "stopping",
     "paused": "failed",
+    "stopped": "stopped",
     "ended": "stopped",
 }
 _BY_PUMP: Final = {

@@ -40,6 +40,8 @@ from canal_server.observe.metrics_server import Metrics, MetricsServer
 from canal_server.observe.readings import Reading
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.server.listener import Server
+from canal_server.web.access_rules import Login
+from canal_server.web.web_server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +84,7 @@ class Daemon:
         self._destinations = Destinations(config.instances, make_instance, leases.of)
         self._server = Server(config.server, self._destinations)
         self._metrics = self._metrics_server()
+        self._web = self._web_server()
         self._watch = _watch(config, self._destinations)
         self._subscriptions = SubscriptionRequests(self._destinations, self._server)
         self._control = ControlServer(
@@ -118,6 +121,8 @@ class Daemon:
                 self._start("server", self._server)
             if self._metrics is not None:
                 self._start("metrics", self._metrics)
+            if self._web is not None:
+                self._start("page", self._web)
             if self._watch is not None:
                 self._start("watch of the conf folder", self._watch)
         except BaseException:
@@ -172,8 +177,21 @@ class Daemon:
             Metrics(self.readings, __version__),
         )
 
+    def _web_server(self) -> WebServer | None:
+        server = self._config.server
+        if server.http_port < 0:
+            return None
+        login = Login(server.http_user, server.http_passwd)
+        return WebServer(
+            server.http_ip,
+            server.http_port,
+            self,
+            __version__,
+            login if server.http_user else None,
+        )
+
     def readings(self) -> list[Reading]:
-        """Return what each destination shows now, for metrics."""
+        """Return what each destination shows now, for metrics and the page."""
         return [
             Reading(
                 name := str(status["destination"]),
@@ -197,10 +215,31 @@ class Daemon:
             "uptime_s": round(time.monotonic() - self._born_s, 3),
             "port": self._server.port if self._config.server.listen else None,
             "metrics_port": None if self._metrics is None else self._metrics.port,
+            "http_port": None if self._web is None else self._web.port,
             "stopping": self.stop.requested(),
             "instances": instances,
             "refused": refused,  # files that did not become destinations
         }
+
+    def stop_destination(self, destination: str) -> None:
+        """Stop a destination until it is started. Raises ClientError."""
+        self._destinations.stop(destination)
+
+    def start_destination(self, destination: str) -> None:
+        """Start a stopped, failed or lazy destination. Raises ClientError."""
+        self._destinations.resume(destination)
+
+    def unsubscribe(self, destination: str, client_id: int) -> None:
+        """Remove the subscription of a client. Raises ClientError."""
+        self._server.unsubscribe(destination, client_id)
+
+    def subscriptions(self, destination: str) -> dict[str, object]:
+        """Return a destination's ranged subscriptions, if it runs here."""
+        return self._subscriptions.list_all({"destination": destination})
+
+    def positions(self, destination: str) -> dict[str, object]:
+        """Return the positions of a destination's clients, if it runs here."""
+        return self._positions({"destination": destination})
 
     def _positions(self, arguments: Arguments) -> dict[str, object]:
         """Return the positions of a destination's clients, if it runs here.

@@ -1,0 +1,38 @@
+"""What the HTTP port asks of the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from canal_server.observe.readings import Reading
+
+
+class Operations(Protocol):
+    """A running server. Methods raise CanalError to refuse, and may block a little.
+
+    A destination that is not configured is refused with a ClientError.
+    """
+
+    def status(self) -> Mapping[str, Any]:
+        """Return what `canal-server status --json` shows."""
+
+    def readings(self) -> Sequence[Reading]:
+        """Return what each destination shows now."""
+
+    def positions(self, destination: str) -> Mapping[str, Any]:
+        """Return the positions of a destination's clients, if it runs here."""
+
+    def subscriptions(self, destination: str) -> Mapping[str, Any]:
+        """Return the ranged subscriptions of a destination, if it runs here."""
+
+    def stop_destination(self, destination: str) -> None:
+        """Stop a destination until it is started; returns at once."""
+
+    def start_destination(self, destination: str) -> None:
+        """Start a stopped, failed or lazy destination; returns at once."""
+
+    def unsubscribe(self, destination: str, client_id: int) -> None:
+        """Remove the subscription of a client."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from canal_server import __version__
 from canal_server.config.load import InstanceLoader
+from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
 from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
@@ -38,18 +39,20 @@ from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
 from canal_server.observe.metrics_server import Metrics, MetricsServer
 from canal_server.observe.readings import Reading
+from canal_server.position.offline import read_stored
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.server.listener import Server
 from canal_server.web.access_rules import Login
 from canal_server.web.web_server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from types import FrameType
 
     from canal_server.config.schema import DaemonConfig, ServerConfig
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destination_life import MakeInstance
+    from canal_server.source.begin.seek_target import TargetText
 
 log = logging.getLogger(__name__)
 
@@ -220,6 +223,32 @@ class Daemon:
             "instances": instances,
             "refused": refused,  # files that did not become destinations
         }
+
+    def plan_move(
+        self,
+        destination: str,
+        to: TargetText,
+        *,
+        source: str | None,
+        client_ids: Collection[int] | None,
+    ) -> MovePlan:
+        """Return what a move of clients would do. Raises CanalError."""
+        cursors = self._destinations.cursors(destination)
+        config = self._destinations.config_of(destination)
+        assert config is not None, "its cursors were found"
+        if cursors is None:
+            stored = read_stored(config)
+            if stored.owner:
+                raise CanalError(
+                    f"destination {destination} is run by {stored.owner}: move its"
+                    " clients there"
+                )
+            cursors = stored.cursors
+        return plan_move(config, cursors, to, source=source, client_ids=client_ids)
+
+    def move(self, plan: MovePlan) -> None:
+        """Carry a plan out. Raises CanalError."""
+        self._destinations.seek(plan.destination, plan.client_ids, *plan.positions)
 
     def stop_destination(self, destination: str) -> None:
         """Stop a destination until it is started. Raises ClientError."""

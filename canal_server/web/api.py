@@ -17,6 +17,7 @@ from canal_server.observe.readings import READY_STATES
 from canal_server.web.destination_view import detail_of, summary_of
 from canal_server.web.openapi import document
 from canal_server.web.problem_details import Problem, problem_of
+from canal_server.web.request_bodies import SeekRequest, body_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +68,7 @@ class Api:
                     Route(f"{one}/throughput", self._rates),
                     Route(f"{one}/positions", self._positions),
                     Route(f"{one}/subscriptions", self._subscriptions),
+                    Route(f"{one}/seek", self._seek, methods=["POST"]),
                     Route(f"{one}/start", self._start, methods=["POST"]),
                     Route(f"{one}/stop", self._stop, methods=["POST"]),
                     Route(
@@ -138,6 +140,27 @@ class Api:
 
     # --- actions ----------------------------------------------------------------------
 
+    async def _seek(self, request: Request) -> Response:
+        """Move clients to another position, or say what that would do."""
+        name = request.path_params["destination"]
+        asked = SeekRequest.parse(await body_of(request))
+        plan = await self._do(
+            self._operations.plan_move,
+            name,
+            asked.to,
+            source=asked.source,
+            client_ids=asked.client_ids,
+        )
+        if not asked.dry_run:
+            await self._do(self._operations.move, plan)
+        return JSONResponse(
+            {
+                **plan.as_json(moved=not asked.dry_run),
+                "lines": list(plan.lines()),
+                "warnings": list(plan.warnings),
+            }
+        )
+
     async def _start(self, request: Request) -> Response:
         name = request.path_params["destination"]
         await self._do(self._operations.start_destination, name)
@@ -154,10 +177,12 @@ class Api:
         await self._do(self._operations.unsubscribe, name, client_id)
         return Response(status_code=HTTPStatus.NO_CONTENT.value)
 
-    async def _do(self, operation: Callable[..., T], *arguments: Any) -> T:
+    async def _do(
+        self, operation: Callable[..., T], *arguments: Any, **options: Any
+    ) -> T:
         """Call an operation in a thread of its own. Raises Problem."""
         try:
-            return await run_in_threadpool(operation, *arguments)
+            return await run_in_threadpool(operation, *arguments, **options)
         except CanalError as error:
             raise problem_of(error) from error
 

@@ -42,6 +42,39 @@ _SAMPLE: Final[Json] = {
     "bytes_per_s": {"type": "number", "description": "received from the source"},
     "lag_s": _NUMBER,
 }
+_SEEK: Final[Json] = {
+    "to": {
+        "type": "string",
+        "description": "FILE:POSITION, a GTID set, a time with a zone or in ms since"
+        " 1970 or relative to now (`-1h`), `oldest`, `latest`",
+    },
+    "source": {
+        **_TEXT,
+        "description": "the source of a group in which they are moved; null: all",
+    },
+    "clients": {
+        "type": ["array", "null"],
+        "items": {"type": "integer"},
+        "description": "the clients to move; null: all",
+    },
+    "dry_run": {"type": "boolean", "description": "only return what would happen"},
+}
+_MOVE: Final[Json] = {
+    "destination": {"type": "string"},
+    "moved": {"type": "boolean", "description": "false after a dry run"},
+    "clients": {"type": "array", "items": {"type": "integer"}},
+    "sources": {
+        "type": "array",
+        "items": {"type": "object"},
+        "description": "the new position in each source, and the effects",
+    },
+    "lines": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "the same as lines of text",
+    },
+    "warnings": {"type": "array", "items": {"type": "string"}},
+}
 _PROBLEM: Final[Json] = {
     "type": {"type": "string"},
     "title": {"type": "string"},
@@ -102,6 +135,15 @@ def document(version: str) -> Json:
             f"{one}/subscriptions": {
                 "get": _of_one("Its ranged subscriptions, while it runs.", {})
             },
+            f"{one}/seek": {
+                "post": {
+                    **_of_one("Move clients to another position.", _ref("Move")),
+                    "requestBody": {
+                        "required": True,
+                        "content": {"application/json": {"schema": _ref("Seek")}},
+                    },
+                }
+            },
             f"{one}/start": {
                 "post": _of_one("Start a stopped, failed or lazy one.", {}, "202")
             },
@@ -129,6 +171,13 @@ def document(version: str) -> Json:
                     }
                 ),
                 "Sample": _object(_SAMPLE),
+                "Seek": {
+                    "type": "object",
+                    "properties": _SEEK,
+                    "required": ["to"],
+                    "additionalProperties": False,
+                },
+                "Move": _object(_MOVE),
                 "Problem": _object(_PROBLEM),
                 "Health": {"type": "object", "properties": _HEALTH},
             },
@@ -159,9 +208,8 @@ def _of_one(
 ) -> Json:
     """Return an operation on one destination, which may be unknown."""
     found = _operation(summary, schema, status, {"404": "There is no such thing."})
-    if status != "200":
-        found["responses"]["403"] = _problem("Actions are not allowed.")
-        found["responses"]["409"] = _problem("It is not possible now.")
+    found["responses"]["403"] = _problem("Actions are not allowed.")
+    found["responses"]["409"] = _problem("It is not possible now.")
     return {**found, "parameters": [_DESTINATION, *more]}
 
 

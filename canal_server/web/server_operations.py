@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from canal_server.cursor_moves.move_plan import MovePlan
     from canal_server.observe.readings import Reading
+    from canal_server.source.begin.seek_target import TargetText
 
 
 class Operations(Protocol):
@@ -27,6 +29,19 @@ class Operations(Protocol):
 
     def subscriptions(self, destination: str) -> Mapping[str, Any]:
         """Return the ranged subscriptions of a destination, if it runs here."""
+
+    def plan_move(
+        self,
+        destination: str,
+        to: TargetText,
+        *,
+        source: str | None,
+        client_ids: Collection[int] | None,
+    ) -> MovePlan:
+        """Return what a move of clients would do; None: of all sources, all clients."""
+
+    def move(self, plan: MovePlan) -> None:
+        """Carry a plan out."""
 
     def stop_destination(self, destination: str) -> None:
         """Stop a destination until it is started; returns at once."""

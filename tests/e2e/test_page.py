@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from chromium import open_page, running_browser
 from fix_pipeline import DESTINATION
@@ -93,6 +95,37 @@ def test_an_operator_finds_and_removes_the_client_that_blocks(
         dialog.get_by_role("button", name="Unsubscribe").click()
         card.locator("tr[data-client='1001']").wait_for(state="detached")
         assert pipeline.status()["clients"] == [1002]
+
+
+def test_an_operator_moves_a_client(browser, pipeline):
+    """He sees what a move would repeat before it is done; then the client has it."""
+    pipeline.start()
+    line = pipeline.process.wait_for_log("starts at .*: configured")
+    start = re.search(r"starts at (\S+:\d+): configured", line)[1]
+    pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (7)")
+    with pipeline.client() as client:
+        message = next(pipeline.messages(client, batch_size=1000))
+        client.ack(message.id)
+        client.get(1)  # answered after the ack
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+        card_of(page).get_by_role("button", name="Move clients").click()
+        dialog = page.get_by_role("dialog")
+        move = dialog.get_by_role("button", name="Move", exact=True)
+        position = dialog.get_by_label("New position")
+        position.fill("yesterday")
+        page.keyboard.press("Enter")
+        dialog.get_by_text("is not a position").wait_for()
+        assert move.is_disabled()
+        position.fill(start)
+        dialog.get_by_role("button", name="Preview").click()
+        dialog.get_by_text("1 transaction").wait_for()
+        move.click()
+        dialog.wait_for(state="hidden")
+        card_of(page).get_by_text("reading", exact=True).wait_for()
+    with pipeline.client() as client:
+        again = next(pipeline.messages(client, batch_size=1000))
+        assert again.entries == message.entries
 
 
 def test_stop_and_start_by_keyboard(browser, pipeline):

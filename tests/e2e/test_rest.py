@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -30,10 +31,13 @@ def pipeline(make_pipeline, source_server, database, monkeypatch):
     return pipeline
 
 
-def request(conf, path, method="GET", login=""):
+def request(conf, path, method="GET", login="", body=None):
     """Send a request; returns its status and content."""
     port = ask(conf, "status")["http_port"]
     wanted = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    if body is not None:
+        wanted.add_header("Content-Type", "application/json")
+        wanted.data = json.dumps(body).encode()
     if login:
         encoded = base64.b64encode(login.encode()).decode()
         wanted.add_header("Authorization", f"Basic {encoded}")
@@ -85,6 +89,59 @@ def test_unsubscribe(pipeline):
     status, problem = request(pipeline.conf, f"{ONE}/clients/1001", "DELETE")
     assert status == 409
     assert "client 1001 is not subscribed to example" in problem["detail"]
+
+
+def test_seek(pipeline):
+    """A dry run says what would be repeated; the move does it, and nothing is lost."""
+    for number in range(3):
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES ({number})")
+    with pipeline.client() as client:
+        assert ids_of(pipeline, client) == [0, 1, 2]
+        client.get(1)  # answered after the acks
+    line = pipeline.process.wait_for_log("starts at .*: configured")
+    start = re.search(r"starts at (\S+):(\d+): configured", line)
+    body = {"to": f"{start[1]}:{start[2]}", "clients": [1001], "dry_run": True}
+    status, plan = request(pipeline.conf, f"{ONE}/seek", "POST", body=body)
+    assert (status, plan["moved"], plan["clients"]) == (200, False, [1001])
+    assert "repeated" in plan["lines"][1]
+    body["dry_run"] = False
+    status, plan = request(pipeline.conf, f"{ONE}/seek", "POST", body=body)
+    assert (status, plan["moved"]) == (200, True)
+    with pipeline.client() as client:
+        assert ids_of(pipeline, client) == [0, 1, 2]
+
+
+def ids_of(pipeline, client):
+    """Receive and ack three rows; returns their ids."""
+    ids = []
+    for message in pipeline.messages(client):
+        ids += [change.after["a"] for change in message.changes() if change.after]
+        client.ack(message.id)
+        if len(ids) >= 3:
+            return ids
+    raise AssertionError("nobody ends the messages")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        ({"to": "yesterday"}, 422, "is not a position"),
+        ({}, 422, "to is missing"),
+        ({"to": "oldest", "client": 1}, 422, "unknown fields: client"),
+        ({"to": "oldest", "clients": ["a"]}, 422, "expected a list of client ids"),
+        ({"to": "oldest", "clients": [77]}, 409, "77"),
+        ({"to": "oldest", "dry_run": 1}, 422, "dry_run: expected true or false"),
+        ([], 422, "expected a JSON object"),
+        (None, 415, "Content-Type: application/json"),
+    ],
+)
+def test_a_wrong_seek(pipeline, body, status, text):
+    """What cannot be done is named, and moves nobody."""
+    with pipeline.client():
+        pass
+    found, problem = request(pipeline.conf, f"{ONE}/seek", "POST", body=body)
+    assert found == status, problem
+    assert text in problem["detail"]
 
 
 def test_login(pipeline, monkeypatch):

@@ -12,12 +12,12 @@ from canal_server.cli.schema.schema_options import (
     add_format_json,
     load_config,
     opened_history,
-    position_as_json,
     printable,
     time_ms,
     unknown_table,
 )
 from canal_server.cli.schema.schema_secrets import without_secrets
+from canal_server.cursor_moves.position_texts import position_as_json
 from canal_server.errors import ConfigError
 from canal_server.model.moments import time_text
 from canal_server.tablemeta.history.table_log import Changelog, since

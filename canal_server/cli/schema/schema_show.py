@@ -15,10 +15,10 @@ from canal_server.cli.schema.schema_options import (
     load_config,
     moment_at,
     opened_history,
-    position_as_json,
     printable,
 )
 from canal_server.cli.schema.schema_secrets import without_secrets
+from canal_server.cursor_moves.position_texts import position_as_json
 from canal_server.model.moments import time_text
 from canal_server.tablemeta.model.table_schema import GENERATED, INVISIBLE, quoted
 

@@ -140,12 +140,69 @@ function showActions(card, each, allowsActions) {
   place.replaceChildren();
   const path = `destinations/${encodeURIComponent(each.destination)}`;
   if (wanted === "start") {
-    place.append(button("Start", () => act("", "", `${path}/start`, "POST")));
+    place.append(button("Start", () => act("", "", `${path}/start`, "POST")), " ");
   } else if (wanted === "stop") {
     place.append(button("Stop", () => act(
       `Stop destination ${each.destination}? Its clients receive nothing until it is started again.`,
-      "Stop", `${path}/stop`, "POST")));
+      "Stop", `${path}/stop`, "POST")), " ");
   }
+  if (wanted) place.append(button("Move clients…", () => move(each.destination)));
+}
+
+// Asks for a position, shows what a move there would do, and then moves clients.
+async function move(destination) {
+  const dialog = document.getElementById("move");
+  const form = dialog.querySelector("form");
+  const effects = document.getElementById("move-effects");
+  const confirm = form.querySelector("button[value=confirm]");
+  const path = `destinations/${encodeURIComponent(destination)}/seek`;
+  const request = (dryRun) => {
+    const ids = form.clients.value.split(/[\s,]+/).filter(Boolean).map(Number);
+    return {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ to: form.to.value, clients: ids.length ? ids : null, dry_run: dryRun }),
+    };
+  };
+  const preview = async () => {
+    if (!form.reportValidity()) return;
+    confirm.disabled = true;
+    setText(effects, "Looking it up …");
+    try {
+      const plan = await ask(path, request(true));
+      setText(effects, [...plan.warnings, ...plan.lines].join("\n"));
+      confirm.disabled = false;
+    } catch (error) {
+      setText(effects, error.message);
+    }
+  };
+  const ends = new AbortController();
+  const listening = { signal: ends.signal };
+  form.addEventListener("input", () => { confirm.disabled = true; }, listening);
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.target.tagName !== "INPUT") return;
+    event.preventDefault(); // only the button moves
+    preview();
+  }, listening);
+  document.getElementById("move-preview").addEventListener("click", preview, listening);
+  form.reset();
+  confirm.disabled = true;
+  setText(effects, "");
+  setText(document.getElementById("move-title"), `Move clients of ${destination}`);
+  dialog.returnValue = "";
+  dialog.showModal();
+  await new Promise((resolve) => {
+    dialog.addEventListener("close", resolve, { once: true });
+  });
+  ends.abort();
+  if (dialog.returnValue !== "confirm") return;
+  try {
+    await ask(path, request(false));
+  } catch (error) {
+    setFailure(error.message);
+    return;
+  }
+  await refresh();
 }
 
 async function act(question, verb, path, method) {

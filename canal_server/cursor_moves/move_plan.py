@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server.cursor_moves.position_texts import (
     amount_text,
-    position_as_json,
     position_text,
     purged_text,
 )
@@ -19,6 +18,7 @@ from canal_server.errors import (
     SourceRefused,
 )
 from canal_server.model.moments import time_text
+from canal_server.model.position_json import position_as_json
 from canal_server.model.positions import LogPosition
 from canal_server.position.log_positions import same_server
 from canal_server.position.offline import check_subscribed

@@ -19,15 +19,6 @@ def position_text(position: EntryPosition) -> str:
     return f"{position} ({when})" if when else str(position)
 
 
-def position_as_json(position: EntryPosition) -> dict[str, str | None]:
-    """Return a position, its time and its transaction in their JSON form."""
-    return {
-        "position": str(position),
-        "time": time_text(position.timestamp) or None,
-        "gtid": position.gtid,
-    }
-
-
 def size_text(size: int) -> str:
     """Return a number of bytes in a unit that fits it."""
     if size < _KIB:

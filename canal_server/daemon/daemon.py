@@ -21,7 +21,7 @@ import select
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
 from canal_server.config.load import InstanceLoader
@@ -31,7 +31,7 @@ from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.doors.zookeeper import ZooKeepers
-from canal_server.errors import CanalError
+from canal_server.errors import CanalError, ClientError
 from canal_server.ha.address import LOOPBACK
 from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
@@ -42,6 +42,7 @@ from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.server.listener import Server
+from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
 from canal_server.web.access_rules import Login
 from canal_server.web.web_server import WebServer
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from types import FrameType
 
-    from canal_server.config.schema import DaemonConfig, ServerConfig
+    from canal_server.config.schema import DaemonConfig, InstanceConfig, ServerConfig
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destination_life import MakeInstance
     from canal_server.source.begin.seek_target import TargetText
@@ -223,6 +224,27 @@ class Daemon:
             "instances": instances,
             "refused": refused,  # files that did not become destinations
         }
+
+    def tables(self, destination: str) -> list[str]:
+        """Return the tables of a destination's history. Raises CanalError."""
+        return tables_of(self._with_history(destination))
+
+    def table_changes(self, destination: str, table: str) -> list[dict[str, Any]]:
+        """Return the changes of a table, `schema.table`. Raises CanalError."""
+        schema, _, name = table.partition(".")
+        return changes_of(self._with_history(destination), schema, name)
+
+    def _with_history(self, destination: str) -> InstanceConfig:
+        """Return the settings of a destination that keeps a table history."""
+        config = self._destinations.config_of(destination)
+        if config is None:
+            raise ClientError(f"can't find destination:{destination[:200]}")
+        if not config.table_meta.enable:
+            raise CanalError(
+                f"destination {destination} keeps no table history:"
+                " canal.instance.tsdb.enable is false"
+            )
+        return config
 
     def plan_move(
         self,

@@ -68,6 +68,8 @@ class Api:
                     Route(f"{one}/throughput", self._rates),
                     Route(f"{one}/positions", self._positions),
                     Route(f"{one}/subscriptions", self._subscriptions),
+                    Route(f"{one}/tables", self._tables),
+                    Route(f"{one}/tables/{{table}}/history", self._history),
                     Route(f"{one}/seek", self._seek, methods=["POST"]),
                     Route(f"{one}/start", self._start, methods=["POST"]),
                     Route(f"{one}/stop", self._stop, methods=["POST"]),
@@ -129,6 +131,16 @@ class Api:
     async def _subscriptions(self, request: Request) -> Response:
         name = request.path_params["destination"]
         return JSONResponse(dict(await self._do(self._operations.subscriptions, name)))
+
+    async def _tables(self, request: Request) -> Response:
+        name = request.path_params["destination"]
+        found = await self._do(self._operations.tables, name)
+        return JSONResponse({"tables": list(found)})
+
+    async def _history(self, request: Request) -> Response:
+        name, table = (request.path_params[key] for key in ("destination", "table"))
+        found = await self._do(self._operations.table_changes, name, table)
+        return JSONResponse({"table": table, "changes": list(found)})
 
     async def _reading(self, request: Request) -> Reading:
         """Return the reading of the destination in the path. Raises Problem."""

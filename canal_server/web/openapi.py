@@ -99,6 +99,19 @@ _CLIENT_ID: Final[Json] = {
 }
 
 
+_TABLE: Final[Json] = {
+    "name": "table",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string"},
+    "description": "schema.table",
+}
+_HISTORY: Final[Json] = {
+    "table": {"type": "string"},
+    "changes": {"type": "array", "items": {"type": "object"}},
+}
+
+
 def document(version: str) -> Json:
     """Return the whole description."""
     one = "/api/v1/destinations/{destination}"
@@ -134,6 +147,15 @@ def document(version: str) -> Json:
             },
             f"{one}/subscriptions": {
                 "get": _of_one("Its ranged subscriptions, while it runs.", {})
+            },
+            f"{one}/tables": {"get": _of_one("The tables of its history.", {})},
+            f"{one}/tables/{{table}}/history": {
+                "get": _of_one(
+                    "Who changed a table, when and how; oldest first.",
+                    _ref("History"),
+                    "200",
+                    _TABLE,
+                )
             },
             f"{one}/seek": {
                 "post": {
@@ -178,6 +200,7 @@ def document(version: str) -> Json:
                     "additionalProperties": False,
                 },
                 "Move": _object(_MOVE),
+                "History": _object(_HISTORY),
                 "Problem": _object(_PROBLEM),
                 "Health": {"type": "object", "properties": _HEALTH},
             },

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse
 
-from canal_server.errors import CanalError, ClientError, ConfigError
+from canal_server.errors import CanalError, ClientError, ConfigError, TableMetaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MEDIA_TYPE: Final = "application/problem+json"
-_UNKNOWN_DESTINATION: Final = "can't find destination"
+_UNKNOWN: Final = ("can't find destination", "unknown table")
 
 
 class Problem(Exception):  # noqa: N818  # the term of the RFC
@@ -52,6 +52,6 @@ def problem_of(error: CanalError) -> Problem:
     text = str(error)
     if isinstance(error, ConfigError):
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, text)
-    if isinstance(error, ClientError) and text.startswith(_UNKNOWN_DESTINATION):
+    if isinstance(error, ClientError | TableMetaError) and text.startswith(_UNKNOWN):
         return Problem(HTTPStatus.NOT_FOUND, text)
     return Problem(HTTPStatus.CONFLICT, text)

@@ -30,6 +30,14 @@ class Operations(Protocol):
     def subscriptions(self, destination: str) -> Mapping[str, Any]:
         """Return the ranged subscriptions of a destination, if it runs here."""
 
+    def tables(self, destination: str) -> Sequence[str]:
+        """Return the tables of a destination, as schema.table."""
+
+    def table_changes(
+        self, destination: str, table: str
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return who changed a table, when and how, oldest first."""
+
     def plan_move(
         self,
         destination: str,

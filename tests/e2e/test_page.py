@@ -7,6 +7,7 @@ import re
 import pytest
 from chromium import open_page, running_browser
 from fix_pipeline import DESTINATION
+from fix_store import eventually
 
 from canal_server.daemon.control import ask
 
@@ -122,10 +123,35 @@ def test_an_operator_moves_a_client(browser, pipeline):
         dialog.get_by_text("1 transaction").wait_for()
         move.click()
         dialog.wait_for(state="hidden")
+        pipeline.process.wait_for_log("an operator moved client 1001")
         card_of(page).get_by_text("reading", exact=True).wait_for()
     with pipeline.client() as client:
         again = next(pipeline.messages(client, batch_size=1000))
         assert again.entries == message.entries
+
+
+def test_an_operator_sees_who_changed_a_table(browser, pipeline):
+    """The history of a table has the statement, and the column that it added."""
+    pipeline.start()
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
+    table = f"{pipeline.schema}.t"
+    pipeline.source.execute(f"ALTER TABLE {table} ADD COLUMN b VARCHAR(10)")
+    path = f"api/v1/destinations/{DESTINATION}/tables/{table}/history"
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+
+        def is_there():
+            return "ADD COLUMN b" in page.request.get(url_of(pipeline) + path).text()
+
+        eventually(is_there)
+        card_of(page).get_by_role("button", name="Tables").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Table").fill(table)
+        page.keyboard.press("Enter")
+        dialog.get_by_text(f"ALTER TABLE {table} ADD COLUMN b").wait_for()
+        assert "varchar(10)" in dialog.locator(".added").first.text_content()
+        dialog.get_by_role("button", name="Close").click()
+        dialog.wait_for(state="hidden")
 
 
 def test_stop_and_start_by_keyboard(browser, pipeline):

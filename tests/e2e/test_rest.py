@@ -144,6 +144,26 @@ def test_a_wrong_seek(pipeline, body, status, text):
     assert text in problem["detail"]
 
 
+def test_history_of_a_table(pipeline):
+    """Each statement that changed a table is there, with what it changed."""
+    table = f"{pipeline.schema}.t"
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
+    pipeline.source.execute(f"ALTER TABLE {table} ADD COLUMN b VARCHAR(10)")
+    path = f"{ONE}/tables/{table}/history"
+
+    def added():
+        changes = request(pipeline.conf, path)[1].get("changes", [])
+        return any("ADD COLUMN b" in each.get("sql", "") for each in changes)
+
+    eventually(added)
+    last = request(pipeline.conf, path)[1]["changes"][-1]
+    assert any("b" in line and "varchar(10)" in line for line in last["lines"])
+    assert table in request(pipeline.conf, f"{ONE}/tables")[1]["tables"]
+    status, problem = request(pipeline.conf, f"{ONE}/tables/no.table/history")
+    assert status == 404
+    assert "unknown table no.table" in problem["detail"]
+
+
 def test_login(pipeline, monkeypatch):
     """With a login in the settings, nothing but health checks goes without it."""
     pipeline.stop()

@@ -48,7 +48,12 @@ class Server:
         self._check(destination)
         return {"running": False}
 
-    subscriptions = positions
+    subscriptions = tables = positions
+
+    def table_changes(self, destination, table):
+        """Return none."""
+        self._check(destination)
+        return [{"table": table}]
 
     def stop_destination(self, destination):
         """Note it."""

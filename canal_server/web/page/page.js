@@ -137,7 +137,7 @@ function showActions(card, each, allowsActions) {
   const wanted = allowsActions ? (each.state === "stopped" ? "start" : "stop") : "";
   if (place.dataset.action === wanted) return;
   place.dataset.action = wanted;
-  place.replaceChildren();
+  place.replaceChildren(button("Tables…", () => showHistory(each.destination)), " ");
   const path = `destinations/${encodeURIComponent(each.destination)}`;
   if (wanted === "start") {
     place.append(button("Start", () => act("", "", `${path}/start`, "POST")), " ");
@@ -147,6 +147,67 @@ function showActions(card, each, allowsActions) {
       "Stop", `${path}/stop`, "POST")), " ");
   }
   if (wanted) place.append(button("Move clients…", () => move(each.destination)));
+}
+
+// Shows who changed a table, when, and how its columns differ since.
+async function showHistory(destination) {
+  const dialog = document.getElementById("history");
+  const field = document.getElementById("history-table");
+  const list = document.getElementById("history-changes");
+  const path = `destinations/${encodeURIComponent(destination)}/tables`;
+  const look = async () => {
+    list.replaceChildren();
+    if (!field.value) return;
+    try {
+      const { changes } = await ask(`${path}/${encodeURIComponent(field.value)}/history`);
+      list.replaceChildren(...changes.reverse().flatMap(changeElements));
+    } catch (error) {
+      list.textContent = error.message;
+    }
+  };
+  const ends = new AbortController();
+  field.addEventListener("change", look, { signal: ends.signal });
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    look();
+  }, { signal: ends.signal });
+  field.value = "";
+  list.replaceChildren();
+  setText(document.getElementById("history-title"), `Tables of ${destination}`);
+  dialog.showModal();
+  try {
+    const { tables } = await ask(path);
+    document.getElementById("history-tables").replaceChildren(...tables.map((table) => {
+      const option = document.createElement("option");
+      option.value = table;
+      return option;
+    }));
+  } catch (error) {
+    list.textContent = error.message;
+  }
+  dialog.addEventListener("close", () => ends.abort(), { once: true });
+}
+
+function changeElements(change) {
+  const title = document.createElement("h3");
+  const who = change.threadId ? ` · thread ${change.threadId}` : "";
+  title.textContent = `${change.time ?? ""} · ${change.position}${who}`;
+  const parts = [title];
+  if (change.sql) {
+    const sql = document.createElement("pre");
+    sql.textContent = change.sql;
+    parts.push(sql);
+  }
+  const diff = document.createElement("pre");
+  for (const line of change.lines) {
+    const part = document.createElement("span");
+    part.textContent = `${line}\n`;
+    part.className = line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
+    diff.append(part);
+  }
+  parts.push(diff);
+  return parts;
 }
 
 // Asks for a position, shows what a move there would do, and then moves clients.

@@ -6,6 +6,7 @@ them. What is logged is up to the callers.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.messages.message import NAME_ATTRIBUTE
 from canal_server.model.quoted import LINE_MAX, printable
+from canal_server.runtime.log_context import logged_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 PERIOD_S: Final = 60.0
 MESSAGES_MAX: Final = 200  # of one kind that clients cause per period
 CLIENT_THREADS: Final = "client-"  # prefix of the names of client threads
+FIELDS: Final = ("batch", "position")  # that some records have
 
 
 class LineFormatter(logging.Formatter):
@@ -51,8 +54,40 @@ class LineFormatter(logging.Formatter):
     ) -> str:
         """Format the time of a message: 2026-11-21T10:00:00.123+01:00."""
         del datefmt
-        moment = datetime.fromtimestamp(record.created).astimezone()
-        return moment.isoformat(timespec="milliseconds")
+        return _time_of(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes each message as one line of JSON.
+
+    `time`, `level`, `logger`, `thread` and `message` are always there; `name` of a
+    warning or an error, `destination`, `client_id`, `batch`, `position` and `exception`
+    where there is one.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a message."""
+        subject = logged_subject()
+        found: dict[str, Any] = {
+            "time": _time_of(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "thread": record.threadName,
+            "message": record.getMessage()[:LINE_MAX],
+            "name": getattr(record, NAME_ATTRIBUTE, None),
+            "destination": subject.destination or None,
+            "client_id": subject.client_id,
+            **{field: getattr(record, field, None) for field in FIELDS},
+        }
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        present = {key: value for key, value in found.items() if value is not None}
+        return json.dumps(present, ensure_ascii=False, default=str)
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created).astimezone()
+    return moment.isoformat(timespec="milliseconds")
 
 
 class ClientThrottle(logging.Filter):

@@ -7,22 +7,25 @@ import os
 import resource
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canal_server.cli.conf_options import add_conf_option
-from canal_server.cli.log_lines import ClientThrottle, LineFormatter
+from canal_server.cli.log_files import LogFolder
+from canal_server.cli.log_lines import ClientThrottle, JsonFormatter, LineFormatter
 from canal_server.config.load import load
 from canal_server.daemon import daemon
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.instance.instance import Instance
 from canal_server.messages import daemon_messages
+from canal_server.runtime.log_levels import LEVELS, LogLevels
 
 if TYPE_CHECKING:
     import argparse
 
 log = logging.getLogger(__name__)
 
-LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
 LOG_LINE = "%(asctime)s %(levelname)-7s [%(threadName)s] %(message)s"
 
 
@@ -32,7 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "start",
         help="run the server in the foreground",
         description="Run the server in the foreground until SIGTERM, SIGINT (Ctrl-C), "
-        "SIGHUP or `canal-server stop`. It logs to standard error.",
+        "SIGHUP or `canal-server stop`. It logs to standard error, or to files.",
         epilog="Exit status: 0 clean shutdown, 1 failure, 2 invalid settings or "
         "options.",
     )
@@ -43,15 +46,30 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         default="info",
         help="minimum level of log messages (default: %(default)s)",
     )
+    parser.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        default="text",
+        help="lines of text, or of JSON (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--log-dir",
+        type=Path,
+        metavar="DIR",
+        help="log to DIR/canal/canal.log and DIR/<destination>/<destination>.log, up to"
+        " ten files of 100 MB of each, instead of standard error",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the server until it stops; the log goes to standard error."""
     config = load(args.conf, os.environ)
-    log_to_stderr(args.log_level)
+    folder = None if args.log_dir is None else LogFolder(args.log_dir)
+    levels = log_to(args.log_level, folder, args.log_format)
     allow_descriptors()
     zookeepers = ZooKeepers()
-    if daemon.run(config, partial(Instance, zookeepers=zookeepers), zookeepers):
+    make_instance = partial(Instance, zookeepers=zookeepers)
+    if daemon.run(config, make_instance, zookeepers, levels):
         return 0
     # Threads that do not end would keep the interpreter from exiting.
     logging.shutdown()
@@ -74,11 +92,15 @@ def allow_descriptors() -> None:
         daemon_messages.DESCRIPTOR_LIMIT_KEPT.log(log, soft, error)
 
 
-def log_to_stderr(level: str, handler: logging.Handler | None = None) -> None:
-    """Log to standard error, or to a handler: time and zone, level, thread, message."""
+def log_to(
+    level: str, handler: logging.Handler | None = None, log_format: str = "text"
+) -> LogLevels:
+    """Log to a handler, by default to standard error; returns the levels."""
     handler = handler or logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(LOG_LINE))
+    is_json = log_format == "json"
+    handler.setFormatter(JsonFormatter() if is_json else LineFormatter(LOG_LINE))
+    levels = LogLevels(level)
+    handler.addFilter(levels)
     handler.addFilter(ClientThrottle())
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(level.upper())
+    logging.getLogger().addHandler(handler)
+    return levels

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import DaemonConfig, InstanceConfig, ServerConfig
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destination_life import MakeInstance
+    from canal_server.runtime.log_levels import LogLevels
     from canal_server.source.begin.seek_target import TargetText
 
 log = logging.getLogger(__name__)
@@ -71,12 +72,14 @@ class Daemon:
         config: DaemonConfig,
         make_instance: MakeInstance,
         zookeepers: ZooKeepers | None = None,
+        log_levels: LogLevels | None = None,
     ) -> None:
         """Create without starting; `zookeepers` are those of the instances.
 
-        Raises ConfigError.
+        `log_levels`: what an operator may change. Raises ConfigError.
         """
         self._config = config
+        self._log_levels = log_levels
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
         leases = Leases(
@@ -246,6 +249,23 @@ class Daemon:
             )
         return config
 
+    def log_levels(self) -> dict[str, object]:
+        """Return the levels of the log. Raises CanalError if they are not ours."""
+        return self._levels().as_json()
+
+    def set_log_level(self, level: str | None, destination: str = "") -> None:
+        """Set a level of the log, as LogLevels does. Raises CanalError."""
+        if destination and not self._destinations.is_configured(destination):
+            raise ClientError(f"can't find destination:{destination[:200]}")
+        self._levels().set(level, destination)
+        what = f"destination {destination}" if destination else "the server"
+        log.info("the log level of %s is %s", what, level or "that of the server")
+
+    def _levels(self) -> LogLevels:
+        if self._log_levels is None:
+            raise CanalError("the log of this process is not set up by canal-server")
+        return self._log_levels
+
     def plan_move(
         self,
         destination: str,
@@ -342,6 +362,7 @@ def run(
     config: DaemonConfig,
     make_instance: MakeInstance,
     zookeepers: ZooKeepers | None = None,
+    log_levels: LogLevels | None = None,
 ) -> bool:
     """Run until a signal or the control socket ends it; main thread only.
 
@@ -349,7 +370,7 @@ def run(
     or when a stage failed to stop properly.
     Raises CanalError when the start fails.
     """
-    daemon = Daemon(config, make_instance, zookeepers)
+    daemon = Daemon(config, make_instance, zookeepers, log_levels)
     with signals() as wait:
         daemon.start()
         name = wait(daemon.stop)

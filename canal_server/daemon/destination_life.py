@@ -17,6 +17,7 @@ from canal_server.messages import destination_messages
 from canal_server.ports import RunningInstance
 from canal_server.position.offline import move_stored
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
+from canal_server.runtime.log_context import log_about
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -325,6 +326,7 @@ class DestinationLife:
     # --- the thread -----------------------------------------------------------------
 
     def _live(self) -> None:
+        log_about(self.destination)
         try:
             if self._after is not None:
                 # Two must never run at a time, whatever their settings are.

@@ -47,6 +47,7 @@ from canal_server.protocol import server_session
 from canal_server.protocol.framing import messages_header
 from canal_server.protocol.range_messages import RangeRequest
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.runtime.log_context import log_about
 from canal_server.server.range_service import RangedService
 from canal_server.server.replies import ACCEPTED, EMPTY, NOTHING, Refusal
 from canal_server.server.request_counts import RequestCounters
@@ -154,6 +155,7 @@ class Service:
             identity = request.subscribe
         if identity is None:
             return None
+        log_about(identity.destination, identity.client_id)
         instance = self._instances.running(identity.destination)
         known = visits.get(identity)
         if instance is known:
@@ -352,6 +354,14 @@ class Service:
             if positions.ack is not None:
                 instance.meta.update_cursor(identity, positions.ack)
             instance.store.ack(identity.client_id, positions.end_sequence)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug(
+                "client %d of %s acked batch %d",
+                identity.client_id,
+                identity.destination,
+                batch_id,
+                extra={"batch": batch_id, "position": str(positions.ack)},
+            )
 
     def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """Forget the oldest open batch, and with it all others: they come again.
@@ -549,6 +559,16 @@ def _register(
             },
         ),
     )
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug(
+            "client %d of %s: batch %d of %d bytes, up to %s",
+            identity.client_id,
+            identity.destination,
+            batch_id,
+            batch.size,
+            batch.end,
+            extra={"batch": batch_id, "position": str(batch.end)},
+        )
     try:
         return (messages_header(batch_id, batch.size), *batch.slices)
     except ValueError as error:  # the batch stays open: a rollback redelivers it

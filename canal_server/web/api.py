@@ -17,7 +17,7 @@ from canal_server.observe.readings import READY_STATES
 from canal_server.web.destination_view import detail_of, summary_of
 from canal_server.web.openapi import document
 from canal_server.web.problem_details import Problem, problem_of
-from canal_server.web.request_bodies import SeekRequest, body_of
+from canal_server.web.request_bodies import LevelRequest, SeekRequest, body_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +63,8 @@ class Api:
                 routes=[
                     Route("/openapi.json", self._openapi),
                     Route("/status", self._status),
+                    Route("/log-levels", self._levels),
+                    Route("/log-levels", self._set_level, methods=["PUT"]),
                     Route("/destinations", self._list),
                     Route(one, self._detail),
                     Route(f"{one}/throughput", self._rates),
@@ -132,6 +134,9 @@ class Api:
         name = request.path_params["destination"]
         return JSONResponse(dict(await self._do(self._operations.subscriptions, name)))
 
+    async def _levels(self, _: Request) -> Response:
+        return JSONResponse(dict(await self._do(self._operations.log_levels)))
+
     async def _tables(self, request: Request) -> Response:
         name = request.path_params["destination"]
         found = await self._do(self._operations.tables, name)
@@ -151,6 +156,12 @@ class Api:
         raise problem_of(ClientError(f"can't find destination:{name[:200]}"))
 
     # --- actions ----------------------------------------------------------------------
+
+    async def _set_level(self, request: Request) -> Response:
+        asked = LevelRequest.parse(await body_of(request))
+        set_level = self._operations.set_log_level
+        await self._do(set_level, asked.level, asked.destination)
+        return await self._levels(request)
 
     async def _seek(self, request: Request) -> Response:
         """Move clients to another position, or say what that would do."""

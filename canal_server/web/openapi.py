@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from canal_server.observe.readings import STATES
+from canal_server.runtime.log_levels import LEVELS
 
 Json = dict[str, Any]
 
@@ -106,6 +107,7 @@ _TABLE: Final[Json] = {
     "schema": {"type": "string"},
     "description": "schema.table",
 }
+_LEVEL: Final[Json] = {"type": "string", "enum": list(LEVELS)}
 _HISTORY: Final[Json] = {
     "table": {"type": "string"},
     "changes": {"type": "array", "items": {"type": "object"}},
@@ -134,6 +136,19 @@ def document(version: str) -> Json:
             "/api/v1/openapi.json": {"get": _operation("This description.", {})},
             "/api/v1/status": {
                 "get": _operation("What `canal-server status --json` shows.", {})
+            },
+            "/api/v1/log-levels": {
+                "get": _operation("The levels of the log.", _ref("LogLevels")),
+                "put": {
+                    **_operation(
+                        "Set the level of the log, or of one destination.",
+                        _ref("LogLevels"),
+                    ),
+                    "requestBody": {
+                        "required": True,
+                        "content": {"application/json": {"schema": _ref("LogLevel")}},
+                    },
+                },
             },
             "/api/v1/destinations": {
                 "get": _operation("All destinations.", _ref("Destinations"))
@@ -198,6 +213,22 @@ def document(version: str) -> Json:
                     "properties": _SEEK,
                     "required": ["to"],
                     "additionalProperties": False,
+                },
+                "LogLevels": _object(
+                    {"level": _LEVEL, "destinations": {"type": "object"}}
+                ),
+                "LogLevel": {
+                    "type": "object",
+                    "properties": {
+                        "level": {
+                            **_LEVEL,
+                            "type": ["string", "null"],
+                            "enum": [*LEVELS, None],
+                            "description": "null: that of the server again",
+                        },
+                        "destination": {"type": "string"},
+                    },
+                    "required": ["level"],
                 },
                 "Move": _object(_MOVE),
                 "History": _object(_HISTORY),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.runtime.log_levels import LEVELS
 from canal_server.source.begin.seek_target import TargetText, parse_target
 from canal_server.web.problem_details import Problem
 
@@ -74,6 +75,27 @@ class SeekRequest:
             raise _invalid(f"to: {error}") from None
         ids = None if clients is None else tuple(clients)
         return cls(to, source, ids, dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRequest:
+    """A level of the log; None: the destination has the default again."""
+
+    level: str | None
+    destination: str
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> LevelRequest:
+        """Return what an object asks for. Raises Problem."""
+        unknown = body.keys() - {"level", "destination"}
+        if unknown:
+            raise _invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
+        destination, level = body.get("destination", ""), body.get("level")
+        if not isinstance(destination, str):
+            raise _invalid("destination: expected a string")
+        if level not in LEVELS and not (level is None and destination):
+            raise _invalid(f"level: expected {', '.join(LEVELS)}")
+        return cls(level, destination)
 
 
 def _are_ids(values: object) -> bool:

@@ -38,6 +38,12 @@ class Operations(Protocol):
     ) -> Sequence[Mapping[str, Any]]:
         """Return who changed a table, when and how, oldest first."""
 
+    def log_levels(self) -> Mapping[str, Any]:
+        """Return the levels of the log: the default, and those of destinations."""
+
+    def set_log_level(self, level: str | None, destination: str = "") -> None:
+        """Set the default, or the level of a destination; None: the default again."""
+
     def plan_move(
         self,
         destination: str,

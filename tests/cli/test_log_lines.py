@@ -1,19 +1,23 @@
-"""What clients cause is not logged without end."""
+"""Lines of the log: as JSON, and not without end for what clients cause."""
 
 from __future__ import annotations
 
+import datetime as dt
 import io
+import json
 import logging
+import sys
 
-from canal_server.cli.log_lines import ClientThrottle
-from canal_server.cli.start import log_to_stderr
+from canal_server.cli.log_lines import ClientThrottle, JsonFormatter
+from canal_server.cli.start import log_to
+from canal_server.runtime.log_context import log_about
 
 
 def lines_of(messages):
     """Return the log lines for messages of `thread`, `place`, `text`."""
     root, output = logging.getLogger(), io.StringIO()
     handler, level = logging.StreamHandler(output), root.level
-    log_to_stderr("info", handler)
+    log_to("info", handler)
     root.removeHandler(handler)
     root.setLevel(level)
     for thread, place, text in messages:
@@ -55,3 +59,38 @@ def test_a_later_message_says_how_many_were_left_out():
     now_s = 60.0
     assert logged() == "m (800 similar messages suppressed)"
     assert logged() == "m"
+
+
+def test_json():
+    """A line is an object with what it is about; text from outside stays inside it."""
+    formatter = JsonFormatter()
+
+    def found(message, level=logging.INFO, **attributes):
+        record = logging.LogRecord("a.b", level, "", 1, message, (), None)
+        record.__dict__.update(attributes)
+        line = formatter.format(record)
+        assert "\n" not in line
+        return json.loads(line)
+
+    shown = found("one\ntwo \x1b[31m")
+    assert shown["message"] == "one\ntwo \x1b[31m"
+    assert (shown["level"], shown["logger"]) == ("info", "a.b")
+    assert dt.datetime.fromisoformat(shown["time"]).tzinfo
+    assert "destination" not in shown
+    log_about("shop", 1001)
+    try:
+        shown = found("x", logging.WARNING, message_name="ring-is-full", batch=7)
+    finally:
+        log_about("")
+    assert (shown["destination"], shown["client_id"]) == ("shop", 1001)
+    assert (shown["name"], shown["batch"]) == ("ring-is-full", 7)
+
+
+def test_json_of_an_exception():
+    """A traceback is one text in the object."""
+    try:
+        raise ValueError("no")
+    except ValueError:
+        record = logging.LogRecord("a", logging.ERROR, "", 1, "m", (), sys.exc_info())
+    shown = json.loads(JsonFormatter().format(record))
+    assert shown["exception"].endswith("ValueError: no")

@@ -8,7 +8,7 @@ import resource
 
 import pytest
 
-from canal_server.cli.start import allow_descriptors, log_to_stderr
+from canal_server.cli.start import allow_descriptors, log_to
 
 
 def test_descriptors():
@@ -29,7 +29,7 @@ def logged(message, *arguments, exc_info=None):
     """Return what is in the log of a message."""
     root, output = logging.getLogger(), io.StringIO()
     handler, level = logging.StreamHandler(output), root.level
-    log_to_stderr("info", handler)
+    log_to("info", handler)
     root.removeHandler(handler)
     root.setLevel(level)
     handler.handle(

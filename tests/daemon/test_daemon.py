@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 from fix_conf import ACCOUNT
-from fix_daemon import SAME_SIGNAL, STOP_TIMEOUT, FakeInstance, Makes
+from fix_daemon import SAME_SIGNAL, STOP_TIMEOUT, FakeInstance, Makes, child_environ
+from fix_store import eventually
 
 from canal_server.config.load import load
 from canal_server.daemon import control
@@ -146,6 +150,23 @@ class TestProcess:
         assert f"received {number.name}, shutting down" in server.log
         assert server.log.endswith("shut down\n")
         assert not (conf / control.SOCKET_NAME).exists()
+
+    def test_log_files(self, make_conf, tmp_path):
+        """With the options, lines of JSON are in files, and standard error is empty."""
+        conf = make_conf(MAIN + "example", example=MASTER)
+        options = ("--log-format", "json", "--log-dir", str(tmp_path / "logs"))
+        command = ("-m", "canal_server", "start", "--conf", str(conf), *options)
+        process = subprocess.Popen(
+            [sys.executable, *command], stderr=subprocess.PIPE, env=child_environ()
+        )
+        eventually(lambda: (conf / control.SOCKET_NAME).exists())
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate()
+        assert (process.returncode, errors) == (0, b"")
+        for name, text in (("canal", "shut down"), ("example", "example started")):
+            lines = (tmp_path / f"logs/{name}/{name}.log").read_text().splitlines()
+            messages = [json.loads(line)["message"] for line in lines]
+            assert any(text in message for message in messages), messages
 
     def test_a_second_signal_forces(self, make_conf, start_server):
         """1. start; 2. a signal, an instance is stuck; 3. another one. It ends at 3."""

@@ -164,6 +164,27 @@ def test_history_of_a_table(pipeline):
     assert "unknown table no.table" in problem["detail"]
 
 
+def test_log_levels(pipeline):
+    """With debug, batches and acks of one destination are in the log, by number."""
+    path = f"{BASE}/log-levels"
+    body = {"level": "debug", "destination": DESTINATION}
+    status, found = request(pipeline.conf, path, "PUT", body=body)
+    assert (status, found["destinations"]) == (200, {DESTINATION: "debug"})
+    pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (1)")
+    with pipeline.client() as client:
+        message = next(pipeline.messages(client))
+        client.ack(message.id)
+        client.get(1)  # answered after the ack
+    pipeline.process.wait_for_log(rf"client 1001 of example: batch {message.id} of ")
+    pipeline.process.wait_for_log(f"client 1001 of example acked batch {message.id}")
+    body["level"] = None
+    assert request(pipeline.conf, path, "PUT", body=body)[1]["destinations"] == {}
+    for wrong in ({"level": "loud"}, {"level": None}, {"level": "info", "x": 1}):
+        assert request(pipeline.conf, path, "PUT", body=wrong)[0] == 422
+    wrong = {"level": "info", "destination": "none"}
+    assert request(pipeline.conf, path, "PUT", body=wrong)[0] == 404
+
+
 def test_login(pipeline, monkeypatch):
     """With a login in the settings, nothing but health checks goes without it."""
     pipeline.stop()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from canal_server.cli.start import log_to_stderr
+from canal_server.cli.start import log_to
 from canal_server.messages import daemon_messages
 from canal_server.messages.message import Message
 from canal_server.messages.message_areas import (
@@ -159,7 +159,7 @@ def lines_of(message: Message, *args: object, level: int | None = None) -> list[
     logger, output = logging.getLogger("messages.test"), io.StringIO()
     root = logging.getLogger()
     handler, before = logging.StreamHandler(output), root.level
-    log_to_stderr("info", handler)
+    log_to("info", handler)
     try:
         message.log(logger, *args, level=level)
     finally:

@@ -50,6 +50,14 @@ class Server:
 
     subscriptions = tables = positions
 
+    def log_levels(self):
+        """Return the levels."""
+        return {"level": "info", "destinations": {}}
+
+    def set_log_level(self, level, destination=""):
+        """Note it."""
+        self.asked.append(("level", level, destination))
+
     def table_changes(self, destination, table):
         """Return none."""
         self._check(destination)

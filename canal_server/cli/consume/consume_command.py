@@ -22,12 +22,13 @@ from canal_server.cli.server_options import (
     complete_link,
     failure_of,
 )
-from canal_server.cli.start import LEVELS, log_to_stderr
+from canal_server.cli.start import log_to
 from canal_server.cli.time_options import count, duration, patience
 from canal_server.client.consume.consumer import RETRIES, Consumer
 from canal_server.client.consume.dead_letters import DeadLetters
 from canal_server.client.table_choice import TableChoice
 from canal_server.errors import ClientError, ConfigError, ProtocolError
+from canal_server.runtime.log_levels import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         args.handler, settings_of(args.settings, args.variables, os.environ)
     )
     args.filter = _filter(args)
-    log_to_stderr(args.log_level)
+    log_to(args.log_level)
     with contextlib.ExitStack() as opened:
         dead_letters = _dead_letters(args)
         if dead_letters is not None:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.cli import FAILED
 from canal_server.cli.conf_options import VARIABLE, default_conf
 from canal_server.cli.mirror import mirror_inspect
-from canal_server.cli.start import LEVELS, log_to_stderr
+from canal_server.cli.start import log_to
 from canal_server.errors import CanalError, ConfigError
 from canal_server.messages import mirror_run_messages
 from canal_server.runtime.lifecycle import Stop
+from canal_server.runtime.log_levels import LEVELS
 
 if TYPE_CHECKING:
     import argparse
@@ -188,7 +189,7 @@ def _mirror(args: argparse.Namespace, settings: Any) -> int:
 
     module, shown = _load("run.run"), _load("run.progress")
     progress = shown.Progress()
-    log_to_stderr(args.log_level, shown.AsideHandler(progress, sys.stderr))
+    log_to(args.log_level, shown.AsideHandler(progress, sys.stderr))
     for name in SPARKS:
         logging.getLogger(name).setLevel(logging.WARNING)
     stop = Stop()

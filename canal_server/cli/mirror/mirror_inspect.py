@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canal_server.cli.start import log_to_stderr
+from canal_server.cli.start import log_to
 from canal_server.errors import CanalError, ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def add_parsers(
 def verify(args: argparse.Namespace, settings: Any) -> int:
     """Compare tables with their copies. Raises CanalError."""
     names = _names(args.table)
-    log_to_stderr("warning")
+    log_to("warning")
     for name in ("py4j", "pyspark"):
         logging.getLogger(name).setLevel(logging.ERROR)
     module = importlib.import_module("canal_server.mirror.verify.verify")

@@ -24,6 +24,7 @@ from canal_server.messages import source_messages
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.standby import Verdict, Wanted, examine
 from canal_server.runtime.lifecycle import Stop
+from canal_server.runtime.log_context import log_about
 from canal_server.runtime.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Detector:
     # --- the thread -----------------------------------------------------------------
 
     def _run(self) -> None:
+        log_about(self._destination)
         try:
             while not self._stop.wait(self._settings.interval_s):
                 try:

@@ -28,6 +28,7 @@ from canal_server.model.positions import (
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.replication import PumpReplica
 from canal_server.position.log_positions import same_server
+from canal_server.runtime.log_context import log_about
 from canal_server.source.begin.gtid_tracking import SetFollower, reachable_set
 from canal_server.source.begin.index_writer import session_writer
 from canal_server.source.begin.purged import purged_message
@@ -240,6 +241,7 @@ class Pump:
     # --- the thread -----------------------------------------------------------------
 
     def _run(self) -> None:
+        log_about(self._config.destination)
         try:
             self._run_sessions()
         finally:

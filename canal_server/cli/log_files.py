@@ -1,0 +1,76 @@
+"""Log files as the Java server has them: one of the server, one of each destination."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from logging.handlers import RotatingFileHandler
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ConfigError
+from canal_server.runtime.log_context import logged_subject
+from canal_server.runtime.private_files import reason_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_BYTES_MAX: Final = 100 * 1024 * 1024
+FILES_MAX: Final = 10  # of each log, the current one included
+_SERVER: Final = "canal"
+
+
+class LogFolder(logging.Handler):
+    """Writes `canal/canal.log`, and `<destination>/<destination>.log` for each.
+
+    A file that is full becomes `….log.1`, an older one `….log.2`, and so on.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open the server's log. Raises ConfigError if it cannot be written."""
+        super().__init__()
+        self._folder = folder
+        self._handlers: dict[str, logging.Handler] = {}
+        self._opening = threading.Lock()
+        try:
+            self._handlers[_SERVER] = self._open(_SERVER)
+        except OSError as error:
+            raise ConfigError(
+                [f"--log-dir {folder}: cannot write there: {reason_of(error)}"]
+            ) from error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line to the file of its destination, or to the server's."""
+        name = logged_subject().destination or _SERVER
+        try:
+            with self._opening:
+                handler = self._handlers.get(name)
+                if handler is None:
+                    handler = self._handlers[name] = self._open(name)
+        except OSError:
+            handler = self._handlers[_SERVER]
+        handler.handle(record)
+
+    def setFormatter(self, fmt: logging.Formatter | None) -> None:  # noqa: N802  # logging's
+        """Set the format of all files."""
+        super().setFormatter(fmt)
+        for handler in self._handlers.values():
+            handler.setFormatter(fmt)
+
+    def close(self) -> None:
+        """Close all files."""
+        for handler in self._handlers.values():
+            handler.close()
+        super().close()
+
+    def _open(self, name: str) -> logging.Handler:
+        folder = self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        handler = RotatingFileHandler(
+            folder / f"{name}.log",
+            maxBytes=FILE_BYTES_MAX,
+            backupCount=FILES_MAX - 1,
+            encoding="utf-8",
+            errors="backslashreplace",
+        )
+        handler.setFormatter(self.formatter)
+        return handler

@@ -1,0 +1,71 @@
+"""Log files of the server and of its destinations."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from canal_server.cli import log_files
+from canal_server.cli.log_files import LogFolder
+from canal_server.errors import ConfigError
+from canal_server.runtime.log_context import log_about
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Give a folder with logs, closed after the test."""
+    folder = LogFolder(tmp_path / "logs")
+    folder.setFormatter(logging.Formatter("%(message)s"))
+    yield folder
+    folder.close()
+    log_about("")
+
+
+def write(folder, text, destination="") -> None:
+    """Write a line about a destination, or about the server."""
+    log_about(destination)
+    folder.handle(logging.LogRecord("a", logging.INFO, "", 1, text, (), None))
+
+
+def test_a_file_for_each(folder, tmp_path):
+    """Lines about a destination are in its file, all others in the server's."""
+    write(folder, "one")
+    write(folder, "two", "shop")
+    write(folder, "three", "crm")
+    write(folder, "four", "shop")
+    logs = tmp_path / "logs"
+    assert (logs / "canal/canal.log").read_text() == "one\n"
+    assert (logs / "shop/shop.log").read_text() == "two\nfour\n"
+    assert (logs / "crm/crm.log").read_text() == "three\n"
+
+
+def test_rotation(tmp_path, monkeypatch):
+    """A full file is kept under another name, and the oldest one is removed."""
+    monkeypatch.setattr(log_files, "FILE_BYTES_MAX", 10)
+    monkeypatch.setattr(log_files, "FILES_MAX", 3)
+    folder = LogFolder(tmp_path)
+    folder.setFormatter(logging.Formatter("%(message)s"))
+    for number in range(5):
+        write(folder, f"line {number}")
+    folder.close()
+    found = {path.name: path.read_text() for path in (tmp_path / "canal").iterdir()}
+    assert found == {
+        "canal.log": "line 4\n",
+        "canal.log.1": "line 3\n",
+        "canal.log.2": "line 2\n",
+    }
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    """The option and the folder are named."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="--log-dir .*file: cannot write there"):
+        LogFolder(tmp_path / "file")
+
+
+def test_a_destination_whose_file_cannot_be_opened(folder, tmp_path):
+    """Its lines are in the server's file."""
+    (tmp_path / "logs/shop").write_text("")
+    write(folder, "one", "shop")
+    assert (tmp_path / "logs/canal/canal.log").read_text() == "one\n"

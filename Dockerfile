@@ -30,6 +30,9 @@ ENV PATH=/opt/canal-server/bin:$PATH \
     CANAL_FILE_DATA_DIR=/var/lib/canal-server
 VOLUME /var/lib/canal-server
 EXPOSE 11111
+# Unhealthy: a destination fails, is blocked, or does not run (docs/howto/probes.md).
+HEALTHCHECK --interval=30s --timeout=10s --start-period=60s \
+    CMD ["canal-server", "status", "--check", "--timeout", "5s"]
 # SIGTERM, as `docker stop` sends it, ends it cleanly.
 ENTRYPOINT ["canal-server"]
 CMD ["start", "--conf", "/etc/canal-server"]

@@ -41,6 +41,7 @@ from canal_server.observe.metrics_server import Metrics, MetricsServer
 from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
+from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
 from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
 from canal_server.web.access_rules import Login
@@ -373,9 +374,11 @@ def run(
     daemon = Daemon(config, make_instance, zookeepers, log_levels)
     with signals() as wait:
         daemon.start()
+        notify(READY, f"serving clients on port {daemon.port}")
         name = wait(daemon.stop)
         if name:
             log.info("received %s, shutting down (repeat to force)", name)
+        notify(STOPPING)
         daemon.request_stop()
         ended = daemon.join(Deadline(STOP_TIMEOUT_S))
     log.info("shut down")

@@ -60,7 +60,7 @@ def test_rotation(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written(tmp_path):
     """The option and the folder are named."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="--log-dir .*file: cannot write there"):
+    with pytest.raises(ConfigError, match=r"--log-dir .*file: cannot write there"):
         LogFolder(tmp_path / "file")
 
 

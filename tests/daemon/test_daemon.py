@@ -159,7 +159,7 @@ class TestProcess:
         process = subprocess.Popen(
             [sys.executable, *command], stderr=subprocess.PIPE, env=child_environ()
         )
-        eventually(lambda: (conf / control.SOCKET_NAME).exists())
+        eventually((conf / control.SOCKET_NAME).exists)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate()
         assert (process.returncode, errors) == (0, b"")

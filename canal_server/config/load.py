@@ -195,14 +195,16 @@ class _Loading:
         server = ServerConfig(
             **_fields(read_all(SERVER_KEYS, lookup, self._problems), "")
         )
-        user = find(lookup, "canal.user", self._problems)
-        if user and not find(lookup, "canal.passwd", self._problems):
-            self._problems.add(
-                user.origin,
-                "canal.user",
-                user.text,
-                "user without canal.passwd; set that to hex(SHA1(SHA1(password)))",
-            )
+        for name in ("canal", "canal.http"):
+            user = find(lookup, f"{name}.user", self._problems)
+            if user and not find(lookup, f"{name}.passwd", self._problems):
+                self._problems.add(
+                    user.origin,
+                    f"{name}.user",
+                    user.text,
+                    f"user without {name}.passwd; set that to"
+                    " hex(SHA1(SHA1(password)))",
+                )
         return server
 
     def _instance(

@@ -77,6 +77,11 @@ class ServerConfig:
     http_ip: str = "127.0.0.1"
     http_user: str = ""  # empty: no login required
     http_passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
+    alarm_after_s: float = 60.0  # for how long a condition must last
+    alarm_lag_s: float = 0.0  # of reading; 0: no alarm
+    alarm_client_lag_s: float = 0.0
+    alarm_webhook: str = field(default="", repr=False)  # URL; it may have a secret
+    alarm_command: str = ""  # without a shell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import codecs
 import ipaddress
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from canal_server.config.schema import (
     Action,
@@ -284,6 +286,25 @@ def folder(value: str) -> Path:
     if "\0" in value:
         raise ValueError("not a path; remove the NUL character")
     return Path(value)
+
+
+@reader("URL")
+def web_url(value: str) -> str:
+    """Parse http:// or https:// with a host."""
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("expected http://host/… or https://host/…")
+    return value
+
+
+@reader("command line")
+def command(value: str) -> str:
+    """Parse a command with arguments, quoted as for a shell."""
+    try:
+        shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"not a command line: {error}") from error
+    return value
 
 
 @reader("40 hexadecimal digits")

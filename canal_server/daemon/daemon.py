@@ -24,6 +24,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
+from canal_server.alarms.alarm_conditions import AlarmLimits
+from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
+from canal_server.alarms.alarm_watch import Alarms, AlarmWatch
 from canal_server.config.load import InstanceLoader
 from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from types import FrameType
 
+    from canal_server.alarms.alarm_hooks import AlarmHook
     from canal_server.config.schema import DaemonConfig, InstanceConfig, ServerConfig
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destination_life import MakeInstance
@@ -93,6 +97,7 @@ class Daemon:
         self._server = Server(config.server, self._destinations)
         self._metrics = self._metrics_server()
         self._web = self._web_server()
+        self._alarms = self._alarm_watch()
         self._watch = _watch(config, self._destinations)
         self._subscriptions = SubscriptionRequests(self._destinations, self._server)
         self._control = ControlServer(
@@ -131,6 +136,7 @@ class Daemon:
                 self._start("metrics", self._metrics)
             if self._web is not None:
                 self._start("page", self._web)
+            self._start("alarms", self._alarms)
             if self._watch is not None:
                 self._start("watch of the conf folder", self._watch)
         except BaseException:
@@ -197,6 +203,18 @@ class Daemon:
             __version__,
             login if server.http_user else None,
         )
+
+    def _alarm_watch(self) -> AlarmWatch:
+        server = self._config.server
+        hooks: list[AlarmHook] = [LogHook()]
+        if server.alarm_webhook:
+            hooks.append(WebhookHook(server.alarm_webhook))
+        if server.alarm_command:
+            hooks.append(CommandHook(server.alarm_command))
+        limits = AlarmLimits(
+            server.alarm_after_s, server.alarm_lag_s, server.alarm_client_lag_s
+        )
+        return AlarmWatch(Alarms(limits, hooks), self.readings)
 
     def readings(self) -> list[Reading]:
         """Return what each destination shows now, for metrics and the page."""

@@ -6,6 +6,33 @@ from logging import ERROR, WARNING
 
 from canal_server.messages.message import Message
 
+ALARM_NOT_SENT = Message(
+    name="alarm-not-sent",
+    level=WARNING,
+    text="cannot send an alarm, trying again: %s",
+    meaning="The web service or the command of the [alarms](../howto/alarms.md) failed."
+    " The alarm is sent again every few seconds; this line is not repeated.",
+    remedy="Correct `canal.alarm.webhook.url` or `canal.alarm.command`, or the other"
+    " side.",
+)
+
+ALARM_RAISED = Message(
+    name="alarm-raised",
+    level=WARNING,
+    text="alarm: destination %s: %s: %s",
+    meaning="One of the [conditions for an alarm](../howto/alarms.md) has lasted long"
+    " enough. A later line says `alarm resolved`.",
+    remedy="See what the text says.",
+)
+
+ALARMS_FAILED = Message(
+    name="alarms-failed",
+    level=ERROR,
+    text="cannot look for alarms because of an internal error, trying again",
+    meaning="The destinations are not affected.",
+    remedy="Report the traceback that follows the line.",
+)
+
 COMMAND_FAILED = Message(
     name="command-failed",
     level=ERROR,

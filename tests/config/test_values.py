@@ -48,6 +48,12 @@ formats = values.names("ROW", "MIXED")
         (values.folder, "../conf", Path("../conf")),
         (values.password_hash, "*" + "AB" * 20, "ab" * 20),
         (
+            values.web_url,
+            "https://a.example:8443/x?y=z",
+            "https://a.example:8443/x?y=z",
+        ),
+        (values.command, "/bin/page 'the team'", "/bin/page 'the team'"),
+        (
             values.named_events,
             "binlog.000003:4711=skip, mysql-bin.000004:99=raw",
             (

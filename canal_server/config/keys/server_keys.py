@@ -136,6 +136,43 @@ SERVER_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.alarm.after.seconds",
+        "alarm_after_s",
+        values.seconds(0, DAY_S),
+        "For how long a condition must last to be [an alarm](../howto/alarms.md).",
+        ours=True,
+    ),
+    Key(
+        "canal.alarm.lag.seconds",
+        "alarm_lag_s",
+        values.seconds(0, DAY_S),
+        "The lag behind the source above which there is an alarm. 0 means none.",
+        ours=True,
+    ),
+    Key(
+        "canal.alarm.client.lag.seconds",
+        "alarm_client_lag_s",
+        values.seconds(0, DAY_S),
+        "For how long a client may have changes that it has not acked before there is"
+        " an alarm. 0 means none.",
+        ours=True,
+    ),
+    Key(
+        "canal.alarm.webhook.url",
+        "alarm_webhook",
+        values.web_url,
+        "The URL that gets alarms by POST. Empty means none.",
+        secret=True,
+        ours=True,
+    ),
+    Key(
+        "canal.alarm.command",
+        "alarm_command",
+        values.command,
+        "The command that is run for each alarm, without a shell. Empty means none.",
+        ours=True,
+    ),
+    Key(
         "canal.server.frame.bytes.max",
         "frame_bytes_max",
         values.integer(1024, INT32_MAX, "bytes"),

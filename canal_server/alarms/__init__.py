@@ -1,0 +1,5 @@
+"""Alarms: what an operator must know at once, sent to where he looks.
+
+They are made of the readings of destinations (`canal_server.observe`). Only the daemon
+may import this package.
+"""

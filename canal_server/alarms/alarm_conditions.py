@@ -1,0 +1,79 @@
+"""The conditions for which there is an alarm, from what a destination shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from canal_server.observe.readings import Reading
+
+KINDS: Final = ("failed", "blocked", "lag", "client_lag", "warning", "source_switched")
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmLimits:
+    """Limits in seconds; 0: no alarm of that kind."""
+
+    after_s: float = 60.0  # for how long something must last
+    lag_s: float = 0.0
+    client_lag_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that is wrong now; `since_s` is for how long, if that is known.
+
+    Conditions with the same key are the same alarm, whatever their texts.
+    """
+
+    destination: str
+    kind: str
+    text: str
+    about: str = ""  # a client, a table
+    since_s: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What distinguishes it from others."""
+        return self.destination, self.kind, self.about
+
+
+def conditions_of(
+    reading: Reading, limits: AlarmLimits, now_s: float
+) -> Iterator[Condition]:
+    """Yield what is wrong with a destination; `now_s` is since 1970."""
+    name, status = reading.destination, reading.status
+    if status.get("error"):
+        since_ms = status.get("error_since_ms")
+        since_s = None if not since_ms else now_s - since_ms / 1000
+        yield Condition(name, "failed", str(status["error"]), since_s=since_s)
+    if blocked := status.get("blocked"):
+        since_s = now_s - blocked["since_ms"] / 1000
+        yield Condition(name, "blocked", str(blocked["reason"]), since_s=since_s)
+    lag_s = reading.lag_s
+    if limits.lag_s and lag_s is not None and lag_s > limits.lag_s:
+        text = f"reading lags {lag_s:.0f} s behind the source"
+        yield Condition(name, "lag", text)
+    yield from _lagging_clients(reading, limits)
+    for warning in status.get("warnings", ()):
+        yield Condition(name, "warning", str(warning), about=str(warning))
+
+
+def _lagging_clients(reading: Reading, limits: AlarmLimits) -> Iterator[Condition]:
+    if not limits.client_lag_s or reading.metrics is None:
+        return
+    for each in reading.metrics.store.cursors:
+        if each.lag_s > limits.client_lag_s:
+            text = f"client {each.client_id} has not acked for {each.lag_s:.0f} s"
+            about = str(each.client_id)
+            yield Condition(reading.destination, "client_lag", text, about=about)
+
+
+def switches_of(reading: Reading) -> int:
+    """Return how often the destination changed to another server."""
+    if reading.metrics is None:
+        return 0
+    return sum(each.switches for each in reading.metrics.sources.values())

@@ -350,7 +350,7 @@ class Scenario:
         wanted = (
             None if tables is None else {t.table_ordinal(table) for table in tables}
         )
-        first, after = t.store._ring.free_sequence, None
+        first, after = t.store.counts().ack_sequence + 1, None
         if self.log and rng.random() < 0.5:
             acked, kind, *_ = rng.choice(self.log)
             after = EntryPosition("bin.000001", acked * 100)
@@ -364,7 +364,7 @@ class Scenario:
         entries, rng, t = self.t.entries, self.rng, self.t
         added = []
         inside = self.inside
-        for _ in range(rng.randrange(1, min(12, t.store._ring.size) + 1)):
+        for _ in range(rng.randrange(1, min(12, t.config.buffer_size) + 1)):
             entries.time += rng.choice([0, 0, 0, 1, 4])
             if inside:
                 kind = rng.choices([ROWS, END, OTHER], [8, 2, 1])[0]
@@ -462,7 +462,6 @@ def test_random_calls_match_the_model(rng):
         for _ in range(20):
             s.put()
             s.drain()
-        held = s.t.store._ring.held
-        assert held <= len(s.log)
+        assert s.t.held() <= len(s.log)
         s.t.store.close()
-        assert s.t.store._ring.held_bytes == 0
+        assert s.t.held_bytes() == 0

@@ -101,7 +101,7 @@ class Server:
         self.port = parts.port or 3306
         self.user = urllib.parse.unquote(parts.username or "root")
         self.password = urllib.parse.unquote(parts.password or "")
-        self._admin = (self.user, self.password)
+        self.admin = (self.user, self.password)
 
     @property
     def url(self) -> str:
@@ -114,8 +114,8 @@ class Server:
             **{
                 "host": self.host,
                 "port": self.port,
-                "user": self._admin[0],
-                "password": self._admin[1],
+                "user": self.admin[0],
+                "password": self.admin[1],
                 "charset": "utf8mb4",
                 "autocommit": True,
                 "connect_timeout": 10,
@@ -148,7 +148,7 @@ class Server:
         except pymysql.err.MySQLError as error:
             raise Unavailable(
                 f"the {self.flavour} at {self.host}:{self.port} does not let "
-                f"{self._admin[0]} in: {error}"
+                f"{self.admin[0]} in: {error}"
             ) from error
         return self
 
@@ -187,7 +187,7 @@ class PrivateServer(Server):
         self, flavour: str, options: Sequence[str] = (), *, port: int = 0
     ) -> None:
         super().__init__(flavour, f"mysql://{CANAL[0]}:{CANAL[1]}@127.0.0.1:1")
-        self._admin = ADMIN
+        self.admin = ADMIN
         self.options = list(options)
         self._wanted_port = port  # 0: any that is free
         self.folder: Path | None = None
@@ -228,7 +228,7 @@ class PrivateServer(Server):
         shutil.copytree(template, self.data_folder)
         for attempt in range(START_TRIES_MAX):
             try:
-                self.port = _free_port(self._wanted_port)
+                self.port = free_port(self._wanted_port)
                 self._launch()
             except Unavailable as error:
                 in_use = "in use" in str(error) and not self._wanted_port
@@ -361,7 +361,7 @@ def named_or_private(flavour: str, options: Sequence[str] = ()) -> Server:
     return Server(flavour, url) if url else PrivateServer(flavour, options)
 
 
-def _free_port(wanted: int = 0) -> int:
+def free_port(wanted: int = 0) -> int:
     """Return a port that nobody listens on: the wanted one, or any.
 
     Raises Unavailable when the wanted one is taken: another server of ours there would

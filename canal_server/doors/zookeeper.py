@@ -108,7 +108,7 @@ class ZooKeeper:
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
         self.servers = servers
-        self._request_timeout_s = request_timeout_s
+        self.request_timeout_s = request_timeout_s  # of those to come
         self._asked_s = session_timeout_s
         self._lock = threading.Lock()  # guards the users
         self._users = 0
@@ -357,7 +357,7 @@ class ZooKeeper:
             # kazoo would queue the request until the next connection.
             raise _Unasked
         if timeout_s is None:
-            timeout_s = self._request_timeout_s
+            timeout_s = self.request_timeout_s
         return request(*arguments).get(timeout=timeout_s)
 
     @contextmanager

@@ -77,8 +77,7 @@ class RangeHeads:
     Two concurrent heads of one subscription may each do the same search.
     """
 
-    def __init__(self, access: RangeAccess, *, moves_on_s: float = MOVES_ON_S) -> None:
-        self.moves_on_s = moves_on_s
+    def __init__(self, access: RangeAccess) -> None:
         self._access = access
         self._memos: dict[str, _Memo] = {}  # by subscription
 
@@ -121,10 +120,7 @@ class RangeHeads:
             if memo.end is not None:
                 memo.end = self._access.with_set(memo.end, start)
                 return _ends(memo.end, memo.totals, memo.examined, tail_end)
-            if (
-                time.monotonic() - memo.since_s >= self.moves_on_s
-                and memo.examined != start
-            ):
+            if time.monotonic() - memo.since_s >= MOVES_ON_S and memo.examined != start:
                 memo.examined = self._access.with_set(memo.examined, start)
                 return _ends(memo.examined, (0, 0), memo.examined, tail_end)
             left_s = deadline.remaining_s() or 0.0

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_blocks import BEGIN, END, ROWS, numbers_in
 from fix_pump import Pumped
 from fix_store import StoreUnderTest
 
+from canal_server.capture import source_pipeline
 from canal_server.capture.source_pipeline import SourcePipeline
 from canal_server.config.schema import BufferConfig, InstanceConfig, SourceConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.pipeline.transaction_buffer import TransactionBuffer
 from canal_server.position.log_positions import MemoryLogPositionManager
 from canal_server.source.pump.pump_ports import PumpSource
 
@@ -25,7 +27,9 @@ NOWHERE = Access(address=Address("127.0.0.1", 1), credentials=Credentials("u", "
 class Scene:
     """A pipeline into a store, whose pump does not run."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.buffers: list[TransactionBuffer] = []
+        monkeypatch.setattr(source_pipeline, "TransactionBuffer", self._made)
         self.t = StoreUnderTest()
         self.t.store.subscribe(1001, None, None)
         source = PumpSource(
@@ -43,6 +47,16 @@ class Scene:
             source, self.t.store, Pumped(NOWHERE, "db"), lambda _: True
         )
 
+    def _made(self, *args: Any) -> TransactionBuffer:
+        self.buffers.append(TransactionBuffer(*args))
+        return self.buffers[-1]
+
+    @property
+    def pending(self) -> int:
+        """How many entries are in the buffer."""
+        (buffer,) = self.buffers
+        return buffer.pending
+
     def put(self) -> list[list[int]]:
         """Put all entries that were made, and return the parts that are delivered."""
         spans: list[Span] = self.t.entries.take()
@@ -50,9 +64,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     """Give a pipeline with a buffer of four entries."""
-    return Scene()
+    return Scene(monkeypatch)
 
 
 def test_parts(scene: Scene) -> None:
@@ -73,9 +87,9 @@ def test_the_pump_records_a_part_before_it_is_dropped(scene: Scene) -> None:
     scene.t.entries.transaction(rows=1)
     parts = scene.pipeline.put(scene.t.entries.take(), scene.t.stop)
     assert numbers_in(next(parts)) == [0, 1, 2]
-    assert scene.pipeline._buffer.pending == 3
+    assert scene.pending == 3
     assert list(parts) == []
-    assert scene.pipeline._buffer.pending == 0
+    assert scene.pending == 0
 
 
 def test_stopped(scene: Scene) -> None:
@@ -85,6 +99,6 @@ def test_stopped(scene: Scene) -> None:
     parts = scene.pipeline.put(scene.t.entries.take(), scene.t.stop)
     assert next(parts) == []
     parts.close()  # type: ignore[attr-defined]
-    assert scene.pipeline._buffer.pending == 3
+    assert scene.pending == 3
     scene.pipeline.end()
-    assert scene.pipeline._buffer.pending == 0
+    assert scene.pending == 0

@@ -8,15 +8,13 @@ from __future__ import annotations
 import array
 import contextlib
 import json
-import random
-from functools import cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
-from damaged_entries import damaged, damaged_body
+from damaged_entries import damaged, damaged_body, in_rounds
 from fix_random import longer
-from golden_form import DATA, decode_fields, load_workload
+from golden_form import DATA
 
 from canal_server.client.batch_bounds import last_time_ms, transactions_end
 from canal_server.client.change_reader import Change, ChangeReader
@@ -27,7 +25,10 @@ from canal_server.protocol.packets import Messages, Packet, PacketType
 from canal_server.protocol.protobuf import encode
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator
+
+    from damaged_entries import Recorded
 
 WORKLOADS = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))
 ATTRIBUTES = [name for name in dir(Change) if not name.startswith("_")]
@@ -94,25 +95,15 @@ def damaged_frame(rng: random.Random, entries: list[bytes]) -> bytes:
 @pytest.mark.timeout(longer(120), method="thread")  # ends also a hang in compiled code
 def test_damaged(rng: random.Random, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each frame is read or refused with ProtocolError, as are those that follow it."""
-
-    @cache
-    def recorded(name: str) -> list[bytes]:
-        workload = load_workload(name)
-        return entries_of(decode_fields(workload, tmp_path_factory.mktemp(name)))
-
     tally = Tally()
-    rounds = longer(600)
-    for number in range(rounds):
-        seed = rng.getrandbits(64)
-        own = random.Random(seed)
-        name = own.choice(WORKLOADS)
+
+    def read(own: random.Random, recorded: Recorded) -> None:
         reader = ChangeReader(own.choice(OPTIONS))
-        try:
-            for _ in range(own.randint(1, 3)):
-                tally.read_frame(reader, damaged_frame(own, recorded(name)))
-        except BaseException as error:
-            error.add_note(f"round {number}: {name}, seed {seed}")
-            raise
+        for _ in range(own.randint(1, 3)):
+            tally.read_frame(reader, damaged_frame(own, recorded[0]))
+
+    rounds = longer(600)
+    in_rounds(rng, rounds, tmp_path_factory, read, WORKLOADS)
     print(f"{rounds} rounds: {vars(tally)}")
     assert tally.values > tally.changes > rounds
     assert tally.refused > rounds // 10

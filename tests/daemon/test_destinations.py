@@ -12,6 +12,7 @@ from fix_daemon import Makes
 from fix_store import eventually, in_thread
 
 from canal_server.config.schema import InstanceConfig, PositionConfig, Wiring
+from canal_server.daemon.destination_life import DestinationLife
 from canal_server.daemon.destinations import Destinations
 from canal_server.errors import CanalError, ClientError, ConfigError
 from canal_server.ha.single import SingleNode
@@ -592,6 +593,14 @@ def test_one_that_a_move_left_torn_begins_anew(destinations_of):
 
 def test_a_changed_one_starts_behind_a_move(destinations_of, tmp_path, monkeypatch):
     """Settings that change while stored cursors are moved wait for the move's end."""
+    lives = []
+
+    class Recorded(DestinationLife):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            lives.append(self)
+
+    monkeypatch.setattr("canal_server.daemon.destinations.DestinationLife", Recorded)
     makes = Makes()
     destinations = destinations_of(stored_client(tmp_path), makes)
     destinations.start()
@@ -602,12 +611,10 @@ def test_a_changed_one_starts_behind_a_move(destinations_of, tmp_path, monkeypat
         assert go_on.wait(LONG)
 
     monkeypatch.setattr("canal_server.daemon.destination_life.move_stored", slow)
-    old = destinations._life("a")
     seeking = in_thread(destinations.seek, "a", [1001], MOVED_TO)
     assert moving.wait(LONG)
     destinations.put(replace(destinations.config_of("a"), lazy=False))
-    new = destinations._life("a")
-    assert new is not old
+    old, _ = (life for life in lives if life.destination == "a")
     with pytest.raises(CanalError, match="try again"):
         old.seek([1001], MOVED_TO)  # by a caller that found it just before
     assert not old.has_ended

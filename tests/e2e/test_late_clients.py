@@ -97,7 +97,7 @@ class Draining:
 
     def finish(self):
         """Wait until all that was written so far has come."""
-        self._wanted = len(self._checker._writer.transactions)
+        self._wanted = len(self._checker.writer.transactions)
         self._thread.join()
         if self._error is not None:
             raise self._error

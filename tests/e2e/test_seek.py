@@ -51,7 +51,7 @@ class Places:
 
     def __init__(self, pipeline, writer):
         self._pipeline = pipeline
-        self._writer = writer
+        self.writer = writer
         self.transactions = writer.transactions
         self.begins = []  # place, and the number of the transaction that begins there
 
@@ -59,7 +59,7 @@ class Places:
         """Write transactions, and remember the place in front of them."""
         file, offset = self._pipeline.source.binlog_position()
         self.begins.append((f"{file}:{offset}", len(self.transactions)))
-        self._writer.write(count)
+        self.writer.write(count)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_an_open_batch_is_void(on_mysql):
 def test_one_of_two(pipeline, ledger, rng):
     """The other client gets nothing twice that it acked, and misses nothing."""
     places, red = ledger
-    blue = pipeline.checker(places._writer)
+    blue = pipeline.checker(places.writer)
     places.write(5)
     places.write(5)
     with pipeline.client(RED) as red_client, pipeline.client(BLUE) as blue_client:
@@ -307,7 +307,7 @@ def test_under_load(pipeline, ledger, rng):
     acked never comes again, whatever it misses is an error.
     """
     places, red = ledger
-    blue = pipeline.checker(places._writer)
+    blue = pipeline.checker(places.writer)
     end = threading.Event()
     with Load(places), ExitStack() as stack:
         follower = Follower(pipeline, blue, end)

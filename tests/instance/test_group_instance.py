@@ -24,7 +24,6 @@ from canal_server.config.schema import (
 from canal_server.core.table_ids import TableIds
 from canal_server.errors import CanalError, ClientError, StoreError
 from canal_server.instance import stages
-from canal_server.instance.client_positions import GroupPositions
 from canal_server.instance.instance import Instance
 from canal_server.instance.merged_pipeline import MergedPipeline
 from canal_server.model.entry import EntryType
@@ -239,11 +238,11 @@ def test_tables_of_many_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When names are too many, old ones are dropped once no source has any left."""
-    monkeypatch.setattr(stages, "TableIds", lambda: TableIds(names_max=3))
+    numbers = TableIds(names_max=3)
+    monkeypatch.setattr(stages, "TableIds", lambda: numbers)
     instance = running(mysql_server, mariadb_server)
     subscribe(instance)
     eventually(lambda: instance.status()["state"] == "running")
-    numbers = instance._stages.table_ids
     for turn in range(3):
         for server in (mysql_server, mariadb_server):
             for number in range(2):
@@ -312,7 +311,11 @@ def test_who_is_not_moved(
     mysql_server: Server, running: Callable[..., Instance]
 ) -> None:
     """Unknown clients, and positions of servers that are not read, are refused."""
-    instance = running(mysql_server)
+    standby = LogIdentity("192.0.2.2", 3306)
+    instance = running(
+        mysql_server,
+        standby=HostConfig(address=HostPort("192.0.2.2", 3306)),
+    )
     subscribe(instance)
     eventually(lambda: instance.status()["state"] == "running")
     store, here = instance.store, end_of(mysql_server)
@@ -321,11 +324,9 @@ def test_who_is_not_moved(
     elsewhere = replace(here, identity=LogIdentity("192.0.2.1", 3306))
     with pytest.raises(ClientError, match="is in none of them"):
         instance.seek([CLIENT.client_id], elsewhere)
-    positions = instance._positions
-    assert isinstance(positions, GroupPositions)
-    positions.servers[1] += (elsewhere.identity,)  # as a standby's
+    of_standby = replace(here, identity=standby)
     with pytest.raises(CanalError, match="that destination merged/master1 reads, 127"):
-        instance.seek([CLIENT.client_id], elsewhere)
+        instance.seek([CLIENT.client_id], of_standby)
     assert instance.store is store
     assert instance.status()["state"] == "running"
 

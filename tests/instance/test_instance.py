@@ -306,7 +306,7 @@ def test_a_start_that_fails_midway(
     with pytest.raises(RuntimeError, match="can't start"):
         instance.start()
     assert instance.status()["state"] == "stopped"
-    assert not pipeline.pump._thread.is_alive()
+    assert pipeline.pump.join(Deadline(0))
 
 
 def test_restart_continues_after_the_cursor(

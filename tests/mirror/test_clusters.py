@@ -13,23 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fix_clusters import TWO, cluster, executors, spark_home
+from fix_clusters import ON_CLUSTERS, TWO, cluster, executors, spark_home
 from fix_mirror_process import NAME, PATIENCE_S
 from fix_pipeline import Process
 from fix_proxy import Proxy
-from fix_random import LONGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fix_mirror_process import MirrorProcess
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(LONGER == 1, reason="CANAL_TEST_LONGER=2 runs it"),
-]
+pytestmark = ON_CLUSTERS
 ROWS = 20_000
 CHUNK_ROWS = 2_000
 ROWS_PER_S = 4_000  # so that a copy takes some seconds

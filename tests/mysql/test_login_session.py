@@ -11,6 +11,7 @@ from fake_mysql import account, fake_server, greeting, packet, session
 from fix_source_access import PATIENCE_S, access_of
 
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.mysql import login_session
 from canal_server.mysql.replication import COM_REGISTER_SLAVE
 from canal_server.mysql.source_settings import (
     Access,
@@ -252,20 +253,20 @@ def test_large_answers_of_a_server(source_server, monkeypatch):
         connected.close()
 
 
-def test_rows_count_with_their_memory(source_server):
+def test_rows_count_with_their_memory(source_server, monkeypatch):
     """Tiny rows need many times their bytes of memory."""
-    connected = session(access_of(source_server))
     numbers = (
         "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 900)"
         " SELECT 1 FROM n CROSS JOIN (SELECT 1 FROM n LIMIT {}) AS m"
     )
-    try:
+    with closing(session(access_of(source_server))) as connected:
         assert len(connected.query(numbers.format(11))) == 901 * 11
-        connected._pymysql.answer_bytes_max = 1 << 18
-        with pytest.raises(SourceError, match="a reply of more than 262144 bytes"):
-            connected.query(numbers.format(11))
-    finally:
-        connected.close()
+    monkeypatch.setattr(login_session, "ANSWER_BYTES_MAX", 1 << 18)
+    with (
+        closing(session(access_of(source_server))) as connected,
+        pytest.raises(SourceError, match="a reply of more than 262144 bytes"),
+    ):
+        connected.query(numbers.format(11))
 
 
 def test_columns_of_an_answer_have_a_limit():

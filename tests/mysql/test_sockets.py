@@ -7,6 +7,7 @@ import socket
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -110,14 +111,14 @@ def test_connecting_has_a_limit(silent_port):
 def test_one_attempt_after_another(silent_port, monkeypatch):
     """Without an answer new attempts start, and all are closed at the end."""
     made: list[socket.socket] = []
+
+    class Noted(socket.socket):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
     monkeypatch.setattr(sockets, "AGAIN_S", 0.01)
-    prepare = sockets._prepare
-
-    def note(sock: socket.socket, how: Access) -> None:
-        made.append(sock)
-        prepare(sock, how)
-
-    monkeypatch.setattr(sockets, "_prepare", note)
+    monkeypatch.setattr(socket, "socket", Noted)
     with pytest.raises(ConnectionLost, match="no answer in time") as failed:
         connect_tcp(access(silent_port, timeout_s=0.5))
     assert failed.value.unreachable

@@ -101,7 +101,7 @@ def test_back_pressure_is_counted():
     assert sink.accept(t.entries.take(), t.stop)
     t.entries.transaction(rows=2)
     accepting = in_thread(sink.accept, t.entries.take(), t.stop)
-    eventually(lambda: t.store._putter)
+    eventually(t.store.blocked)
     before = sink.counters.waiting_ns
     t.ack_next(1, 9)
     assert accepting.result(PATIENCE_S)

@@ -55,8 +55,15 @@ def position(offset):
 
 def manager(servers, *, writing=Writing.AT_ONCE, period_s=3600.0):
     """Return a manager of the destination, not started."""
+    return manager_on(
+        ZooKeeper(servers, request_timeout_s=REQUEST_S), writing, period_s
+    )
+
+
+def manager_on(zookeeper, writing=Writing.AT_ONCE, period_s=3600.0):
+    """Return the same, which uses this session."""
     return MixedMetaManager(
-        MetaNodes(ZooKeeper(servers, request_timeout_s=REQUEST_S)),
+        MetaNodes(zookeeper),
         destinations=["example"],
         writing=writing,
         flush_period_s=period_s,
@@ -391,10 +398,11 @@ def test_killed_amid_writes(own_zookeeper, caplog):
 
 def test_lost_answers(own_zookeeper):
     """A write whose answer was lost counts as ours, whether it happened or not."""
-    meta = manager(own_zookeeper.servers)
+    zookeeper = ZooKeeper(own_zookeeper.servers, request_timeout_s=REQUEST_S)
+    meta = manager_on(zookeeper)
     meta.start()
     meta.subscribe(CLIENT)
-    meta.storage._zookeeper._request_timeout_s = 0.2  # from now on
+    zookeeper.request_timeout_s = 0.2
     for offset in (4, 8, 12):
         own_zookeeper.pause()
         for retry in range(3):
@@ -413,11 +421,12 @@ def test_lost_answers(own_zookeeper):
 def test_lost_answer_and_a_long_outage(own_zookeeper, make_proxy):
     """A write whose answer was lost is ours, however often others fail after it."""
     proxy = make_proxy(own_zookeeper)
-    meta = manager(f"127.0.0.1:{proxy.port}")
+    zookeeper = ZooKeeper(f"127.0.0.1:{proxy.port}", request_timeout_s=REQUEST_S)
+    meta = manager_on(zookeeper)
     meta.start()
     meta.subscribe(CLIENT)
     meta.update_cursor(CLIENT, position(4))
-    meta.storage._zookeeper._request_timeout_s = 0.5  # from now on
+    zookeeper.request_timeout_s = 0.5
     with proxy.hold(1), proxy.refuse():
         lost = 12
         try:
@@ -459,7 +468,7 @@ def test_stop_without_zookeeper(own_zookeeper):
     meta = manager(own_zookeeper.servers, writing=Writing.PERIODIC)
     meta.start()
     meta.subscribe(CLIENT)
-    eventually(lambda: not meta._dirty)
+    meta.flush()
     own_zookeeper.kill()
     meta.update_cursor(CLIENT, position(4))
     with pytest.raises(MetaStoreError, match="cannot write the cursors of example"):

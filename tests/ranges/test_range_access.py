@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from fix_store import PATIENCE_S, eventually, in_thread
+from fix_store import PATIENCE_S, in_thread
 
 from canal_server.config.schema import InstanceConfig
 from canal_server.errors import ClientError
@@ -65,13 +65,16 @@ def test_readers_that_accept_data_are_not_cut_off(access, monkeypatch):
         each.done.result(PATIENCE_S)
 
 
-def test_waiting_ends_with_the_destination(access):
+def test_waiting_ends_with_the_destination(access, monkeypatch):
     """A stop ends the wait for a slot."""
+    monkeypatch.setattr(range_access, "STALL_S", 0.0)
+    was_cut = threading.Event()  # by whoever waits
     with ExitStack() as turns:
         for _ in range(DUMPS_MAX):
             turns.enter_context(access.slot())
+        turns.enter_context(access.sending(was_cut.set))
         waiting = in_thread(lambda: access.slot().__enter__())
-        eventually(lambda: access._slot_free._waiters)
+        assert was_cut.wait(PATIENCE_S)
         access.request_stop()
         with pytest.raises(ClientError, match="while the destination is stopping"):
             waiting.result(PATIENCE_S)

@@ -8,6 +8,7 @@ from fix_source_access import PATIENCE_S
 
 from canal_server.capture.source_parts import access_of
 from canal_server.model.positions import EntryPosition, LogPosition
+from canal_server.ranges import range_heads
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.source.begin.source_lag import SourceView
 
@@ -40,7 +41,7 @@ def reach(lake, start, target):
 
 def wait_for_pump(lake, target):
     """Wait until the pump is at a position, or after it."""
-    deadline, tail = Deadline(PATIENCE_S), lake.ranges._access.stages().tail
+    deadline, tail = Deadline(PATIENCE_S), lake.live().tail
     while True:
         seen = tail.changes
         file, _, offset = lake.instance.status()["position"].rpartition(":")
@@ -179,11 +180,11 @@ def test_a_new_source_and_its_restart(make_lake, own_server, flavour, mode) -> N
     wait_for_pump(lake, target)
 
 
-def test_a_stream_moves_on(make_lake, source_server, database) -> None:
+def test_a_stream_moves_on(make_lake, source_server, database, monkeypatch) -> None:
     """A head with only a rotation after it moves there in time."""
     lake = make_lake(source_server)
     start = lake.subscribe()
-    lake.ranges._heads.moves_on_s = 0.0
+    monkeypatch.setattr(range_heads, "MOVES_ON_S", 0.0)
     source_server.execute("FLUSH BINARY LOGS")
     target = lake.ranges.locate("", "latest")
     deadline = Deadline(PATIENCE_S)

@@ -243,7 +243,7 @@ def is_read(lake, place, epoch):
             raise
         return False
     assert found == place
-    return lake.ranges._subscriptions.epoch().number == epoch
+    return lake.ranges.subscriptions()[1] == epoch
 
 
 def test_parts_have_sets(make_lake, replicas, table):

@@ -18,6 +18,7 @@ from canal_server.model.identity import ClientIdentity
 from canal_server.model.ranges import EpochPosition, RangeLimits
 from canal_server.protocol.entry_messages import EntryType, decode_entry
 from canal_server.protocol.range_messages import IN_USE
+from canal_server.ranges import range_heads
 from canal_server.ranges.range_source import CUT_ROWS
 
 
@@ -245,7 +246,9 @@ def test_limits(make_lake, source_server, table):
         assert two.bytes == event_bytes(entries)
 
 
-def test_unwanted_changes_make_no_batch(make_lake, source_server, table, database):
+def test_unwanted_changes_make_no_batch(
+    make_lake, source_server, table, database, monkeypatch
+):
     """What the filter rejects moves nothing, and is not part of a range."""
     lake = make_lake(source_server)
     lake.filter = rf"{database}\.t"
@@ -263,7 +266,7 @@ def test_unwanted_changes_make_no_batch(make_lake, source_server, table, databas
     # After long enough, a batch of rejected changes only moves on.
     source_server.execute(f"INSERT INTO {database}.u VALUES (2)")
     assert lake.head(end, wait_s=0.05).end == end
-    lake.ranges._heads.moves_on_s = 0.0
+    monkeypatch.setattr(range_heads, "MOVES_ON_S", 0.0)
     moved = lake.head(end)
     assert (moved.rows, lake.read(end, moved.end)) == (0, [])
     assert moved.end.order() > end.order()
@@ -297,7 +300,8 @@ def test_starts(make_lake, source_server, table):
             lake.ranges.subscribe("g", lake.filter, wrong)
     with pytest.raises(ClientError, match="does not exist"):
         lake.subscribe(f"file:{end.journal}:{end.position + 10**9}", "h")
-    assert {each.name for each in lake.ranges._subscriptions.all()} == {
+    found, _ = lake.ranges.subscriptions()
+    assert {each.name for each in found} == {
         NAME,
         "b",
         "c",
@@ -316,7 +320,7 @@ def test_positions_and_parts_without_a_subscription(make_lake, source_server, ta
     (part,) = lake.ranges.plan("", lake.filter, start, end, 4)
     assert (part.start, part.end, part.rows) == (start, end, 2)
     assert rows_of(lake.read(start, end, "")) == [("t", "a", "1"), ("t", "a", "2")]
-    assert lake.ranges._subscriptions.all() == []
+    assert lake.ranges.subscriptions()[0] == []
     cursor = lake.subscribe()
     assert lake.ranges.locate(NAME, "acked") == cursor
     with pytest.raises(ClientError, match="no subscription"):
@@ -464,7 +468,7 @@ def test_cursors_outlive_the_process(make_lake, source_server, table):
     found, created = again.ranges.subscribe(NAME, again.filter, "earliest")
     assert (found.cursor, found.filter, created) == (later, again.filter, False)
     again.ranges.unsubscribe(NAME)
-    assert make_lake(source_server).ranges._subscriptions.find(NAME) is None
+    assert make_lake(source_server).ranges.subscriptions()[0] == []
 
 
 def test_a_temporary_subscription(make_lake, source_server, table):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 from fix_blocks import BEGIN, END, ENTRY_BYTES, ROWS, Entries
 from fix_source_access import PATIENCE_S
-from fix_store import eventually, in_thread
+from fix_store import in_thread
 
 from canal_server.model.positions import EntryPosition
+from canal_server.ranges import recent_records
 from canal_server.ranges.recent_records import SPAN_BYTES, Tail
+from canal_server.store.wakeup import WakeUp
 
 END_BYTES = 30  # of an event that ends a transaction, see Entries
 
@@ -167,12 +170,32 @@ def test_waiting_ends_with_news(tail, entries):
     assert tail.wait(tail.changes, 0.001, None)
 
 
-def test_waiting_ends_when_the_client_disconnects(tail):
-    """A client that closes its socket is distinguished from news."""
+class Watched(WakeUp):
+    """A wake-up that shows that it sleeps, and that it was woken."""
+
+    sleeps = threading.Event()
+    wakes = 0
+
+    def wake(self) -> None:
+        """Count a wake-up."""
+        type(self).wakes += 1
+        super().wake()
+
+    def sleep(self, seconds: float | None) -> bool:
+        """Sleep, and show it."""
+        self.sleeps.set()
+        return super().sleep(seconds)
+
+
+def test_waiting_ends_when_the_client_disconnects(tail, monkeypatch):
+    """A client that closes its socket is distinguished from news, and gets none."""
+    monkeypatch.setattr(recent_records, "WakeUp", Watched)
+    monkeypatch.setattr(Watched, "sleeps", threading.Event())
     ours, theirs = socket.socketpair()
     with ours:
         waiting = in_thread(tail.wait, tail.changes, PATIENCE_S, ours.fileno())
-        eventually(lambda: tail._waiters)
+        assert Watched.sleeps.wait(PATIENCE_S)
         theirs.close()
         assert not waiting.result(PATIENCE_S)
-    assert not tail._waiters
+    tail.wake()
+    assert not Watched.wakes

@@ -177,10 +177,9 @@ def test_unsubscribe_of_a_stranger(service, instance, caplog):
     assert instance.meta.subscriptions(DESTINATION) == []
 
 
-def test_unsubscribe_forgets_open_batches(service):
+def test_unsubscribe_forgets_open_batches(service, instance):
     """A batch of an ended subscription can no longer be acked."""
-    instance_entries = service._instances.running(DESTINATION)
-    put(instance_entries, 5)
+    put(instance, 5)
     service.subscribe(WHO)
     batch_id, _ = get(service)
     service.unsubscribe(WHO)

@@ -245,7 +245,7 @@ def test_a_get_during_a_move(service, instance, pool):
     old = instance.store
     move(instance, 3, 4)
     with old.lock:
-        old._wake()
+        old.wake()
     assert waiting.result(PATIENCE_S) == (EMPTY_FRAME,)
     assert get(service) == (1, [4])
 

@@ -7,6 +7,7 @@ import socket
 import sys
 import termios
 import threading
+from contextlib import closing
 
 import pytest
 from fix_server import PATIENCE_S
@@ -98,9 +99,8 @@ def test_shut_down_of_what_is_gone(pair):
     transport.shut_down()
 
 
-def test_options(pair):
+def test_options():
     """Small replies leave at once, and peers that vanished are noticed."""
-    transport, _ = pair
-    sock = transport._sock
-    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    with socket.socket() as sock, closing(Transport(sock)):
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from fix_clusters import TWO, cluster
+from fix_clusters import ON_CLUSTERS, TWO, cluster
 from fix_pipeline import DESTINATION, UNIT_S
-from fix_random import LONGER
 from fix_spark import run_job, skip_without_spark
 from spark_sink import Sink
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(LONGER == 1, reason="CANAL_TEST_LONGER=2 runs it"),
-]
+pytestmark = ON_CLUSTERS
 PATIENCE_S = 60 * UNIT_S
 ROWS = 12_000  # a range is cut where 5,000 rows have come
 

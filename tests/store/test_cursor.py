@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_blocks import ALTER, BEGIN, END, OTHER, QUERY, ROWS, numbers_of
@@ -11,9 +11,12 @@ from fix_store import StoreUnderTest
 
 from canal_server.config.schema import BatchMode
 from canal_server.model.positions import EntryPosition
+from canal_server.store import event_store
+from canal_server.store.cursor import Cursor
 
 if TYPE_CHECKING:
     from canal_server.model.batch import Batch
+    from canal_server.store.ring import Ring
 
 CLIENT = 1001
 
@@ -328,8 +331,9 @@ class ModelClient:
 class Scenario:
     """Random calls on a store, each checked against the model."""
 
-    def __init__(self, rng) -> None:
+    def __init__(self, rng, cursors: dict[int, Cursor]) -> None:
         self.rng = rng
+        self.cursors = cursors
         self.mode = rng.choice(list(BatchMode))
         self.isolation = rng.random() < 0.3
         self.t = StoreUnderTest(
@@ -350,7 +354,7 @@ class Scenario:
         wanted = (
             None if tables is None else {t.table_ordinal(table) for table in tables}
         )
-        first, after = t.store._ring.free_sequence, None
+        first, after = t.store.counts().ack_sequence + 1, None
         if self.log and rng.random() < 0.5:
             acked, kind, *_ = rng.choice(self.log)
             after = EntryPosition("bin.000001", acked * 100)
@@ -364,7 +368,7 @@ class Scenario:
         entries, rng, t = self.t.entries, self.rng, self.t
         added = []
         inside = self.inside
-        for _ in range(rng.randrange(1, min(12, t.store._ring.size) + 1)):
+        for _ in range(rng.randrange(1, min(12, t.config.buffer_size) + 1)):
             entries.time += rng.choice([0, 0, 0, 1, 4])
             if inside:
                 kind = rng.choices([ROWS, END, OTHER], [8, 2, 1])[0]
@@ -437,14 +441,21 @@ class Scenario:
                 self.ack(client)
             wanted = wanted_of(self.log[client.first :], client.tables)
             assert client.acked == len(wanted)
-            cursor = self.t.store._cursors[client.client_id]
+            cursor = self.cursors[client.client_id]
             assert (cursor.available, cursor.available_bytes) == (0, 0)
 
 
-def test_random_calls_match_the_model(rng):
+def test_random_calls_match_the_model(rng, monkeypatch):
     """After any calls each client gets its entries, in order, nothing twice."""
+    cursors: dict[int, Cursor] = {}
+
+    def noted(ring: Ring, client_id: int, *rest: Any) -> Cursor:
+        cursors[client_id] = Cursor(ring, client_id, *rest)
+        return cursors[client_id]
+
+    monkeypatch.setattr(event_store, "Cursor", noted)
     for _ in range(30):
-        s = Scenario(rng)
+        s = Scenario(rng, cursors)
         s.subscribe(1)
         for step in range(300):
             client = rng.choice(s.clients)
@@ -462,7 +473,6 @@ def test_random_calls_match_the_model(rng):
         for _ in range(20):
             s.put()
             s.drain()
-        held = s.t.store._ring.held
-        assert held <= len(s.log)
+        assert s.t.held() <= len(s.log)
         s.t.store.close()
-        assert s.t.store._ring.held_bytes == 0
+        assert s.t.held_bytes() == 0

@@ -13,6 +13,7 @@ from fix_blocks import (
     OTHER,
     QUERY,
     ROWS,
+    Entries,
     numbers_of,
 )
 from fix_store import StoreUnderTest
@@ -20,7 +21,10 @@ from fix_store import StoreUnderTest
 from canal_server.config.schema import BatchMode
 from canal_server.errors import EntryTooLarge, StoreError
 from canal_server.model.positions import EntryPosition
-from canal_server.store.event_store import MemoryEventStore
+from canal_server.store.cursor import Cursor
+from canal_server.store.event_store import FRAME_BYTES_MAX, MemoryEventStore
+from canal_server.store.ring import Ring
+from canal_server.store.waiting import UNLIMITED
 
 CLIENT = 1001
 
@@ -114,7 +118,7 @@ def test_a_batch_fits_in_a_frame():
     """A batch ends before the bytes of a frame are exceeded."""
     t = StoreUnderTest()
     store = MemoryEventStore(
-        t.store._config, t.table_ids, t.entries.pool, frame_bytes_max=3 * ENTRY_BYTES
+        t.config, t.table_ids, t.entries.pool, frame_bytes_max=3 * ENTRY_BYTES
     )
     store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=4)
@@ -126,7 +130,7 @@ def test_an_entry_too_large_for_a_frame_is_named():
     """It stops the pump with an error that names the entry's position."""
     t = StoreUnderTest()
     store = MemoryEventStore(
-        t.store._config, t.table_ids, t.entries.pool, frame_bytes_max=1000
+        t.config, t.table_ids, t.entries.pool, frame_bytes_max=1000
     )
     t.entries.add(BEGIN)
     t.entries.add(ROWS, size=1001)
@@ -227,7 +231,7 @@ def test_resume_position():
 
 
 def test_ddl_isolation():
-    """A DDL is alone in its batch and counts in the bytes that were got."""
+    """A DDL is alone in its batch."""
     t = StoreUnderTest(ddl_isolation=True, batch_mode=BatchMode.MEMSIZE)
     t.store.subscribe(CLIENT, None, None)
     t.entries.transaction(rows=1)
@@ -238,7 +242,22 @@ def test_ddl_isolation():
     assert got(t.store.get(CLIENT, 100, 0)) == [0, 1, 2]
     assert got(t.store.get(CLIENT, 100, 0)) == [3]
     assert got(t.store.get(CLIENT, 100, 0)) == [4, 5, 6, 7]
-    assert t.store._cursors[CLIENT].available_bytes == 0
+
+
+def test_bytes_of_an_isolated_ddl_are_no_longer_available():
+    """After a DDL was fetched alone, no byte is left to be got."""
+    entries = Entries()
+    ring = Ring(64, True, FRAME_BYTES_MAX)
+    cursor = Cursor(ring, CLIENT, None)
+    entries.transaction(rows=1)
+    entries.add(OTHER, event_type=ALTER)
+    entries.transaction(rows=1)
+    ring.append(entries.take(), 0)
+    cursor.scan()
+    left = []
+    while cursor.fetch(UNLIMITED, UNLIMITED, FRAME_BYTES_MAX, True):
+        left.append(cursor.available_bytes)
+    assert left == [4 * ENTRY_BYTES, 3 * ENTRY_BYTES, 0]
 
 
 def test_without_isolation_a_ddl_is_an_entry_like_others():
@@ -461,7 +480,7 @@ def test_close_drops_everything():
     assert not t.put()
     assert t.store.get(CLIENT, 9, None) is None
     assert t.store.counts().cursors == ()
-    assert t.store._ring.held == 0
+    assert t.held() == 0
 
 
 def test_slices_outlive_the_ring():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from fix_blocks import ENTRY_BYTES, ROWS, numbers_of
@@ -16,10 +17,51 @@ from fix_store import PATIENCE_S, StoreUnderTest, eventually, in_thread
 
 from canal_server.config.schema import BatchMode
 from canal_server.errors import StoreError
+from canal_server.store import event_store
 from canal_server.store.event_store import MemoryEventStore
+from canal_server.store.waiting import Getter
+from canal_server.store.wakeup import WakeUp
+
+if TYPE_CHECKING:
+    from canal_server.store.cursor import Cursor
 
 CLIENT = 1001
 FOR_EVER_MS = 10**7
+
+
+class WatchedGetter(Getter):
+    """A get that shows whether it sleeps, and how often it was woken."""
+
+    made: ClassVar[list[WatchedGetter]] = []
+    is_asleep = False
+    wakes = 0
+
+    def __init__(
+        self, cursor: Cursor, limits: tuple[int, int], peer_fd: int | None
+    ) -> None:
+        super().__init__(cursor, limits, peer_fd)
+        self.made.append(self)
+
+    def wake(self) -> None:
+        """Count a wake-up."""
+        self.wakes += 1
+        super().wake()
+
+    def sleep(self, seconds: float | None) -> bool:
+        """Sleep; a look at the peer without waiting is no sleep."""
+        self.is_asleep = seconds != 0
+        try:
+            return super().sleep(seconds)
+        finally:
+            self.is_asleep = False
+
+
+@pytest.fixture(autouse=True)
+def getters(monkeypatch):
+    """Make every get a watched one; return those that were made, in order."""
+    monkeypatch.setattr(event_store, "Getter", WatchedGetter)
+    monkeypatch.setattr(WatchedGetter, "made", made := [])
+    return made
 
 
 @pytest.fixture
@@ -30,14 +72,15 @@ def lingering():
     return t
 
 
-def waits(t, count: int = 1) -> None:
-    """Wait until so many gets have checked the store and gone to sleep."""
-    eventually(lambda: len(t.store._getters) == count)
+def waits() -> WatchedGetter:
+    """Wait until the last get has checked the store and gone to sleep; return it."""
+    eventually(lambda: WatchedGetter.made and WatchedGetter.made[-1].is_asleep)
+    return WatchedGetter.made[-1]
 
 
-def lingers(t) -> None:
+def lingers() -> None:
     """Wait until the waiting get knows of entries and still waits."""
-    eventually(lambda: any(getter.lingers for getter in list(t.store._getters)))
+    eventually(lambda: any(g.is_asleep and g.lingers for g in WatchedGetter.made))
 
 
 def numbers(future) -> list[int] | None:
@@ -53,10 +96,10 @@ def test_answers_when_the_pump_has_nothing_more(lingering):
     """New entries are delivered once the pump is idle."""
     t = lingering
     get = in_thread(t.store.get, CLIENT, 99, None)
-    waits(t)
+    waits()
     t.entries.transaction(rows=1)
     t.put()
-    lingers(t)
+    lingers()
     assert not get.done()
     t.store.wake_getters()
     assert numbers(get) == [0, 1, 2]
@@ -76,11 +119,11 @@ def test_an_idle_pump_without_entries_ends_no_wait(lingering):
     """A wake-up without entries leaves the get waiting for the next ones."""
     t = lingering
     get = in_thread(t.store.get, CLIENT, 99, None)
-    waits(t)
+    waits()
     t.store.wake_getters()
     t.entries.transaction(rows=0)
     t.put()
-    lingers(t)
+    lingers()
     assert not get.done()
     t.store.wake_getters()
     assert numbers(get) == [0, 1]
@@ -90,10 +133,10 @@ def test_answers_with_a_full_batch(lingering):
     """A full batch is delivered although the pump continues."""
     t = lingering
     get = in_thread(t.store.get, CLIENT, 4, None)
-    waits(t)
+    waits()
     t.entries.add(ROWS)
     t.put()
-    lingers(t)
+    lingers()
     for _ in range(5):
         t.entries.add(ROWS)
     t.put()
@@ -107,11 +150,11 @@ def test_answers_with_a_full_batch_of_bytes():
     )
     t.store.subscribe(CLIENT, None, None)
     get = in_thread(t.store.get, CLIENT, 3, None)
-    waits(t)
+    waits()
     for _ in range(2):
         t.entries.add(ROWS)
     t.put()
-    lingers(t)
+    lingers()
     t.entries.add(ROWS)
     t.put()
     assert numbers(get) == [0, 1, 2]
@@ -122,7 +165,7 @@ def test_answers_when_the_linger_is_over():
     t = StoreUnderTest(linger_ms=1)
     t.store.subscribe(CLIENT, None, None)
     get = in_thread(t.store.get, CLIENT, 99, None)
-    waits(t)
+    waits()
     t.entries.transaction(rows=1)
     t.put()
     assert numbers(get) == [0, 1, 2]
@@ -141,7 +184,7 @@ def test_answers_when_the_ring_is_full(lingering):
     """A put that waits for room makes gets answer: nothing more would come."""
     t = lingering
     get = in_thread(t.store.get, CLIENT, 1000, None)
-    waits(t)
+    waits()
     for _ in range(65):
         t.entries.add(ROWS)
     put = in_thread(t.put)
@@ -156,11 +199,11 @@ def test_without_linger_the_original_waiting():
     t = StoreUnderTest(linger_ms=0)
     t.store.subscribe(CLIENT, None, None)
     get = in_thread(t.store.get, CLIENT, 4, None)
-    waits(t)
+    getter = waits()
     t.entries.transaction(rows=1)
     t.put()
     t.store.wake_getters()
-    assert not t.store._rules.is_answerable(*t.store._getters)
+    assert not getter.wakes
     t.entries.add(ROWS)
     t.put()
     assert numbers(get) == [0, 1, 2, 3]
@@ -174,12 +217,11 @@ def test_a_filtered_get_is_not_woken_by_others_rows(lingering):
     t.put()
     assert t.store.get(2, 99, 0) is None  # now the filter was asked about both
     get = in_thread(t.store.get, 2, 99, None)
-    waits(t)
-    [getter] = t.store._getters
+    getter = waits()
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     t.put()
     t.store.wake_getters()
-    assert not getter._woken
+    assert not getter.wakes
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     t.put()
     t.store.wake_getters()
@@ -194,7 +236,7 @@ def test_a_rollback_wakes_another_connection_of_the_client(lingering):
     t.store.wake_getters()
     t.store.get(CLIENT, 99, None)
     get = in_thread(t.store.get, CLIENT, 99, None)
-    waits(t)
+    waits()
     t.store.rollback(CLIENT)
     assert numbers(get) == [0, 1, 2]
 
@@ -204,7 +246,7 @@ def test_unsubscribing_ends_a_waiting_get(lingering, resubscribe):
     """The get whose cursor was removed fails, even if there is a new one."""
     t = lingering
     get = in_thread(t.store.get, CLIENT, 99, None)
-    waits(t)
+    waits()
     t.store.unsubscribe(CLIENT)
     if resubscribe:
         t.store.subscribe(CLIENT, None, None)
@@ -217,13 +259,13 @@ def test_close_ends_waiting_gets_and_puts(lingering):
     t = lingering
     t.store.subscribe(2, t.wanting(), None)
     get = in_thread(t.store.get, 2, 99, None)
-    waits(t)
+    waits()
     for _ in range(64):
         t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert t.put()
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     put = in_thread(t.put)
-    eventually(lambda: t.store._putter)
+    eventually(t.store.blocked)
     t.store.close()
     assert numbers(get) is None
     assert put.result(PATIENCE_S) is False
@@ -246,16 +288,18 @@ def test_a_waiting_get_ends_when_the_peer_closes(lingering, link, how):
     t = lingering
     server, client = link
     get = in_thread(t.store.get, CLIENT, 99, None, server.fileno())
-    waits(t)
+    getter = waits()
     t.entries.transaction(rows=1)
     t.put()
-    lingers(t)
+    lingers()
     if how == "close":
         client.close()
     else:
         client.shutdown(socket.SHUT_WR)
     assert numbers(get) is None
-    assert t.store._getters == set()
+    wakes = getter.wakes
+    t.store.wake_getters()
+    assert getter.wakes == wakes, "it has ended"
     assert numbers_of(t.store.get(CLIENT, 99, 0).slices) == [0, 1, 2]
 
 
@@ -289,22 +333,36 @@ def test_a_request_of_the_peer_does_not_end_its_get(lingering, link):
 
 def fill(t) -> None:
     """Put as much as the ring holds."""
-    for _ in range(t.store._ring.size):
+    for _ in range(t.config.buffer_size):
         t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
     assert t.put()
 
 
-def test_a_put_waits_until_its_entries_fit(lingering):
+class WatchedWakeUp(WakeUp):
+    """A put's wake-up that counts how often it was woken."""
+
+    wakes = 0
+
+    def wake(self) -> None:
+        """Count a wake-up."""
+        type(self).wakes += 1
+        super().wake()
+
+
+def test_a_put_waits_until_its_entries_fit(lingering, monkeypatch):
     """The pump continues when enough was acked, and the wait was counted."""
+    monkeypatch.setattr(event_store, "WakeUp", WatchedWakeUp)
+    monkeypatch.setattr(WatchedWakeUp, "wakes", 0)
     t = lingering
     fill(t)
     t.entries.transaction(rows=8)
     put = in_thread(t.put)
-    eventually(lambda: t.store._putter)
+    eventually(t.store.blocked)
     t.store.ack(CLIENT, t.store.get(CLIENT, 9, 0).last_sequence)
-    assert not t.store._putter._woken
+    assert not WatchedWakeUp.wakes
     t.store.ack(CLIENT, t.store.get(CLIENT, 1, 0).last_sequence)
     assert put.result(PATIENCE_S) is True
+    assert WatchedWakeUp.wakes
     assert t.store.counts().put_waiting_ns > 0
     assert t.store.counts().put_sequence == 73
 
@@ -315,10 +373,10 @@ def test_a_stop_ends_a_waiting_put(lingering):
     fill(t)
     t.entries.transaction(rows=8)
     put = in_thread(t.put)
-    eventually(lambda: t.store._putter)
+    eventually(t.store.blocked)
     t.stop.request()
     assert put.result(PATIENCE_S) is False
-    assert t.store._putter is None
+    assert t.store.blocked() is None
     assert t.store.counts().put_sequence == 63
 
 
@@ -329,7 +387,7 @@ def test_unsubscribing_the_slowest_lets_the_put_go_on(lingering):
     fill(t)
     t.entries.transaction(rows=0)
     put = in_thread(t.put)
-    eventually(lambda: t.store._putter)
+    eventually(t.store.blocked)
     t.store.unsubscribe(CLIENT)
     assert put.result(PATIENCE_S) is True
 
@@ -345,7 +403,7 @@ def test_a_put_goes_on_when_blocks_come_back():
     t.store.ack(CLIENT, batch.last_sequence)
     t.entries.add(ROWS)
     put = in_thread(t.put)
-    eventually(lambda: t.store._putter)
+    eventually(t.store.blocked)
     del batch
     assert put.result(PATIENCE_S) is True
 
@@ -426,7 +484,7 @@ def test_threads(rng):
         assert result.result(PATIENCE_S) == [*wanted, len(stream)]
         assert consumer.taken_by_closed == 0
     t.store.close()
-    assert t.store._ring.held == 0
+    assert t.held() == 0
 
 
 # -- reporting it ---------------------------------------------------------------------
@@ -437,7 +495,7 @@ def test_a_long_wait_names_the_client_that_holds_the_entries(caplog):
     caplog.set_level(logging.INFO)
     t = StoreUnderTest(buffer_size=4)
     store = MemoryEventStore(
-        t.store._config,
+        t.config,
         t.table_ids,
         t.entries.pool,
         destination="example",

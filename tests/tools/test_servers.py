@@ -83,10 +83,10 @@ def test_a_port_that_another_took(
 ) -> None:
     """Another server that answers there is not taken for the one that is started."""
     first = own_server(flavour, [])
-    ports, free_port = [first.port], servers._free_port
+    ports, free_port = [first.port], servers.free_port
     monkeypatch.setattr(
         servers,
-        "_free_port",
+        "free_port",
         lambda wanted=0: ports.pop() if ports else free_port(wanted),
     )
     second = own_server(flavour, [])
@@ -198,7 +198,7 @@ def test_wanted_port(own_server: Start) -> None:
     port = own_server("mariadb", []).port  # skips where the flavour cannot be had
     with pytest.raises(servers.Unavailable, match=f"port {port}: Address already"):
         servers.PrivateServer("mariadb", port=port).start()
-    wanted = servers._free_port()
+    wanted = servers.free_port()
     with servers.PrivateServer("mariadb", port=wanted) as own:
         assert own.port == wanted
         assert own.execute("SELECT @@port")[0][0] == wanted

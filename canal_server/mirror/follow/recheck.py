@@ -70,6 +70,7 @@ class Recheck:
         position: Callable[[], int],
         suspect: Callable[[TableName, pa.Table], None],
         pause_s: float = PAUSE_S,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set the callbacks.
 
@@ -82,6 +83,7 @@ class Recheck:
         self._position = position
         self._suspect = suspect
         self._pause_s = pause_s
+        self._now = now
         self._lock = threading.Lock()
         self._requests: dict[TableName, _Request] = {}
         self._ended: dict[TableName, float] = {}  # when a table may be compared again
@@ -90,7 +92,7 @@ class Recheck:
 
     def request(self, names: Iterable[TableName], delay_s: float = 0.0) -> None:
         """Request a comparison of tables; thread-safe."""
-        now = time.monotonic()
+        now = self._now()
         with self._lock:
             for name in names:
                 request = self._requests.get(name)
@@ -109,7 +111,7 @@ class Recheck:
                 return
             self._work = None
             self._ended_with(name, work)
-        now = time.monotonic()
+        now = self._now()
         with self._lock:
             for name, request in self._requests.items():
                 if request.due_s > now or self._ended.get(name, 0.0) > now:
@@ -131,7 +133,7 @@ class Recheck:
             work.result()
         except (CanalError, OSError) as error:
             with self._lock:
-                self._requests[name].due_s = time.monotonic() + RETRY_S
+                self._requests[name].due_s = self._now() + RETRY_S
             mirror_stream_messages.MIRROR_FOREIGN_KEYS_NOT_COMPARED.log(
                 log, name, error, RETRY_S
             )
@@ -164,7 +166,7 @@ class Recheck:
         with self._lock:
             request = self._requests.pop(name)
             pause_s = max(self._pause_s, PAUSE_SHARE * took_s)
-            self._ended[name] = time.monotonic() + pause_s
+            self._ended[name] = self._now() + pause_s
             if request.repeat:
                 self._requests[name] = _Request(0.0)
 

@@ -102,12 +102,14 @@ class Rereading:
         stop: Stop,
         follower_of: Callable[[TableName], Follower | None],
         recheck: Callable[[Iterable[TableName], float], None],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read again for followers; `recheck` requests a comparison after a delay."""
         self._settings = settings
         self._stop = stop
         self._follower_of = follower_of
         self._recheck = recheck
+        self._now = now
         self._keys: tuple[ForeignKey, ...] = ()
         self._parents: dict[TableName, KeyValues] = {}
         self._suspects: dict[TableName, _Suspects] = {}
@@ -127,7 +129,7 @@ class Rereading:
     def has_suspects(self) -> bool:
         """Whether rows are waiting to be read again."""
         waiting = bool(self._suspects or self._incoming)
-        return waiting and time.monotonic() >= self._due
+        return waiting and self._now() >= self._due
 
     def use(self, keys: Iterable[ForeignKey]) -> None:
         """Set the foreign keys whose children are read again."""
@@ -320,7 +322,7 @@ class Rereading:
         Raises what the lake raises.
         """
         broken, self._broken = self._broken, {}
-        if not self._suspects or time.monotonic() < self._due:
+        if not self._suspects or self._now() < self._due:
             return broken
         try:
             if not await_visible(self._settings, end, self._stop):
@@ -340,8 +342,9 @@ class Rereading:
         except (SourceError, OSError) as error:
             if self._stop.requested():
                 return broken
-            delay_s = self._backoff.delay_s(time.monotonic())
-            self._due = time.monotonic() + delay_s
+            now = self._now()
+            delay_s = self._backoff.delay_s(now)
+            self._due = now + delay_s
             mirror_stream_messages.MIRROR_ROWS_NOT_READ_AGAIN.log(log, error, delay_s)
         return broken
 

@@ -54,6 +54,7 @@ class Query:
         *,
         on_failure: Callable[[str], None] = lambda _why: None,
         on_idle: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set the parts of the stream.
 
@@ -66,6 +67,7 @@ class Query:
         self._stop = stop
         self._on_failure = on_failure
         self._on_idle = on_idle
+        self._now = now
         self._is_heard = False  # whether `on_idle` is registered with Spark
         self._generation = store.generation()
         self._checkpoint = f"{settings.checkpoint}/{self._generation}"
@@ -113,7 +115,7 @@ class Query:
         """
         if self._query is not None and self._query.isActive:
             return
-        now = time.monotonic()
+        now = self._now()
         if self._query is not None:
             self._handle_failure(now)
         if now >= self._due:

@@ -28,7 +28,7 @@ from canal_server.mysql.server_errors import account_text
 from canal_server.mysql.silent_foreign_keys import hidden_foreign_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.config.schema import FilterConfig, SourceConfig
     from canal_server.mysql.flavour import ServerInfo
@@ -58,9 +58,15 @@ _TABLES: Final = (
 class CaptureChecks:
     """The checks of one destination's sources; for the pump's thread."""
 
-    def __init__(self, source: SourceConfig, tables: FilterConfig) -> None:
+    def __init__(
+        self,
+        source: SourceConfig,
+        tables: FilterConfig,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._source = source
         self._tables = tables
+        self._now = now
         self._address = ""  # whose tables were checked last
         self._looked_at_s = 0.0  # and when
         self._wait_s = LOOK_AGAIN_S  # until the next check, while a warning holds
@@ -107,9 +113,9 @@ class CaptureChecks:
         """
         if not (self._of_tables or self._unlisted):
             return
-        if time.monotonic() - self._looked_at_s < self._wait_s:
+        if self._now() - self._looked_at_s < self._wait_s:
             return
-        self._looked_at_s = time.monotonic()
+        self._looked_at_s = self._now()
         self._wait_s = min(2 * self._wait_s, LOOK_AGAIN_S_MAX)
         with (
             contextlib.suppress(SourceError),
@@ -124,12 +130,12 @@ class CaptureChecks:
         """Check the tables at the start of a session, unless that was done just now."""
         address = str(control.access.address)
         is_same = address == self._address
-        if is_same and time.monotonic() - self._looked_at_s < LOOK_AGAIN_S:
+        if is_same and self._now() - self._looked_at_s < LOOK_AGAIN_S:
             return
         before, keys_before = self._of_tables, self._of_keys
         if not is_same:
             self._of_tables = self._of_keys = before = keys_before = ""
-        self._address, self._looked_at_s = address, time.monotonic()
+        self._address, self._looked_at_s = address, self._now()
         self._wait_s = LOOK_AGAIN_S
         try:
             tables = self._look_at_tables(control, failures, before)

@@ -128,7 +128,7 @@ class Detector:
         try:
             while not self._stop.wait(self._settings.interval_s):
                 try:
-                    self._beat()
+                    self.check()
                 except Exception:  # noqa: BLE001
                     # The outermost frame: a fault of ours must be logged, and must not
                     # end the watch.
@@ -136,17 +136,17 @@ class Detector:
                         _log, self._destination, exc_info=True
                     )
         finally:
-            self._close()
+            self.close()
 
-    def _beat(self) -> None:
-        """Check once, and act on the answer."""
+    def check(self) -> None:
+        """Check once, and act on the answer; for one thread, `start` begins it."""
         source = self._pump.sources.current
         if source is not self._watched:
             self._watch(source)
         try:
             self._ask(source)
         except CanalError as error:
-            self._close()
+            self.close()
             if not self._stop.requested():
                 self._failed(source, error)
             return
@@ -159,7 +159,7 @@ class Detector:
 
     def _watch(self, source: Source) -> None:
         """Watch the server that is read now; reset what was known of the other one."""
-        self._close()
+        self.close()
         self._watched, self._switching_to = source, None
         self._state.failures, self._state.error = 0, ""
         self._state.other_fit, self._state.other_refusal = None, ""
@@ -271,7 +271,8 @@ class Detector:
         finally:
             self._control = watching
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the connection; the next check opens another."""
         control, self._control = self._control, None
         if control is not None:
             control.close()

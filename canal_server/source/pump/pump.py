@@ -449,7 +449,7 @@ class Pump:
             if place.is_end:
                 reader.decoder.settle()
                 self._note_begin()
-            at_end = reader.run(stream, self._deliver, self._idled, self._turn)
+            at_end = reader.run(stream, self.deliver, self._idled, self._turn)
         finally:
             self._reader = None
             self._count_received()
@@ -540,8 +540,11 @@ class Pump:
         self.status.delivered_at_ms = max(self.status.delivered_at_ms, read_ms)
         self._move(place if self._config.source.gtid_on else replace(place, gtid=None))
 
-    def _deliver(self, spans: list[Span]) -> bool:
-        """Deliver the spans of a chunk, without what was delivered before."""
+    def deliver(self, spans: list[Span]) -> bool:
+        """Deliver the spans of a chunk, without what was delivered before.
+
+        The reader calls it on the pump's thread; false when a stop was requested.
+        """
         self._count_received()
         self.status.received()
         self._note_begin()

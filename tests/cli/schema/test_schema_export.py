@@ -77,12 +77,12 @@ def test_right_behind_a_statement(written_history, other_history, schema, tmp_pa
     other = other_history()
     schema("import", str(file))
     assert names(schema) == ["id", "title", "pages"]
-    other._storage.open()
+    other.storage.open()
     try:
-        (segment,) = other._storage.segments()
-        (record,) = other._storage.records(segment.id)
+        (segment,) = other.storage.segments()
+        (record,) = other.storage.records(segment.id)
     finally:
-        other._storage.close()
+        other.storage.close()
     assert segment.first == record.position
     assert segment.last.order() == place(618).order()
     assert (record.position.position, record.ddl) == DROP
@@ -161,9 +161,9 @@ def test_an_edited_file(written_history, schema, tmp_path):
     file.write_text(file.read_text().replace("varchar(100)", "varchar(101)"))
     schema("import", str(file), status=1)
     assert f"cannot import {file}: the checksum does not" in schema.err
-    written_history._storage.open()
-    assert len(written_history._storage.segments()) == 1
-    written_history._storage.close()
+    written_history.storage.open()
+    assert len(written_history.storage.segments()) == 1
+    written_history.storage.close()
 
 
 def test_options_of_dumps(written_history, schema, tmp_path):
@@ -199,9 +199,9 @@ def test_a_history_that_is_being_written(written_history, schema, tmp_path):
     written_history.write()
     file = tmp_path / "tables.json"
     schema("export", str(file))
-    written_history._storage.open()
+    written_history.storage.open()
     try:
         schema("import", str(file), status=1)
     finally:
-        written_history._storage.close()
+        written_history.storage.close()
     assert "is in use by another server" in schema.err

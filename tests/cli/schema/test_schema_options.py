@@ -105,8 +105,8 @@ def test_no_history_yet(schema):
 
 def test_an_empty_history(written_history, schema):
     """A history that has not started yet differs from a missing one."""
-    written_history._storage.open()
-    written_history._storage.close()
+    written_history.storage.open()
+    written_history.storage.close()
     schema("show", status=1)
     assert "the table history of destination example is empty" in schema.err
 
@@ -137,7 +137,7 @@ def test_a_place_that_is_not_covered(written_history, schema, at):
 def test_it_is_read_while_a_server_writes_it(written_history, schema):
     """The commands read what a running server has written, and do not disturb it."""
     written_history.write()
-    storage = written_history._storage
+    storage = written_history.storage
     storage.open()
     try:
         assert "CREATE TABLE `book`" in schema("show")

@@ -72,7 +72,7 @@ def target(request, tmp_path, monkeypatch):
     elif request.param == "mysql":
         server = request.getfixturevalue("mysql_server")
         name = request.getfixturevalue("database")
-        user, password = server._admin
+        user, password = server.admin
         url = f"mysql+pymysql://{user}:{password}@{server.host}:{server.port}/{name}"
     else:
         url = f"sqlite:///{tmp_path}/target.db"
@@ -260,19 +260,12 @@ TEXTS = {
     "raw": "\x00\x7f\xff", "data": "\x80", "state": "2", "flags": "3",
     "extra": '{"a": [1, "ü"]}', "year": "2155", "bits": "18446744073709551615",
 }  # fmt: skip
-BLOBS = {"raw", "data"}
+BLOBS = {"raw": 2004, "data": 2004}  # by Java's numbers of types
 
 
 def all_types() -> Maker:
     """Return a maker of rows with these types."""
-    maker = Maker(types=TYPES)
-    column = maker._column
-
-    def typed(name, value):
-        return replace(column(name, value), sql_type=2004 if name in BLOBS else 0)
-
-    maker._column = typed  # type: ignore[method-assign]
-    return maker
+    return Maker(types=TYPES, sql_types=BLOBS)
 
 
 def test_types_of_created_tables(target):
@@ -529,9 +522,10 @@ def test_a_deadlock(pg, maker):
             connection.exec_driver_sql("UPDATE orders SET name = 'o' WHERE id = 1")
             connection.commit()
 
-    for change in changes_of(maker.message(1, maker.update(one, one))):
+    # The second statement has the first one executed.
+    first = maker.message(1, maker.update(one, one), maker.delete({"id": 3}))
+    for change in changes_of(first):
         handler.handle(change)
-    handler._target._execute_rows()
     thread = threading.Thread(target=other)
     thread.start()
     assert has_first.wait(30)

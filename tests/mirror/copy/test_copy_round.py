@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
+import pyarrow as pa
+
 from canal_server.errors import ConnectionLost, LakeError, SourceError
 from canal_server.mirror.copy import copy_round
 from canal_server.mirror.copy.copy_round import LOT_MAX, CopyRound
@@ -151,16 +153,59 @@ def test_ended() -> None:
     assert len(calls) == 1
 
 
-def test_a_task_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+class Executor:
+    """A fake of Spark that runs the task of each job at once."""
+
+    def __init__(self) -> None:
+        self.sparkContext = Context()  # Spark's name
+        self.jobs: list[list[int]] = []  # the chunks that each has started
+
+    def range(self, *_: int) -> Executor:
+        """Give the frame of one row, which is this."""
+        return self
+
+    def mapInArrow(self, worker: Any, _schema: str) -> Any:  # noqa: N802
+        """Give what runs the task."""
+
+        def collect() -> list[dict[str, Any]]:
+            batch = pa.RecordBatch.from_pylist([{"id": 0}])
+            rows = [row for each in worker([batch]) for row in each.to_pylist()]
+            self.jobs.append([row["chunk"] for row in rows])
+            return rows
+
+        return SimpleNamespace(collect=collect)
+
+
+class Held(Slots):
+    """A slot that may be held for a time."""
+
+    hold_s = PATIENCE_S
+
+
+def ended(executor: Executor, chunks: list[Chunk], slots: Slots) -> CopyRound:
+    """Return a round that has ended."""
+    made = CopyRound(executor, TASK, chunks, 1, slots)
+    made.start()
+    assert made.join(PATIENCE_S)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("hold_s", "jobs"), [(PATIENCE_S, [[0, 1, 2]]), (0.0, [[0], [1], [2]])]
+)
+def test_a_task_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch, hold_s: float, jobs: list[list[int]]
+) -> None:
     """It starts no further chunk after its time, but has copied one."""
     done: list[int] = []
     monkeypatch.setattr(copy_round, "copy_chunk", lambda _, c: done.append(c.number))
-    chunks = [Chunk(number) for number in range(5)]
-    assert [*copy_round._copy_chunks(TASK, chunks, PATIENCE_S)] == [
-        (n, "") for n in range(5)
-    ]
-    assert done == [0, 1, 2, 3, 4]
-    assert [*copy_round._copy_chunks(TASK, chunks, 0.0)] == [(0, "")]
+    monkeypatch.setattr(Held, "hold_s", hold_s)
+    executor = Executor()
+    ended(executor, [Chunk(number) for number in range(3)], Held(1)).raise_failure(
+        TABLE
+    )
+    assert executor.jobs == jobs
+    assert done == [0, 1, 2]
 
 
 def test_a_chunk_that_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,10 +220,9 @@ def test_a_chunk_that_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
         raise met.pop(0)
 
     monkeypatch.setattr(copy_round, "copy_chunk", copy)
-    failure = [*copy_round._copy_chunks(TASK, [Chunk(7), Chunk(8)], 60.0)]
+    executor = Executor()
+    made = ended(executor, [Chunk(7), Chunk(8)], Held(1))
     assert not met
-    assert [number for number, _ in failure] == [7]
-    making = Round(1, lambda lot: lot, 1)
-    making._failures.append(failure[0][1])
+    assert executor.jobs == [[7]]
     with pytest.raises(LakeError, match=r"table shop.t: no disk \(chunk 7\)"):
-        making.raise_failure(TABLE)
+        made.raise_failure(TABLE)

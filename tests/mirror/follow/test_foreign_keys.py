@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from fix_source_access import access_of
 
-from canal_server.mirror.follow.foreign_keys import KeyWatch, hidden_keys
+from canal_server.mirror.follow.foreign_keys import RETRY_MAX_S, KeyWatch, hidden_keys
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.verify.verify import with_warnings
 from canal_server.mirror.verify.verify_report import EQUAL, TableReport
@@ -20,7 +21,9 @@ from canal_server.mysql.source_settings import Address
 from canal_server.runtime.lifecycle import Deadline, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
 
 PATIENCE_S = 60.0
 TEXT = """name: shop
@@ -36,28 +39,51 @@ CHILD = (
 SEE = "see docs/howto/mirror-foreign-keys.md"
 
 
+class Looking:
+    """What looks for keys, its clock, and how often it was answered."""
+
+    def __init__(self, settings: MirrorSettings) -> None:
+        self.answers = 0
+        self.now_s = 0.0
+        self.stop = Stop()
+        self.watch = KeyWatch(settings, self.stop, self._on_keys, lambda: self.now_s)
+
+    def _on_keys(self, _before: object, _now: object) -> None:
+        self.answers += 1
+
+    def look(self, statements: int) -> list[str]:
+        """Have it look, and return the tables that it warns of."""
+        wanted = self.answers + 1
+        self.poll_until(lambda: self.answers == wanted, statements)
+        return self.tables()
+
+    def poll_until(self, is_so: Callable[[], bool], statements: int) -> None:
+        """Poll until something is so."""
+        deadline = Deadline(PATIENCE_S)
+        while not is_so():
+            assert not deadline.passed()
+            self.watch.poll(statements)
+            threading.Event().wait(0.01)
+
+    def tables(self) -> list[str]:
+        """Return the tables of the warnings."""
+        return [each.partition(":")[0] for each in self.watch.warnings]
+
+    def close(self) -> None:
+        """End."""
+        self.stop.request()
+        self.watch.close()
+
+
 @pytest.fixture
-def watch(mariadb_server, database) -> Iterator[KeyWatch]:
+def watch(mariadb_server, database) -> Iterator[Looking]:
     """Give what looks for the keys of a schema."""
     mariadb_server.execute(f"USE {database}", "CREATE TABLE p (id INT PRIMARY KEY)")
     settings = read(TEXT % database, "m.yml", {})
     source = replace(settings.source, access=access_of(mariadb_server))
-    stop = Stop()
-    found = KeyWatch(replace(settings, source=source), stop)
-    yield found
-    stop.request()
-    found.close()
-
-
-def look(watch: KeyWatch, statements: int) -> list[str]:
-    """Have it look, and return the tables that it warns of."""
-    deadline = Deadline(PATIENCE_S)
-    watch.poll(statements)
-    while watch._answer is not None:
-        assert not deadline.passed()
-        threading.Event().wait(0.01)
-        watch.poll(statements)
-    return [each.partition(":")[0] for each in watch.warnings]
+    looking = Looking(replace(settings, source=source))
+    yield looking
+    looking.close()
 
 
 def test_warnings_follow_statements(watch, mariadb_server, database, caplog) -> None:
@@ -66,8 +92,8 @@ def test_warnings_follow_statements(watch, mariadb_server, database, caplog) -> 
     mariadb_server.execute(
         f"USE {database}", CHILD.format("hidden", "fk"), CHILD.format("a", "fk_a")
     )
-    assert look(watch, 1) == [f"{database}.a"]
-    (warning,) = watch.warnings
+    assert watch.look(1) == [f"{database}.a"]
+    (warning,) = watch.watch.warnings
     assert warning == (
         f"{database}.a: foreign key fk_a (p) references {database}.p (id) ON "
         "DELETE CASCADE ON UPDATE SET NULL: the rows that it changes are in no event "
@@ -75,10 +101,10 @@ def test_warnings_follow_statements(watch, mariadb_server, database, caplog) -> 
         f"in its rule to read them again); {SEE}"
     )
     mariadb_server.execute(f"USE {database}", CHILD.format("b", "fk_b"))
-    assert look(watch, 1) == [f"{database}.a"]  # without a statement
-    assert look(watch, 2) == [f"{database}.a", f"{database}.b"]
+    watch.watch.poll(1)  # without a statement it asks nothing
+    assert watch.look(2) == [f"{database}.a", f"{database}.b"]
     mariadb_server.execute(f"ALTER TABLE {database}.a DROP FOREIGN KEY fk_a")
-    assert look(watch, 3) == [f"{database}.b"]
+    assert watch.look(3) == [f"{database}.b"]
     found = [each.getMessage().partition(" (")[0] for each in caplog.records]
     assert found == [f"{database}.{key}: foreign key fk_{key}" for key in "aba"]
     assert [each.levelname for each in caplog.records] == ["WARNING", "WARNING", "INFO"]
@@ -117,21 +143,22 @@ def test_rows_above_that_are_not_read_again(mariadb_server, database) -> None:
     )
 
 
-def test_a_source_that_does_not_answer(watch, caplog) -> None:
+def test_a_source_that_does_not_answer(caplog) -> None:
     """The failure is logged and retried; earlier warnings stay."""
-    watch._settings = replace(
-        watch._settings,
-        source=replace(
-            watch._settings.source,
-            access=replace(
-                watch._settings.source.access, address=Address("127.0.0.1", 1)
-            ),
-        ),
-    )
-    watch.warnings = ("t: a warning",)
-    assert look(watch, 1) == ["t"]
-    assert "cannot list the foreign keys of the source" in caplog.text
-    assert watch._due > 0
+    settings = read(TEXT % "d", "m.yml", {})
+    nowhere = replace(settings.source.access, address=Address("127.0.0.1", 1))
+    source = replace(settings.source, access=nowhere)
+    with closing(Looking(replace(settings, source=source))) as looking:
+        looking.watch.warnings = ("t: a warning",)
+        for count in (1, 2):
+            looking.poll_until(
+                lambda: caplog.text.count("cannot list the foreign keys") == count,  # noqa: B023
+                1,
+            )
+            assert looking.tables() == ["t"]
+            looking.watch.poll(1)  # its pause is not over
+            looking.now_s += RETRY_MAX_S
+    assert looking.answers == 0
 
 
 def test_a_verify_that_cannot_list_them() -> None:

@@ -34,7 +34,7 @@ from canal_server.spark.options.offsets import offset_to_json, version_of
 from canal_server.spark.packed.packed_rows import PART
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from canal_server.spark.packed.packed_rows import Packed
@@ -120,6 +120,7 @@ class Followed:
         self.left: list[CanalError] = []
         self.failing: Exception | None = None  # of taking note that a table leaves
         self.reports: list[BatchReport] = []
+        self.on_batch: Callable[[BatchReport], object] = self.reports.append
         self.table = table_by_rule(name, COLUMNS, RULE)
         self.lake = DeltaLakeTable(str(folder / "t"), self.table)
         self.publish("c1")
@@ -129,7 +130,7 @@ class Followed:
             parts_max=8,
             on_statement=print,
             on_leave=self._leaves,
-            on_batch=self.reports.append,
+            on_batch=self._applied,
         )
         self.follower = Follower(
             self.table,
@@ -148,6 +149,9 @@ class Followed:
         """Replace what is in the lake by an empty copy."""
         schema = lake_schema(self.table)
         self.lake.publish(copy, schema, [], version_of(at(100)), {})
+
+    def _applied(self, report: BatchReport) -> None:
+        self.on_batch(report)
 
     def _leaves(self, name: object, why: CanalError) -> None:
         assert name == NAME
@@ -425,7 +429,7 @@ def test_rows_that_a_statement_on_another_table_moves(
     # A table may join before a batch is noted: it has to see that one's, too.
     later = statement(seq(150), EXCHANGE, columns)
     seen: list[bool] = []
-    followed.stream._on_batch = lambda _: seen.append(
+    followed.on_batch = lambda _: seen.append(
         followed.stream.is_moved_since(NAME, seq(150))
     )
     followed.stream.apply(Frame(160, later, start=140), 3)
@@ -455,11 +459,11 @@ def test_a_place_that_could_not_be_noted(followed: Followed) -> None:
     def full(_report: BatchReport) -> None:
         raise LakeError("the disk is full")
 
-    noting, followed.stream._on_batch = followed.stream._on_batch, full
+    noting, followed.on_batch = followed.on_batch, full
     with pytest.raises(LakeError):
         followed.stream.apply(batch, 0)
     assert followed.stream.feed == Feed("d", at(100))
-    followed.stream._on_batch = noting
+    followed.on_batch = noting
     followed.stream.apply(batch, 0)
     assert followed.stream.feed == Feed("d", at(120), query="q", batch=0)
     assert followed.ids() == [1]

@@ -20,11 +20,12 @@ from canal_server.mirror.state.lake_tables import lake_schema, open_table
 from canal_server.runtime.lifecycle import Deadline, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
 
 PATIENCE_S = 60.0
+PAUSED_S_MAX = 1e6
 COPY = "c1"
 TEXT = """name: shop
 canal: {destination: example}
@@ -39,6 +40,7 @@ class Here(Recheck):
 
     head = 100
     refusals = 0  # of comparisons to come
+    compared = 0
 
     def _locate(self, name: TableName, request: Any) -> None:
         del name
@@ -49,6 +51,7 @@ class Here(Recheck):
             self.refusals -= 1
             raise SourceError("it does not answer")
         super()._compare(name)
+        self.compared += 1
 
 
 class Scene:
@@ -71,14 +74,21 @@ class Scene:
         self.position = 0
         self.found: list[tuple[object, ...]] = []
         self.stop = Stop()
+        self.now_s = 0.0
+        self.asked = 0  # how often the position was asked for
         self.recheck = Here(
             settings,
             self.stop,
             table_of=lambda _: (self.table, ("x", "y", "p")),
-            position=lambda: self.position,
+            position=self._position,
             suspect=self._suspect,
             pause_s=0.0,
+            now=lambda: self.now_s,
         )
+
+    def _position(self) -> int:
+        self.asked += 1
+        return self.position
 
     def _suspect(self, _: TableName, keys: pa.Table) -> None:
         self.found += zip(*keys.to_pydict().values(), strict=True)
@@ -101,15 +111,19 @@ class Scene:
     def look(self) -> set[tuple[object, ...]]:
         """Have the table compared, and return what is suspected."""
         self.found.clear()
-        name = self.table.source
-        self.recheck.request([name])
+        self.recheck.request([self.table.source])
+        wanted = self.recheck.compared + 1
+        self.poll_until(lambda: self.recheck.compared == wanted)
+        return set(self.found)
+
+    def poll_until(self, is_so: Callable[[], bool]) -> None:
+        """Poll until something is so; between two polls all pauses end."""
         deadline = Deadline(PATIENCE_S)
-        while name in self.recheck._requests:
-            self.recheck._requests[name].due_s = 0.0
+        while not is_so():
+            self.now_s += PAUSED_S_MAX
             self.recheck.poll()
             threading.Event().wait(0.01)
             assert not deadline.passed()
-        return set(self.found)
 
 
 @pytest.fixture(params=["hard", "soft"])
@@ -137,16 +151,11 @@ def test_not_before_the_stream_is_there(scene: Scene, caplog) -> None:
     """The stream comes to where the source was; a source that fails is asked again."""
     name = scene.table.source
     scene.recheck.request([name])
-    for _ in range(20):  # no poll compares, however many there are
-        scene.recheck.poll()
-        work = scene.recheck._work
-        if work is not None:
-            work[1].result(PATIENCE_S)
-    assert scene.recheck._requests[name].head == Here.head
+    scene.poll_until(lambda: scene.asked == 20)  # no poll compares
+    assert scene.recheck.compared == 0
     assert scene.found == []
-    scene.recheck.request([name])  # after that position
-    assert scene.recheck._requests[name].repeat
     scene.position = Here.head
     scene.recheck.refusals = 1
-    assert len(scene.look()) == 3
+    assert len(scene.look()) == 3  # requested again, after that position
+    scene.poll_until(lambda: scene.recheck.compared == 2)
     assert "for its foreign keys: it does not answer; trying again" in caplog.text

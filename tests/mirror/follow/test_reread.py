@@ -16,10 +16,12 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 from deltalake import DeltaTable
 
 from canal_server.client.range_client import RangePosition
+from canal_server.mirror.follow import reread
 from canal_server.mirror.follow.follower import Columns, Follower
 from canal_server.mirror.follow.foreign_keys import hidden_keys
-from canal_server.mirror.follow.reread import Rereading
+from canal_server.mirror.follow.reread import RETRY_MAX_S, Rereading
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
+from canal_server.mirror.rows.row_reads import read_by
 from canal_server.mirror.settings.selected_tables import mirror_table
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
@@ -58,11 +60,13 @@ class Scene:
         self.settings = replace(settings, source=source)
         self.followers: dict[TableName, Follower] = {}
         self.rechecked: set[TableName] = set()
+        self.now_s = 0.0
         self.rereading = Rereading(
             self.settings,
             Stop(),
             self.followers.get,
             lambda names, _: self.rechecked.update(names),
+            lambda: self.now_s,
         )
         self.seq = 100
 
@@ -329,7 +333,7 @@ def test_a_table_that_refers_to_itself(scene: Scene) -> None:
     assert scene.lake("s") == [(1, None), (9, None)]
 
 
-def test_a_source_that_does_not_answer(scene: Scene, caplog) -> None:
+def test_a_source_that_does_not_answer(scene: Scene, caplog, monkeypatch) -> None:
     """The stream continues, and rows to read again wait."""
     scene.execute(
         "CREATE TABLE p (id INT PRIMARY KEY)",
@@ -339,20 +343,20 @@ def test_a_source_that_does_not_answer(scene: Scene, caplog) -> None:
         "INSERT INTO c VALUES (1, 1), (2, 2)",
     )
     scene.follow()
-    access = scene.settings.source.access
-    scene.rereading._settings = replace(
-        scene.settings,
-        source=replace(
-            scene.settings.source,
-            access=replace(access, address=Address("127.0.0.1", 1)),
-        ),
-    )
+
+    def unreachable(access: Any, *of: Any) -> Any:
+        return read_by(replace(access, address=Address("127.0.0.1", 1)), *of)
+
     scene.execute("DELETE FROM p WHERE id = 1")
-    scene.batch(scene.item("p", ("delete", 1)))
+    with monkeypatch.context() as away:
+        away.setattr(reread, "read_by", unreachable)
+        scene.batch(scene.item("p", ("delete", 1)))
     assert "cannot read again the rows that foreign keys changed" in caplog.text
     assert scene.lake("p") == [(2,)]
     assert len(scene.lake("c")) == 2
-    scene.rereading._settings, scene.rereading._due = scene.settings, 0.0
+    scene.batch()
+    assert len(scene.lake("c")) == 2, "its pause is not over"
+    scene.now_s += RETRY_MAX_S
     scene.batch()
     scene.check()
 

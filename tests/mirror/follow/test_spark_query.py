@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
-from canal_server.mirror.follow.spark_query import Query
+from canal_server.mirror.follow.spark_query import RETRY_FIRST_S, RETRY_MAX_S, Query
 from canal_server.mirror.follow.stream_start import DataLossError
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.settings.settings_file import read
@@ -42,27 +42,74 @@ SPARKS = (
 )
 
 
-class Failed:
-    """A query that has failed."""
+class Begun:
+    """A session with a scripted query."""
 
-    isActive = False  # noqa: N815  # Spark's name
+    def __init__(self) -> None:
+        self.query: Any = None
 
-    def __init__(self, ending: str) -> None:
-        self._said = SPARKS.replace("{}", ending)
+    def __getattr__(self, _name: str) -> Any:
+        return self
 
-    def exception(self) -> str:
-        """Return the cause, as Spark does."""
-        return self._said
+    def __call__(self, *_: object, **__: object) -> Any:
+        """Accept the parts of a stream."""
+        return self
+
+    def start(self) -> Any:
+        """Give a started query."""
+        self.query = SimpleNamespace(isActive=True, id=1)
+        return self.query
+
+    def fail(self, ending: str) -> None:
+        """Have the query fail with a traceback that ends with a line, as Spark does."""
+        self.query.isActive = False
+        self.query.exception = lambda: SPARKS.replace("{}", ending)
+
+
+class Scene:
+    """A query that was started, and its clock."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = read(SETTINGS, str(folder / "mirror.yml"), {})
+        states = States(open_folder(settings.lake, settings.folder))
+        self.stream: Any = SimpleNamespace(
+            gap="", feed=None, joining=threading.Lock(), open=lambda _: None, apply=None
+        )
+        self.spark, self.told, self.now_s = Begun(), list[str](), 0.0
+        self.query = Query(
+            settings,
+            self.spark,
+            self.stream,
+            states,
+            Stop(),
+            on_failure=self.told.append,
+            now=lambda: self.now_s,
+        )
+        self.query.start()
+
+    def fail(self, ending: str, pause_s: float = RETRY_MAX_S) -> None:
+        """Have the query fail; it starts again after a pause of so long at most.
+
+        The pause is cut at random, by half of it at most.
+        """
+        failed = self.spark.query
+        self.spark.fail(ending)
+        self.query.look()
+        if pause_s < RETRY_MAX_S:
+            pause_s /= 2
+            self.now_s += pause_s
+            self.query.look()
+        assert self.spark.query is failed, "it pauses"
+        self.now_s += pause_s
+        self.query.look()
+        assert self.spark.query is not failed
 
 
 def look_at(folder: Path, ending: str) -> None:
     """Look at a query whose traceback ended with a line."""
-    settings = read(SETTINGS, str(folder / "mirror.yml"), {})
-    states = States(open_folder(settings.lake, settings.folder))
-    stream: Any = SimpleNamespace(gap="", feed=None)
-    query = Query(settings, None, stream, states, Stop())
-    query._query = Failed(ending)
-    query.look()
+    scene = Scene(folder)
+    scene.spark.fail(ending)
+    scene.query.look()
 
 
 @pytest.mark.parametrize(
@@ -86,64 +133,23 @@ def test_what_failed_is_told(
     assert caplog.messages == [f"the stream failed: {told}; starting it again in 1 s"]
 
 
-class Begun:
-    """A session with a scripted query."""
-
-    def __init__(self) -> None:
-        self.query: Any = None
-
-    def __getattr__(self, _name: str) -> Any:
-        return self
-
-    def __call__(self, *_: object, **__: object) -> Any:
-        """Accept the parts of a stream."""
-        return self
-
-    def start(self) -> Any:
-        """Give a started query."""
-        self.query = SimpleNamespace(isActive=True, id=1)
-        return self.query
-
-
 def test_how_it_is_is_told(tmp_path: Path) -> None:
     """Each failure is logged; recovery is reported elsewhere."""
-    settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
-    states = States(open_folder(settings.lake, settings.folder))
-    stream: Any = SimpleNamespace(
-        gap="", feed=None, joining=threading.Lock(), open=lambda _: None, apply=None
-    )
-    told: list[str] = []
-    spark = Begun()
-    query = Query(settings, spark, stream, states, Stop(), on_failure=told.append)
+    scene = Scene(tmp_path)
     for ending in ("canal_server.errors.ClientError: full", "OSError: no disk"):
-        query._query = Failed(ending)
-        query.look()
-        query._due = 0.0  # its pause is over
-        query.look()
-    assert told == ["full", "no disk"]
-    query.look()
-    assert told == ["full", "no disk"]
+        scene.fail(ending)
+    assert scene.told == ["full", "no disk"]
+    scene.query.look()
+    assert scene.told == ["full", "no disk"]
 
 
 def test_pauses_grow_while_nothing_comes(tmp_path: Path) -> None:
     """A stream that applied a batch since its start is restarted at once."""
-    settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
-    states = States(open_folder(settings.lake, settings.folder))
-    stream: Any = SimpleNamespace(
-        gap="", feed=None, joining=threading.Lock(), open=lambda _: None, apply=None
-    )
-    query = Query(settings, Begun(), stream, states, Stop())
-
-    def failures() -> int:
-        query._query = Failed("OSError: no disk")
-        query.look()
-        query._due = 0.0  # its pause is over
-        query.look()
-        return query._backoff.failures
-
-    assert [failures() for _ in range(3)] == [1, 2, 3]
-    stream.feed = object()
-    assert [failures() for _ in range(3)] == [1, 2, 3]
+    scene = Scene(tmp_path)
+    for feed in (None, object()):
+        scene.stream.feed = feed
+        for count in range(3):
+            scene.fail("OSError: no disk", RETRY_FIRST_S * 2**count)
 
 
 def test_what_is_gone_is_raised(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class Noted(Upkeep):
 
     def __init__(self, settings, stream, now: Callable[[], float]) -> None:
         super().__init__(settings, stream, now)
+        self.stream = stream
         self.done: list[tuple[str, str]] = []
         self.fails: Exception | None = None
 
@@ -147,6 +148,6 @@ def test_a_table_that_left(make) -> None:
     upkeep, clock = make()
     upkeep.run_next()
     clock[0] += 600
-    with upkeep._stream.joining:
-        upkeep._stream.leave(A)
+    with upkeep.stream.joining:
+        upkeep.stream.leave(A)
     assert upkeep.told() == [("compact", "b")]

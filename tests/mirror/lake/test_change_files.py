@@ -202,26 +202,25 @@ def test_copied_again(tmp_path: Path, rng: random.Random, form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_killed_between_commit_and_files(
-    tmp_path: Path, rng: random.Random, form: str
+    tmp_path: Path, rng: random.Random, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of a commit that were not moved yet are moved when it is opened."""
 
     class Killed(BaseException):
         pass
 
-    class Dying(Folder):
-        """Moves no file."""
-
-        def move(self, name: str, to: str) -> None:
-            raise Killed
+    def move(folder: Folder, name: str, to: str) -> None:
+        raise Killed
 
     rows = LakeRows(plain(form), rng)
     started(tmp_path, rows)
     changes = rows.as_changes(rows.random_changes(30))
-    whole = open_folder(LakeSettings(path=str(tmp_path)))
-    dying = Dying(whole._fs, str(tmp_path))
-    with pytest.raises(Killed):
-        ChangeLog(dying, rows.table).apply(COPY, changes, rows.seq + 1, {"n": "1"})
+    folder = open_folder(LakeSettings(path=str(tmp_path)))
+    log = ChangeLog(folder, rows.table)
+    with monkeypatch.context() as dying:
+        dying.setattr(Folder, "move", move)
+        with pytest.raises(Killed):
+            log.apply(COPY, changes, rows.seq + 1, {"n": "1"})
     log = opened(tmp_path, rows.table)
     assert log.position() == (rows.seq + 1, {"n": "1"})
     assert log.apply(COPY, changes, rows.seq + 1, {}) == Applied()

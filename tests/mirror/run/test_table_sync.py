@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,10 +15,12 @@ from canal_server.mirror.copy.copying import Copied, CopyJob
 from canal_server.mirror.follow.follower import CopyNeededError
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.run import table_sync
 from canal_server.mirror.run.progress import Progress
 from canal_server.mirror.run.table_sync import COPIES_MAX, TableSync
+from canal_server.mirror.settings.selected_tables import mirror_table
 from canal_server.mirror.settings.settings_file import read
-from canal_server.mirror.settings.table_values import MirrorTable, TableName
+from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.feed import Feed
 from canal_server.mirror.state.lake_tables import lake_schema, open_table
 from canal_server.mirror.state.state import Phase, States, TableState
@@ -28,6 +30,8 @@ from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings
 
 TEXT = """name: shop
 canal: {destination: example}
@@ -50,20 +54,6 @@ class Outrun(TableSync):
         raise CopyNeededError("its columns changed")
 
 
-class Changed(TableSync):
-    """Has tables whose columns are other ones by now."""
-
-    def _columns_now(self, name: TableName) -> tuple[ColumnMeta, ...]:
-        return (ColumnMeta("a", "int"),)
-
-
-class Unchanged(TableSync):
-    """Has tables that no statement of their own has changed."""
-
-    def _check_since(self, name: TableName, position: RangePosition) -> None:
-        """Find nothing."""
-
-
 class Unreadable(CopyJob):
     """Finds something that it cannot read."""
 
@@ -74,9 +64,16 @@ class Unreadable(CopyJob):
         raise DecodeError(self.problem)
 
 
-def work_in(folder: Path, kind: type[TableSync]) -> tuple[TableSync, States]:
-    """Return a table sync without a stream, and its store."""
-    settings = read(TEXT, str(folder / "m.yml"), {})
+def settings_in(folder: Path) -> MirrorSettings:
+    """Return the settings of a mirror whose lake is in a folder."""
+    return read(TEXT, str(folder / "m.yml"), {})
+
+
+def work_in(
+    folder: Path, kind: type[TableSync] = TableSync
+) -> tuple[TableSync, States, ChangeStream]:
+    """Return a table sync, its store, and its stream, in which nothing happens."""
+    settings = settings_in(folder)
     store = States(open_folder(settings.lake, settings.folder))
 
     def nothing(*_):
@@ -90,52 +87,13 @@ def work_in(folder: Path, kind: type[TableSync]) -> tuple[TableSync, States]:
         settings, None, store, stream, progress=Progress(io.StringIO()), stop=Stop(),
         is_mariadb=False,
     )  # fmt: skip
-    return work, store
-
-
-OF_NOW = (ColumnMeta("a", "int"),)
-
-
-@pytest.mark.parametrize(
-    ("columns", "problem", "raised"),
-    [
-        (OF_NOW, "not of that type", DecodeError),
-        ((), "not of that type", CopyNeededError),
-        (OF_NOW, "Key 'u' doesn't exist in table 't' (error 1176)", CopyNeededError),
-    ],
-)
-def test_rows_that_cannot_be_read(
-    tmp_path, monkeypatch, columns, problem, raised
-) -> None:
-    """The table is copied again if it has changed, else the error is raised.
-
-    Its columns show a change, and so does the server's error for a dropped index.
-    """
-    monkeypatch.setattr("canal_server.mirror.run.table_sync.CopyJob", Unreadable)
-    monkeypatch.setattr(Unreadable, "problem", problem)
-    work, _ = work_in(tmp_path, Changed)
-    table = MirrorTable(T, "shop/t", ())
-    position = RangePosition(1, "binlog.000007", 4)
-    state = TableState(T, "shop/t", copy_id="c", position=position, columns=columns)
-    with pytest.raises(raised, match=re.escape(problem)):
-        work._run(state, table)
-
-
-def test_copies_in_a_row_are_counted(tmp_path) -> None:
-    """A table that is outrun all the time is stopped, after so many copies."""
-    work, store = work_in(tmp_path, Outrun)
-    work.sync(TableState(T, "shop/t", copies=3))
-    state = store.read(T)
-    assert state is not None
-    assert state.phase is Phase.STOPPED
-    assert "its columns changed during each of 5 copies" in state.message
-    assert state.copies == 3 + COPIES_MAX
+    return work, store, stream
 
 
 class Read:
     """A fake reader of one table's changes, which has none."""
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self.end = RangePosition(1, "binlog.000007", 900)
 
     def latest(self) -> RangePosition:
@@ -146,53 +104,129 @@ class Read:
         """Read nothing."""
         return 0
 
+    def statements(self, *_: object) -> tuple[()]:
+        """Find nothing."""
+        return ()
+
+    def close(self) -> None:
+        """End, which takes nothing."""
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Have tables without changes, and no place where another copy could begin."""
+
+    def unreachable(*_: object, **__: object) -> RangePosition:
+        raise SourceError("no copy begins here")
+
+    monkeypatch.setattr(table_sync, "CatchUp", Read)
+    monkeypatch.setattr(table_sync, "start_position", unreachable)
+    return monkeypatch
+
+
+BEFORE = (ColumnMeta("b", "int"),)
+NOW = (ColumnMeta("a", "int"),)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem", "is_changed"),
+    [
+        (NOW, "not of that type", False),
+        (BEFORE, "not of that type", True),
+        (NOW, "Key 'u' doesn't exist in table 't' (error 1176)", True),
+    ],
+)
+def test_rows_that_cannot_be_read(
+    tmp_path: Path,
+    source: pytest.MonkeyPatch,
+    columns: tuple[ColumnMeta, ...],
+    problem: str,
+    is_changed: bool,
+) -> None:
+    """The table is copied again if it has changed, else the error is raised.
+
+    Its columns show a change, and so does the server's error for a dropped index.
+    """
+    known = iter([columns, NOW])
+    source.setattr(table_sync, "columns_at", lambda *_: next(known))
+    source.setattr(table_sync, "CopyJob", Unreadable)
+    source.setattr(Unreadable, "problem", problem)
+    work, store, _ = work_in(tmp_path)
+    position = RangePosition(1, "binlog.000007", 4)
+    state = TableState(
+        T, "shop/t", Phase.COPYING, "c", position=position, columns=columns
+    )
+    state = store.write(state)
+    if not is_changed:
+        with pytest.raises(DecodeError, match=re.escape(problem)):
+            work.sync(state)
+        return
+    with pytest.raises(SourceError, match="no copy begins here"):
+        work.sync(state)
+    found = store.read(T)
+    assert found is not None
+    assert found.phase is Phase.WAITING
+    assert found.message == f"the table changed while it was copied ({problem})"
+
+
+def test_copies_in_a_row_are_counted(tmp_path) -> None:
+    """A table that is outrun all the time is stopped, after so many copies."""
+    work, store, _ = work_in(tmp_path, Outrun)
+    work.sync(TableState(T, "shop/t", copies=3))
+    state = store.read(T)
+    assert state is not None
+    assert state.phase is Phase.STOPPED
+    assert "its columns changed during each of 5 copies" in state.message
+    assert state.copies == 3 + COPIES_MAX
+
 
 @pytest.mark.parametrize(
     ("moved_at", "joins"), [(500, False), (400, False), (399, True)]
 )
 def test_rows_that_were_moved_while_the_table_was_copied(
-    tmp_path: Path, moved_at: int, joins: bool
+    tmp_path: Path, source: pytest.MonkeyPatch, moved_at: int, joins: bool
 ) -> None:
     """A reader of the table alone does not see it; the stream does: it is copied again.
 
     Also if that happened while the copy waited for another try.
     """
-    work, store = work_in(tmp_path, TableSync)
+    work, store, stream = work_in(tmp_path)
     begun, moved = (
         version_of(RangePosition(1, "binlog.000007", offset))
         for offset in (400, moved_at)
     )
     position = RangePosition(1, "binlog.000007", 900)
-    work._stream.feed = Feed("example", position, moved={T: moved})
+    stream.feed = Feed("example", position, moved={T: moved})
     state = TableState(
         T, "shop/t", Phase.CATCHING_UP, "c1", position=position, begun=begun,
         columns=(ColumnMeta("a", "int", is_key=True),),
     )  # fmt: skip
-    table = work._plan(T, state.columns)
-    open_table(work._settings, table).publish("c1", lake_schema(table), [], begun, {})
-    follower = work.follower_of(store.write(state))
-    reading: Any = Read()
+    settings = settings_in(tmp_path)
+    table = mirror_table(T, state.columns, settings)
+    open_table(settings, table).publish("c1", lake_schema(table), [], begun, {})
+    state = store.write(state)
     if joins:
-        work._caught_up(follower, state, reading)
-        assert work._stream.tables == [T]
+        work.sync(state)
+        assert stream.tables == [T]
         return
-    with pytest.raises(CopyNeededError, match="a statement on another table"):
-        work._caught_up(follower, state, reading)
-    assert work._stream.tables == []
+    with pytest.raises(SourceError, match="no copy begins here"):
+        work.sync(state)
+    found = store.read(T)
+    assert found is not None
+    assert found.phase is Phase.WAITING
+    assert "a statement on another table" in found.message
+    assert stream.tables == []
 
 
 @pytest.mark.parametrize("moved_at", [4, 500])
 def test_a_copy_that_would_begin_before_rows_were_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_at: int
+    tmp_path: Path, source: pytest.MonkeyPatch, moved_at: int
 ) -> None:
     """Without GTIDs it starts a while ago, and waits until that is after the move."""
-    work, store = work_in(tmp_path, Unchanged)
+    work, store, stream = work_in(tmp_path)
     position = RangePosition(1, "binlog.000007", 4)
-    monkeypatch.setattr(
-        "canal_server.mirror.run.table_sync.start_position", lambda *_, **__: position
-    )
+    source.setattr(table_sync, "start_position", lambda *_, **__: position)
     moved = version_of(RangePosition(1, "binlog.000007", moved_at))
-    work._stream.feed = Feed("example", position, moved={T: moved})
-    channel: Any = None  # it is not asked
+    stream.feed = Feed("example", position, moved={T: moved})
     with pytest.raises(SourceError, match="since then a statement"):
-        work._start(store.write(TableState(T, "shop/t")), channel)
+        work.sync(store.write(TableState(T, "shop/t")))

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
 from canal_server.mirror.session.slots import HOLD_S, LONG_HOLD_S, Slots
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PATIENCE_S = 60.0
 TURNS_MAX = 100
@@ -73,18 +68,19 @@ def test_in_order() -> None:
     slots = Slots(1)
     had: list[str] = []
 
-    def wait(name: str) -> None:
-        with slots.slot(never) as has_slot:
+    def wait(name: str, waits: threading.Event) -> None:
+        with slots.slot(lambda: waits.set() is not None) as has_slot:
             assert has_slot
             had.append(name)
 
     threads = []
     with slots.slot(never):
-        for number, name in enumerate("abc", 1):
-            threads.append(threading.Thread(target=wait, args=(name,)))
+        for name in "abc":
+            waits = threading.Event()
+            threads.append(threading.Thread(target=wait, args=(name, waits)))
             threads[-1].start()
-            until(partial(waits, slots, number))
-    wait("again")
+            assert waits.wait(PATIENCE_S)
+    wait("again", threading.Event())
     for thread in threads:
         thread.join(PATIENCE_S)
     assert had == ["a", "b", "c", "again"]
@@ -93,33 +89,22 @@ def test_in_order() -> None:
 def test_not_wanted_any_more() -> None:
     """A waiter that gives up leaves the queue and blocks no other."""
     slots = Slots(1)
-    is_over = threading.Event()
+    waits, is_over = threading.Event(), threading.Event()
     got: list[bool] = []
 
+    def asked() -> bool:
+        waits.set()
+        return is_over.is_set()
+
     def wait() -> None:
-        with slots.slot(is_over.is_set) as has_slot:
+        with slots.slot(asked) as has_slot:
             got.append(has_slot)
 
     thread = threading.Thread(target=wait)
     with slots.slot(never):
         thread.start()
-        until(partial(waits, slots, 1))
+        assert waits.wait(PATIENCE_S)
         is_over.set()
         thread.join(PATIENCE_S)
         assert got == [False]
     assert at_once(slots) == 1
-
-
-def waits(slots: Slots, count: int) -> bool:
-    """Check whether so many wait for a slot."""
-    return len(slots._waiting) == count
-
-
-def until(look: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    waiting = threading.Event()
-    for _ in range(round(PATIENCE_S / 0.01)):
-        if look():
-            return
-        waiting.wait(0.01)
-    raise AssertionError("it never came")

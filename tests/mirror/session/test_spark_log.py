@@ -60,12 +60,14 @@ def test_a_jvm_that_goes_away(
     caplog.set_level(logging.INFO)
     caplog.set_level(logging.WARNING, "py4j")  # as the command does it
     caplog.set_level(logging.INFO, "py4j.clientserver")  # restored afterwards
+    root = logging.getLogger()
+    filters = [*root.filters]
     spark_log.quieten(Anything())
     try:
         client = GatewayClient(gateway_parameters=GatewayParameters(port=ending_jvm))
         assert client.send_command("c\n").startswith("x")  # an error
         logging.info("ours")  # noqa: LOG015  # by no name, too
     finally:
-        logging.getLogger().removeFilter(spark_log._is_ours)
+        root.filters[:] = filters
     assert [r.getMessage() for r in caplog.records if r.exc_info] == []
     assert "ours" in caplog.messages

@@ -255,6 +255,8 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
     old = Lease(folder, now=lambda: clock[0], wait=lambda _: None)
     new = Lease(folder, now=lambda: clock[0], wait=lambda _: None)
     old.acquire()
+    (file,) = tmp_path.iterdir()
+    written = file.read_bytes()
     clock[0] += LASTS_S - 1
     with pytest.raises(LakeError, match="this mirror is already running"):
         new.acquire()
@@ -267,7 +269,9 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
     new.renew()
     # Another one acquired it at the same moment, and wrote last.
     clock[0] += LASTS_S + 1
-    third = Lease(folder, now=lambda: clock[0], wait=lambda _: old._write())
+    third = Lease(
+        folder, now=lambda: clock[0], wait=lambda _: file.write_bytes(written)
+    )
     with pytest.raises(LakeError):
         third.acquire()
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from canal_server.config.schema import HostConfig, InstanceConfig, SourceConfig
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import BinlogPurged, ConnectionLost, InsideTransaction
-from canal_server.model.positions import EntryPosition, LogIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.mysql.flavour import server_info
 from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
+from canal_server.source.begin import session_start
 from canal_server.source.begin.session_start import (
     CURSORS_MAX,
     REFUSALS_TOLERATED,
     SessionStart,
-    _covered,
 )
-from canal_server.source.begin.start_finder import StartFinder
+from canal_server.source.begin.source_servers import MASTER, Source
+from canal_server.source.begin.start_finder import Start, StartFinder
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.start_position import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 ACCESS = Access(address=Address("db", 1), credentials=Credentials("u", ""))
@@ -29,13 +35,64 @@ PLACE = Place("bin.000003", 400, None)
 PURGED = BinlogPurged("gone")
 
 
+STORED = LogPosition(LogIdentity("db", 1), EntryPosition("bin.000003", 400, 1, 1))
+
+
+class Executed:
+    """A search that knows how many transactions end up to each position."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def covers(self, gtids: Any, file: str, offset: int) -> bool:
+        """Return whether a set has one transaction for each hundred bytes."""
+        self.asked.append((file, offset))
+        return bool(gtids.contains(GtidSet.parse(f"{SID}:1-{offset // 100}")))
+
+
+class Found(StartFinder):
+    """A finder that finds the same place each time."""
+
+    start = Start(PLACE, "it is stored")
+
+    def find(self, stored: LogPosition | None) -> Start:
+        """Return the place."""
+        return self.start
+
+
+@pytest.fixture(autouse=True)
+def search(monkeypatch: pytest.MonkeyPatch) -> Executed:
+    """Find each start without a source; give the search that is made there."""
+    made = Executed()
+    monkeypatch.setattr(session_start, "StartFinder", Found)
+    monkeypatch.setattr(session_start, "BinlogSearch", lambda *_, **__: made)
+    return made
+
+
+def begin(
+    made: SessionStart,
+    place: Place,
+    cursors: Iterable[EntryPosition] = (),
+    *,
+    voids_stored: bool = False,
+    server: str = "uuid-1",
+) -> None:
+    """Start a session at a place of a server, for clients with these cursors."""
+    Found.start = Start(place, "it is stored", voids_stored=voids_stored)
+    connection: Any = None  # it is not asked
+    info = server_info({"version": "9.0.0", "server_uuid": server})
+    read = Source(MASTER, ACCESS, HostConfig())
+    made.find(connection, info, read, STORED, read_before=(), cursors=cursors)
+
+
 def beginning(*, auto_reset: bool = True, place: Place | None = PLACE) -> SessionStart:
-    """Return a SessionStart whose session started at a position."""
-    source = SourceConfig(auto_reset_latest=auto_reset)
+    """Return a SessionStart whose session started at a position, None: has none."""
+    source = SourceConfig(auto_reset_latest=auto_reset, gtid_sets=False)
     config = InstanceConfig(destination="d", source=source)
     made = SessionStart(config, ACCESS, Stop())
     made.files = FILES
-    made._place = place
+    if place is not None:
+        begin(made, place)
     return made
 
 
@@ -114,40 +171,15 @@ def test_cursors_of_files() -> None:
     assert skips(made, cursor("bin.000003", 1500)), "acked since"
     assert not skips(made, cursor("bin.000003", 1501))
     assert not skips(made, cursor("log.000003", 100))
-    made._moved = PLACE
+    assert skips(made, cursor("bin.000003", 400))
+    assert made.failed(InsideTransaction("rows"), passed=False)
     assert not skips(made, cursor("bin.000003", 400)), "the whole transaction comes"
-    made._voids_stored = True
-    assert not skips(made, cursor("bin.000003", 900))
+    begin(elsewhere := beginning(place=None), PLACE, voids_stored=True)
+    assert not skips(elsewhere, cursor("bin.000003", 900))
     assert skips(beginning(place=None), cursor("log.000003", 100))
 
 
-class Executed:
-    """A search that knows how many transactions end up to each position."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
-
-    def covers(self, gtids: Any, file: str, offset: int) -> bool:
-        """Return whether a set has one transaction for each hundred bytes."""
-        self.asked.append((file, offset))
-        return bool(gtids.contains(GtidSet.parse(f"{SID}:1-{offset // 100}")))
-
-
-def finder(search: Executed) -> StartFinder:
-    """Return a finder with a search."""
-    return StartFinder(
-        connection=None,  # type: ignore[arg-type]
-        info=server_info({"version": "9.0.0"}),
-        identity=LogIdentity("db", 1),
-        configured=HostConfig(),
-        gtid_on=True,
-        fallback_interval_s=60,
-        files=FILES,
-        search=search,  # type: ignore[arg-type]
-    )
-
-
-def test_cursors_by_gtid() -> None:
+def test_cursors_by_gtid(search: Executed) -> None:
     """File and offset count when the set has everything executed up to there."""
     place = Place("", 0, GtidSet.parse(f"{SID}:1-2"), by_gtid=True)
     covered, lacking = (
@@ -156,25 +188,24 @@ def test_cursors_by_gtid() -> None:
     )
     own, elsewhere = cursor("bin.000003", 200, "1-2"), cursor("bin.000009", 4, "1-9")
     broken = EntryPosition("bin.000003", 300, 1, 1, "nonsense")
-    search = Executed()
-    made = beginning(place=place)
     cursors = (covered, lacking, own, elsewhere, broken)
-    made._covered = _covered(finder(search), place, cursors)
-    made._sources = {"uuid-1"}
+    made = beginning(place=None)
+    begin(made, place, cursors)
     assert [skips(made, each) for each in cursors] == [True, False, False, False, False]
     assert len(search.asked) == 2
     since = cursor("bin.000003", 1400, "1-14")
     assert skips(made, since)
-    made._sources.add("uuid-2")
+    begin(made, place, server="uuid-2")
     assert not skips(made, since), "it may be one of the other server"
-    by_file = _covered(finder(search), PLACE, cursors)
-    assert by_file == {}
+    begin(made, PLACE, cursors)
+    assert len(search.asked) == 2, "sets do not count"
 
 
-def test_many_cursors() -> None:
+def test_many_cursors(search: Executed) -> None:
     """Only so many are checked; clients with others get some transactions again."""
     place = Place("", 0, GtidSet.parse(f"{SID}:1"), by_gtid=True)
     cursors = [cursor("bin.000003", 100, f"1-{n}") for n in range(2, 2 * CURSORS_MAX)]
-    found = _covered(finder(Executed()), place, cursors)
-    assert sum(found.values()) == CURSORS_MAX
-    assert len(found) == len(cursors)
+    made = beginning(place=None)
+    begin(made, place, cursors)
+    assert sum(skips(made, each) for each in cursors) == CURSORS_MAX
+    assert len(search.asked) == CURSORS_MAX

@@ -119,7 +119,8 @@ def test_files_that_are_not_listed(source_server, database):
     """That holds until the account may ask for them."""
     name = f"u{database[-8:]}"
     rights = f"GRANT SELECT, REPLICATION SLAVE ON *.* TO '{name}'@'%'"
-    checks, failures = CaptureChecks(SourceConfig(), FilterConfig()), Failures("d")
+    clock_s, failures = [1000.0], Failures("d")
+    checks = CaptureChecks(SourceConfig(), FilterConfig(), lambda: clock_s[0])
     with account(source_server, name, "IDENTIFIED BY 'x'", rights):
         access = access_of(source_server, user=name, password="x")
         with ControlConnection(access) as control:
@@ -131,12 +132,14 @@ def test_files_that_are_not_listed(source_server, database):
         assert found.endswith("so stored positions are believed unseen: denied")
         checks.look_again(access, Stop(), failures)
         assert list(checks.warnings) == [found], "it was looked at just now"
-        checks._looked_at_s -= capture_checks.LOOK_AGAIN_S
+        clock_s[0] += capture_checks.LOOK_AGAIN_S
         checks.look_again(access, Stop(), failures)
-        assert checks._wait_s == 2 * capture_checks.LOOK_AGAIN_S
         assert list(checks.warnings) == [found]
         source_server.execute(REPLICA.format(name))
-        checks._looked_at_s -= 2 * capture_checks.LOOK_AGAIN_S
+        clock_s[0] += 2 * capture_checks.LOOK_AGAIN_S - 1
+        checks.look_again(access, Stop(), failures)
+        assert list(checks.warnings) == [found], "the next look is twice as far"
+        clock_s[0] += 1
         checks.look_again(access, Stop(), failures)
         assert not list(checks.warnings)
 

@@ -95,6 +95,19 @@ def test_a_set_sends_an_open_transaction_again() -> None:
     assert rest(again, delivered, BY_GTID) == [5, 6]
 
 
+def test_the_place_is_that_of_the_last_record() -> None:
+    """It moves on amid a transaction, too; before anything it is nowhere."""
+    delivered, entries = Delivered(), Entries()
+    assert delivered.place() == ("", None)
+    entries.transaction(1)
+    entries.add(BEGIN)
+    delivered.note(entries.take(), "one")
+    assert delivered.place() == ("bin.000001", (1, 300))
+    entries.add(ROWS)
+    delivered.note(entries.take(), "one")
+    assert delivered.place() == ("bin.000001", (1, 400))
+
+
 def test_a_truncated_transaction_comes_whole() -> None:
     """What was delivered of a transaction that is given up is delivered again."""
     sent = Entries()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from servers import Server
 
+SENT_BYTES = 500_000  # of a greeting
 UNREACHABLE = Access(address=Address("127.0.0.1", 1), credentials=Credentials("u", ""))
 
 
@@ -82,13 +83,12 @@ def told_by(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.fixture
-def silent() -> Iterator[Access]:
-    """Give how to reach a server that takes connections and never says a word."""
+def silent() -> Iterator[socket.socket]:
+    """Give the listener of a server that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        yield Access(
-            address=Address("127.0.0.1", port), credentials=Credentials("u", "")
-        )
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        listener.settimeout(PATIENCE_S)
+        yield listener
 
 
 def test_switches_with_the_failure_after_the_last_that_is_borne(
@@ -96,18 +96,18 @@ def test_switches_with_the_failure_after_the_last_that_is_borne(
 ) -> None:
     """The first failure is tolerated, the second switches and resets the count."""
     detector, pump = watch(UNREACHABLE, access_of(source_server))
-    detector._beat()
+    detector.check()
     assert state_of(detector)["failures"] == 1
     assert pump.sources.current.role == MASTER
-    detector._beat()
+    detector.check()
     assert pump.sources.current.role == STANDBY
-    detector._beat()
+    detector.check()
     found = state_of(detector)
     assert (found["failures"], found["error"]) == (0, "")
     # The dead one is looked at, too: it is no place to go back to.
     assert found["other_fit"] is False
     assert any("switching to standby" in line for line in told_by(caplog))
-    detector._close()
+    detector.close()
 
 
 def test_a_switch_is_requested_once(source_server: Server) -> None:
@@ -115,7 +115,7 @@ def test_a_switch_is_requested_once(source_server: Server) -> None:
     detector, pump = watch(UNREACHABLE, access_of(source_server))
     pump.is_held_up = True
     for _ in range(4):
-        detector._beat()
+        detector.check()
     assert (pump.requests, pump.sources.current.role) == (1, MASTER)
 
 
@@ -124,10 +124,10 @@ def test_a_source_that_answers(source_server: Server, sql: str) -> None:
     """A statement or a ping over one connection, again and again, is no failure."""
     detector, _ = watch(access_of(source_server), sql=sql)
     for _ in range(3):
-        detector._beat()
+        detector.check()
     found = state_of(detector)
     assert (found["failures"], found["other_fit"]) == (0, None)
-    detector._close()
+    detector.close()
 
 
 def test_a_statement_that_writes(source_server: Server, database: str) -> None:
@@ -139,21 +139,22 @@ def test_a_statement_that_writes(source_server: Server, database: str) -> None:
     sql = f"INSERT INTO {database}.beat VALUES (1)"
     detector, _ = watch(access_of(source_server), sql=sql)
     for _ in range(2):
-        detector._beat()
-    detector._close()
+        detector.check()
+    detector.close()
     assert source_server.execute(f"SELECT COUNT(*) FROM {database}.beat") == ((2,),)
 
 
-def test_a_statement_that_fails(source_server: Server) -> None:
+def test_a_statement_that_fails(source_server: Server, database: str) -> None:
     """An error of the statement is a failure; an answer after it ends the count."""
-    detector, _ = watch(access_of(source_server), sql="select nonsense")
-    detector._beat()
+    sql = f"SELECT a FROM {database}.beat"
+    detector, _ = watch(access_of(source_server), sql=sql)
+    detector.check()
     assert state_of(detector)["failures"] == 1
-    assert "nonsense" in str(state_of(detector)["error"])
-    detector._settings = DetectingConfig(enable=True, sql="select 1")
-    detector._beat()
+    assert f"{database}.beat" in str(state_of(detector)["error"])
+    source_server.execute(f"CREATE TABLE {database}.beat (a INT)")
+    detector.check()
     assert state_of(detector)["failures"] == 0
-    detector._close()
+    detector.close()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_an_alarm_is_all(
     standby = None if may_switch else UNREACHABLE
     detector, pump = watch(UNREACHABLE, standby, switch_to_standby=may_switch)
     for _ in range(4):
-        detector._beat()
+        detector.check()
     assert pump.sources.current.role == MASTER
     assert state_of(detector)["failures"] == 4
     assert sum(why in line for line in told_by(caplog)) == 1
@@ -186,7 +187,7 @@ def test_a_standby_that_is_not_fit(
         UNREACHABLE, access_of(source_server), formats=("STATEMENT",)
     )
     for _ in range(3):
-        detector._beat()
+        detector.check()
     assert pump.sources.current.role == MASTER
     found = state_of(detector)
     assert found["other_fit"] is False
@@ -202,7 +203,7 @@ def test_a_statement_that_only_the_master_understands(source_server: Server) -> 
         begins=HostConfig(journal_name="binlog.000001"),
     )
     for _ in range(2):
-        detector._beat()
+        detector.check()
     assert pump.sources.current.role == MASTER
     assert "nothing is stored yet" in str(state_of(detector)["other_refusal"])
 
@@ -210,22 +211,27 @@ def test_a_statement_that_only_the_master_understands(source_server: Server) -> 
 def test_the_standby_is_looked_at_before_it_is_needed(source_server: Server) -> None:
     """The first answer of the source is followed by a look at the other server."""
     detector, _ = watch(access_of(source_server), UNREACHABLE)
-    detector._beat()
+    detector.check()
     found = state_of(detector)
     assert found["failures"] == 0
     assert "cannot connect" in str(found["other_refusal"])
-    detector._close()
+    detector.close()
 
 
-def test_a_stop_ends_the_wait_for_an_answer(silent: Access) -> None:
+def test_a_stop_ends_the_wait_for_an_answer(silent: socket.socket) -> None:
     """A stop does not wait for a server that never answers."""
-    detector, _ = watch(silent, interval_s=0.01)
+    address = Address("127.0.0.1", silent.getsockname()[1])
+    detector, _ = watch(
+        Access(address=address, credentials=Credentials("u", "")), interval_s=0.01
+    )
     detector.start()
-    deadline = Deadline(PATIENCE_S)
-    while detector._control is None or not detector._control._breaker._held:
-        assert not deadline.passed()
-    detector.request_stop()
-    assert detector.join(Deadline(PATIENCE_S))
+    client, _ = silent.accept()
+    with client:
+        # A packet that does not end. More is sent than buffers hold: it is being read.
+        client.sendall((2 * SENT_BYTES).to_bytes(3, "little") + b"\0")
+        client.sendall(bytes(SENT_BYTES))
+        detector.request_stop()
+        assert detector.join(Deadline(PATIENCE_S))
     assert state_of(detector)["failures"] == 0
 
 

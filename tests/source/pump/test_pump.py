@@ -28,6 +28,7 @@ from canal_server.model.positions import (
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.source.begin.session_start import SessionStart
 from canal_server.source.pump.pump_status import PumpState
 
 if TYPE_CHECKING:
@@ -299,14 +300,14 @@ def test_a_fault_while_an_error_is_noted(monkeypatch: pytest.MonkeyPatch) -> Non
     """It is reported, and does not end the thread: the next attempt follows."""
     found = Pumped(unreachable(), "db")
 
-    def fail(error: object, *, passed: bool) -> bool:
+    def fail(start: object, error: object, *, passed: bool) -> bool:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(found.pump._start, "failed", fail)
+    monkeypatch.setattr(SessionStart, "failed", fail)
     found.pump.start()
     eventually(lambda: "a fault of ours" in found.pump.status.error)
     eventually(lambda: found.state is PumpState.WAITING)
-    assert found.pump._thread.is_alive()
+    assert not found.pump.join(Deadline(0))
     found.stop()
 
 
@@ -318,7 +319,7 @@ def test_an_error_after_a_session_that_was_good(
     entries = Entries(found.pool)
     for _ in range(2):
         entries.transaction(rows=1)
-        assert found.pump._deliver(entries.take())
+        assert found.pump.deliver(entries.take())
         found.pump._failed(ConnectionLost("gone"))
         found.pump._failed(ConnectionLost("gone"))
     assert len(logged_by(caplog)) == 2
@@ -433,17 +434,15 @@ def test_keeps_the_last_boundary() -> None:
     """What is kept is the last end of a transaction, not a place inside of one."""
     access = Access(address=Address("db", 1), credentials=Credentials("u", ""))
     found = Pumped(access, "db")
-    entries = Entries()
+    entries = Entries(found.pool)
     entries.transaction(1)
     entries.add(BEGIN)
     entries.add(OTHER, flags=OPEN)
     entries.add(ROWS)
-    found.pump._record_delivered(entries.take())
+    assert found.pump.deliver(entries.take())
     stored = found.positions.latest(DESTINATION)
     assert stored is not None
     assert stored.position.position == 200
-    assert found.pump._delivered.place() == ("bin.000001", (1, 500))
     entries.add(ROWS)
-    found.pump._record_delivered(entries.take())
+    assert found.pump.deliver(entries.take())
     assert found.positions.latest(DESTINATION) == stored
-    assert found.pump._delivered.place() == ("bin.000001", (1, 600))

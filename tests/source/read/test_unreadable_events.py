@@ -61,16 +61,11 @@ def reading_of(*events: tuple[int, Action], **options: Any) -> Reading:
     )
 
 
-def unreadable_of(reading: Reading) -> Unreadable:
-    """Return the record of such events."""
-    return reading.reader._unreadable
-
-
 def states(reading: Reading) -> list[tuple[str, int]]:
     """Return the outcome of the events, and how many each covers."""
     return [
         (str(each["state"]), int(str(each["events"])))
-        for each in unreadable_of(reading).status()
+        for each in reading.unreadable.status()
     ]
 
 
@@ -129,7 +124,7 @@ def test_advice_about_other_servers() -> None:
     log, at = broken_rows()
     reading = reading_of((9999, Action.SKIP))
     standby = replace(MASTER, address=Address("other", 3306))
-    unreadable_of(reading).turn_to(standby)
+    reading.unreadable.turn_to(standby)
     with pytest.raises(DecodeError) as caught:
         reading.run(log.as_stream())
     assert "--destination shop --standby --from " in str(caught.value)

@@ -25,7 +25,7 @@ from canal_server.source.read.binlog_scan import Scanner
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.read.start_position import Place
 from canal_server.source.schema.history_segments import SegmentFinder
-from canal_server.source.schema.schema_transfer import NotCarried
+from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
 from canal_server.source.schema.source_traits import source_of, traits_of
 from canal_server.tablemeta.history.tsdb import TableMetaTsdb, made_record
 from canal_server.tablemeta.storage.sqlite_storage import (
@@ -84,6 +84,18 @@ class Handoff:
                 files=SourceFiles(tuple(binary_logs(control))),
                 looks=Scanner(CONFIG, access, Stop()),
                 collations=collation_names(control),
+            )
+
+    @contextmanager
+    def transfer(self) -> Iterator[SchemaTransfer]:
+        """Return what continues the segments of other servers."""
+        access = access_of(self.server)
+        with ControlConnection(access) as control:
+            yield SchemaTransfer(
+                self.tsdb,
+                read_server_info(control),
+                DdlScanner(CONFIG, access, Stop()),
+                collation_names(control),
             )
 
     def begin(
@@ -428,8 +440,7 @@ class TestTransfer:
         other = replace(segment.traits, mariadb=not segment.traits.mariadb)
         ahead = {"mysql": f"{GTID_AHEAD}:1-9", "mariadb": "99-1-9"}
         ahead_of = replace(segment.first, gtid=ahead[handoff.server.flavour])
-        with handoff.finder() as finder:
-            image = finder._transfer.image
+        with handoff.transfer() as transfer:
             for each, place, why in (
                 (replace(segment, first=no_set), by_gtid, "GTID set at its start, "),
                 (replace(segment, last=no_set), by_gtid, "GTID set at its end, "),
@@ -442,7 +453,7 @@ class TestTransfer:
                     "reading starts at 1970-01-01T00:00:01+00:00",
                 ),
             ):
-                found = image(each, place, list)
+                found = transfer.image(each, place, list)
                 assert isinstance(found, NotCarried)
                 assert why in found.why
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from golden_form import decode_fields, load_workload, raw_entries_of
 
 from canal_server.protocol.entry_messages import decode_entry, encode
 from canal_server.protocol.protobuf import varint
 
 if TYPE_CHECKING:
-    import random
+    from collections.abc import Callable, Sequence
+
+    import pytest
+
+    # Entries, and the columns of their tables in the end, by name.
+    Recorded = tuple[list[bytes], dict[tuple[str, str], dict[str, Any]]]
 
 WORKLOADS = (
     "ev_image",
@@ -67,3 +76,29 @@ def damaged_body(rng: random.Random, entries: list[bytes]) -> bytes:
         content = damaged_entry(rng, raw) if rng.random() < 0.1 else raw
         body += b"\x12" + varint(len(content)) + content
     return damaged(rng, bytes(body)) if rng.random() < 0.1 else bytes(body)
+
+
+def in_rounds(
+    rng: random.Random,
+    rounds: int,
+    folders: pytest.TempPathFactory,
+    read: Callable[[random.Random, Recorded], None],
+    names: Sequence[str] = WORKLOADS,
+) -> None:
+    """Have one of the recordings read in each round; an error tells its seed."""
+
+    @cache
+    def recorded(name: str) -> Recorded:
+        workload = load_workload(name)
+        fields = decode_fields(workload, folders.mktemp(name))
+        return list(raw_entries_of(fields)), workload.last_columns()
+
+    for number in range(rounds):
+        seed = rng.getrandbits(64)
+        own = random.Random(seed)
+        name = own.choice(names)
+        try:
+            read(own, recorded(name))
+        except BaseException as error:
+            error.add_note(f"round {number}: {name}, seed {seed}")
+            raise

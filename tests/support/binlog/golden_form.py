@@ -48,11 +48,11 @@ class RecordedImages:
 
     def __init__(self, history: list[Json]) -> None:
         self._history = history
-        self._tables: dict[tuple[str, str], TableMeta] = {}
+        self.tables: dict[tuple[str, str], TableMeta] = {}
 
     def find(self, schema, table, position=None):
         """Return the columns as of the last statement that was applied."""
-        return self._tables.get((schema, table))
+        return self.tables.get((schema, table))
 
     refresh = find
 
@@ -71,11 +71,11 @@ class RecordedImages:
 
     def _take(self, step):
         for schema, table in step["gone"]:
-            self._tables.pop((schema, table), None)
+            self.tables.pop((schema, table), None)
         for table in step["tables"]:
             key = table["schema"], table["table"]
             columns = tuple(ColumnMeta(*column) for column in table["columns"])
-            self._tables[key] = TableMeta(*key, columns)
+            self.tables[key] = TableMeta(*key, columns)
 
 
 class ReplayedImages:
@@ -151,7 +151,7 @@ class Workload:
         images.apply(statement_of("", at=EntryPosition("binlog.999999", 0)))
         return {
             key: {column.name: column for column in table.columns}
-            for key, table in images._tables.items()
+            for key, table in images.tables.items()
         }
 
 

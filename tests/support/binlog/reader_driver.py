@@ -19,6 +19,7 @@ from canal_server.model.columns_known import ColumnMeta, TableMeta
 from canal_server.model.entry import EntryType
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_reader import Reader
+from canal_server.source.read.unreadable_events import Unreadable
 
 if TYPE_CHECKING:
     from fix_blocks import Span
@@ -78,6 +79,7 @@ class Reading:
         black: str = "",
         field: str = "",
         names_max: int = NAMES_MAX,
+        unreadable: Unreadable | None = None,
         **options: object,
     ) -> None:
         self.images = images or Images(t=("int",))
@@ -86,6 +88,7 @@ class Reading:
         self.stop = Stop()
         self.table_ids = TableIds(names_max)
         self.row_table_ordinals: list[int] = []
+        self.unreadable = unreadable or Unreadable()
         settings = {
             name: options.pop(name)
             for name in list(options)
@@ -98,6 +101,7 @@ class Reading:
             table_filter=TableFilter(r".*\..*", black).accepts,
             columns=ColumnFilter(field, ""),
             filters=FilterConfig(**settings),  # type: ignore[arg-type]
+            unreadable=self.unreadable,
             **options,  # type: ignore[arg-type]
         )
         self.reader.start("bin.000001", 4)

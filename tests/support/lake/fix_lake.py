@@ -148,15 +148,16 @@ class LakeRows:
                 yield self._delete(old)
                 return
             if self.rng.random() < 0.8:
-                yield self._put("update_postimage", row | same_key)
+                yield self.put("update_postimage", row | same_key)
                 return
             if self.key_of(row) in self.rows:
                 return
             yield self._delete(old)  # an update of the key
         kind = "update_postimage" if self.key_of(row) in self.rows else "insert"
-        yield self._put(kind, row)
+        yield self.put(kind, row)
 
-    def _put(self, kind: str, row: dict[str, Any]) -> dict[str, Any]:
+    def put(self, kind: str, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a change of a row, which is expected from now on."""
         change = self.change(kind, row)
         self.rows[self.key_of(row)] = self._kept(change, deleted=False)
         return change

@@ -122,7 +122,7 @@ class Pipeline:
         self._port = proxy.port if proxy else source.port
         self._host = "127.0.0.1" if proxy else source.host
         self._running: Process | None = None
-        self._server_port_wanted = 0  # a free one
+        self.server_port_wanted = 0  # a free one
         file, offset = source.binlog_position()
         self.settings: Settings = {
             "canal.instance.master.address": f"{self._host}:{self._port}",
@@ -141,7 +141,7 @@ class Pipeline:
             self.conf / "canal.properties",
             {
                 "canal.ip": "127.0.0.1",
-                "canal.port": self._server_port_wanted,
+                "canal.port": self.server_port_wanted,
                 "canal.destinations": DESTINATION,
                 "canal.instance.global.spring.xml": wiring,
             },
@@ -150,7 +150,7 @@ class Pipeline:
 
     def keep_port(self) -> None:
         """Have the server, which runs, listen on the same port when it starts again."""
-        self._server_port_wanted = self.server_port
+        self.server_port_wanted = self.server_port
         self.configure({})
 
     @property
@@ -251,7 +251,7 @@ class Pipeline:
         batch_size: int = 100,
     ) -> None:
         """Receive and ack until so many transactions ended (None: all written)."""
-        wanted = len(checker._writer.transactions) if count is None else count
+        wanted = len(checker.writer.transactions) if count is None else count
         for message in self.messages(client, batch_size=batch_size):
             checker.take(message.entries)
             client.ack(message.id)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from servers import Server
 
+    from canal_server.ranges.range_access import Live
     from canal_server.ranges.ranged_reads import RangedReads
 
 NAME = "lake"
@@ -58,6 +59,10 @@ class Lake:
         """Return what is tested."""
         assert self.instance.ranges is not None
         return self.instance.ranges
+
+    def live(self) -> Live:
+        """Return the stages that are read from; no status tells when they have news."""
+        return self.ranges._access.stages()
 
     def subscribe(self, start: str = "latest", name: str = NAME) -> EpochPosition:
         """Return where the subscription stands."""
@@ -130,7 +135,7 @@ class Lake:
 
     def wait_until_delivered(self, place: EpochPosition) -> None:
         """Wait until the pump has handed on what is in front of a place."""
-        deadline, live = Deadline(PATIENCE_S), self.ranges._access.stages()
+        deadline, live = Deadline(PATIENCE_S), self.live()
         wanted = EntryPosition(place.journal, place.position).order()
         while True:
             at = live.pump.delivered_to
@@ -144,7 +149,7 @@ class Lake:
 
         A head that was answered from the binlog may be ahead of the pump.
         """
-        deadline, tail = Deadline(PATIENCE_S), self.ranges._access.stages().tail
+        deadline, tail = Deadline(PATIENCE_S), self.live().tail
         while True:
             seen, latest = tail.changes, tail.latest()
             if latest is not None:

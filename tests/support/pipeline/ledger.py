@@ -179,7 +179,7 @@ class Checker:
         self.gtids: list[str] = []  # of the last entry of each transaction that ended
         # Which transaction a delivery begins with that resumes at this place.
         self.resumes_at: dict[tuple[str, int], int] = {}
-        self._writer = writer
+        self.writer = writer
         self._begins = begins
         self._open = False  # a transaction began and did not end
         self._index = 0  # of the next change in the open transaction
@@ -299,7 +299,7 @@ class Checker:
             allowed = was_open or self._may_begin_at is not None or not self._begins
             self._check(allowed, "an END without its transaction")
             return
-        wanted = len(self._writer.transactions[self.done])
+        wanted = len(self.writer.transactions[self.done])
         self._check(self._index == wanted, f"END after {self._index} of {wanted} rows")
         self._index = 0
         self.done += 1
@@ -311,7 +311,7 @@ class Checker:
 
     def _on_rows(self, entry: Entry) -> None:
         header = entry.header
-        expected_name = (self._writer.schema, self._writer.table)
+        expected_name = (self.writer.schema, self.writer.table)
         self._check(
             (header.schema_name, header.table_name) == expected_name, "another table"
         )
@@ -328,7 +328,7 @@ class Checker:
     def _on_change(self, change: Change) -> None:
         if self._may_begin_at is not None:
             self._begin_again(change)
-        transactions = self._writer.transactions
+        transactions = self.writer.transactions
         self._check(self.done < len(transactions), f"nobody wrote {change}")
         expected = transactions[self.done][self._index : self._index + 1]
         self._check(
@@ -363,7 +363,7 @@ class Checker:
             return
         wanted = [] if change is None else [change]
         for each in places:
-            transaction = self._writer.transactions[each.done]
+            transaction = self.writer.transactions[each.done]
             follows = transaction[each.index : each.index + 1]
             if each.place <= self._place and follows == wanted:
                 self._open, self.done, self._index = True, each.done, each.index

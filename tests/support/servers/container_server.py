@@ -187,7 +187,7 @@ class ContainerServer(Server):
     def __init__(self, flavour: str, image: str) -> None:
         super().__init__(flavour, "mysql://127.0.0.1")
         root_password = secrets.token_hex(8)
-        self._admin = ("root", root_password)
+        self.admin = ("root", root_password)
         # The port may be seen from other machines: no password that others know.
         self.user, self.password = "canal", secrets.token_hex(8)
         self.image = image

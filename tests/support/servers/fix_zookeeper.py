@@ -90,7 +90,8 @@ def end_session(session: ZooKeeper) -> None:
     A connection of our own takes the session over and closes it in the same breath, as
     the owner comes back at once; when that was faster, it is tried again.
     """
-    number, password = session._client.client_id
+    assert session.key is not None
+    number, password = session.key
     # ConnectRequest: protocol version, last zxid, time-out, session, password.
     connect = struct.pack(">iqiq", 0, 0, 10_000, number)
     connect += struct.pack(">i", len(password)) + password

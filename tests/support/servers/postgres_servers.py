@@ -29,7 +29,7 @@ from server_folders import (
 )
 from server_packages import package_tree, run
 from server_spawner import SPAWNER
-from servers import START_SECONDS_MAX, STOP_SECONDS_MAX, _free_port
+from servers import START_SECONDS_MAX, STOP_SECONDS_MAX, free_port
 
 if TYPE_CHECKING:
     import subprocess
@@ -115,7 +115,7 @@ class PrivatePostgres(Postgres):
         template = _template(programs)
         self._folder, self._owned = claim_folder("postgres")
         shutil.copytree(template, self._folder / "data")
-        self.port = _free_port()
+        self.port = free_port()
         try:
             self._launch()
         except Unavailable:

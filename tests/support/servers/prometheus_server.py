@@ -12,7 +12,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from server_packages import package_tree
-from servers import _free_port
+from servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ def prometheus(
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
-    port = _free_port()
+    port = free_port()
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [

@@ -16,12 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from fix_pipeline import UNIT_S
+from fix_random import LONGER
 from fix_spark import SETTINGS, spark_environ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Marks of tests that start clusters, which take minutes.
+ON_CLUSTERS = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(LONGER == 1, reason="CANAL_TEST_LONGER=2 runs it"),
+]
 POLL_S = 0.05
 CLASSES = "org.apache.spark.deploy"
 EXECUTOR = b"CoarseGrainedExecutorBackend"

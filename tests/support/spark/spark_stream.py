@@ -131,7 +131,7 @@ def add_destination(pipeline, source) -> None:
         pipeline.conf / "canal.properties",
         {
             "canal.ip": "127.0.0.1",
-            "canal.port": pipeline._server_port_wanted,
+            "canal.port": pipeline.server_port_wanted,
             "canal.destinations": f"{DESTINATION},{SECOND}",
             "canal.instance.global.spring.xml": FILE_WIRING,
         },

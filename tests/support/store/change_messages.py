@@ -46,11 +46,13 @@ class Maker:
         key: Sequence[str] = ("id",),
         types: Mapping[str, str] | None = None,
         *,
+        sql_types: Mapping[str, int] | None = None,
         position: int = 100,
     ) -> None:
         self.table = table
         self.key = key
         self.types = types or {}
+        self.sql_types = sql_types
         self.position = position
 
     def insert(self, after: Row) -> Entry:
@@ -101,8 +103,13 @@ class Maker:
             is_null=value is None,
             value="" if value is None else text,
             mysql_type=mysql_type,
-            sql_type=SQL_TYPES.get(mysql_type, 0),
+            sql_type=self._sql_type(name, mysql_type),
         )
+
+    def _sql_type(self, name: str, mysql_type: str) -> int:
+        if self.sql_types is not None:
+            return self.sql_types.get(name, 0)
+        return SQL_TYPES.get(mysql_type, 0)
 
     def _entry(
         self, kind: EntryType, content: bytes, event: EventType = EventType.QUERY

@@ -87,7 +87,7 @@ class FakeStore:
                 ackable = entry.entry_type == EntryType.TRANSACTIONEND
                 wrapped = b"\x12" + varint(len(each)) + each
                 self.records.append((wrapped, position, ackable))
-            self._wake()
+            self.wake()
 
     def wait_for_getters(self, count: int) -> None:
         """Return when so many gets wait."""
@@ -96,7 +96,8 @@ class FakeStore:
                 lambda: len(self.waiting) == count, PATIENCE_S
             )
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Wake all gets that wait."""
         for fd in self.waiting:
             os.eventfd_write(fd, 1)
 
@@ -115,7 +116,7 @@ class FakeStore:
         """Drop the place."""
         with self.lock:
             self.places.pop(client_id, None)
-            self._wake()
+            self.wake()
 
     def get(
         self,
@@ -195,7 +196,7 @@ class FakeStore:
         with self.lock:
             place = self._place(client_id)
             place.got = place.acked
-            self._wake()
+            self.wake()
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return where the client stands."""
@@ -223,7 +224,7 @@ class FakeStore:
         """Close, and end all waits."""
         with self.lock:
             self.closed = True
-            self._wake()
+            self.wake()
 
 
 class FakeInstance:

@@ -52,14 +52,14 @@ class StoreUnderTest:
     def __init__(
         self, *, names_max: int = NAMES_MAX, liveness: Any = None, **changes
     ) -> None:
-        config = replace(
+        self.config = replace(
             StoreConfig(buffer_size=64, batch_mode=BatchMode.ITEMSIZE), **changes
         )
         self.table_ids = TableIds(names_max)
         self.entries = Entries()
         self.stop = Stop()
         self.store = MemoryEventStore(
-            config, self.table_ids, self.entries.pool, liveness=liveness
+            self.config, self.table_ids, self.entries.pool, liveness=liveness
         )
 
     def put(self) -> bool:
@@ -71,6 +71,16 @@ class StoreUnderTest:
         stop = Stop()
         stop.request()
         return self.store.put(self.entries.take(), stop)
+
+    def held(self) -> int:
+        """Return how many entries the ring holds."""
+        counts = self.store.counts()
+        return counts.put_sequence - counts.ack_sequence
+
+    def held_bytes(self) -> int:
+        """Return how many bytes the entries in the ring weigh."""
+        counts = self.store.counts()
+        return counts.put_bytes - counts.ack_bytes
 
     def get(self, client: int, size: int) -> Batch:
         """Get a batch without waiting; there has to be one."""

@@ -49,7 +49,7 @@ class WrittenHistory:
     def __init__(self, conf: Path) -> None:
         self.conf = conf
         (config,) = load(conf, {}).instances
-        self._storage = open_storage(config)
+        self.storage = open_storage(config)
         self._destination = config.destination
 
     def write(
@@ -65,7 +65,7 @@ class WrittenHistory:
         """Write one more stretch: its base, statements by offset, and its end."""
         context = Context(thread_id=17, server_version=90700).to_json()
         # Written in the hour that the places tell, so that nothing expires.
-        tsdb = TableMetaTsdb(self._storage, clock=lambda: T0_MS / 1000 + last)
+        tsdb = TableMetaTsdb(self.storage, clock=lambda: T0_MS / 1000 + last)
         tsdb.init(self._destination)
         try:
             segment = tsdb.begin(source, TRAITS, place(first), base)

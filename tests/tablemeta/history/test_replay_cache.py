@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from fix_tablemeta_storage import UUID, at, ddl
 
+from canal_server.tablemeta.history.replay import Replay
 from canal_server.tablemeta.history.replay_cache import KEPT_MAX, KeptReplays
 from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb, made_record
-from canal_server.tablemeta.storage.history_storage import SourceTraits, StoredSchema
+from canal_server.tablemeta.storage.history_storage import (
+    BinlogSegment,
+    SourceTraits,
+    StoredSchema,
+)
 from canal_server.tablemeta.storage.sqlite_storage import (
     FILE_NAME,
     SqliteHistoryStorage,
@@ -21,9 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.model.positions import EntryPosition
-    from canal_server.tablemeta.history.replay import Replay
     from canal_server.tablemeta.storage.history_storage import (
-        BinlogSegment,
         DdlRecord,
         Snapshot,
     )
@@ -169,4 +172,16 @@ def test_random_places_say_the_same(tsdb: TableMetaTsdb, rng: random.Random) -> 
         places += [at(1, offset), at(1, offset + 19)]
         for place in rng.choices(places, k=3):
             assert look(tsdb, kept, place) == look(tsdb, KeptReplays(), place)
-    assert len(kept._kept) <= KEPT_MAX
+
+
+def test_only_some_are_kept() -> None:
+    """However many there are, only those that were used last stay in memory."""
+    kept, place = KeptReplays(), at(1, 100)
+    segments = [
+        BinlogSegment(number, UUID, TRAITS, place, place)
+        for number in range(3 * KEPT_MAX)
+    ]
+    for each in segments:
+        kept.keep(each, place, (), place, Replay(TRAITS, BASE))
+    found = [kept.snapshot_before(each, place) is not None for each in segments]
+    assert found == [False] * 2 * KEPT_MAX + [True] * KEPT_MAX

@@ -25,7 +25,7 @@ def changes(written_history: WrittenHistory):
     """Return a function that lists the changes of a table."""
 
     def ask(name, schema="shop"):
-        storage = written_history._storage
+        storage = written_history.storage
         storage.open()
         try:
             return Changelog(storage).of_table(schema, name)

@@ -36,15 +36,20 @@ place = pytest.fixture(fresh_place, name="place")
 history = pytest.fixture(open_history, name="history")
 
 
-def kill_connections(place: Place) -> None:
-    """Cut all connections of the storages' account."""
+def connections(place: Place) -> list[int]:
+    """Return the numbers of all connections of the storages' account."""
     with place.server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT id FROM information_schema.processlist WHERE user = %s",
             (place.name,),
         )
-        for (identity,) in cursor.fetchall():
-            cursor.execute(f"KILL {identity}")
+        return [number for (number,) in cursor.fetchall()]
+
+
+def kill_connections(place: Place) -> None:
+    """Cut all connections of the storages' account."""
+    for number in connections(place):
+        place.server.execute(f"KILL {number}")
 
 
 def test_connection_lost(place: Place, history: MysqlHistoryStorage) -> None:
@@ -62,7 +67,7 @@ def test_connection_lost(place: Place, history: MysqlHistoryStorage) -> None:
 def test_locked_out(place: Place, history: MysqlHistoryStorage) -> None:
     """The second server gets the connection of the first, by number and address."""
     history.begin(segment(at(1, 4)), schemas("t"))
-    number = history._server._connection.connection_id
+    (number,) = connections(place)
     second = MysqlHistoryStorage(place.access, place.name, "example", lock_wait_s=0)
     with pytest.raises(TableMetaStoreError) as caught:
         second.open()

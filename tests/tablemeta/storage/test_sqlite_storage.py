@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from history_faults import OPENED
 from history_writer import BY_SIZE, KINDS, WRITES, content, write
 from support_paths import PYTHONPATH, ROOT, program
 
+from canal_server.doors.sqlite import Database
 from canal_server.errors import TableMetaStoreError
 from canal_server.tablemeta.storage import sqlite_storage
 from canal_server.tablemeta.storage.sqlite_storage import (
@@ -359,9 +361,10 @@ def test_readers(path: Path) -> None:
 
 def test_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file locked by another program is reported, and usable once it is free."""
+    impatient = partial(Database, busy_timeout_s=0.05)
+    monkeypatch.setattr(sqlite_storage, "Database", impatient)
     with opened(path) as storage:
         of = storage.begin(segment(at(1, 4)), schemas("t"))
-        storage._database._open_connection().execute("PRAGMA busy_timeout = 50")
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(TableMetaStoreError, match="another program has locked"):
@@ -393,7 +396,8 @@ def test_goes_on_after_damage(path: Path) -> None:
     """A storage with a damaged file recovers by itself when that is repaired."""
     with opened(path) as storage:
         of = storage.begin(segment(at(1, 4)), schemas("t"))
-        storage._database._open_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         whole = path.read_bytes()
         # As a disk does that gives back something else.
         with path.open("r+b") as file:

@@ -160,7 +160,7 @@ def test_statistics_are_true(tmp_path: Path, rng: random.Random) -> None:
     rows = LakeRows(lake_table(columns, ("k", "id")), rng)
     lake = published(tmp_path, rows)
     for number in range(60):
-        told = [rows._put("insert", rows.new_row() | {"k": f"{number % 7} {number}"})]
+        told = [rows.put("insert", rows.new_row() | {"k": f"{number % 7} {number}"})]
         lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
     assert lake.compact().files
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())

@@ -12,11 +12,9 @@ from canal_server.cli import FAILED, UNUSABLE
 from canal_server.cli.actions import add_listing_options, print_json
 from canal_server.cli.check.history_checks import check_history
 from canal_server.cli.check.host_checks import check_host
-from canal_server.cli.conf_options import named
+from canal_server.cli.conf_options import load_chosen
 from canal_server.cli.position.position_found import find_cursors
 from canal_server.cli.position.position_parts import parts_of
-from canal_server.config.load import InstanceLoader, load, load_data_dir
-from canal_server.config.schema import DaemonConfig, ServerConfig
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.check_results import CheckResult, Outcome, fail, ok, skip, warn
 from canal_server.model.cursors import DestinationCursors
@@ -24,7 +22,7 @@ from canal_server.model.positions import LogIdentity
 from canal_server.model.quoted import LINE_MAX, printable
 from canal_server.position.offline import read_stored
 from canal_server.source.begin.source_servers import MASTER, STANDBY, standby_start
-from canal_server.source.check.asked import Asked
+from canal_server.source.check.checked_source import CheckedSource
 from canal_server.source.check.source_check import check_source
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from canal_server.cli.position.position_parts import Part
-    from canal_server.config.schema import HostConfig, InstanceConfig
+    from canal_server.config.schema import DaemonConfig, HostConfig, InstanceConfig
     from canal_server.mysql.source_settings import Access
 
 AT_A_TIME: Final = 16  # destinations that are checked together
@@ -69,54 +67,16 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what the checks find; returns the exit status."""
     try:
-        config = _load(args)
+        config = load_chosen(args.conf, args.destination, os.environ)
     except ConfigError as error:
-        if args.destination is not None and not error.warnings and _is_usage(error):
-            raise
+        if all(each.startswith("--destination ") for each in error.problems):
+            raise  # wrong use, not wrong settings
         _print(args, _invalid(error))
         return UNUSABLE
     results = check_all(config)
     _print(args, results)
     is_wrong = any(each.outcome is Outcome.FAIL for each in results)
     return FAILED if is_wrong else 0
-
-
-def _is_usage(error: ConfigError) -> bool:
-    return all(each.startswith("--destination") for each in error.problems)
-
-
-def _load(args: argparse.Namespace) -> DaemonConfig:
-    """Return the settings, with one destination if that is named.
-
-    Invalid settings of others do not matter then. Raises ConfigError.
-    """
-    conf, name = args.conf, args.destination
-    try:
-        config = load(conf, os.environ)
-    except ConfigError:
-        if name is None:
-            raise
-        loader = InstanceLoader(conf, os.environ)
-        if not loader.path_of(name).is_file():
-            raise
-        instance, warnings = loader.load(name, ())
-        return DaemonConfig(
-            conf_dir=conf.absolute(),
-            data_dir=load_data_dir(conf, os.environ),
-            # The settings of the ports may be the invalid ones.
-            server=ServerConfig(listen=False, metrics_port=-1),
-            instances=(instance,),
-            warnings=tuple(warnings),
-        )
-    if name is None:
-        return config
-    return DaemonConfig(
-        conf_dir=config.conf_dir,
-        data_dir=config.data_dir,
-        server=config.server,
-        instances=(named(config.instances, name),),
-        warnings=config.warnings,
-    )
 
 
 # --- the checks -----------------------------------------------------------------------
@@ -182,7 +142,7 @@ def _check_part(part: Part, *, is_read: bool) -> Iterator[CheckResult]:
     yield check_history(part.config).of(name)
     for role, access, host in _servers(part.config):
         subject = name if role == MASTER else f"{name} {role}"
-        asked = Asked(
+        checked = CheckedSource(
             config=part.config,
             role=role,
             host=host,
@@ -191,7 +151,7 @@ def _check_part(part: Part, *, is_read: bool) -> Iterator[CheckResult]:
             cursors=part.cursors.clients,
             is_running=is_read,
         )
-        for each in check_source(access, asked):
+        for each in check_source(access, checked):
             yield each.of(subject)
 
 

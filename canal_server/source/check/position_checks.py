@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from canal_server.model.check_results import CheckResult
     from canal_server.model.cursors import ClientCursor
     from canal_server.model.positions import LogPosition
-    from canal_server.source.check.asked import Asked
+    from canal_server.source.check.checked_source import CheckedSource
     from canal_server.source.check.source_facts import SourceFacts
     from canal_server.source.read.available_positions import SourceFiles
 
@@ -27,15 +27,15 @@ EXPIRY_SHARE: Final = 0.75  # of the time after which files are purged
 _Lost = tuple[int, str]  # client id, and why it cannot continue
 
 
-def check_cursors(facts: SourceFacts, asked: Asked) -> CheckResult:
+def check_cursors(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
     """Check that the source has what each client reads next."""
     name, what = "cursors", "the positions of clients"
-    stored = _stored(asked.cursors)
+    stored = _stored(checked.cursors)
     if not stored:
         return ok(name, "no client has a stored position")
     if not facts.info.log_bin:
         return skip(name, what, "log_bin is OFF")
-    unread = facts.purged if asked.config.source.gtid_on else facts.files
+    unread = facts.purged if checked.config.source.gtid_on else facts.files
     for part in (facts.files, unread):
         if isinstance(part, CanalError):
             return skip(name, what, str(part))
@@ -43,28 +43,33 @@ def check_cursors(facts: SourceFacts, asked: Asked) -> CheckResult:
     lost = [
         (client, why)
         for client, position in stored
-        if (why := _why_lost(position, facts, asked, facts.files))
+        if (why := _why_lost(position, facts, checked, facts.files))
     ]
     if lost:
-        return _lost_result(asked, lost, facts.files)
-    return ok(name, _found_text(stored, asked, facts.files))
+        return _lost_result(checked, lost, facts.files)
+    return ok(name, _found_text(stored, checked, facts.files))
 
 
 def _why_lost(
-    position: LogPosition, facts: SourceFacts, asked: Asked, files: SourceFiles
+    position: LogPosition,
+    facts: SourceFacts,
+    checked: CheckedSource,
+    files: SourceFiles,
 ) -> str:
     """Return why a client cannot continue; in GTID mode its set decides."""
-    if asked.config.source.gtid_on and position.position.gtid:
+    if checked.config.source.gtid_on and position.position.gtid:
         return _set_lost(position.position.gtid, facts)
-    return _file_lost(position, asked, files)
+    return _file_lost(position, checked, files)
 
 
 def _found_text(
-    stored: Sequence[tuple[int, LogPosition]], asked: Asked, files: SourceFiles
+    stored: Sequence[tuple[int, LogPosition]],
+    checked: CheckedSource,
+    files: SourceFiles,
 ) -> str:
     client, position = oldest_of(stored)
     where = f"client {client} is at {position.position}"
-    if not same_server(position.identity, asked.identity):
+    if not same_server(position.identity, checked.identity):
         return f"{where}, a position of another server, found by time or GTID"
     return f"{where}, which the source has; its oldest file is {_oldest(files)}"
 
@@ -83,10 +88,12 @@ def oldest_of(stored: Sequence[tuple[int, LogPosition]]) -> tuple[int, LogPositi
     return min(stored, key=lambda each: each[1].position.order())
 
 
-def _file_lost(position: LogPosition, asked: Asked, files: SourceFiles) -> str:
+def _file_lost(
+    position: LogPosition, checked: CheckedSource, files: SourceFiles
+) -> str:
     """Return why the binlog lacks a position, empty if it has it or may have it."""
     place = position.position
-    if not same_server(position.identity, asked.identity) or not place.journal_name:
+    if not same_server(position.identity, checked.identity) or not place.journal_name:
         return ""
     purged = files.purged_from(place.journal_name)
     if purged is not None:
@@ -107,7 +114,7 @@ def _set_lost(text: str, facts: SourceFacts) -> str:
 
 
 def _lost_result(
-    asked: Asked, lost: Sequence[_Lost], files: SourceFiles
+    checked: CheckedSource, lost: Sequence[_Lost], files: SourceFiles
 ) -> CheckResult:
     client, why = lost[0]
     others = ", ".join(str(each) for each, _ in lost[1:])
@@ -116,7 +123,7 @@ def _lost_result(
         f"client {client} is {why}; the oldest file is {_oldest(files)}"
         + (f" (also lost: the positions of client {others})" if others else ""),
         "put the files back, or reload the tables and run"
-        f" {asked.seek} --client {client} --to oldest",
+        f" {checked.seek} --client {client} --to oldest",
     )
 
 
@@ -124,7 +131,7 @@ def _oldest(files: SourceFiles) -> str:
     return files.files[0].name if files.files else "unknown"
 
 
-def check_expiry(facts: SourceFacts, asked: Asked) -> CheckResult:
+def check_expiry(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
     """Check that the source keeps its files for longer than clients are behind."""
     name, expire_s = "binlog_expiry", facts.info.binlog_expire_s
     if not facts.info.log_bin:
@@ -134,8 +141,8 @@ def check_expiry(facts: SourceFacts, asked: Asked) -> CheckResult:
     kept = f"the source purges binlog files after {expire_s / 3600:g} hours"
     stored = [
         each
-        for each in _stored(asked.cursors)
-        if same_server(each[1].identity, asked.identity)
+        for each in _stored(checked.cursors)
+        if same_server(each[1].identity, checked.identity)
     ]
     if not stored or isinstance(facts.clock, CanalError):
         return ok(name, kept)
@@ -156,29 +163,31 @@ def check_expiry(facts: SourceFacts, asked: Asked) -> CheckResult:
     )
 
 
-def check_start(facts: SourceFacts, asked: Asked) -> CheckResult:
+def check_start(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
     """Check that the source has the configured start, if that is where to start."""
-    name, host = "start_position", asked.host
-    if not asked.starts_as_configured:
+    name, host = "start_position", checked.host
+    if not checked.starts_as_configured:
         return ok(name, "starts at the stored positions of the clients")
     if not facts.info.log_bin:
         return skip(name, "where to start", "log_bin is OFF")
-    if asked.config.source.gtid_on and host.gtid:
-        return _check_start_set(facts, asked, host.gtid)
+    if checked.config.source.gtid_on and host.gtid:
+        return _check_start_set(facts, checked, host.gtid)
     if host.journal_name:
-        return _check_start_file(facts, asked, host.journal_name)
+        return _check_start_file(facts, checked, host.journal_name)
     if host.timestamp_ms:
-        return _check_start_time(facts, asked, host.timestamp_ms)
+        return _check_start_time(facts, checked, host.timestamp_ms)
     return ok(name, "nothing is stored or configured: starts at the end of the binlog")
 
 
-def _check_start_file(facts: SourceFacts, asked: Asked, file: str) -> CheckResult:
-    name, files, key = "start_position", facts.files, f"{asked.key}.journal.name"
+def _check_start_file(
+    facts: SourceFacts, checked: CheckedSource, file: str
+) -> CheckResult:
+    name, files, key = "start_position", facts.files, f"{checked.key}.journal.name"
     if file.lower() == OLDEST:
         return ok(name, "starts at the oldest file of the source")
     if isinstance(files, CanalError):
         return skip(name, key, str(files))
-    offset = asked.host.position or FIRST_EVENT
+    offset = checked.host.position or FIRST_EVENT
     if not files.files:
         return fail(name, f"{key} = {file}: {facts.address} lists no binlog files")
     try:
@@ -188,8 +197,10 @@ def _check_start_file(facts: SourceFacts, asked: Asked, file: str) -> CheckResul
     return ok(name, f"starts at {file}:{offset}, which the source has")
 
 
-def _check_start_time(facts: SourceFacts, asked: Asked, when_ms: int) -> CheckResult:
-    name, key = "start_position", f"{asked.key}.timestamp"
+def _check_start_time(
+    facts: SourceFacts, checked: CheckedSource, when_ms: int
+) -> CheckResult:
+    name, key = "start_position", f"{checked.key}.timestamp"
     oldest_ms = facts.oldest_ms
     if oldest_ms is None or isinstance(oldest_ms, CanalError):
         return skip(name, key, str(oldest_ms or "the binlog was not read"))
@@ -198,7 +209,7 @@ def _check_start_time(facts: SourceFacts, asked: Asked, when_ms: int) -> CheckRe
         return fail(
             name,
             f"{what} is before the oldest binlog file, of {time_text(oldest_ms)}",
-            f"set a later time, in ms, or {asked.key}.journal.name = {OLDEST}",
+            f"set a later time, in ms, or {checked.key}.journal.name = {OLDEST}",
         )
     clock = facts.clock
     if not isinstance(clock, CanalError) and when_ms > clock.now_s * 1000:
@@ -206,8 +217,10 @@ def _check_start_time(facts: SourceFacts, asked: Asked, when_ms: int) -> CheckRe
     return ok(name, f"starts at {time_text(when_ms)}, which the source has")
 
 
-def _check_start_set(facts: SourceFacts, asked: Asked, text: str) -> CheckResult:
-    name, key = "start_position", f"{asked.key}.gtid"
+def _check_start_set(
+    facts: SourceFacts, checked: CheckedSource, text: str
+) -> CheckResult:
+    name, key = "start_position", f"{checked.key}.gtid"
     shown = f"{key} = {text[:SHOWN_MAX]}"
     try:
         parse(text, facts.info)
@@ -218,6 +231,6 @@ def _check_start_set(facts: SourceFacts, asked: Asked, text: str) -> CheckResult
         return fail(
             name,
             f"{shown} is {why}",
-            f"correct it, or set {asked.key}.journal.name = {OLDEST} instead",
+            f"correct it, or set {checked.key}.journal.name = {OLDEST} instead",
         )
     return ok(name, "starts after the configured GTID set")

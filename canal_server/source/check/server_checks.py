@@ -9,13 +9,13 @@ from canal_server.model.check_results import fail, ok, skip, warn
 
 if TYPE_CHECKING:
     from canal_server.model.check_results import CheckResult
-    from canal_server.source.check.asked import Asked
+    from canal_server.source.check.checked_source import CheckedSource
     from canal_server.source.check.source_facts import SourceFacts
 
 SKEW_S_MAX: Final = 5.0  # between the clocks of two machines
 
 
-def check_row_metadata(facts: SourceFacts, _: Asked) -> CheckResult:
+def check_row_metadata(facts: SourceFacts, _: CheckedSource) -> CheckResult:
     """Check whether events have the names of columns."""
     name, value = "binlog_row_metadata", facts.info.row_metadata
     if not value:
@@ -30,7 +30,7 @@ def check_row_metadata(facts: SourceFacts, _: Asked) -> CheckResult:
     )
 
 
-def check_row_value_options(facts: SourceFacts, _: Asked) -> CheckResult:
+def check_row_value_options(facts: SourceFacts, _: CheckedSource) -> CheckResult:
     """Check whether updates of JSON columns are logged as whole documents."""
     name, value = "binlog_row_value_options", facts.info.row_value_options
     if "PARTIAL_JSON" not in value:
@@ -43,7 +43,7 @@ def check_row_value_options(facts: SourceFacts, _: Asked) -> CheckResult:
     )
 
 
-def check_clock(facts: SourceFacts, _: Asked) -> CheckResult:
+def check_clock(facts: SourceFacts, _: CheckedSource) -> CheckResult:
     """Check that the clocks of the source and of this machine agree."""
     name, clock = "clock", facts.clock
     if isinstance(clock, CanalError):
@@ -60,16 +60,20 @@ def check_clock(facts: SourceFacts, _: Asked) -> CheckResult:
     )
 
 
-def check_other_replicas(facts: SourceFacts, asked: Asked) -> CheckResult:
+def check_other_replicas(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
     """Check that no other replica has the configured id."""
-    name, own, replicas = "other_replicas", asked.config.source.slave_id, facts.replicas
+    name, own, replicas = (
+        "other_replicas",
+        checked.config.source.slave_id,
+        facts.replicas,
+    )
     key = "canal.instance.mysql.slaveId"
     if not own:
         return ok(name, "no replica can have an id that is chosen at the start")
     if isinstance(replicas, CanalError):
         return skip(name, f"{key} = {own}", str(replicas))
     hosts = [each.host for each in replicas if each.server_id == own]
-    elsewhere = [host for host in hosts if host != asked.host_name]
+    elsewhere = [host for host in hosts if host != checked.host_name]
     remedy = f"set {key} = 0, or another id"
     if elsewhere:
         return fail(
@@ -78,7 +82,7 @@ def check_other_replicas(facts: SourceFacts, asked: Asked) -> CheckResult:
             " has: the source disconnects one of them again and again",
             remedy,
         )
-    if hosts and not asked.is_running:
+    if hosts and not checked.is_running:
         return warn(
             name,
             f"{key} is {own}, which a replica on this machine has: another server, or"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from canal_server.model.check_results import CheckResult
     from canal_server.mysql.source_settings import Access
-    from canal_server.source.check.asked import Asked
+    from canal_server.source.check.checked_source import CheckedSource
     from canal_server.source.check.source_facts import SourceFacts
 
 CONNECT_S: Final = 5.0  # an operator waits
@@ -42,7 +42,7 @@ ANSWER_S: Final = 10.0  # for each query
 
 
 # What a destination starts without; what it needs is in `REQUIREMENTS`.
-CHECKS: Final[Sequence[Callable[[SourceFacts, Asked], CheckResult]]] = (
+CHECKS: Final[Sequence[Callable[[SourceFacts, CheckedSource], CheckResult]]] = (
     check_row_metadata,
     check_row_value_options,
     check_other_replicas,
@@ -56,49 +56,49 @@ CHECKS: Final[Sequence[Callable[[SourceFacts, Asked], CheckResult]]] = (
 )
 
 
-def check_source(access: Access, asked: Asked) -> list[CheckResult]:
+def check_source(access: Access, checked: CheckedSource) -> list[CheckResult]:
     """Connect to a server and check it; raises nothing of the server's."""
     control = ControlConnection(_impatient(access))
     try:
         control.open()
     except SourceError as error:
-        return _unconnected(access, asked, error)
+        return _unconnected(access, checked, error)
     with control:
         results = [
-            ok("reachable", f"{asked.role} {access.address} is reachable"),
+            ok("reachable", f"{checked.role} {access.address} is reachable"),
             ok("login", f"account {access.credentials.user} may log in"),
         ]
         try:
-            return results + _connected(control, asked)
+            return results + _connected(control, checked)
         except SourceError as error:
             return [*results, fail("settings", str(error))]
 
 
-def results_of(facts: SourceFacts, asked: Asked) -> list[CheckResult]:
+def results_of(facts: SourceFacts, checked: CheckedSource) -> list[CheckResult]:
     """Return what each check finds."""
-    needs = needs_of(asked.config.source)
+    needs = needs_of(checked.config.source)
     required = [each.check(facts.capture, needs) for each in REQUIREMENTS]
-    return required + [each(facts, asked) for each in CHECKS]
+    return required + [each(facts, checked) for each in CHECKS]
 
 
-def _connected(control: ControlConnection, asked: Asked) -> list[CheckResult]:
-    wants_oldest = asked.starts_as_configured and bool(asked.host.timestamp_ms)
-    facts = read_source_facts(control, asked.config, wants_oldest=wants_oldest)
-    results = results_of(facts, asked)
-    if asked.role == STANDBY:
-        results.append(_fitness(control, asked, results))
+def _connected(control: ControlConnection, checked: CheckedSource) -> list[CheckResult]:
+    wants_oldest = checked.starts_as_configured and bool(checked.host.timestamp_ms)
+    facts = read_source_facts(control, checked.config, wants_oldest=wants_oldest)
+    results = results_of(facts, checked)
+    if checked.role == STANDBY:
+        results.append(_fitness(control, checked, results))
     return results
 
 
 def _fitness(
-    control: ControlConnection, asked: Asked, results: Sequence[CheckResult]
+    control: ControlConnection, checked: CheckedSource, results: Sequence[CheckResult]
 ) -> CheckResult:
     """Check whether a standby could become the source now."""
     name, what = "standby", "whether it could take over"
     failed = [each.check for each in results if each.outcome is Outcome.FAIL]
     if failed:
         return skip(name, what, f"{', '.join(failed)} must be corrected first")
-    source = asked.config.source
+    source = checked.config.source
     try:
         verdict = examine(
             control,
@@ -113,10 +113,12 @@ def _fitness(
     return ok(name, "it could take over")
 
 
-def _unconnected(access: Access, asked: Asked, error: SourceError) -> list[CheckResult]:
-    reachable = ok("reachable", f"{asked.role} {access.address} is reachable")
+def _unconnected(
+    access: Access, checked: CheckedSource, error: SourceError
+) -> list[CheckResult]:
+    reachable = ok("reachable", f"{checked.role} {access.address} is reachable")
     if isinstance(error, ConnectionLost):
-        key, text = f"{asked.key}.address", str(error)
+        key, text = f"{checked.key}.address", str(error)
         remedy = "" if key in text else f"check {key} and that the server runs"
         reachable = fail("reachable", text, remedy)
     results = [reachable]

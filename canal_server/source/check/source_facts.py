@@ -54,7 +54,7 @@ class SourceClock:
 class SourceFacts:
     """A server at one moment.
 
-    `oldest_ms` is when the oldest binlog file was begun; None: nobody asked.
+    `oldest_ms` is when the oldest binlog file was begun; None: it was not read.
     """
 
     address: str

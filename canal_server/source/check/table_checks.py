@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import FilterConfig
     from canal_server.model.check_results import CheckResult
-    from canal_server.source.check.asked import Asked
+    from canal_server.source.check.checked_source import CheckedSource
     from canal_server.source.check.source_facts import SourceFacts, Table
 
 NAMED_MAX: Final = 5  # tables in a message
@@ -32,12 +32,12 @@ def matching(filters: FilterConfig, tables: Sequence[Table]) -> list[Table]:
     return [table for table in tables[:MATCHES_MAX] if accepts((table,))]
 
 
-def check_filter(facts: SourceFacts, asked: Asked) -> CheckResult:
+def check_filter(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
     """Check that the filter matches a table that the account sees.
 
     A destination starts without one, as tables may be created later.
     """
-    name, tables, filters = "filter", facts.tables, asked.config.filter
+    name, tables, filters = "filter", facts.tables, checked.config.filter
     if isinstance(tables, CanalError):
         return skip(name, "canal.instance.filter.regex", str(tables))
     text = table_warning(filters, tables, facts.capture.account, facts.address)
@@ -48,7 +48,7 @@ def check_filter(facts: SourceFacts, asked: Asked) -> CheckResult:
     return ok(name, f"canal.instance.filter.regex matches {number}")
 
 
-def check_select(facts: SourceFacts, asked: Asked) -> CheckResult:
+def check_select(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
     """Check that the account may read the columns of the tables."""
     name, grants, tables = "select", facts.capture.grants, facts.tables
     if isinstance(tables, CanalError):
@@ -56,7 +56,7 @@ def check_select(facts: SourceFacts, asked: Asked) -> CheckResult:
     if grants is None:
         return skip(name, "SELECT", "the server does not show the grants")
     account = facts.capture.account
-    found = matching(asked.config.filter, tables)
+    found = matching(checked.config.filter, tables)
     if not found and not grants.has_global("SELECT"):
         return skip(name, "SELECT", "the filter matches no table that the account sees")
     lacking = [table for table in found if grants.lacks("SELECT", *table)]
@@ -78,12 +78,12 @@ def grant_select(table: Table, account: tuple[str, str]) -> str:
     return f"GRANT SELECT ON `{schema}`.* TO {account_text(*account)}"
 
 
-def check_foreign_keys(facts: SourceFacts, asked: Asked) -> CheckResult:
+def check_foreign_keys(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
     """Check for changes that are in no event."""
     name, keys = "foreign_keys", facts.keys
     if isinstance(keys, CanalError):
         return skip(name, "foreign keys", str(keys))
-    text = key_warning(asked.config.filter, keys)
+    text = key_warning(checked.config.filter, keys)
     if text:
         return warn(name, text)
     return ok(name, "no foreign key changes rows without an event")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from fix_conf import ACCOUNT
 from fix_servers import FLAVOURS
 from servers import PrivateServer, Unavailable
 
@@ -498,6 +499,35 @@ def test_something_else_answers(conf_for, check):
         thread.join()
     assert found.status == 1
     assert len(found.failing()) == 1
+
+
+def test_a_server_that_says_nothing(conf_for, check, monkeypatch):
+    """The wait for a greeting ends, and that is a failure."""
+    monkeypatch.setattr("canal_server.source.check.source_check.CONNECT_S", 0.1)
+    monkeypatch.setattr("canal_server.source.check.source_check.ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        class Silent:
+            port = listener.getsockname()[1]
+
+        found = check(conf_for(Silent))
+    assert found.failing() == ["reachable"]
+
+
+def test_a_group(make_conf, check):
+    """Each source of a group has lines of its own, with its own keys."""
+    conf = make_conf(
+        "canal.destinations = all\ncanal.port = 0\n"
+        "canal.instance.global.spring.xml = group-instance.xml\n",
+        all="canal.instance.master1.address = 127.0.0.1:1\n"
+        f"canal.instance.master2.address = 127.0.0.1:2\n{ACCOUNT}",
+    )
+    found = check(conf)
+    for number in (1, 2):
+        ((outcome, message),) = found.of("reachable", f"all/master{number}")
+        assert outcome == "fail"
+        assert f"cannot connect to 127.0.0.1:{number}" in message
+        assert f"check canal.instance.master{number}.address" in message
 
 
 def test_each_server_is_checked(server, server_without_binlog, conf_for, check):

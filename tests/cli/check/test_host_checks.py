@@ -46,7 +46,7 @@ def check(capsys):
 
 
 @pytest.fixture
-def taken_port():
+def used_port():
     """Give a port on which another program listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
@@ -159,20 +159,20 @@ def test_free_space(free, outcome):
 # --- ports ----------------------------------------------------------------------------
 
 
-def test_a_port_in_use(make_conf, taken_port, check, monkeypatch):
+def test_a_port_in_use(make_conf, used_port, check, monkeypatch):
     """The port for clients is needed; without that for metrics a server starts."""
     monkeypatch.delenv("CANAL_METRICS_PULL_PORT")
     conf = make_conf(
-        f"{MAIN}canal.port = {taken_port}\ncanal.metrics.pull.port = {taken_port}\n",
+        f"{MAIN}canal.port = {used_port}\ncanal.metrics.pull.port = {used_port}\n",
         example=NOWHERE,
     )
     status, found = check(conf)
     outcome, message = found["server", "port"]
     assert (status, outcome) == (1, "fail")
-    assert f"cannot listen on 127.0.0.1:{taken_port}: Address already in use" in message
+    assert f"cannot listen on 127.0.0.1:{used_port}: Address already in use" in message
     outcome, message = found["server", "metrics_port"]
     assert outcome == "warn"
-    assert f"canal.metrics.pull.port = {taken_port}: cannot listen on" in message
+    assert f"canal.metrics.pull.port = {used_port}: cannot listen on" in message
 
 
 def test_an_address_of_another_machine(make_conf, check):

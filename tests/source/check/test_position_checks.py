@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from facts_of_source import NOW_S, asked_of, client_at, facts_of
+from facts_of_source import NOW_S, checked_of, client_at, facts_of
 from server_variables import MARIADB
 
 from canal_server.config.schema import HostConfig
@@ -23,19 +23,21 @@ OK, WARN, FAIL, SKIP = Outcome.OK, Outcome.WARN, Outcome.FAIL, Outcome.SKIP
 
 
 @pytest.mark.parametrize(
-    ("facts", "asked", "outcome", "words"),
+    ("facts", "checked", "outcome", "words"),
     [
-        ({}, asked_of(), OK, "no client has a stored position"),
-        ({}, asked_of(client_at("binlog.000003")), OK, "which the source has"),
+        ({}, checked_of(), OK, "no client has a stored position"),
+        ({}, checked_of(client_at("binlog.000003")), OK, "which the source has"),
         (
             {},
-            asked_of(client_at("binlog.000004"), client_at("binlog.000003", client=7)),
+            checked_of(
+                client_at("binlog.000004"), client_at("binlog.000003", client=7)
+            ),
             OK,
             "client 7 is at binlog.000003:4, which",
         ),
         (
             {},
-            asked_of(client_at("binlog.000001")),
+            checked_of(client_at("binlog.000001")),
             FAIL,
             (
                 "but binlog.000001 to binlog.000002 (2 files) was purged; the oldest"
@@ -44,13 +46,13 @@ OK, WARN, FAIL, SKIP = Outcome.OK, Outcome.WARN, Outcome.FAIL, Outcome.SKIP
         ),
         (
             {},
-            asked_of(client_at("binlog.000005", 1001)),
+            checked_of(client_at("binlog.000005", 1001)),
             FAIL,
             "at binlog.000005:1001, which is not in the binlog",
         ),
         (
             {},
-            asked_of(
+            checked_of(
                 client_at("binlog.000002"),
                 client_at("binlog.000004", client=8),
                 client_at("binlog.000001", client=9),
@@ -63,40 +65,40 @@ OK, WARN, FAIL, SKIP = Outcome.OK, Outcome.WARN, Outcome.FAIL, Outcome.SKIP
         ),
         (
             {},
-            asked_of(client_at("binlog.000001", server=ELSEWHERE)),
+            checked_of(client_at("binlog.000001", server=ELSEWHERE)),
             OK,
             "a position of another server, found by time or GTID",
         ),
         (
             {"purged": f"{UUID}:1-5"},
-            asked_of(client_at("binlog.000001", gtid=f"{UUID}:1-9"), gtid_on=True),
+            checked_of(client_at("binlog.000001", gtid=f"{UUID}:1-9"), gtid_on=True),
             OK,
             "client 1001",
         ),
         (
             {"purged": f"{UUID}:1-5"},
-            asked_of(client_at("binlog.000004", gtid=f"{UUID}:1-3"), gtid_on=True),
+            checked_of(client_at("binlog.000004", gtid=f"{UUID}:1-3"), gtid_on=True),
             FAIL,
             f"at a GTID set after which {UUID}:4-5 was purged",
         ),
         (
             {"purged": DENIED},
-            asked_of(client_at("binlog.000004", gtid="x"), gtid_on=True),
+            checked_of(client_at("binlog.000004", gtid="x"), gtid_on=True),
             SKIP,
             "because denied",
         ),
-        ({"files": DENIED}, asked_of(client_at("binlog.000004")), SKIP, "denied"),
+        ({"files": DENIED}, checked_of(client_at("binlog.000004")), SKIP, "denied"),
         (
             {"variables": {"log_bin": "OFF"}},
-            asked_of(client_at("binlog.000004")),
+            checked_of(client_at("binlog.000004")),
             SKIP,
             "because log_bin is OFF",
         ),
     ],
 )
-def test_cursors(facts, asked, outcome, words):
+def test_cursors(facts, checked, outcome, words):
     """A file or a set decides; of what is not known nothing is said."""
-    found = check_cursors(facts_of(**facts), asked)
+    found = check_cursors(facts_of(**facts), checked)
     assert (found.check, found.outcome) == ("cursors", outcome)
     assert words in found.text
 
@@ -105,7 +107,7 @@ def test_the_remedy_of_a_lost_position():
     """It is the command that moves the client, also in a source of a group."""
     found = check_cursors(
         facts_of(),
-        asked_of(client_at("binlog.000001"), destination="all/master2", member=2),
+        checked_of(client_at("binlog.000001"), destination="all/master2", member=2),
     )
     assert found.remedy.endswith(
         "canal-server position seek --destination all --source master2 --client 1001"
@@ -117,64 +119,64 @@ DAY = {"binlog_expire_logs_seconds": "86400"}
 
 
 @pytest.mark.parametrize(
-    ("facts", "asked", "outcome", "words"),
+    ("facts", "checked", "outcome", "words"),
     [
-        ({}, asked_of(), OK, "never purges its binlog by itself"),
-        ({"variables": DAY}, asked_of(), OK, "after 24 hours"),
+        ({}, checked_of(), OK, "never purges its binlog by itself"),
+        ({"variables": DAY}, checked_of(), OK, "after 24 hours"),
         (
             {"variables": DAY},
-            asked_of(client_at("binlog.000003", age_s=3600)),
+            checked_of(client_at("binlog.000003", age_s=3600)),
             OK,
             "the oldest position is 1.0 hours old",
         ),
         (
             {"variables": DAY},
-            asked_of(client_at("binlog.000003", age_s=64_800)),
+            checked_of(client_at("binlog.000003", age_s=64_800)),
             WARN,
             "the position of client 1001 is 18.0 hours old (binlog.000003:4)",
         ),
         # The newest file is never purged, however old its last transaction is.
         (
             {"variables": DAY},
-            asked_of(client_at("binlog.000005", age_s=90_000)),
+            checked_of(client_at("binlog.000005", age_s=90_000)),
             OK,
             "in the newest file",
         ),
         (
             {"variables": DAY},
-            asked_of(client_at("binlog.000003", age_s=90_000, server=ELSEWHERE)),
+            checked_of(client_at("binlog.000003", age_s=90_000, server=ELSEWHERE)),
             OK,
             "after 24 hours",
         ),
         (
             {"variables": DAY, "clock": DENIED},
-            asked_of(client_at("binlog.000003", age_s=90_000)),
+            checked_of(client_at("binlog.000003", age_s=90_000)),
             OK,
             "after 24 hours",
         ),
-        ({"variables": DAY | {"log_bin": "OFF"}}, asked_of(), SKIP, "log_bin is OFF"),
+        ({"variables": DAY | {"log_bin": "OFF"}}, checked_of(), SKIP, "log_bin is OFF"),
     ],
 )
-def test_expiry(facts, asked, outcome, words):
+def test_expiry(facts, checked, outcome, words):
     """The age of the oldest position is compared with the limit of the server."""
-    found = check_expiry(facts_of(**facts), asked)
+    found = check_expiry(facts_of(**facts), checked)
     assert (found.check, found.outcome) == ("binlog_expiry", outcome)
     assert words in found.text
 
 
 def start(**values):
-    """Return what is asked of a source that starts as configured."""
+    """Return a source that starts as configured."""
     gtid_on = "gtid" in values
-    return asked_of(host=HostConfig(**values), gtid_on=gtid_on)
+    return checked_of(host=HostConfig(**values), gtid_on=gtid_on)
 
 
 @pytest.mark.parametrize(
-    ("facts", "asked", "outcome", "words"),
+    ("facts", "checked", "outcome", "words"),
     [
         ({}, start(), OK, "starts at the end of the binlog"),
         (
             {},
-            asked_of(client_at("binlog.000003"), host=HostConfig(journal_name="x.1")),
+            checked_of(client_at("binlog.000003"), host=HostConfig(journal_name="x.1")),
             OK,
             "starts at the stored positions",
         ),
@@ -228,9 +230,9 @@ def start(**values):
         ({"variables": {"log_bin": "OFF"}}, start(), SKIP, "log_bin is OFF"),
     ],
 )
-def test_start(facts, asked, outcome, words):
+def test_start(facts, checked, outcome, words):
     """A configured start matters while nothing is stored; it must exist then."""
-    found = check_start(facts_of(**facts), asked)
+    found = check_start(facts_of(**facts), checked)
     assert (found.check, found.outcome) == ("start_position", outcome)
     assert words in found.text
     assert bool(found.remedy) == (outcome in (FAIL, WARN))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from facts_of_source import NOW_S, asked_of, facts_of
+from facts_of_source import NOW_S, checked_of, facts_of
 
 from canal_server.errors import SourceRefused
 from canal_server.model.check_results import Outcome
@@ -27,14 +27,14 @@ OK, WARN, FAIL, SKIP = Outcome.OK, Outcome.WARN, Outcome.FAIL, Outcome.SKIP
 def test_row_metadata(value, outcome):
     """Less than FULL is worth a warning, if the server has the variable."""
     facts = facts_of(variables={"binlog_row_metadata": value})
-    assert check_row_metadata(facts, asked_of()).outcome is outcome
+    assert check_row_metadata(facts, checked_of()).outcome is outcome
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("", OK), ("PARTIAL_JSON", WARN)])
 def test_row_value_options(value, outcome):
     """Updates of parts of a document arrive as expressions."""
     facts = facts_of(variables={"binlog_row_value_options": value})
-    assert check_row_value_options(facts, asked_of()).outcome is outcome
+    assert check_row_value_options(facts, checked_of()).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_row_value_options(value, outcome):
 )
 def test_clocks(ahead_s, outcome, words):
     """A difference is named with its direction."""
-    found = check_clock(facts_of(clock=SourceClock(NOW_S, ahead_s)), asked_of())
+    found = check_clock(facts_of(clock=SourceClock(NOW_S, ahead_s)), checked_of())
     assert found.outcome is outcome
     assert words in found.text
 
 
 def test_a_clock_that_is_not_known():
     """The check is skipped with the reason."""
-    found = check_clock(facts_of(clock=DENIED), asked_of())
+    found = check_clock(facts_of(clock=DENIED), checked_of())
     assert found.outcome is SKIP
     assert found.text.endswith("because denied")
 
@@ -65,24 +65,24 @@ OTHER = OtherReplica(9, "there")
 
 
 @pytest.mark.parametrize(
-    ("replicas", "asked", "outcome"),
+    ("replicas", "checked", "outcome"),
     [
-        ([OTHER], asked_of(), OK),
-        ([OTHER], asked_of(slave_id=8), OK),
-        ([OTHER], asked_of(slave_id=9), FAIL),
+        ([OTHER], checked_of(), OK),
+        ([OTHER], checked_of(slave_id=8), OK),
+        ([OTHER], checked_of(slave_id=9), FAIL),
         # It may be the connection of our own server that was stopped just now.
-        ([OtherReplica(9, "here")], asked_of(slave_id=9), WARN),
-        ([OtherReplica(9, "here"), OTHER], asked_of(slave_id=9), FAIL),
+        ([OtherReplica(9, "here")], checked_of(slave_id=9), WARN),
+        ([OtherReplica(9, "here"), OTHER], checked_of(slave_id=9), FAIL),
         # Our own server is among them while it reads.
-        ([OtherReplica(9, "here")], asked_of(slave_id=9, is_running=True), OK),
-        ([OTHER], asked_of(slave_id=9, is_running=True), FAIL),
-        (DENIED, asked_of(slave_id=9), SKIP),
-        (DENIED, asked_of(), OK),
+        ([OtherReplica(9, "here")], checked_of(slave_id=9, is_running=True), OK),
+        ([OTHER], checked_of(slave_id=9, is_running=True), FAIL),
+        (DENIED, checked_of(slave_id=9), SKIP),
+        (DENIED, checked_of(), OK),
     ],
 )
-def test_other_replicas(replicas, asked, outcome):
+def test_other_replicas(replicas, checked, outcome):
     """Two replicas may not have one id."""
-    found = check_other_replicas(facts_of(replicas=replicas), asked)
+    found = check_other_replicas(facts_of(replicas=replicas), checked)
     assert found.outcome is outcome
     if outcome is FAIL:
         assert found.text.startswith("canal.instance.mysql.slaveId is 9, which a")

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
-from facts_of_source import asked_of, client_at, facts_of
+from facts_of_source import checked_of, client_at, facts_of
 from fix_source_access import access_of
 
 from canal_server.config.schema import HostConfig
@@ -30,17 +30,17 @@ DENIED = SourceRefused("denied")
 
 def test_names_occur_once():
     """Each check has a name of its own, for programs that look for it."""
-    names = [each.check for each in results_of(facts_of(), asked_of())]
+    names = [each.check for each in results_of(facts_of(), checked_of())]
     assert len(set(names)) == len(names)
 
 
 def test_what_cannot_be_read_is_skipped():
     """A part that the server refuses fails no check, and hides no other part."""
     facts = facts_of(**dict.fromkeys(PARTS, DENIED), oldest_ms=DENIED)
-    asked = asked_of(
+    checked = checked_of(
         client_at("binlog.000001"), host=HostConfig(journal_name="x"), slave_id=9
     )
-    outcomes = {each.check: each.outcome for each in results_of(facts, asked)}
+    outcomes = {each.check: each.outcome for each in results_of(facts, checked)}
     assert Outcome.FAIL not in outcomes.values()
     skipped = [name for name, each in outcomes.items() if each is Outcome.SKIP]
     assert skipped == [
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_is_skipped():
 
 def test_facts_of_a_real_server(source_server, source):
     """All parts of it can be read with the account that the manual asks for."""
-    facts = read_source_facts(source, asked_of().config, wants_oldest=True)
+    facts = read_source_facts(source, checked_of().config, wants_oldest=True)
     unread = {
         each.name
         for each in fields(SourceFacts)
@@ -71,10 +71,10 @@ def test_the_clock_of_a_real_server(source, ahead_s):
     """Its difference from the clock of this machine is measured in both directions."""
     (now_s,) = source.query("SELECT UNIX_TIMESTAMP()")[0]
     facts = read_source_facts(
-        source, asked_of().config, clock=lambda: float(now_s) - ahead_s
+        source, checked_of().config, clock=lambda: float(now_s) - ahead_s
     )
     assert not isinstance(facts.clock, CanalError)
-    # The real clock goes on meanwhile.
+    # The real clock continues meanwhile.
     assert ahead_s <= facts.clock.ahead_s <= ahead_s + 60
 
 
@@ -86,7 +86,7 @@ def test_a_connection_that_breaks(source_server, monkeypatch):
         control.query("KILL CONNECTION_ID()")
 
     monkeypatch.setattr(module, broken)
-    found = check_source(access_of(source_server), asked_of())
+    found = check_source(access_of(source_server), checked_of())
     assert [(each.check, each.outcome) for each in found] == [
         ("reachable", Outcome.OK),
         ("login", Outcome.OK),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from facts_of_source import asked_of
+from facts_of_source import checked_of
 from fix_source_access import access_of
 
 from canal_server.model.check_results import Outcome
@@ -13,10 +13,10 @@ from canal_server.source.check.source_check import check_source
 
 def standby_result(server):
     """Return what is found of a server as a standby."""
-    asked = replace(asked_of(), role="standby")
+    checked = replace(checked_of(), role="standby")
     return next(
         each
-        for each in check_source(access_of(server), asked)
+        for each in check_source(access_of(server), checked)
         if each.check == "standby"
     )
 
@@ -41,8 +41,8 @@ def test_a_replica_whose_lag_is_not_visible(replicas):
     )
     replicas.catch_up()
     access = access_of(replicas.replica, user="blind", password="x")
-    asked = replace(asked_of(), role="standby")
-    found = {each.check: each for each in check_source(access, asked)}["standby"]
+    checked = replace(checked_of(), role="standby")
+    found = {each.check: each for each in check_source(access, checked)}["standby"]
     if replicas.flavour == "mariadb":
         assert found.outcome is Outcome.WARN
         assert "its lag is not visible" in found.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from facts_of_source import asked_of, facts_of
+from facts_of_source import checked_of, facts_of
 
 from canal_server.config.schema import FilterConfig
 from canal_server.errors import SourceRefused
@@ -37,7 +37,7 @@ def test_filters(tables, regex, black, outcome, words):
     """A filter must match something; a part of it should."""
     facts = facts_of() if tables is None else facts_of(tables=tables)
     filters = FilterConfig(regex=regex, black_regex=black)
-    found = check_filter(facts, asked_of(filters=filters))
+    found = check_filter(facts, checked_of(filters=filters))
     assert found.outcome is outcome
     assert words in found.text
 
@@ -62,7 +62,7 @@ def test_filters(tables, regex, black, outcome, words):
 def test_select(grants, regex, outcome, words):
     """The tables of the filter matter, and only what is certainly missing."""
     filters = FilterConfig(regex=regex)
-    found = check_select(facts_of(grants=grants), asked_of(filters=filters))
+    found = check_select(facts_of(grants=grants), checked_of(filters=filters))
     assert found.outcome is outcome
     assert words in found.text
 
@@ -71,10 +71,10 @@ def test_many_tables_without_select():
     """Some are named, the rest is counted."""
     tables = [("shop", f"t{number}") for number in range(NAMED_MAX + 3)]
     facts = facts_of(grants="GRANT USAGE ON *.* TO `u`@`%`", tables=tables)
-    found = check_select(facts, asked_of())
+    found = check_select(facts, checked_of())
     assert found.text.endswith("'shop.t4' and 3 more")
     assert found.remedy.endswith("run: GRANT SELECT ON `shop`.* TO 'u'@'%'")
-    assert check_select(facts_of(tables=DENIED), asked_of()).outcome is SKIP
+    assert check_select(facts_of(tables=DENIED), checked_of()).outcome is SKIP
 
 
 def test_the_name_of_a_schema_in_a_grant():
@@ -86,8 +86,8 @@ def test_the_name_of_a_schema_in_a_grant():
 def test_foreign_keys():
     """Keys whose changes are in no event are a hint."""
     key = ForeignKey("fk", ("shop", "items"), ("s", "p"), ("a",), ("b",), "CASCADE")
-    assert check_foreign_keys(facts_of(), asked_of()).outcome is OK
-    found = check_foreign_keys(facts_of(keys=[key]), asked_of())
+    assert check_foreign_keys(facts_of(), checked_of()).outcome is OK
+    found = check_foreign_keys(facts_of(keys=[key]), checked_of())
     assert found.outcome is WARN
     assert "shop.items: foreign key fk" in found.text
-    assert check_foreign_keys(facts_of(keys=DENIED), asked_of()).outcome is SKIP
+    assert check_foreign_keys(facts_of(keys=DENIED), checked_of()).outcome is SKIP

@@ -14,7 +14,7 @@ from canal_server.mysql.account_grants import parse_grants
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.mysql.capture_settings import CaptureFacts
 from canal_server.mysql.flavour import server_info
-from canal_server.source.check.asked import Asked
+from canal_server.source.check.checked_source import CheckedSource
 from canal_server.source.check.source_facts import SourceClock, SourceFacts
 from canal_server.source.read.available_positions import SourceFiles
 
@@ -48,20 +48,20 @@ def facts_of(
     return SourceFacts(address="db:3306", capture=capture, **good | parts)
 
 
-def asked_of(
+def checked_of(
     *cursors: ClientCursor,
     host: HostConfig | None = None,
     is_running: bool = False,
     destination: str = "example",
     filters: Any = None,
     **source: Any,
-) -> Asked:
-    """Return what is asked about the master of a destination."""
+) -> CheckedSource:
+    """Return the master of a destination, as it is configured."""
     more = {"filter": filters} if filters is not None else {}
     config = InstanceConfig(
         destination=destination, source=SourceConfig(**source), **more
     )
-    return Asked(
+    return CheckedSource(
         config=config,
         role="master",
         host=host or HostConfig(),

@@ -1,4 +1,4 @@
-"""What is asked about one server of a destination, beside what it answers."""
+"""What is known of a server of a destination before it answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CheckedSource:
     """The settings of a source and the stored positions of its clients.
 
     `role` is master or standby, `host` the settings of that server, `identity` its

@@ -138,7 +138,8 @@ def write_conf(conf: Path, port: int, data_dir: Path, **settings: str) -> None:
     wanted = {
         "canal.ip": "127.0.0.1",
         "canal.port": str(port),
-        "canal.metrics.pull.port": "0",  # any free one
+        "canal.metrics.pull.port": "0",
+        "canal.http.port": "0",  # any free one
         "canal.destinations": DESTINATION,
         "canal.instance.global.spring.xml": MEMORY_WIRING,
         "canal.file.data.dir": str(data_dir),

@@ -39,8 +39,8 @@ LAYERS = {
     "source.read": 4, "source.schema": 4, "source.begin": 4, "source.check": 4,
     "source.pump": 4,
     "capture": 5, "ranges": 5, "catchup": 5,
-    "instance": 6,
-    "observe": 7,
+    "instance": 6, "cursor_moves": 6,
+    "observe": 7, "web": 7,
     "daemon": 8,
     "cli": 9,
     "__main__": 10,
@@ -59,6 +59,7 @@ ORDERED = (
     ("source.read", "source.schema", "source.begin", "source.check", "source.pump"),
     ("arrow", "client"),  # values of changes are read as those of columns
     ("capture", "catchup"),
+    ("observe", "web"),  # both show what destinations report
     ("ranges", "catchup"),  # old events are read with the schemas of ranges
 )  # fmt: skip
 # Units that may not see some lower ones.
@@ -103,6 +104,8 @@ DOORS = {
     "sqlalchemy": {"client"},
     "javaproperties": {"config"},
     "prometheus_client": {"observe"},
+    "starlette": {"web"},
+    "uvicorn": {"web"},
     "zstandard": "*",
     "cython": None,  # part of the language of .pyx files
     "libc": None,

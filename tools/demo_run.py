@@ -101,7 +101,7 @@ def set_up(
     conf = folder / "conf"
     (conf / DESTINATION).mkdir(parents=True)
     server = {"canal.ip": "127.0.0.1", "canal.port": "0"}  # 0: any free one
-    server |= {"canal.metrics.pull.port": "0"}
+    server |= {"canal.metrics.pull.port": "0", "canal.http.port": "0"}
     server |= {"canal.destinations": DESTINATION, "canal.file.data.dir": str(folder)}
     (conf / "canal.properties").write_text(javaproperties.dumps(server))
     host = f"[{source.host}]" if ":" in source.host else source.host

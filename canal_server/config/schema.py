@@ -73,6 +73,10 @@ class ServerConfig:
     send_timeout_s: float = 300.0  # how long a client may stop receiving an answer
     metrics_port: int = 11112  # for Prometheus; 0: any free one, -1: none
     metrics_ip: str = ""  # address to bind; empty: `ip`, and if that is empty, loopback
+    http_port: int = 11113  # of the page; 0: any free one, -1: none
+    http_ip: str = "127.0.0.1"
+    http_user: str = ""  # empty: no login required
+    http_passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

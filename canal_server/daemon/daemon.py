@@ -21,16 +21,17 @@ import select
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
 from canal_server.config.load import InstanceLoader
+from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
 from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.doors.zookeeper import ZooKeepers
-from canal_server.errors import CanalError
+from canal_server.errors import CanalError, ClientError
 from canal_server.ha.address import LOOPBACK
 from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
@@ -38,16 +39,21 @@ from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
 from canal_server.observe.metrics_server import Metrics, MetricsServer
 from canal_server.observe.readings import Reading
+from canal_server.position.offline import read_stored
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.server.listener import Server
+from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
+from canal_server.web.access_rules import Login
+from canal_server.web.web_server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from types import FrameType
 
-    from canal_server.config.schema import DaemonConfig, ServerConfig
+    from canal_server.config.schema import DaemonConfig, InstanceConfig, ServerConfig
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destination_life import MakeInstance
+    from canal_server.source.begin.seek_target import TargetText
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +88,7 @@ class Daemon:
         self._destinations = Destinations(config.instances, make_instance, leases.of)
         self._server = Server(config.server, self._destinations)
         self._metrics = self._metrics_server()
+        self._web = self._web_server()
         self._watch = _watch(config, self._destinations)
         self._subscriptions = SubscriptionRequests(self._destinations, self._server)
         self._control = ControlServer(
@@ -118,6 +125,8 @@ class Daemon:
                 self._start("server", self._server)
             if self._metrics is not None:
                 self._start("metrics", self._metrics)
+            if self._web is not None:
+                self._start("page", self._web)
             if self._watch is not None:
                 self._start("watch of the conf folder", self._watch)
         except BaseException:
@@ -172,8 +181,21 @@ class Daemon:
             Metrics(self.readings, __version__),
         )
 
+    def _web_server(self) -> WebServer | None:
+        server = self._config.server
+        if server.http_port < 0:
+            return None
+        login = Login(server.http_user, server.http_passwd)
+        return WebServer(
+            server.http_ip,
+            server.http_port,
+            self,
+            __version__,
+            login if server.http_user else None,
+        )
+
     def readings(self) -> list[Reading]:
-        """Return what each destination shows now, for metrics."""
+        """Return what each destination shows now, for metrics and the page."""
         return [
             Reading(
                 name := str(status["destination"]),
@@ -198,10 +220,78 @@ class Daemon:
             "uptime_s": round(time.monotonic() - self._born_s, 3),
             "port": self._server.port if self._config.server.listen else None,
             "metrics_port": None if self._metrics is None else self._metrics.port,
+            "http_port": None if self._web is None else self._web.port,
             "stopping": self.stop.requested(),
             "instances": instances,
             "refused": refused,  # files that did not become destinations
         }
+
+    def tables(self, destination: str) -> list[str]:
+        """Return the tables of a destination's history. Raises CanalError."""
+        return tables_of(self._with_history(destination))
+
+    def table_changes(self, destination: str, table: str) -> list[dict[str, Any]]:
+        """Return the changes of a table, `schema.table`. Raises CanalError."""
+        schema, _, name = table.partition(".")
+        return changes_of(self._with_history(destination), schema, name)
+
+    def _with_history(self, destination: str) -> InstanceConfig:
+        """Return the settings of a destination that keeps a table history."""
+        config = self._destinations.config_of(destination)
+        if config is None:
+            raise ClientError(f"can't find destination:{destination[:200]}")
+        if not config.table_meta.enable:
+            raise CanalError(
+                f"destination {destination} keeps no table history:"
+                " canal.instance.tsdb.enable is false"
+            )
+        return config
+
+    def plan_move(
+        self,
+        destination: str,
+        to: TargetText,
+        *,
+        source: str | None,
+        client_ids: Collection[int] | None,
+    ) -> MovePlan:
+        """Return what a move of clients would do. Raises CanalError."""
+        cursors = self._destinations.cursors(destination)
+        config = self._destinations.config_of(destination)
+        assert config is not None, "its cursors were found"
+        if cursors is None:
+            stored = read_stored(config)
+            if stored.owner:
+                raise CanalError(
+                    f"destination {destination} is run by {stored.owner}: move its"
+                    " clients there"
+                )
+            cursors = stored.cursors
+        return plan_move(config, cursors, to, source=source, client_ids=client_ids)
+
+    def move(self, plan: MovePlan) -> None:
+        """Carry a plan out. Raises CanalError."""
+        self._destinations.seek(plan.destination, plan.client_ids, *plan.positions)
+
+    def stop_destination(self, destination: str) -> None:
+        """Stop a destination until it is started. Raises ClientError."""
+        self._destinations.stop(destination)
+
+    def start_destination(self, destination: str) -> None:
+        """Start a stopped, failed or lazy destination. Raises ClientError."""
+        self._destinations.resume(destination)
+
+    def unsubscribe(self, destination: str, client_id: int) -> None:
+        """Remove the subscription of a client. Raises ClientError."""
+        self._server.unsubscribe(destination, client_id)
+
+    def subscriptions(self, destination: str) -> dict[str, object]:
+        """Return a destination's ranged subscriptions, if it runs here."""
+        return self._subscriptions.list_all({"destination": destination})
+
+    def positions(self, destination: str) -> dict[str, object]:
+        """Return the positions of a destination's clients, if it runs here."""
+        return self._positions({"destination": destination})
 
     def _positions(self, arguments: Arguments) -> dict[str, object]:
         """Return the positions of a destination's clients, if it runs here.

@@ -78,18 +78,22 @@ class State(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"  # the instance ends; no other starts before it has ended
     PAUSED = "paused"  # it failed: the lease is free, a retry follows
+    STOPPED = "stopped"  # by an operator: the lease is free until it is started again
     ENDED = "ended"
 
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.IDLE: frozenset({State.COMPETING, State.ENDED}),
+    State.IDLE: frozenset({State.COMPETING, State.STOPPED, State.ENDED}),
     State.COMPETING: frozenset(
-        {State.COMPETING, State.STARTING, State.PAUSED, State.ENDED}
+        {State.COMPETING, State.STARTING, State.PAUSED, State.STOPPED, State.ENDED}
     ),
     State.STARTING: frozenset({State.RUNNING, State.PAUSED, State.COMPETING}),
     State.RUNNING: frozenset({State.STOPPING}),
-    State.STOPPING: frozenset({State.COMPETING, State.PAUSED, State.ENDED}),
-    State.PAUSED: frozenset({State.COMPETING, State.ENDED}),
+    State.STOPPING: frozenset(
+        {State.COMPETING, State.PAUSED, State.STOPPED, State.ENDED}
+    ),
+    State.PAUSED: frozenset({State.COMPETING, State.STOPPED, State.ENDED}),
+    State.STOPPED: frozenset({State.COMPETING, State.ENDED}),
     State.ENDED: frozenset(),
 }
 
@@ -125,10 +129,12 @@ class DestinationLife:
         # Not started yet.
         self._next: Instance | None = make_instance(config, held=lease.held)
         self._stop = Stop()
-        self._run_stop = Stop()  # of the current run; guarded by `_changed`
+        # From competing to the end of the run; guarded by `_changed`.
+        self._turn_stop = Stop()
         self._changed = threading.Condition()
         self._state = State.IDLE
         self._asked = not config.lazy  # a run was requested
+        self._is_held = False  # an operator stopped it; nothing but `resume` starts it
         self._instance: Instance | None = None  # from before its start to its end
         self._serving: Instance | None = None  # while it is RUNNING
         self._is_moving = False  # stored cursors are moved: it must not start
@@ -151,9 +157,12 @@ class DestinationLife:
     def request_stop(self) -> None:
         """Ask the instance to stop; from now on none starts."""
         self._stop.request()
+        self._end_turn()
+
+    def _end_turn(self) -> None:
         with self._changed:
             instance, self._serving = self._instance, None
-            self._run_stop.request()
+            self._turn_stop.request()
             self._changed.notify_all()
         if instance is not None:
             instance.request_stop()
@@ -186,6 +195,27 @@ class DestinationLife:
         with self._changed:
             self._asked = True
             self._changed.notify_all()
+
+    def hold(self) -> None:
+        """Stop it, as an operator asks, until `resume`; returns at once.
+
+        Its lease is released, so that another server may run it.
+        """
+        with self._changed:
+            self._is_held = True
+        self._end_turn()
+
+    def resume(self) -> None:
+        """Let it run again after `hold`, also if it is lazy; returns at once."""
+        with self._changed:
+            self._is_held = False
+            self._asked = True
+            self._changed.notify_all()
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether an operator stopped it."""
+        return self._is_held
 
     def start_now(self) -> Instance | None:
         """Start it, even after a failure; return it if it then runs here.
@@ -245,10 +275,10 @@ class DestinationLife:
     def _restart(self, instance: Instance) -> None:
         """End an instance that cannot continue; another one starts after it."""
         with self._changed:
-            if self._instance is not instance or self._run_stop.requested():
+            if self._instance is not instance or self._turn_stop.requested():
                 return
             self._serving = None
-            self._run_stop.request()
+            self._turn_stop.request()
         destination_messages.DESTINATION_RESTARTING.log(log, self.destination)
         self._lease.wake()
 
@@ -286,6 +316,8 @@ class DestinationLife:
             return True
         if self._asked:
             return False  # the thread has not noticed yet
+        if self._state is State.STOPPED:
+            return True
         if self._state is State.COMPETING:
             return self._lease.owner is not None and not self._lease.held()
         return self._state in (State.RUNNING, State.PAUSED)
@@ -302,7 +334,10 @@ class DestinationLife:
             try:
                 self._wait(None)
                 while not self._stop.requested():
-                    self._compete()
+                    if self._is_held:
+                        self._wait_until_resumed()
+                    else:
+                        self._compete()
             finally:
                 self._lease.close()
         except Exception:  # noqa: BLE001  # the outermost frame of this thread
@@ -324,20 +359,29 @@ class DestinationLife:
         """Wait until a run is requested, the time is up, or a stop."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._asked or self._stop.requested(), seconds
+                lambda: self._asked or self._is_held or self._stop.requested(), seconds
             )
+
+    def _wait_until_resumed(self) -> None:
+        with self._changed:
+            self._failure, self._failing_since_ms = "", 0
+            self._become(State.STOPPED)
+            self._changed.wait_for(lambda: not self._is_held or self._stop.requested())
 
     def _compete(self) -> None:
         """Wait for the lease, then run while it is held."""
         with self._changed:
             self._asked = False
             self._error = None
+            turn_stop = self._turn_stop = Stop()
+            if self._stop.requested() or self._is_held:
+                turn_stop.request()
             self._become(State.COMPETING)
         try:
-            if self._lease.acquire(self._stop):
+            if self._lease.acquire(turn_stop):
                 try:
                     self._become(State.STARTING)
-                    self._lead()
+                    self._lead(turn_stop)
                 finally:
                     self._lease.release()
         except Exception as error:  # noqa: BLE001
@@ -351,10 +395,10 @@ class DestinationLife:
             self._wait(self._retry_s)
             self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
-    def _lead(self) -> None:
+    def _lead(self, turn_stop: Stop) -> None:
         """Run an instance while the lease is held; it has ended on return."""
         try:
-            instance = self._started()
+            instance = self._started(turn_stop)
         except CanalError as error:
             destination_messages.DESTINATION_START_FAILED.log(
                 log, self.destination, error
@@ -372,15 +416,12 @@ class DestinationLife:
             raise
         with self._changed:
             self._failure, self._failing_since_ms = "", 0
-            run_stop = self._run_stop = Stop()
-            if not self._stop.requested():
+            if not turn_stop.requested():
                 self._serving = instance
-            else:
-                run_stop.request()
             self._become(State.RUNNING)
         reason = ""
         try:
-            reason = self._lease.wait_until_lost(run_stop)
+            reason = self._lease.wait_until_lost(turn_stop)
             if reason:
                 destination_messages.DESTINATION_STEPPED_DOWN.log(
                     log, self.destination, reason
@@ -392,7 +433,7 @@ class DestinationLife:
             self._error = None if reason else ended_with
         self._retry_s = RETRY_MIN_S
 
-    def _started(self) -> Instance:
+    def _started(self, turn_stop: Stop) -> Instance:
         """Create an instance and start it. Raises CanalError."""
         # An instance starts once: each run but the first needs a new one.
         instance, self._next = self._next, None
@@ -401,7 +442,7 @@ class DestinationLife:
             # Stored cursors are being moved; that has its own time limits.
             self._changed.wait_for(lambda: not self._is_moving)
             self._instance = instance
-            stopping = self._stop.requested()
+            stopping = turn_stop.requested()
         if stopping:  # requested before `request_stop` could see the instance
             instance.request_stop()
         instance.start()

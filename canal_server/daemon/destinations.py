@@ -134,7 +134,9 @@ class Destinations:
                 # Its clients wait for it.
                 is_used = not before.is_idle
                 self._end(before)
-                if is_used:
+                if before.is_held:
+                    life.hold()
+                elif is_used:
                     life.request_run()
             life.start()
 
@@ -146,6 +148,25 @@ class Destinations:
             self._lives = lives
             if life is not None:
                 self._end(life)
+
+    def stop(self, destination: str) -> None:
+        """Stop a destination until `resume`, as an operator asks; returns at once.
+
+        Neither clients nor changes of its settings start it; a restart of this server
+        does. Raises ClientError when it is not configured.
+        """
+        with self._changing:
+            self._life(destination).hold()
+        log.info("destination %s was stopped by an operator", destination)
+
+    def resume(self, destination: str) -> None:
+        """Start a destination, after `stop` or if it is lazy; returns at once.
+
+        Raises ClientError when it is not configured.
+        """
+        with self._changing:
+            self._life(destination).resume()
+        log.info("destination %s was started by an operator", destination)
 
     def _end(self, life: DestinationLife) -> None:
         assert self._changing.locked()

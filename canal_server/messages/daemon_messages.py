@@ -75,6 +75,24 @@ DESTINATION_SETTINGS_REFUSED = Message(
     remedy="Correct what the text names. The file is read again by itself.",
 )
 
+HTTP_PORT_UNAVAILABLE = Message(
+    name="http-port-unavailable",
+    level=WARNING,
+    text="cannot open the port of the page and the REST interface, %s: %s; the server"
+    " continues without it",
+    meaning="Another process uses the port, often another canal-server on this host, or"
+    " the address is not one of this host.",
+    remedy="Set `canal.http.port` to a free port, or to -1 for none, and restart.",
+)
+
+HTTP_REQUEST_FAILED = Message(
+    name="http-request-failed",
+    level=ERROR,
+    text="cannot answer the HTTP request %.200s because of an internal error",
+    meaning="The request was answered with status 500. The server is not affected.",
+    remedy="Report the traceback that follows the line.",
+)
+
 METRICS_FAILED = Message(
     name="metrics-failed",
     level=ERROR,

@@ -27,12 +27,24 @@ STATES: Final = (
     "failed",  # it could not start, and tries again
     "stopped",
 )
+# A destination that is in one of them does what is asked of it, or is not to run here.
+READY_STATES: Final = (
+    "idle",
+    "standby",
+    "dumping",
+    "catching_up",
+    "blocked_on_client",
+    "blocked_on_store",
+    "stopping",
+    "stopped",
+)
 _BY_LIFE: Final = {
     "idle": "idle",
     "competing": "standby",
     "starting": "starting",
     "stopping": "stopping",
     "paused": "failed",
+    "stopped": "stopped",
     "ended": "stopped",
 }
 _BY_PUMP: Final = {
@@ -65,6 +77,19 @@ class Reading:
             return found
         lag_s = self.lag_s
         return "dumping" if lag_s is None or lag_s < CATCHING_UP_S else "catching_up"
+
+    @property
+    def store_fill_ratio(self) -> float | None:
+        """How full the ring is, 0 to 1; it may exceed 1 by one transaction."""
+        found = self.metrics
+        if found is None:
+            return None
+        store = found.store
+        used = (store.put_sequence - store.ack_sequence) / found.buffer_entries
+        if found.batch_mode == "MEMSIZE":
+            bytes_used = store.put_bytes - store.ack_bytes
+            used = max(used, bytes_used / found.buffer_bytes)
+        return used
 
     @property
     def lag_s(self) -> float | None:

@@ -24,7 +24,7 @@ def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
         _add_state(families, reading)
         if reading.metrics is not None:
             _add_sources(families, reading.destination, reading.metrics)
-            _add_store(families, reading.destination, reading.metrics)
+            _add_store(families, reading, reading.metrics)
             _add_clients(families, reading)
     yield from families.all()
 
@@ -74,8 +74,8 @@ def _add_sources(families: Families, name: str, found: InstanceMetrics) -> None:
             families.counter(f"canal_instance_{suffix}_total", help_, value, **labels)
 
 
-def _add_store(families: Families, name: str, found: InstanceMetrics) -> None:
-    store = found.store
+def _add_store(families: Families, reading: Reading, found: InstanceMetrics) -> None:
+    store, name = found.store, reading.destination
     entries = store.put_sequence - store.ack_sequence
     families.gauge(
         "canal_instance_store_entries",
@@ -83,20 +83,19 @@ def _add_store(families: Families, name: str, found: InstanceMetrics) -> None:
         entries,
         destination=name,
     )
-    used = entries / found.buffer_entries
     if found.batch_mode == "MEMSIZE":
-        bytes_used = store.put_bytes - store.ack_bytes
-        used = max(used, bytes_used / found.buffer_bytes)
         families.gauge(
             "canal_instance_store_bytes",
             "Weight of these entries, as the limit counts them",
-            bytes_used,
+            store.put_bytes - store.ack_bytes,
             destination=name,
         )
+    fill = reading.store_fill_ratio
+    assert fill is not None, "it runs"
     families.gauge(
         "canal_instance_store_fill_ratio",
         "How full the ring is, 0 to 1; it may exceed 1 by one transaction",
-        used,
+        fill,
         destination=name,
     )
     families.gauge(

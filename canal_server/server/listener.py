@@ -18,8 +18,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from canal_server.errors import ConfigError
+from canal_server.errors import ClientError, ConfigError
 from canal_server.messages import server_messages
+from canal_server.model.identity import ClientIdentity
 from canal_server.protocol.server_session import REFUSED, error_frame
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import reason_of
@@ -118,6 +119,15 @@ class Server:
     def requests(self, destination: str) -> RequestCounts:
         """Return the counts of the requests to a destination."""
         return self._service.counters.of(destination)
+
+    def unsubscribe(self, destination: str, client_id: int) -> None:
+        """Remove the subscription of a client, as an operator asks.
+
+        Raises ClientError if the destination does not run, or has no such client.
+        """
+        identity = ClientIdentity(destination, client_id, "")
+        if not self._service.unsubscribe(identity):
+            raise ClientError(f"client {client_id} is not subscribed to {destination}")
 
     def claims(self, destination: str) -> dict[str, str]:
         """Return which query reads each ranged subscription that is in use."""

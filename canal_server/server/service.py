@@ -236,8 +236,10 @@ class Service:
             quoted(identity.filter),
         )
 
-    def unsubscribe(self, identity: ClientIdentity) -> None:
-        """End a subscription; the client's acked position is kept.
+    def unsubscribe(self, identity: ClientIdentity) -> bool:
+        """End a subscription, and return whether there was one.
+
+        The client's acked position is kept.
 
         Its open batches are forgotten: they refer to the sequences of its cursor in the
         store, which is removed.
@@ -255,6 +257,7 @@ class Service:
         if not had_subscribed:
             text = "client %d asked to unsubscribe from %s, but was not subscribed"
         log.info(text, identity.client_id, identity.destination)
+        return had_subscribed
 
     # ----------------------------------------------------------------------------
     # Batches

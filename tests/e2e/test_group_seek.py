@@ -160,8 +160,11 @@ def test_refusals(group, capsys):
         group.receive(client)
         before = shown(group, capsys)
         for arguments, words in (
-            ((here(group.branches[0]),), "with --source: master1 (127.0.0.1:"),
-            (("0-1-5",), "the one of this GTID set with --source"),
+            (
+                (here(group.branches[0]),),
+                "name the source of this position: master1 (127.0.0.1:",
+            ),
+            (("0-1-5",), "the source of this GTID set"),
             (("oldest", "--source", "master3"), "not a source of example; known:"),
         ):
             assert position(group, "seek", "--yes", "--to", *arguments) == 2

@@ -64,7 +64,8 @@ class Node:
             self.data.mkdir(exist_ok=True)
         mine = {
             "canal.port": self.port,
-            "canal.metrics.pull.port": 0,  # any free one
+            "canal.metrics.pull.port": 0,
+            "canal.http.port": 0,  # any free one
             "canal.file.data.dir": self.data,
         }
         write_properties(self.conf / "canal.properties", settings | mine)

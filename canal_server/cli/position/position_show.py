@@ -14,10 +14,10 @@ from canal_server.cli.position.position_found import (
     lag_as_json,
     lag_text,
 )
-from canal_server.cli.position.position_parts import Part, parts_of, view_of
-from canal_server.cli.schema.schema_options import position_as_json
 from canal_server.cli.status.status_text import error_text
+from canal_server.cursor_moves.source_cursors import Part, parts_of, view_of
 from canal_server.errors import CanalError
+from canal_server.model.position_json import position_as_json
 from canal_server.model.quoted import LINE_MAX, printable
 from canal_server.source.begin.source_lag import Lag
 

@@ -12,14 +12,14 @@ from canal_server.cli.schema.schema_options import (
     add_format_json,
     load_config,
     opened_history,
-    position_as_json,
     printable,
     time_ms,
     unknown_table,
 )
-from canal_server.cli.schema.schema_secrets import without_secrets
 from canal_server.errors import ConfigError
 from canal_server.model.moments import time_text
+from canal_server.tablemeta.history.ddl_secrets import without_secrets
+from canal_server.tablemeta.history.table_change_view import change_as_json
 from canal_server.tablemeta.history.table_log import Changelog, since
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             )
     for change in changes:
         if args.format == "json":
-            print(json.dumps(_as_json(change), ensure_ascii=False))
+            print(json.dumps(change_as_json(change), ensure_ascii=False))
         else:
             print("\n".join(_lines(change)), end="\n\n")
     return 0
@@ -125,26 +125,3 @@ def _shortened(text: str) -> str:
     if len(line) <= _TEXT_CHARS_MAX:
         return line
     return f"{line[:_TEXT_CHARS_MAX]}… ({len(line)} characters)"
-
-
-def _as_json(change: TableChange) -> dict[str, Any]:
-    record = change.record
-    shown: dict[str, Any] = {
-        **position_as_json(change.position),
-        "server": change.segment.source,
-        "schema": change.name[0],
-        "table": change.name[1],
-        "differences": [each.as_json() for each in change.found],
-        "lines": [str(each) for each in change.found],
-        "uncertain": change.is_uncertain,
-    }
-    if record is not None:
-        shown |= {
-            "sql": without_secrets(record.ddl)[:_JSON_CHARS_MAX],
-            "sqlCharacters": len(record.ddl),
-            "defaultSchema": record.schema,
-            "threadId": record.context.thread_id,
-            "contained": change.is_contained,
-            "answer": record.is_answer,
-        }
-    return shown

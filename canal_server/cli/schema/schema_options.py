@@ -124,15 +124,6 @@ def time_ms(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
 
 
-def position_as_json(position: EntryPosition) -> dict[str, str | None]:
-    """Return a position, its time and its transaction in their JSON form."""
-    return {
-        "position": str(position),
-        "time": time_text(position.timestamp) or None,
-        "gtid": position.gtid,
-    }
-
-
 def printable(text: str) -> str:
     """Return a text without control characters that affect a terminal."""
     return text.translate(_CONTROLS)

@@ -15,11 +15,11 @@ from canal_server.cli.schema.schema_options import (
     load_config,
     moment_at,
     opened_history,
-    position_as_json,
     printable,
 )
-from canal_server.cli.schema.schema_secrets import without_secrets
 from canal_server.model.moments import time_text
+from canal_server.model.position_json import position_as_json
+from canal_server.tablemeta.history.ddl_secrets import without_secrets
 from canal_server.tablemeta.model.table_schema import GENERATED, INVISIBLE, quoted
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from canal_server.cli.position.position_found import (
     lag_as_json,
     lag_text,
 )
-from canal_server.cli.position.position_parts import parts_of, view_of
+from canal_server.cursor_moves.source_cursors import parts_of, view_of
 from canal_server.daemon.control import NoServer, ask
 from canal_server.errors import CanalError
 from canal_server.model.moments import time_text

@@ -104,6 +104,38 @@ SERVER_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.http.port",
+        "http_port",
+        values.integer(-1, PORT_MAX),
+        "The TCP port of [the page and the REST interface](../howto/page.md). -1 opens"
+        " none, 0 picks any free port.",
+        ours=True,
+    ),
+    Key(
+        "canal.http.ip",
+        "http_ip",
+        values.host,
+        "The address of that port. On other addresses than those of the loopback"
+        " interface it shows the state to everybody unless a login is set, and allows"
+        " actions only with a login.",
+        ours=True,
+    ),
+    Key(
+        "canal.http.user",
+        "http_user",
+        values.text,
+        "The name to log in with at that port. Empty requires no login.",
+        ours=True,
+    ),
+    Key(
+        "canal.http.passwd",
+        "http_passwd",
+        values.password_hash,
+        "The password of that login, in the same form as `canal.passwd`.",
+        secret=True,
+        ours=True,
+    ),
+    Key(
         "canal.server.frame.bytes.max",
         "frame_bytes_max",
         values.integer(1024, INT32_MAX, "bytes"),

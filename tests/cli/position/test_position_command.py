@@ -9,26 +9,12 @@ import pytest
 from fix_conf import ACCOUNT
 
 from canal_server import cli
-from canal_server.cli.position.position_found import (
-    access_for,
-    amount_text,
-    purged_text,
-    size_text,
-)
 from canal_server.cli.position.position_seek import _agreed
-from canal_server.config.schema import (
-    HostConfig,
-    HostPort,
-    InstanceConfig,
-    SourceConfig,
-)
 from canal_server.errors import ConfigError
-from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.write_behind import StoredClient
-from canal_server.source.begin.source_lag import PurgedPart
 
 NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
 
@@ -145,18 +131,18 @@ def test_a_group_is_shown_without_its_sources(group_conf, capsys):
         (
             ["--to", "binlog.000001:4"],
             2,
-            "with --source: master1 (127.0.0.1:1), master2 (127.0.0.1:2)",
+            "source of this position: master1 (127.0.0.1:1), master2 (127.0.0.1:2)",
         ),
-        (["--to", "0-1-7"], 2, "select the one of this GTID set"),
+        (["--to", "0-1-7"], 2, "name the source of this GTID set"),
         (
             ["--to", "oldest", "--source", "db3"],
             2,
-            "--source db3: not a source of merged",
+            "source db3: not a source of merged",
         ),
         (["--to", "oldest", "--source", "127.0.0.1:2"], 1, "127.0.0.1:2"),
         (["--to", "latest", "--source", "master2"], 1, "127.0.0.1:2"),
         (["--to", "latest", "--source", "merged/master1"], 1, "127.0.0.1:1"),
-        (["--to", "latest"], 1, "use --source to move clients in one source"),
+        (["--to", "latest"], 1, "name a source to move clients in it"),
     ],
 )
 def test_which_source_of_a_group(group_conf, capsys, arguments, status, words):
@@ -169,7 +155,7 @@ def test_a_single_source_has_no_name(conf, capsys):
     """To name one where there is one is an error of usage."""
     seek = ("seek", "--conf", conf, "--destination", "one", "--to", "oldest")
     assert run(*seek, "--source", "master1") == 2
-    assert "--source master1: one has only one source" in capsys.readouterr().err
+    assert "source master1: one has only one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -217,57 +203,6 @@ def test_a_target_that_is_none(capsys):
         run("seek", "--to", "yesterday")
     assert caught.value.code == 2
     assert "write FILE:POSITION" in capsys.readouterr().err
-
-
-def test_which_source_is_looked_at():
-    """It is the one that was read last, which may be the standby."""
-    config = InstanceConfig(
-        destination="one",
-        source=SourceConfig(
-            master=HostConfig(address=HostPort("192.0.2.1", 3306)),
-            standby=HostConfig(address=HostPort("192.0.2.2", 3307)),
-        ),
-    )
-    identity = ClientIdentity("one", 1001)
-    for host, port, found in (
-        ("192.0.2.1", 3306, "192.0.2.1:3306"),
-        ("192.0.2.2", 3307, "192.0.2.2:3307"),
-        ("192.0.2.3", 3306, "192.0.2.1:3306"),
-    ):
-        place = LogPosition(LogIdentity(host, port), EntryPosition("f.000001", 4))
-        cursors = DestinationCursors((ClientCursor(identity, place),))
-        assert str(access_for(config, cursors).address) == found
-    standby = DestinationCursors(cursors.clients, reads=LogIdentity("192.0.2.2", 3307))
-    assert str(access_for(config, standby).address) == "192.0.2.2:3307"
-    assert str(access_for(config, DestinationCursors(())).address) == "192.0.2.1:3306"
-
-
-def test_sizes():
-    """Bytes are shown in units that people read."""
-    assert [size_text(n) for n in (0, 1023, 1024, 1536, 5 << 20, 3 << 40)] == [
-        "0 bytes",
-        "1023 bytes",
-        "1.0 KiB",
-        "1.5 KiB",
-        "5.0 MiB",
-        "3072.0 GiB",
-    ]
-    assert amount_text(1, 1024) == "1 transaction, 1.0 KiB"
-    assert amount_text(2, None) == "2 transactions"
-    assert amount_text(None, None) == "an unknown amount"
-
-
-def test_what_is_gone():
-    """The missing files are named, and the time in which they were written."""
-    gone = PurgedPart(
-        "binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12
-    )
-    told = purged_text(gone)
-    assert "binlog.000003 to binlog.000005 (3 files) purged" in told
-    assert "from 2025-11-21T" in told
-    assert ", 12 transactions are no longer in the binlog" in told
-    told = purged_text(PurgedPart("binlog.000003", "binlog.000003", 1, None, None))
-    assert told == "binlog.000003 purged: changes are no longer in the binlog"
 
 
 def test_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:

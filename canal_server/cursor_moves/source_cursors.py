@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.cli.position.position_found import access_for
+from canal_server.capture.source_parts import access_of, standby_access_of
 from canal_server.errors import ConfigError
 from canal_server.model.cursors import DestinationCursors
+from canal_server.model.positions import LogIdentity
+from canal_server.position.log_positions import same_server
 from canal_server.source.begin.seek_target import Kind
 from canal_server.source.begin.source_lag import SourceView
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.mysql.source_settings import Access
     from canal_server.source.begin.seek_target import TargetText
 
 
@@ -59,6 +62,19 @@ def parts_of(config: InstanceConfig, cursors: DestinationCursors) -> list[Part]:
     ]
 
 
+def access_for(config: InstanceConfig, cursors: DestinationCursors) -> Access:
+    """Return the access to the source that is read, which may be the standby."""
+    standby = standby_access_of(config.source)
+    known = (cursors.parsed, *(each.cursor for each in cursors.clients))
+    # After a switch, stored positions name the previous server for a while.
+    last = cursors.reads or next((each.identity for each in known if each), None)
+    if standby is not None and last is not None:
+        address = standby.address
+        if same_server(last, LogIdentity(address.host, address.port)):
+            return standby
+    return access_of(config.source, config.destination)
+
+
 def view_of(part: Part) -> SourceView:
     """Return a view of the server that a source is read from."""
     return SourceView(part.config, access_for(part.config, part.cursors))
@@ -76,20 +92,14 @@ def chosen_parts(
     if not config.group:
         if named is not None:
             raise ConfigError(
-                [
-                    (
-                        f"--source {named}: {config.destination} has only one source; "
-                        "leave --source out"
-                    )
-                ]
+                [f"source {named}: {config.destination} has only one; name none"]
             )
         return list(parts)
     if named is None:
         if wanted.kind in (Kind.POSITION, Kind.GTIDS):
             problem = (
-                f"--to {wanted.text[:200]}: {config.destination} merges several"
-                f" sources; select the one of this {wanted.kind.value} with --source:"
-                f" {known}"
+                f"{wanted.text[:200]}: {config.destination} merges several sources;"
+                f" name the source of this {wanted.kind.value}: {known}"
             )
             raise ConfigError([problem])
         return list(parts)
@@ -100,6 +110,6 @@ def chosen_parts(
     ]
     if not found:
         raise ConfigError(
-            [f"--source {named}: not a source of {config.destination}; known: {known}"]
+            [f"source {named}: not a source of {config.destination}; known: {known}"]
         )
     return found

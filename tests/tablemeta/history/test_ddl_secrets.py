@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.cli.schema.schema_secrets import without_secrets
+from canal_server.tablemeta.history.ddl_secrets import without_secrets
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""Who changed a table, when, and how: as values, read while a server writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import TableMetaError
+from canal_server.model.position_json import position_as_json
+from canal_server.tablemeta.history.ddl_secrets import without_secrets
+from canal_server.tablemeta.history.table_log import Changelog
+from canal_server.tablemeta.history.tsdb import TableMetaTsdb
+from canal_server.tablemeta.storage.open_storage import open_storage
+
+if TYPE_CHECKING:
+    from canal_server.config.schema import InstanceConfig
+    from canal_server.tablemeta.history.table_log import TableChange
+
+_JSON_CHARS_MAX: Final = 100_000
+
+
+def tables_of(config: InstanceConfig) -> list[str]:
+    """Return the tables at the end of a destination's history, as schema.table.
+
+    Raises TableMetaStoreError, and TableMetaError if the history is empty.
+    """
+    tsdb = TableMetaTsdb(open_storage(config, read_only=True))
+    try:
+        if not tsdb.init(config.destination):
+            raise _empty(config)
+        segment = tsdb.segments()[-1]
+        image = tsdb.at(segment.last, segment)
+        return sorted(
+            f"{schema}.{table}"
+            for schema in image.schemas()
+            for table in image.tables(schema)
+        )
+    finally:
+        tsdb.close()
+
+
+def changes_of(config: InstanceConfig, schema: str, table: str) -> list[dict[str, Any]]:
+    """Return the changes of a table as JSON values, oldest first.
+
+    Raises TableMetaStoreError, and TableMetaError if the table is unknown.
+    """
+    storage = open_storage(config, read_only=True)
+    tsdb = TableMetaTsdb(storage)
+    try:
+        if not tsdb.init(config.destination):
+            raise _empty(config)
+        found = Changelog(storage).of_table(schema, table)
+    finally:
+        tsdb.close()
+    if not found:
+        raise TableMetaError(
+            f"unknown table {schema}.{table}: it is not in the table history of"
+            f" destination {config.destination}"
+        )
+    return [change_as_json(each) for each in found]
+
+
+def _empty(config: InstanceConfig) -> TableMetaError:
+    return TableMetaError(
+        f"the table history of destination {config.destination} is empty: the server"
+        " starts it when it first connects to its source"
+    )
+
+
+def change_as_json(change: TableChange) -> dict[str, Any]:
+    """Return a change as JSON values, without passwords."""
+    record = change.record
+    shown: dict[str, Any] = {
+        **position_as_json(change.position),
+        "server": change.segment.source,
+        "schema": change.name[0],
+        "table": change.name[1],
+        "differences": [each.as_json() for each in change.found],
+        "lines": [str(each) for each in change.found],
+        "uncertain": change.is_uncertain,
+    }
+    if record is not None:
+        shown |= {
+            "sql": without_secrets(record.ddl)[:_JSON_CHARS_MAX],
+            "sqlCharacters": len(record.ddl),
+            "defaultSchema": record.schema,
+            "threadId": record.context.thread_id,
+            "contained": change.is_contained,
+            "answer": record.is_answer,
+        }
+    return shown

@@ -1,0 +1,129 @@
+"""Who may use the HTTP port: a login, names of this host, requests of other sites."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from canal_server.web.problem_details import Problem
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+OPEN_PATHS: Final = ("/healthz", "/readyz")  # orchestrators send no login
+_READING: Final = ("GET", "HEAD")
+_LOGIN: Final = {"WWW-Authenticate": 'Basic realm="canal-server", charset="UTF-8"'}
+_ANONYMOUS_HOSTS: Final = ("localhost",)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A name and the hash of its password: hex(SHA1(SHA1(password)))."""
+
+    user: str
+    password_hash: str = field(repr=False)
+
+    def accepts(self, authorization: str) -> bool:
+        """Return whether the header of HTTP's basic authentication is right."""
+        scheme, _, encoded = authorization.partition(" ")
+        if scheme.lower() != "basic":
+            return False
+        try:
+            sent = base64.b64decode(encoded, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        user, _, password = sent.partition(":")
+        # SHA-1 is what canal.passwd has; protocol and file stay as they are.
+        once = hashlib.sha1(password.encode(), usedforsecurity=False).digest()
+        found = hashlib.sha1(once, usedforsecurity=False).hexdigest()
+        same_user = hmac.compare_digest(user.encode(), self.user.encode())
+        return hmac.compare_digest(found, self.password_hash) and same_user
+
+
+class AccessRules:
+    """Which requests may be made.
+
+    With a login, everything but health checks needs it. Without one, who reaches the
+    port may read; actions are for the loopback interface alone, and requests must name
+    it as their host, so that no page of another site can use the browser of somebody
+    on this host (DNS rebinding).
+    """
+
+    def __init__(self, ip: str, login: Login | None) -> None:
+        self._login = login
+        self._is_loopback = is_loopback(ip)
+
+    @property
+    def allows_actions(self) -> bool:
+        """Return whether anybody may do more than read."""
+        return self._login is not None or self._is_loopback
+
+    def check(self, method: str, headers: Headers) -> None:
+        """Raise a Problem for a request that is not allowed."""
+        host = headers.get("host", "")
+        if self._login is not None:
+            if not self._login.accepts(headers.get("authorization", "")):
+                raise Problem(
+                    HTTPStatus.UNAUTHORIZED,
+                    "log in with canal.http.user and its password",
+                    headers=_LOGIN,
+                )
+        elif self._is_loopback and not is_loopback(_host_name(host)):
+            raise Problem(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "the port has no login, so the URL must name this host as localhost or"
+                " 127.0.0.1; set canal.http.user and canal.http.passwd for other names",
+            )
+        if method in _READING:
+            return
+        if not self.allows_actions:
+            raise Problem(
+                HTTPStatus.FORBIDDEN,
+                "actions need a login, as the port is open to other hosts: set"
+                " canal.http.user and canal.http.passwd",
+            )
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            raise Problem(
+                HTTPStatus.FORBIDDEN, f"a page of {origin[:100]!r} may not do this"
+            )
+
+
+class AccessMiddleware:
+    """Refuses what the rules do not allow, before an application sees it."""
+
+    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            try:
+                self._rules.check(scope["method"], Headers(scope=scope))
+            except Problem as problem:
+                await problem.response()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address or a name is that of the loopback interface."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in _ANONYMOUS_HOSTS
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    return urlsplit(f"//{host}").hostname or ""

@@ -1,0 +1,218 @@
+"""The REST interface: what `status`, `position` and `subscriptions` do, over HTTP."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+
+from canal_server.errors import CanalError, ClientError
+from canal_server.messages import daemon_messages
+from canal_server.observe.readings import READY_STATES
+from canal_server.web.destination_view import detail_of, summary_of
+from canal_server.web.openapi import document
+from canal_server.web.problem_details import Problem, problem_of
+from canal_server.web.request_bodies import SeekRequest, body_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+
+    from canal_server.observe.readings import Reading
+    from canal_server.web.server_operations import Operations
+    from canal_server.web.throughput import Throughput
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+BASE: Final = "/api/v1"
+_ACCEPTED: Final = HTTPStatus.ACCEPTED.value
+
+
+class Api:
+    """The endpoints; `routes` are what an application mounts."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        throughput: Throughput,
+        version: str,
+        *,
+        allows_actions: bool,
+    ) -> None:
+        self._operations = operations
+        self._throughput = throughput
+        self._version = version
+        self._allows_actions = allows_actions
+        self._document = document(version)
+
+    def routes(self) -> list[Route | Mount]:
+        """Return the routes."""
+        one = "/destinations/{destination}"
+        return [
+            Route("/healthz", self._alive),
+            Route("/readyz", self._ready),
+            Mount(
+                BASE,
+                routes=[
+                    Route("/openapi.json", self._openapi),
+                    Route("/status", self._status),
+                    Route("/destinations", self._list),
+                    Route(one, self._detail),
+                    Route(f"{one}/throughput", self._rates),
+                    Route(f"{one}/positions", self._positions),
+                    Route(f"{one}/subscriptions", self._subscriptions),
+                    Route(f"{one}/tables", self._tables),
+                    Route(f"{one}/tables/{{table}}/history", self._history),
+                    Route(f"{one}/seek", self._seek, methods=["POST"]),
+                    Route(f"{one}/start", self._start, methods=["POST"]),
+                    Route(f"{one}/stop", self._stop, methods=["POST"]),
+                    Route(
+                        f"{one}/clients/{{client_id:int}}",
+                        self._unsubscribe,
+                        methods=["DELETE"],
+                    ),
+                ],
+            ),
+        ]
+
+    # --- health -----------------------------------------------------------------------
+
+    async def _alive(self, _: Request) -> Response:
+        """Answer as long as the process can."""
+        return JSONResponse({"status": "alive"})
+
+    async def _ready(self, _: Request) -> Response:
+        """Answer 200 if every destination that should run here runs."""
+        readings = await run_in_threadpool(self._operations.readings)
+        states = {each.destination: each.state for each in readings}
+        is_ready = all(state in READY_STATES for state in states.values())
+        return JSONResponse(
+            {"status": "ready" if is_ready else "not ready", "destinations": states},
+            HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE,
+        )
+
+    # --- reading ----------------------------------------------------------------------
+
+    async def _openapi(self, _: Request) -> Response:
+        return JSONResponse(self._document)
+
+    async def _status(self, _: Request) -> Response:
+        return JSONResponse(dict(await self._do(self._operations.status)))
+
+    async def _list(self, _: Request) -> Response:
+        readings = await self._do(self._operations.readings)
+        return JSONResponse(
+            {
+                "version": self._version,
+                "allows_actions": self._allows_actions,
+                "destinations": [summary_of(each) for each in readings],
+            }
+        )
+
+    async def _detail(self, request: Request) -> Response:
+        return JSONResponse(detail_of(await self._reading(request)))
+
+    async def _rates(self, request: Request) -> Response:
+        reading = await self._reading(request)
+        rates = self._throughput.of(reading.destination)
+        return JSONResponse({"samples": [each._asdict() for each in rates]})
+
+    async def _positions(self, request: Request) -> Response:
+        name = request.path_params["destination"]
+        return JSONResponse(dict(await self._do(self._operations.positions, name)))
+
+    async def _subscriptions(self, request: Request) -> Response:
+        name = request.path_params["destination"]
+        return JSONResponse(dict(await self._do(self._operations.subscriptions, name)))
+
+    async def _tables(self, request: Request) -> Response:
+        name = request.path_params["destination"]
+        found = await self._do(self._operations.tables, name)
+        return JSONResponse({"tables": list(found)})
+
+    async def _history(self, request: Request) -> Response:
+        name, table = (request.path_params[key] for key in ("destination", "table"))
+        found = await self._do(self._operations.table_changes, name, table)
+        return JSONResponse({"table": table, "changes": list(found)})
+
+    async def _reading(self, request: Request) -> Reading:
+        """Return the reading of the destination in the path. Raises Problem."""
+        name = request.path_params["destination"]
+        for each in await self._do(self._operations.readings):
+            if each.destination == name:
+                return each
+        raise problem_of(ClientError(f"can't find destination:{name[:200]}"))
+
+    # --- actions ----------------------------------------------------------------------
+
+    async def _seek(self, request: Request) -> Response:
+        """Move clients to another position, or say what that would do."""
+        name = request.path_params["destination"]
+        asked = SeekRequest.parse(await body_of(request))
+        plan = await self._do(
+            self._operations.plan_move,
+            name,
+            asked.to,
+            source=asked.source,
+            client_ids=asked.client_ids,
+        )
+        if not asked.dry_run:
+            await self._do(self._operations.move, plan)
+        return JSONResponse(
+            {
+                **plan.as_json(moved=not asked.dry_run),
+                "lines": list(plan.lines()),
+                "warnings": list(plan.warnings),
+            }
+        )
+
+    async def _start(self, request: Request) -> Response:
+        name = request.path_params["destination"]
+        await self._do(self._operations.start_destination, name)
+        return JSONResponse({"destination": name}, _ACCEPTED)
+
+    async def _stop(self, request: Request) -> Response:
+        name = request.path_params["destination"]
+        await self._do(self._operations.stop_destination, name)
+        return JSONResponse({"destination": name}, _ACCEPTED)
+
+    async def _unsubscribe(self, request: Request) -> Response:
+        name = request.path_params["destination"]
+        client_id = request.path_params["client_id"]
+        await self._do(self._operations.unsubscribe, name, client_id)
+        return Response(status_code=HTTPStatus.NO_CONTENT.value)
+
+    async def _do(
+        self, operation: Callable[..., T], *arguments: Any, **options: Any
+    ) -> T:
+        """Call an operation in a thread of its own. Raises Problem."""
+        try:
+            return await run_in_threadpool(operation, *arguments, **options)
+        except CanalError as error:
+            raise problem_of(error) from error
+
+
+async def on_problem(_: Request, error: Exception) -> Response:
+    """Answer a refused request."""
+    assert isinstance(error, Problem)
+    return error.response()
+
+
+async def on_http_exception(_: Request, error: Exception) -> Response:
+    """Answer a request for what there is not: an unknown path, another method."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    return Problem(status, status.description, headers=error.headers).response()
+
+
+async def on_failure(request: Request, error: Exception) -> Response:
+    """Answer and log an error that is not the user's."""
+    daemon_messages.HTTP_REQUEST_FAILED.log(log, request.url.path, exc_info=error)
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "see the server's log").response()

@@ -1,0 +1,258 @@
+"""The description of the REST interface (OpenAPI 3.1)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from canal_server.observe.readings import STATES
+
+Json = dict[str, Any]
+
+_NUMBER: Final = {"type": ["number", "null"]}
+_INTEGER: Final = {"type": ["integer", "null"]}
+_TEXT: Final = {"type": ["string", "null"]}
+_OBJECT: Final = {"type": ["object", "null"]}
+
+_SUMMARY: Final[Json] = {
+    "destination": {"type": "string"},
+    "state": {"type": "string", "enum": list(STATES)},
+    "ready": {"type": "boolean", "description": "runs, or is not to run here"},
+    "error": _TEXT,
+    "error_since_ms": {**_INTEGER, "description": "ms since 1970"},
+    "lag_s": {**_NUMBER, "description": "how far reading lags behind the source, s"},
+    "source": {"description": "the server that is read"},
+    "runs_on": {**_TEXT, "description": "the server of a cluster that runs it"},
+    "blocked": {**_OBJECT, "description": "why reading waits, and for which clients"},
+    "warnings": {"type": "array", "items": {"type": "string"}},
+    "clients": {"type": "integer", "description": "number of subscribed clients"},
+    "rows": {**_INTEGER, "description": "rows read since it started"},
+    "store_fill_ratio": {**_NUMBER, "description": "0 to 1"},
+}
+_CLIENT: Final[Json] = {
+    "client_id": {"type": "integer"},
+    "connected": {"type": "boolean"},
+    "lag_entries": {**_INTEGER, "description": "null: it is not served from the ring"},
+    "lag_s": _NUMBER,
+    "rows": {**_INTEGER, "description": "delivered, redeliveries included"},
+    "blocks": {"type": "boolean", "description": "reading waits for its acks"},
+}
+_SAMPLE: Final[Json] = {
+    "time_s": {"type": "number", "description": "seconds since 1970"},
+    "rows_per_s": {"type": "number"},
+    "bytes_per_s": {"type": "number", "description": "received from the source"},
+    "lag_s": _NUMBER,
+}
+_SEEK: Final[Json] = {
+    "to": {
+        "type": "string",
+        "description": "FILE:POSITION, a GTID set, a time with a zone or in ms since"
+        " 1970 or relative to now (`-1h`), `oldest`, `latest`",
+    },
+    "source": {
+        **_TEXT,
+        "description": "the source of a group in which they are moved; null: all",
+    },
+    "clients": {
+        "type": ["array", "null"],
+        "items": {"type": "integer"},
+        "description": "the clients to move; null: all",
+    },
+    "dry_run": {"type": "boolean", "description": "only return what would happen"},
+}
+_MOVE: Final[Json] = {
+    "destination": {"type": "string"},
+    "moved": {"type": "boolean", "description": "false after a dry run"},
+    "clients": {"type": "array", "items": {"type": "integer"}},
+    "sources": {
+        "type": "array",
+        "items": {"type": "object"},
+        "description": "the new position in each source, and the effects",
+    },
+    "lines": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "the same as lines of text",
+    },
+    "warnings": {"type": "array", "items": {"type": "string"}},
+}
+_PROBLEM: Final[Json] = {
+    "type": {"type": "string"},
+    "title": {"type": "string"},
+    "status": {"type": "integer"},
+    "detail": {"type": "string", "description": "what is wrong, and the remedy"},
+}
+_HEALTH: Final[Json] = {
+    "status": {"type": "string"},
+    "destinations": {"type": "object", "additionalProperties": {"type": "string"}},
+}
+_DESTINATION: Final[Json] = {
+    "name": "destination",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string"},
+}
+_CLIENT_ID: Final[Json] = {
+    "name": "client_id",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "integer"},
+}
+
+
+_TABLE: Final[Json] = {
+    "name": "table",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string"},
+    "description": "schema.table",
+}
+_HISTORY: Final[Json] = {
+    "table": {"type": "string"},
+    "changes": {"type": "array", "items": {"type": "object"}},
+}
+
+
+def document(version: str) -> Json:
+    """Return the whole description."""
+    one = "/api/v1/destinations/{destination}"
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "canal-server",
+            "version": version,
+            "description": "State and operation of a canal-server process.",
+        },
+        "paths": {
+            "/healthz": {"get": _operation("The process is alive.", _ref("Health"))},
+            "/readyz": {
+                "get": _operation(
+                    "Every destination that should run here runs.",
+                    _ref("Health"),
+                    others={"503": "Some destinations do not run."},
+                )
+            },
+            "/api/v1/openapi.json": {"get": _operation("This description.", {})},
+            "/api/v1/status": {
+                "get": _operation("What `canal-server status --json` shows.", {})
+            },
+            "/api/v1/destinations": {
+                "get": _operation("All destinations.", _ref("Destinations"))
+            },
+            one: {"get": _of_one("One destination with its clients.", _ref("Detail"))},
+            f"{one}/throughput": {
+                "get": _of_one("Rates of the last hour.", _list("samples", "Sample"))
+            },
+            f"{one}/positions": {
+                "get": _of_one("The positions of its clients, while it runs.", {})
+            },
+            f"{one}/subscriptions": {
+                "get": _of_one("Its ranged subscriptions, while it runs.", {})
+            },
+            f"{one}/tables": {"get": _of_one("The tables of its history.", {})},
+            f"{one}/tables/{{table}}/history": {
+                "get": _of_one(
+                    "Who changed a table, when and how; oldest first.",
+                    _ref("History"),
+                    "200",
+                    _TABLE,
+                )
+            },
+            f"{one}/seek": {
+                "post": {
+                    **_of_one("Move clients to another position.", _ref("Move")),
+                    "requestBody": {
+                        "required": True,
+                        "content": {"application/json": {"schema": _ref("Seek")}},
+                    },
+                }
+            },
+            f"{one}/start": {
+                "post": _of_one("Start a stopped, failed or lazy one.", {}, "202")
+            },
+            f"{one}/stop": {"post": _of_one("Stop it until `start`.", {}, "202")},
+            f"{one}/clients/{{client_id}}": {
+                "delete": _of_one(
+                    "Remove the subscription of a client.", None, "204", _CLIENT_ID
+                )
+            },
+        },
+        "components": {
+            "schemas": {
+                "Summary": _object(_SUMMARY),
+                "Detail": _object(
+                    {
+                        **_SUMMARY,
+                        "clients": {"type": "array", "items": _object(_CLIENT)},
+                    }
+                ),
+                "Destinations": _object(
+                    {
+                        "version": {"type": "string"},
+                        "allows_actions": {"type": "boolean"},
+                        "destinations": {"type": "array", "items": _ref("Summary")},
+                    }
+                ),
+                "Sample": _object(_SAMPLE),
+                "Seek": {
+                    "type": "object",
+                    "properties": _SEEK,
+                    "required": ["to"],
+                    "additionalProperties": False,
+                },
+                "Move": _object(_MOVE),
+                "History": _object(_HISTORY),
+                "Problem": _object(_PROBLEM),
+                "Health": {"type": "object", "properties": _HEALTH},
+            },
+            "securitySchemes": {"login": {"type": "http", "scheme": "basic"}},
+        },
+        "security": [{"login": []}, {}],
+    }
+
+
+def _object(properties: Json) -> Json:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+    }
+
+
+def _ref(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(name: str, of: str) -> Json:
+    return _object({name: {"type": "array", "items": _ref(of)}})
+
+
+def _of_one(
+    summary: str, schema: Json | None, status: str = "200", *more: Json
+) -> Json:
+    """Return an operation on one destination, which may be unknown."""
+    found = _operation(summary, schema, status, {"404": "There is no such thing."})
+    found["responses"]["403"] = _problem("Actions are not allowed.")
+    found["responses"]["409"] = _problem("It is not possible now.")
+    return {**found, "parameters": [_DESTINATION, *more]}
+
+
+def _operation(
+    summary: str,
+    schema: Json | None,
+    status: str = "200",
+    others: dict[str, str] | None = None,
+) -> Json:
+    content = {} if schema is None else {"application/json": {"schema": schema}}
+    return {
+        "summary": summary,
+        "responses": {
+            status: {"description": "Success.", "content": content},
+            "401": _problem("A login is needed."),
+            **{code: _problem(text) for code, text in (others or {}).items()},
+        },
+    }
+
+
+def _problem(text: str) -> Json:
+    schema = {"schema": _ref("Problem")}
+    return {"description": text, "content": {"application/problem+json": schema}}

@@ -1,0 +1,57 @@
+"""Errors of the REST interface as problem details (RFC 9457)."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import JSONResponse
+
+from canal_server.errors import CanalError, ClientError, ConfigError, TableMetaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MEDIA_TYPE: Final = "application/problem+json"
+_UNKNOWN: Final = ("can't find destination", "unknown table")
+
+
+class Problem(Exception):  # noqa: N818  # the term of the RFC
+    """A request that is refused; `detail` says what to do instead."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+        self.more = more
+
+    def response(self) -> JSONResponse:
+        """Return the answer."""
+        content = {
+            "type": "about:blank",
+            "title": self.status.phrase,
+            "status": self.status.value,
+            "detail": self.detail,
+            **self.more,
+        }
+        return JSONResponse(
+            content, self.status.value, headers=self.headers, media_type=_MEDIA_TYPE
+        )
+
+
+def problem_of(error: CanalError) -> Problem:
+    """Return the problem for an error of the server: input, name, or state."""
+    text = str(error)
+    if isinstance(error, ConfigError):
+        return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, text)
+    if isinstance(error, ClientError | TableMetaError) and text.startswith(_UNKNOWN):
+        return Problem(HTTPStatus.NOT_FOUND, text)
+    return Problem(HTTPStatus.CONFLICT, text)

@@ -1,0 +1,84 @@
+"""The JSON that requests of the REST interface have."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.source.begin.seek_target import TargetText, parse_target
+from canal_server.web.problem_details import Problem
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_BYTES_MAX: Final = 64 * 1024
+_JSON: Final = "application/json"
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    """Return the object that a request has. Raises Problem.
+
+    Pages of other sites cannot send this type without a question to the server.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
+        raise Problem(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send JSON with Content-Type: {_JSON}"
+        )
+    received = bytearray()
+    async for part in request.stream():
+        received += part
+        if len(received) > _BYTES_MAX:
+            raise Problem(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"a request has at most {_BYTES_MAX} bytes",
+            )
+    try:
+        found = json.loads(received)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise _invalid("expected a JSON object")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SeekRequest:
+    """A move of clients to another position."""
+
+    to: TargetText
+    source: str | None
+    client_ids: tuple[int, ...] | None  # None: all
+    dry_run: bool
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> SeekRequest:
+        """Return what an object asks for. Raises Problem."""
+        unknown = body.keys() - {"to", "source", "clients", "dry_run"}
+        if unknown:
+            raise _invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
+        if "to" not in body:
+            raise _invalid("to is missing: the new position")
+        source, clients = body.get("source"), body.get("clients")
+        dry_run = body.get("dry_run", False)
+        if not (source is None or isinstance(source, str)):
+            raise _invalid("source: expected a string")
+        if not (clients is None or _are_ids(clients)):
+            raise _invalid("clients: expected a list of client ids")
+        if not isinstance(dry_run, bool):
+            raise _invalid("dry_run: expected true or false")
+        try:
+            to = parse_target(str(body["to"]))
+        except ValueError as error:
+            raise _invalid(f"to: {error}") from None
+        ids = None if clients is None else tuple(clients)
+        return cls(to, source, ids, dry_run)
+
+
+def _are_ids(values: object) -> bool:
+    return isinstance(values, list) and all(type(each) is int for each in values)
+
+
+def _invalid(detail: str) -> Problem:
+    return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)

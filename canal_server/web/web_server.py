@@ -1,0 +1,172 @@
+"""The HTTP port: a stage of the process."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import Response
+from starlette.routing import Route
+
+from canal_server.messages import daemon_messages
+from canal_server.runtime.lifecycle import Stop
+from canal_server.web.access_rules import AccessMiddleware, AccessRules
+from canal_server.web.api import Api, on_failure, on_http_exception, on_problem
+from canal_server.web.problem_details import Problem
+from canal_server.web.throughput import SAMPLE_S, Throughput
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+
+    from canal_server.runtime.lifecycle import Deadline
+    from canal_server.web.access_rules import Login
+    from canal_server.web.server_operations import Operations
+
+log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 64
+_CONNECTIONS_MAX: Final = 100
+_KEEP_ALIVE_S: Final = 30
+_STOP_S: Final = 2  # for requests that are being answered
+_FILES: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+# Nothing comes from elsewhere, and no other page shows this one in a frame.
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+def application(
+    operations: Operations, throughput: Throughput, rules: AccessRules, version: str
+) -> Starlette:
+    """Return the ASGI application."""
+    api = Api(operations, throughput, version, allows_actions=rules.allows_actions)
+    return Starlette(
+        routes=[
+            *api.routes(),
+            *(Route(path, _file(*file)) for path, file in _FILES.items()),
+        ],
+        middleware=[Middleware(AccessMiddleware, rules=rules)],
+        exception_handlers={
+            Problem: on_problem,
+            HTTPException: on_http_exception,
+            Exception: on_failure,
+        },
+    )
+
+
+def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that answers with a file of the package."""
+    folder = resources.files("canal_server.web") / "page"
+    response = Response(
+        (folder / name).read_bytes(), media_type=media_type, headers=_HEADERS
+    )
+
+    async def answer(_: Request) -> Response:
+        return response
+
+    return answer
+
+
+class WebServer:
+    """A stage that serves the page and the REST interface.
+
+    A port that is in use does not prevent the start of the server: that is a warning.
+    """
+
+    def __init__(
+        self,
+        ip: str,
+        port: int,
+        operations: Operations,
+        version: str,
+        login: Login | None = None,
+    ) -> None:
+        self._address = ip, port
+        self._throughput = Throughput(operations.readings)
+        rules = AccessRules(ip, login)
+        app = application(operations, self._throughput, rules, version)
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                ws="none",
+                server_header=False,
+                limit_concurrency=_CONNECTIONS_MAX,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=_STOP_S,
+            )
+        )
+        self._stop = Stop()
+        self._listener: socket.socket | None = None
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def port(self) -> int | None:
+        """The port, once started; None if it could not be opened."""
+        return None if self._listener is None else self._listener.getsockname()[1]
+
+    def start(self) -> None:
+        """Open the port."""
+        ip, port = self._address
+        family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+        try:
+            self._listener = socket.create_server(
+                (ip, port), family=family, backlog=_BACKLOG
+            )
+        except OSError as error:
+            daemon_messages.HTTP_PORT_UNAVAILABLE.log(
+                log, f"{ip}:{port}", error.strerror
+            )
+            return
+        self._threads = [
+            threading.Thread(
+                target=self._uvicorn.run,
+                kwargs={"sockets": [self._listener]},
+                name="http",
+                daemon=True,
+            ),
+            threading.Thread(target=self._sample, name="throughput", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+        log.info("page and REST interface at http://%s:%s/", ip, self.port)
+
+    def request_stop(self) -> None:
+        """Ask the port to close; returns at once."""
+        self._stop.request()
+        self._uvicorn.should_exit = True
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until the port is closed."""
+        for thread in self._threads:
+            thread.join(deadline.remaining_s())
+            if thread.is_alive():
+                return False
+        return True
+
+    def _sample(self) -> None:
+        while not self._stop.requested():
+            try:
+                self._throughput.sample()
+            except Exception:  # noqa: BLE001  # the outermost frame of this thread
+                daemon_messages.METRICS_FAILED.log(log, exc_info=True)
+            self._stop.wait(SAMPLE_S)

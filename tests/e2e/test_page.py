@@ -1,0 +1,217 @@
+"""The page in a real browser, on a server that reads a real MySQL or MariaDB."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from chromium import open_page, running_browser
+from fix_pipeline import DESTINATION
+from fix_store import eventually
+
+from canal_server.daemon.control import ask
+
+RING = 16
+WRONG = {"canal.instance.dbPassword": "not this one"}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Give a browser."""
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture
+def pipeline(make_pipeline, mysql_server, database, monkeypatch):
+    """Give a pipeline with a small ring and a port for the page, not started."""
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
+    monkeypatch.setenv("CANAL_AUTO_SCAN", "true")
+    monkeypatch.setenv("CANAL_AUTO_SCAN_INTERVAL", "1")
+    settings = {
+        "canal.instance.memory.buffer.size": RING,
+        "canal.instance.memory.batch.mode": "ITEMSIZE",
+    }
+    mysql_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    return make_pipeline(mysql_server, database, settings)
+
+
+def url_of(pipeline) -> str:
+    """Return the address of the page."""
+    return f"http://127.0.0.1:{ask(pipeline.conf, 'status')['http_port']}/"
+
+
+def card_of(page):
+    """Return the part of the page about the destination."""
+    return page.locator(f"article[data-destination={DESTINATION}]")
+
+
+def test_an_operator_finds_a_wrong_password(browser, pipeline):
+    """He sees that a destination fails, and why; repairs it, and sees it run."""
+    right = pipeline.settings["canal.instance.dbPassword"]
+    pipeline.configure(WRONG)
+    pipeline.start()
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+        card = card_of(page)
+        card.get_by_text("Access denied").wait_for()
+        page.locator("#summary").get_by_text("0 of 1 destinations ready").wait_for()
+        pipeline.configure({"canal.instance.dbPassword": right})
+        card.get_by_text("reading", exact=True).wait_for()
+        page.locator("#summary").get_by_text("1 of 1 destinations ready").wait_for()
+        assert not card.locator(".error").is_visible()
+
+
+def test_an_operator_finds_and_removes_the_client_that_blocks(
+    browser, pipeline, tmp_path
+):
+    """The client is named and marked; its subscription is removed after a question."""
+    pipeline.start()
+    with (
+        pipeline.client(1001),
+        pipeline.client(1002) as other,
+        open_page(browser) as page,
+    ):
+        for number in range(RING):
+            pipeline.source.execute(
+                f"INSERT INTO {pipeline.schema}.t VALUES ({number})"
+            )
+        pipeline.wait_for_status(lambda status: status["blocked"])
+        while message := other.get(100):
+            other.ack(message.id)
+        page.goto(url_of(pipeline))
+        card = card_of(page)
+        card.get_by_text("blocked: waits for a client").wait_for()
+        card.get_by_text("ring full, waits for client 1001").wait_for()
+        row = card.locator("tr.bad")
+        assert row.locator("td").first.text_content() == "1001"
+        page.screenshot(path=tmp_path / "page.png")
+
+        row.get_by_role("button", name="Unsubscribe").click()
+        page.get_by_role("button", name="Cancel").click()
+        assert row.count() == 1
+        row.get_by_role("button", name="Unsubscribe").click()
+        dialog = page.get_by_role("dialog")
+        assert "client 1001" in dialog.text_content()
+        dialog.get_by_role("button", name="Unsubscribe").click()
+        card.locator("tr[data-client='1001']").wait_for(state="detached")
+        assert pipeline.status()["clients"] == [1002]
+
+
+def test_an_operator_moves_a_client(browser, pipeline):
+    """He sees what a move would repeat before it is done; then the client has it."""
+    pipeline.start()
+    line = pipeline.process.wait_for_log("starts at .*: configured")
+    start = re.search(r"starts at (\S+:\d+): configured", line)[1]
+    pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (7)")
+    with pipeline.client() as client:
+        message = next(pipeline.messages(client, batch_size=1000))
+        client.ack(message.id)
+        client.get(1)  # answered after the ack
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+        card_of(page).get_by_role("button", name="Move clients").click()
+        dialog = page.get_by_role("dialog")
+        move = dialog.get_by_role("button", name="Move", exact=True)
+        position = dialog.get_by_label("New position")
+        position.fill("yesterday")
+        page.keyboard.press("Enter")
+        dialog.get_by_text("is not a position").wait_for()
+        assert move.is_disabled()
+        position.fill(start)
+        dialog.get_by_role("button", name="Preview").click()
+        dialog.get_by_text("1 transaction").wait_for()
+        move.click()
+        dialog.wait_for(state="hidden")
+        pipeline.process.wait_for_log("an operator moved client 1001")
+        card_of(page).get_by_text("reading", exact=True).wait_for()
+    with pipeline.client() as client:
+        again = next(pipeline.messages(client, batch_size=1000))
+        assert again.entries == message.entries
+
+
+def test_an_operator_sees_who_changed_a_table(browser, pipeline):
+    """The history of a table has the statement, and the column that it added."""
+    pipeline.start()
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
+    table = f"{pipeline.schema}.t"
+    pipeline.source.execute(f"ALTER TABLE {table} ADD COLUMN b VARCHAR(10)")
+    path = f"api/v1/destinations/{DESTINATION}/tables/{table}/history"
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+
+        def is_there():
+            return "ADD COLUMN b" in page.request.get(url_of(pipeline) + path).text()
+
+        eventually(is_there)
+        card_of(page).get_by_role("button", name="Tables").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Table").fill(table)
+        page.keyboard.press("Enter")
+        dialog.get_by_text(f"ALTER TABLE {table} ADD COLUMN b").wait_for()
+        assert "varchar(10)" in dialog.locator(".added").first.text_content()
+        dialog.get_by_role("button", name="Close").click()
+        dialog.wait_for(state="hidden")
+
+
+def test_stop_and_start_by_keyboard(browser, pipeline):
+    """Buttons are reached by the keyboard; a stopped destination starts again."""
+    pipeline.start()
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+        card = card_of(page)
+        card.get_by_role("button", name="Stop").focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").wait_for()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        card.get_by_text("stopped by an operator").wait_for()
+        pipeline.wait_for_status(lambda status: status["life"] == "stopped")
+        card.get_by_role("button", name="Start").focus()
+        page.keyboard.press("Enter")
+        card.get_by_text("reading", exact=True).wait_for()
+    pipeline.wait_for_status(lambda status: status["running"])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fits_a_phone(browser, pipeline, scheme, tmp_path):
+    """On a narrow screen nothing is wider than it; no text is hard to read."""
+    pipeline.start()
+    phone = {"viewport": {"width": 360, "height": 720}, "color_scheme": scheme}
+    with pipeline.client(1001), open_page(browser, **phone) as page:
+        page.goto(url_of(pipeline))
+        card_of(page).get_by_text("reading", exact=True).wait_for()
+        page.screenshot(path=tmp_path / "page.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        found = page.evaluate("""() => {
+            const style = getComputedStyle(document.querySelector("article"));
+            return [style.color, style.backgroundColor];
+        }""")
+        assert contrast(*found) > 7
+
+
+def contrast(first: str, second: str) -> float:
+    """Return the contrast of two colours as WCAG 2 has it, 1 to 21."""
+
+    def luminance(colour: str) -> float:
+        values = [int(n) / 255 for n in colour[4:-1].split(",")]
+        linear = [
+            v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values
+        ]
+        return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_nothing_from_elsewhere(browser, pipeline):
+    """The page asks no other host for anything, and runs no script of its own text."""
+    pipeline.start()
+    asked: list[str] = []
+    with open_page(browser) as page:
+        page.on("request", lambda request: asked.append(request.url))
+        url = url_of(pipeline)
+        answer = page.goto(url)
+        card_of(page).get_by_text("reading", exact=True).wait_for()
+    assert {each[: len(url)] for each in asked if not each.startswith("data:")} == {url}
+    assert "default-src 'self'" in answer.headers["content-security-policy"]

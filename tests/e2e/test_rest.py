@@ -1,0 +1,188 @@
+"""The REST interface of a server that reads a real MySQL or MariaDB."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+from fix_pipeline import DESTINATION
+from fix_store import eventually
+
+from canal_server.daemon.control import ask
+
+MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = example\n"
+BASE = "/api/v1"
+ONE = f"{BASE}/destinations/{DESTINATION}"
+
+
+@pytest.fixture
+def pipeline(make_pipeline, source_server, database, monkeypatch):
+    """Give a running pipeline with a port for HTTP."""
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
+    source_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    pipeline = make_pipeline(source_server, database, {})
+    pipeline.start()
+    return pipeline
+
+
+def request(conf, path, method="GET", login="", body=None):
+    """Send a request; returns its status and content."""
+    port = ask(conf, "status")["http_port"]
+    wanted = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    if body is not None:
+        wanted.add_header("Content-Type", "application/json")
+        wanted.data = json.dumps(body).encode()
+    if login:
+        encoded = base64.b64encode(login.encode()).decode()
+        wanted.add_header("Authorization", f"Basic {encoded}")
+    try:
+        with urllib.request.urlopen(wanted, timeout=30) as answer:
+            body = answer.read()
+            return answer.status, json.loads(body) if body else None
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_what_is_shown(pipeline):
+    """State, position and clients are those of `status`."""
+    for number in range(3):
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES ({number})")
+    with pipeline.client() as client:
+        pipeline.wait_for_status(lambda status: status["state"] == "running")
+        assert next(pipeline.messages(client))
+        status, found = request(pipeline.conf, ONE)
+        assert (status, found["state"], found["ready"]) == (200, "dumping", True)
+        assert found["position"] == pipeline.status()["position"]
+        (shown,) = found["clients"]
+        assert (shown["client_id"], shown["connected"]) == (1001, True)
+        assert shown["lag_entries"] > 0
+    assert request(pipeline.conf, "/readyz")[0] == 200
+    assert request(pipeline.conf, f"{BASE}/status")[1]["instances"]
+    status, found = request(pipeline.conf, f"{ONE}/positions")
+    assert [each["client"] for each in found["clients"]] == [1001]
+
+
+def test_stop_and_start(pipeline):
+    """A stopped destination serves nobody; started again, it loses nothing."""
+    assert request(pipeline.conf, f"{ONE}/stop", "POST")[0] == 202
+    pipeline.wait_for_status(lambda status: status["life"] == "stopped")
+    assert request(pipeline.conf, ONE)[1]["state"] == "stopped"
+    pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (1)")
+    assert request(pipeline.conf, f"{ONE}/start", "POST")[0] == 202
+    pipeline.wait_for_status(lambda status: status["running"])
+    with pipeline.client() as client:
+        assert next(pipeline.messages(client)).entries
+
+
+def test_unsubscribe(pipeline):
+    """A client's subscription is removed; one that is not there is a conflict."""
+    with pipeline.client():
+        pass
+    assert request(pipeline.conf, f"{ONE}/clients/1001", "DELETE") == (204, None)
+    eventually(lambda: pipeline.status()["clients"] == [])
+    status, problem = request(pipeline.conf, f"{ONE}/clients/1001", "DELETE")
+    assert status == 409
+    assert "client 1001 is not subscribed to example" in problem["detail"]
+
+
+def test_seek(pipeline):
+    """A dry run says what would be repeated; the move does it, and nothing is lost."""
+    for number in range(3):
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES ({number})")
+    with pipeline.client() as client:
+        assert ids_of(pipeline, client) == [0, 1, 2]
+        client.get(1)  # answered after the acks
+    line = pipeline.process.wait_for_log("starts at .*: configured")
+    start = re.search(r"starts at (\S+):(\d+): configured", line)
+    body = {"to": f"{start[1]}:{start[2]}", "clients": [1001], "dry_run": True}
+    status, plan = request(pipeline.conf, f"{ONE}/seek", "POST", body=body)
+    assert (status, plan["moved"], plan["clients"]) == (200, False, [1001])
+    assert "repeated" in plan["lines"][1]
+    body["dry_run"] = False
+    status, plan = request(pipeline.conf, f"{ONE}/seek", "POST", body=body)
+    assert (status, plan["moved"]) == (200, True)
+    with pipeline.client() as client:
+        assert ids_of(pipeline, client) == [0, 1, 2]
+
+
+def ids_of(pipeline, client):
+    """Receive and ack three rows; returns their ids."""
+    ids = []
+    for message in pipeline.messages(client):
+        ids += [change.after["a"] for change in message.changes() if change.after]
+        client.ack(message.id)
+        if len(ids) >= 3:
+            return ids
+    raise AssertionError("nobody ends the messages")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        ({"to": "yesterday"}, 422, "is not a position"),
+        ({}, 422, "to is missing"),
+        ({"to": "oldest", "client": 1}, 422, "unknown fields: client"),
+        ({"to": "oldest", "clients": ["a"]}, 422, "expected a list of client ids"),
+        ({"to": "oldest", "clients": [77]}, 409, "77"),
+        ({"to": "oldest", "dry_run": 1}, 422, "dry_run: expected true or false"),
+        ([], 422, "expected a JSON object"),
+        (None, 415, "Content-Type: application/json"),
+    ],
+)
+def test_a_wrong_seek(pipeline, body, status, text):
+    """What cannot be done is named, and moves nobody."""
+    with pipeline.client():
+        pass
+    found, problem = request(pipeline.conf, f"{ONE}/seek", "POST", body=body)
+    assert found == status, problem
+    assert text in problem["detail"]
+
+
+def test_history_of_a_table(pipeline):
+    """Each statement that changed a table is there, with what it changed."""
+    table = f"{pipeline.schema}.t"
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
+    pipeline.source.execute(f"ALTER TABLE {table} ADD COLUMN b VARCHAR(10)")
+    path = f"{ONE}/tables/{table}/history"
+
+    def added():
+        changes = request(pipeline.conf, path)[1].get("changes", [])
+        return any("ADD COLUMN b" in each.get("sql", "") for each in changes)
+
+    eventually(added)
+    last = request(pipeline.conf, path)[1]["changes"][-1]
+    assert any("b" in line and "varchar(10)" in line for line in last["lines"])
+    assert table in request(pipeline.conf, f"{ONE}/tables")[1]["tables"]
+    status, problem = request(pipeline.conf, f"{ONE}/tables/no.table/history")
+    assert status == 404
+    assert "unknown table no.table" in problem["detail"]
+
+
+def test_login(pipeline, monkeypatch):
+    """With a login in the settings, nothing but health checks goes without it."""
+    pipeline.stop()
+    password = hashlib.sha1(hashlib.sha1(b"secret").digest()).hexdigest()
+    monkeypatch.setenv("CANAL_HTTP_USER", "ops")
+    monkeypatch.setenv("CANAL_HTTP_PASSWD", password)
+    pipeline.start()
+    assert request(pipeline.conf, ONE)[0] == 401
+    assert request(pipeline.conf, ONE, login="ops:wrong")[0] == 401
+    assert request(pipeline.conf, ONE, login="ops:secret")[0] == 200
+    assert request(pipeline.conf, "/healthz")[0] == 200
+
+
+def test_a_port_in_use(make_conf, start_server):
+    """The server runs without the page, and the log says which port it is."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        conf = make_conf(MAIN)
+        server = start_server(conf, CANAL_HTTP_PORT=str(port))
+        server.read_until(f"127.0.0.1:{port}: Address already in use")
+        server.read_until("canal-server 0")
+    assert ask(conf, "status")["http_port"] is None

@@ -1,0 +1,105 @@
+"""Who may use the HTTP port."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import pytest
+from starlette.datastructures import Headers
+
+from canal_server.web.access_rules import AccessRules, Login, is_loopback
+from canal_server.web.problem_details import Problem
+
+LOGIN = Login(
+    "ops", hashlib.sha1(hashlib.sha1(b"s3:cret").digest()).hexdigest()
+)  # fmt: skip
+LOOPBACK, OPEN = AccessRules("127.0.0.1", None), AccessRules("0.0.0.0", None)
+WITH_LOGIN = AccessRules("0.0.0.0", LOGIN)
+
+
+def basic(text: str) -> str:
+    """Return the header of a name and a password."""
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+def status_of(rules, method="GET", host="127.0.0.1:11113", **headers) -> int:
+    """Return the status with which a request is refused; 0 if it is allowed."""
+    try:
+        rules.check(method, Headers({"host": host, **headers}))
+    except Problem as problem:
+        return problem.status
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1:11113", 0),
+        ("localhost", 0),
+        ("LOCALHOST:1", 0),
+        ("[::1]:11113", 0),
+        ("127.9.9.9", 0),
+        ("attacker.example:11113", 421),
+        ("127.0.0.1.attacker.example", 421),
+        ("", 421),
+    ],
+)
+def test_names_of_the_loopback_interface(host, expected):
+    """Without a login, only names of this host are answered there (DNS rebinding)."""
+    assert status_of(LOOPBACK, host=host) == expected
+
+
+def test_other_addresses_may_have_any_name():
+    """A port that others reach is called as they call it; it is read-only."""
+    assert status_of(OPEN, host="canal.example:11113") == 0
+    assert status_of(OPEN, "POST", host="canal.example:11113") == 403
+    assert not OPEN.allows_actions
+    assert LOOPBACK.allows_actions
+    assert WITH_LOGIN.allows_actions
+
+
+@pytest.mark.parametrize(
+    ("authorization", "expected"),
+    [
+        (basic("ops:s3:cret"), 0),
+        (basic("ops:s3:cret").replace("Basic", "basic"), 0),
+        (basic("ops:wrong"), 401),
+        (basic("root:s3:cret"), 401),
+        (basic("ops"), 401),
+        ("", 401),
+        ("Bearer x", 401),
+        ("Basic ???", 401),
+        ("Basic /w==", 401),  # not UTF-8
+    ],
+)
+def test_login(authorization, expected):
+    """With a login, reading and acting need it, whatever the address."""
+    for method in ("GET", "POST"):
+        assert status_of(WITH_LOGIN, method, authorization=authorization) == expected
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        ("http://127.0.0.1:11113", 0),
+        ("http://attacker.example", 403),
+        ("http://127.0.0.1:8080", 403),
+        ("null", 403),
+    ],
+)
+@pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
+def test_pages_of_others_may_not_act(method, origin, expected):
+    """A browser sends where a page is from; other pages are refused actions."""
+    assert status_of(LOOPBACK, method, origin=origin) == expected
+
+
+def test_the_password_is_not_shown():
+    """The text of a login has no hash."""
+    assert LOGIN.password_hash not in repr(LOGIN)
+
+
+def test_loopback():
+    """Addresses of the loopback interface, and its name."""
+    assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "example")))

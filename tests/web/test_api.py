@@ -1,0 +1,214 @@
+"""The REST interface: answers, refusals, and that its description is true."""
+
+from __future__ import annotations
+
+import pytest
+from jsonschema import validate
+from openapi_spec_validator import validate as validate_document
+from starlette.testclient import TestClient
+
+from canal_server.errors import CanalError, ClientError
+from canal_server.observe.readings import Reading
+from canal_server.server.request_counts import RequestCounts
+from canal_server.web.access_rules import AccessRules
+from canal_server.web.throughput import Throughput
+from canal_server.web.web_server import application
+
+BASE = "/api/v1"
+
+
+class Server:
+    """A server with destinations, which notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.lives = {"one": "ended", "two": "idle"}
+        self.asked: list[tuple[object, ...]] = []
+        self.fails: Exception | None = None
+
+    def status(self):
+        """Return a status."""
+        if self.fails:
+            raise self.fails
+        return {"pid": 1, "instances": []}
+
+    def readings(self):
+        """Return a reading of each destination."""
+        return [
+            Reading(
+                name,
+                {"destination": name, "running": False, "life": life, "error": ""},
+                RequestCounts(),
+                None,
+            )
+            for name, life in self.lives.items()
+        ]
+
+    def positions(self, destination):
+        """Return positions."""
+        self._check(destination)
+        return {"running": False}
+
+    subscriptions = tables = positions
+
+    def table_changes(self, destination, table):
+        """Return none."""
+        self._check(destination)
+        return [{"table": table}]
+
+    def stop_destination(self, destination):
+        """Note it."""
+        self._check(destination)
+        self.asked.append(("stop", destination))
+
+    def start_destination(self, destination):
+        """Note it."""
+        self._check(destination)
+        self.asked.append(("start", destination))
+
+    def unsubscribe(self, destination, client_id):
+        """Refuse client 7."""
+        self._check(destination)
+        if client_id == 7:
+            raise CanalError("client 7 is not subscribed")
+        self.asked.append(("unsubscribe", destination, client_id))
+
+    def _check(self, destination):
+        if destination not in self.lives:
+            raise ClientError(f"can't find destination:{destination}")
+
+
+@pytest.fixture
+def server():
+    """Give a server."""
+    return Server()
+
+
+@pytest.fixture
+def http(server):
+    """Give a client of its HTTP port."""
+    rules = AccessRules("127.0.0.1", None)
+    app = application(server, Throughput(server.readings), rules, "1.2.3")
+    return TestClient(app, "http://127.0.0.1:11113", raise_server_exceptions=False)
+
+
+def problem_of(answer) -> str:
+    """Return what is wrong by an answer, which has the form of RFC 9457."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    content = answer.json()
+    assert content["status"] == answer.status_code
+    assert content["title"]
+    return str(content["detail"])
+
+
+def test_health(http, server):
+    """A process is alive; it is ready if what should run here does."""
+    server.lives = {"one": "idle", "two": "stopped", "three": "competing"}
+    assert http.get("/healthz").status_code == 200
+    answer = http.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+    server.lives["four"] = "paused"
+    answer = http.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["destinations"]["four"] == "failed"
+
+
+def test_destinations(http):
+    """The list has a summary of each, and whether actions are allowed."""
+    found = http.get(f"{BASE}/destinations").json()
+    assert (found["version"], found["allows_actions"]) == ("1.2.3", True)
+    names = [each["destination"] for each in found["destinations"]]
+    assert names == ["one", "two"]
+    assert found["destinations"][1]["state"] == "idle"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "asked"),
+    [
+        ("POST", "one/stop", 202, ("stop", "one")),
+        ("POST", "one/start", 202, ("start", "one")),
+        ("DELETE", "one/clients/1001", 204, ("unsubscribe", "one", 1001)),
+    ],
+)
+def test_actions(http, server, method, path, status, asked):  # noqa: PLR0917  # a table
+    """Actions are passed on."""
+    answer = http.request(method, f"{BASE}/destinations/{path}")
+    assert answer.status_code == status
+    assert server.asked == [asked]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text"),
+    [
+        ("GET", "/destinations/none", 404, "can't find destination:none"),
+        ("GET", "/destinations/none/positions", 404, "can't find destination:none"),
+        ("POST", "/destinations/none/stop", 404, "can't find destination:none"),
+        ("DELETE", "/destinations/one/clients/7", 409, "client 7 is not subscribed"),
+        ("DELETE", "/destinations/one/clients/x", 404, ""),
+        ("GET", "/destinations/one/stop", 405, ""),
+        ("GET", "/nothing", 404, ""),
+    ],
+)
+def test_refusals(http, server, method, path, status, text):  # noqa: PLR0917  # a table
+    """Each refusal is a problem with its reason; nothing was done."""
+    answer = http.request(method, f"{BASE}{path}")
+    assert answer.status_code == status
+    assert text in problem_of(answer)
+    assert server.asked == []
+
+
+def test_a_fault(http, server, caplog):
+    """An error of ours is logged, and its text is not shown."""
+    server.fails = RuntimeError("a secret of the code")
+    answer = http.get(f"{BASE}/status")
+    assert answer.status_code == 500
+    assert "secret" not in problem_of(answer)
+    assert "cannot answer the HTTP request /api/v1/status" in caplog.text
+    assert "a secret of the code" in caplog.text
+
+
+def test_other_hosts_are_refused(http):
+    """The rules are asked before an endpoint is; health checks are always answered."""
+    headers = {"host": "attacker.example"}
+    assert http.get(f"{BASE}/status", headers=headers).status_code == 421
+    assert http.get("/", headers=headers).status_code == 421
+    assert http.get("/healthz", headers=headers).status_code == 200
+
+
+def test_description(http):
+    """The description is valid, has every route, and answers are as it says."""
+    document = http.get(f"{BASE}/openapi.json").json()
+    validate_document(document)
+    described = {
+        (method.upper(), path)
+        for path, operations in document["paths"].items()
+        for method in operations
+    }
+    assert described == set(routes_of(http.app.routes))
+    for path in ("/healthz", "/readyz", f"{BASE}/destinations"):
+        answer = http.get(path)
+        content = document["paths"][path]["get"]["responses"]["200"]["content"]
+        schema = content["application/json"]["schema"]
+        validate(answer.json(), {**schema, "components": document["components"]})
+    one = http.get(f"{BASE}/destinations/one").json()
+    detail = document["components"]["schemas"]["Detail"]
+    validate(one, {**detail, "components": document["components"]})
+
+
+def routes_of(routes, base=""):
+    """Yield the method and the path of each route of the interface."""
+    for route in routes:
+        path = base + route.path.replace(":int", "")
+        if hasattr(route, "routes"):
+            yield from routes_of(route.routes, path)
+        elif path.startswith("/api") or path in {"/healthz", "/readyz"}:
+            for method in route.methods - {"HEAD"}:
+                yield method, path
+
+
+def test_the_page(http):
+    """The page and its files are answered with their types."""
+    for path, kind in (("/", "html"), ("/page.css", "css"), ("/page.js", "javascript")):
+        answer = http.get(path)
+        assert answer.status_code == 200
+        assert kind in answer.headers["content-type"]
+        assert answer.headers["x-content-type-options"] == "nosniff"

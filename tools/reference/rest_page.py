@@ -1,0 +1,57 @@
+"""The page of the REST interface, from its description for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from canal_server.web.openapi import document
+from reference.markdown import notice, table
+
+PAGE = Path("docs/reference/rest.md")
+TEMPLATE = Path(__file__).parent / "templates/rest.md"
+SOURCES = "canal_server/web and tools/reference/templates"
+TITLES = {
+    "Summary": "A destination in the list",
+    "Detail": "One destination",
+    "Sample": "A sample of the throughput",
+    "Client": "A client",
+}
+
+
+def pages() -> dict[Path, str]:
+    """Return the page by its path."""
+    found = document("")
+    text = TEMPLATE.read_text()
+    text = text.replace("{{requests}}", "\n".join(_requests(found)))
+    schemas = found["components"]["schemas"]
+    client = schemas["Detail"]["properties"]["clients"]["items"]
+    parts = [
+        _schema(title, {**schemas, "Client": client}[name])
+        for name, title in TITLES.items()
+    ]
+    text = text.replace("{{schemas}}", "\n\n".join(parts))
+    return {PAGE: notice(SOURCES) + text.rstrip() + "\n"}
+
+
+def _requests(found: dict[str, Any]) -> list[str]:
+    return [
+        f"| `{method.upper()} {path}` | {next(iter(operation['responses']))}"
+        f" | {operation['summary']} |"
+        for path, operations in found["paths"].items()
+        for method, operation in operations.items()
+    ]
+
+
+def _schema(title: str, schema: dict[str, Any]) -> str:
+    rows = [
+        (f"`{name}`", _type(each), each.get("description", ""))
+        for name, each in schema["properties"].items()
+    ]
+    return f"## {title}\n\n{table(('field', 'type', 'meaning'), rows).strip()}"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    kind = schema.get("type", "any")
+    names = kind if isinstance(kind, list) else [kind]
+    return " or ".join(names)

@@ -70,7 +70,7 @@ def load_chosen(
         return DaemonConfig(
             conf_dir=conf.absolute(),
             data_dir=load_data_dir(conf, environ),
-            server=ServerConfig(listen=False, metrics_port=-1),
+            server=ServerConfig(listen=False, metrics_port=-1, http_port=-1),
             instances=(instance,),
             warnings=tuple(warnings),
         )

@@ -14,7 +14,7 @@ from canal_server.cli.check.history_checks import check_history
 from canal_server.cli.check.host_checks import check_host
 from canal_server.cli.conf_options import load_chosen
 from canal_server.cli.position.position_found import find_cursors
-from canal_server.cli.position.position_parts import parts_of
+from canal_server.cursor_moves.source_cursors import parts_of
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.check_results import CheckResult, Outcome, fail, ok, skip, warn
 from canal_server.model.cursors import DestinationCursors
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from canal_server.cli.position.position_parts import Part
     from canal_server.config.schema import DaemonConfig, HostConfig, InstanceConfig
+    from canal_server.cursor_moves.source_cursors import Part
     from canal_server.mysql.source_settings import Access
 
 AT_A_TIME: Final = 16  # destinations that are checked together

@@ -38,6 +38,7 @@ class Running:
     conf: str
     port: int | None
     metrics_port: int | None
+    http_port: int | None = None
 
     def is_of(self, conf_dir: Path) -> bool:
         """Return whether it runs with a conf folder, under whatever path."""
@@ -57,6 +58,7 @@ def running_server(data_dir: Path) -> Running | None:
         status.get("conf", ""),
         status.get("port"),
         status.get("metrics_port"),
+        status.get("http_port"),
     )
 
 
@@ -75,6 +77,7 @@ def check_host(config: DaemonConfig) -> tuple[list[CheckResult], Running | None]
     results += [
         check_port(config.server, running),
         check_metrics_port(config.server, running),
+        check_http_port(config.server, running),
         time_zone(zone_name()),
         *check_zookeepers(config.instances),
     ]
@@ -154,15 +157,31 @@ def check_port(server: ServerConfig, running: Running | None) -> CheckResult:
 
 
 def check_metrics_port(server: ServerConfig, running: Running | None) -> CheckResult:
-    """Check the port for metrics, without which a server starts with a warning."""
-    name, key, port = "metrics_port", "canal.metrics.pull.port", server.metrics_port
+    """Check the port for metrics."""
+    held = None if running is None else running.metrics_port
+    ip = server.metrics_ip or server.ip or LOOPBACK
+    key = "canal.metrics.pull.port"
+    return _extra_port("metrics_port", key, (ip, server.metrics_port), held)
+
+
+def check_http_port(server: ServerConfig, running: Running | None) -> CheckResult:
+    """Check the port of the page and the REST interface."""
+    held = None if running is None else running.http_port
+    address = (server.http_ip, server.http_port)
+    return _extra_port("http_port", "canal.http.port", address, held)
+
+
+def _extra_port(
+    name: str, key: str, address: tuple[str, int], held: int | None
+) -> CheckResult:
+    """Check a port without which a server starts, with a warning."""
+    ip, port = address
     if port < 0:
-        return ok(name, f"{key} = {port}: no metrics")
+        return ok(name, f"{key} = {port}: turned off")
     if port == 0:
         return ok(name, f"{key} = 0: any free port")
-    if running is not None and running.metrics_port == port:
+    if held == port:
         return ok(name, f"{key} = {port} is held by this server")
-    ip = server.metrics_ip or server.ip or LOOPBACK
     try:
         family = socket.AF_INET6 if ":" in ip else socket.AF_INET
         socket.create_server((ip, port), family=family).close()
@@ -171,7 +190,7 @@ def check_metrics_port(server: ServerConfig, running: Running | None) -> CheckRe
         return warn(
             name,
             f"{key} = {port}: cannot listen on {ip}:{port}: {why}",
-            f"set another {key}, -1 for none, or canal.metrics.ip",
+            f"set another {key}, or -1 for none",
         )
     return ok(name, f"{key} = {port} is free")
 

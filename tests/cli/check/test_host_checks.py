@@ -16,6 +16,7 @@ from canal_server.cli.check.host_checks import (
     FREE_BYTES_LOW,
     FREE_BYTES_MIN,
     Running,
+    check_http_port,
     check_metrics_port,
     check_port,
     data_folder,
@@ -160,19 +161,26 @@ def test_free_space(free, outcome):
 
 
 def test_a_port_in_use(make_conf, used_port, check, monkeypatch):
-    """The port for clients is needed; without that for metrics a server starts."""
-    monkeypatch.delenv("CANAL_METRICS_PULL_PORT")
+    """The port for clients is needed; without the others a server starts."""
+    for name in ("CANAL_METRICS_PULL_PORT", "CANAL_HTTP_PORT"):
+        monkeypatch.delenv(name)
     conf = make_conf(
-        f"{MAIN}canal.port = {used_port}\ncanal.metrics.pull.port = {used_port}\n",
+        f"{MAIN}canal.port = {used_port}\ncanal.metrics.pull.port = {used_port}\n"
+        f"canal.http.port = {used_port}\n",
         example=NOWHERE,
     )
     status, found = check(conf)
     outcome, message = found["server", "port"]
     assert (status, outcome) == (1, "fail")
     assert f"cannot listen on 127.0.0.1:{used_port}: Address already in use" in message
-    outcome, message = found["server", "metrics_port"]
-    assert outcome == "warn"
-    assert f"canal.metrics.pull.port = {used_port}: cannot listen on" in message
+    for name, key in (
+        ("metrics_port", "canal.metrics.pull.port"),
+        ("http_port", "canal.http.port"),
+    ):
+        outcome, message = found["server", name]
+        assert outcome == "warn"
+        assert f"{key} = {used_port}: cannot listen on" in message
+        assert message.endswith(f"set another {key}, or -1 for none")
 
 
 def test_an_address_of_another_machine(make_conf, check):
@@ -186,26 +194,28 @@ def test_an_address_of_another_machine(make_conf, check):
     assert "canal.ip" in message
 
 
-OURS = Running(7, "/conf", 11111, 11112)
+OURS = Running(7, "/conf", 11111, 11112, 11113)
 
 
 @pytest.mark.parametrize(
     ("config", "running", "texts"),
     [
         (
-            ServerConfig(listen=False, metrics_port=-1),
+            ServerConfig(listen=False, metrics_port=-1, http_port=-1),
             None,
             (
                 "no port for clients is opened",
-                "canal.metrics.pull.port = -1: no metrics",
+                "canal.metrics.pull.port = -1: turned off",
+                "canal.http.port = -1: turned off",
             ),
         ),
         (
-            ServerConfig(port=0, metrics_port=0),
+            ServerConfig(port=0, metrics_port=0, http_port=0),
             None,
             (
                 "canal.port = 0: any free port",
                 "canal.metrics.pull.port = 0: any free port",
+                "canal.http.port = 0: any free port",
             ),
         ),
         (
@@ -214,13 +224,15 @@ OURS = Running(7, "/conf", 11111, 11112)
             (
                 "canal.port = 11111 is held by this server (process 7)",
                 "canal.metrics.pull.port = 11112 is held by this server",
+                "canal.http.port = 11113 is held by this server",
             ),
         ),
     ],
 )
 def test_ports_that_need_no_check(config, running, texts):
     """Ports that nobody opens, that are chosen later, or that are our own."""
-    found = (check_port(config, running), check_metrics_port(config, running))
+    checks = (check_port, check_metrics_port, check_http_port)
+    found = [check(config, running) for check in checks]
     assert tuple(each.text for each in found) == texts
     assert {each.outcome for each in found} == {Outcome.OK}
 

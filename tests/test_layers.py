@@ -36,7 +36,8 @@ LAYERS = {
     "tablemeta.model": 3, "tablemeta.sql": 3, "tablemeta.tables": 3,
     "tablemeta.storage": 3, "tablemeta.history": 3,
     "arrow": 4, "client": 4, "server": 4,
-    "source.read": 4, "source.schema": 4, "source.begin": 4, "source.pump": 4,
+    "source.read": 4, "source.schema": 4, "source.begin": 4, "source.check": 4,
+    "source.pump": 4,
     "capture": 5, "ranges": 5, "catchup": 5,
     "instance": 6, "cursor_moves": 6,
     "observe": 7, "web": 7, "alarms": 7,
@@ -55,7 +56,7 @@ ORDERED = (
     ("decoder.text", "decoder.rows", "decoder.events"),
     ("tablemeta.model", "tablemeta.sql", "tablemeta.tables", "tablemeta.storage",
      "tablemeta.history"),
-    ("source.read", "source.schema", "source.begin", "source.pump"),
+    ("source.read", "source.schema", "source.begin", "source.check", "source.pump"),
     ("arrow", "client"),  # values of changes are read as those of columns
     ("capture", "catchup"),
     ("observe", "web"), ("observe", "alarms"),  # all show what destinations report
@@ -80,7 +81,7 @@ ROOMS = {
     "mirror": ("settings", "session", "rows", "lake", "state", "follow", "copy",
                "report", "run", "verify"),
     "cli": ("status", "schema", "position", "subscriptions", "tail", "consume",
-            "mirror"),
+            "mirror", "check"),
 }  # fmt: skip
 # The stages of a destination, and who may join several of them.
 STAGES = {"source.pump", "pipeline", "store"}

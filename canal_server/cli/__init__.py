@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "start": "run the server in the foreground",
     "stop": "stop a running server",
+    "check": "check settings, sources and privileges before a start",
     "status": "show the state of a server and of its cluster",
     "position": "show and move the positions of clients",
     "subscriptions": "show and remove subscriptions of ranged readers",

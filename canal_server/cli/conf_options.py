@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canal_server.config.load import InstanceLoader, load, load_data_dir
+from canal_server.config.schema import DaemonConfig, ServerConfig
 from canal_server.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from canal_server.config.schema import DaemonConfig, InstanceConfig
+    from canal_server.config.schema import InstanceConfig
 
 VARIABLE = "CANAL_CONF"  # environment variable: the conf folder of all commands
 DEFAULT = Path("conf")
@@ -41,8 +43,20 @@ def load_for(
 ) -> tuple[Path, tuple[InstanceConfig, ...]]:
     """Return the data folder and the destinations, or only the destination `name`.
 
+    Raises ConfigError as `load_chosen` does.
+    """
+    config = load_chosen(conf, name, environ)
+    return config.data_dir, config.instances
+
+
+def load_chosen(
+    conf: Path, name: str | None, environ: Mapping[str, str]
+) -> DaemonConfig:
+    """Return all settings, or only those of the destination `name`.
+
     Invalid settings of other destinations do not matter if one is named: a server that
-    watches its conf folder skips them as well. Raises ConfigError.
+    watches its conf folder skips them as well. The settings of the server itself are
+    then unknown: no ports. Raises ConfigError.
     """
     try:
         config = load(conf, environ)
@@ -52,11 +66,17 @@ def load_for(
         loader = InstanceLoader(conf, environ)
         if not loader.path_of(name).is_file():
             raise
-        instance, _ = loader.load(name, ())
-        return load_data_dir(conf, environ), (instance,)
+        instance, warnings = loader.load(name, ())
+        return DaemonConfig(
+            conf_dir=conf.absolute(),
+            data_dir=load_data_dir(conf, environ),
+            server=ServerConfig(listen=False, metrics_port=-1, http_port=-1),
+            instances=(instance,),
+            warnings=tuple(warnings),
+        )
     if name is None:
-        return config.data_dir, config.instances
-    return config.data_dir, (destination_of(config, name),)
+        return config
+    return replace(config, instances=(destination_of(config, name),))
 
 
 def destination_of(config: DaemonConfig, name: str | None) -> InstanceConfig:

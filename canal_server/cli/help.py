@@ -27,6 +27,11 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("wait up to two minutes",
          "stop --conf /etc/canal --timeout 2m"),
     ),
+    "check": (
+        ("everything that the server of ./conf needs", "check"),
+        ("one destination, as JSON",
+         "check --conf /etc/canal --destination shop --json"),
+    ),
     "status": (
         ("all destinations of the server of ./conf", "status"),
         ("for a probe: exit status 6 if the lag exceeds a minute",

@@ -238,6 +238,7 @@ class Daemon:
         return {
             "pid": os.getpid(),
             "version": __version__,
+            "conf": str(self._config.conf_dir),
             "uptime_s": round(time.monotonic() - self._born_s, 3),
             "port": self._server.port if self._config.server.listen else None,
             "metrics_port": None if self._metrics is None else self._metrics.port,

@@ -77,6 +77,14 @@ SOURCE_ERRORS: Final = (
     ),
     Note(
         error="SourceRefused",
+        fragments=("account … lacks …",),
+        meaning="The account has no right to read the binlog. The text also has"
+        " everything else that keeps the source from being read.",
+        remedy="Run the GRANT of the text. [`canal-server check`](../howto/check.md)"
+        " shows whether all is well then.",
+    ),
+    Note(
+        error="SourceRefused",
         fragments=("max_allowed_packet",),
         meaning="A row is larger than the server may send, or the start position is"
         " not the beginning of an event.",
@@ -235,6 +243,27 @@ HISTORY_ERRORS: Final = (
 )
 
 SOURCE_WARNINGS: Final = (
+    Note(
+        fragments=(
+            "changes that the source logs as statements arrive without rows",
+            "rows have only the columns that the source logs",
+        ),
+        meaning="`binlog_format` is not ROW, or `binlog_row_image` is not FULL.",
+        remedy="Run the SET GLOBAL of the text. Open sessions keep the old value.",
+    ),
+    Note(
+        fragments=("gtid_mode is …, but canal.instance.gtidon is true",),
+        meaning="The source sends transactions after a GTID set only with `gtid_mode ="
+        " ON`. Until then reading starts by file and offset, and cursors have no"
+        " GTIDs.",
+        remedy="Turn it on at the source, one step after the other (OFF,"
+        " OFF_PERMISSIVE, ON_PERMISSIVE, ON), or set `canal.instance.gtidon = false`.",
+    ),
+    Note(
+        fragments=("the server_id of the source itself",),
+        meaning="`canal.instance.mysql.slaveId` is the id of the source.",
+        remedy="Set it to 0, or to an id that no other server has.",
+    ),
     Note(
         fragments=("rows that foreign keys delete or change are in no event",),
         meaning="InnoDB applies ON DELETE and ON UPDATE below the level that is"

@@ -1,4 +1,7 @@
-"""What kind of server the source is, and whether its settings allow capture."""
+"""What kind of server the source is, and its settings.
+
+Whether these allow capture is decided in `capture_settings`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from canal_server.errors import SourceRefused
 from canal_server.mysql.server_answers import reads_answers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from canal_server.mysql.control_connection import ControlConnection
 
 Version = tuple[int, int, int]
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+_DAY_S = 24 * 3600
 
 _VARIABLES = (
     "version",
@@ -27,6 +29,11 @@ _VARIABLES = (
     "log_bin",
     "binlog_format",
     "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_row_value_options",
+    "binlog_expire_logs_seconds",
+    "binlog_expire_logs_auto_purge",
+    "expire_logs_days",
     "binlog_checksum",
     "gtid_mode",
     "lower_case_table_names",
@@ -59,6 +66,9 @@ class ServerInfo:
     log_bin: bool
     binlog_format: str  # ROW, STATEMENT, MIXED
     row_image: str  # FULL, MINIMAL, NOBLOB, FULL_NODUP
+    row_metadata: str  # FULL, MINIMAL; MariaDB also NO_LOG
+    row_value_options: str  # PARTIAL_JSON
+    binlog_expire_s: int  # after which a file may be purged; 0: never
     checksum: str  # CRC32, NONE
     gtid_mode: str  # ON, OFF, ON_PERMISSIVE, OFF_PERMISSIVE; MariaDB: always ON
     lower_case_table_names: int
@@ -129,6 +139,9 @@ def server_info(variables: dict[str, str]) -> ServerInfo:
         # A server without these variables knows no other format or image.
         binlog_format=upper("binlog_format", "ROW"),
         row_image=upper("binlog_row_image", "FULL"),
+        row_metadata=upper("binlog_row_metadata"),
+        row_value_options=upper("binlog_row_value_options"),
+        binlog_expire_s=_expire_s(variables),
         checksum=upper("binlog_checksum", "NONE"),
         gtid_mode="ON" if flavour is Flavour.MARIADB else upper("gtid_mode", "OFF"),
         lower_case_table_names=int(variables.get("lower_case_table_names") or 0),
@@ -136,62 +149,16 @@ def server_info(variables: dict[str, str]) -> ServerInfo:
     )
 
 
+def _expire_s(variables: dict[str, str]) -> int:
+    """Return after how long a binlog file may be purged; 0: never, or unknown."""
+    if variables.get("binlog_expire_logs_auto_purge", "").upper() in ("OFF", "0"):
+        return 0
+    seconds = int(variables.get("binlog_expire_logs_seconds") or 0)
+    days = float(variables.get("expire_logs_days") or 0)  # MariaDB: with fractions
+    return seconds or round(days * _DAY_S)
+
+
 def _flavour(version: str, comment: str) -> Flavour:
     if "mariadb" in version.lower() or "mariadb" in comment.lower():
         return Flavour.MARIADB
     return Flavour.PERCONA if "percona" in comment.lower() else Flavour.MYSQL
-
-
-def check_capture(
-    info: ServerInfo,
-    *,
-    address: object,
-    formats: Collection[str] = (),
-    images: Collection[str] = (),
-) -> None:
-    """Raise SourceRefused when the server's settings make capture impossible.
-
-    `formats` and `images` are the allowed values of binlog_format and
-    binlog_row_image, in upper case; empty for no check. All problems are reported at
-    once, each with its remedy.
-    """
-    problems = []
-    if not info.log_bin:
-        problems.append("binary logging is off: set log_bin and restart it")
-    if info.server_id == 0:
-        problems.append("server_id is 0, which allows no replicas: set another one")
-    if formats and info.binlog_format not in formats:
-        problems.append(
-            f"binlog_format is {info.binlog_format}, allowed by "
-            f"canal.instance.binlog.format: {', '.join(sorted(formats))}; "
-            f"{_remedy('binlog_format', info.binlog_format, 'ROW', formats)}"
-        )
-    if images and info.row_image not in images:
-        problems.append(
-            f"binlog_row_image is {info.row_image}, allowed by "
-            f"canal.instance.binlog.image: {', '.join(sorted(images))}; "
-            f"{_remedy('binlog_row_image', info.row_image, 'FULL', images)}"
-        )
-    if problems:
-        raise SourceRefused(f"server {address} ({info}): {'; '.join(problems)}")
-
-
-def _remedy(name: str, value: str, best: str, allowed: Collection[str]) -> str:
-    """Return the remedy for a variable whose value is not allowed."""
-    if value == best:
-        # The server already has the best value.
-        return f"allow {value} there"
-    proposed = best if best in allowed else min(allowed)
-    return f"run SET GLOBAL {name}={proposed} or allow {value} there"
-
-
-def capture_warnings(info: ServerInfo) -> list[str]:
-    """Return what an operator should know about settings that allow capture."""
-    if info.binlog_format == "ROW":
-        return []
-    return [
-        (
-            f"binlog_format of the source is {info.binlog_format}: changes that it "
-            "logs as statements arrive without rows; run SET GLOBAL binlog_format=ROW"
-        )
-    ]

@@ -14,7 +14,11 @@ from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import SourceRefused
 from canal_server.mysql.binlogs import executed_gtids
-from canal_server.mysql.flavour import check_capture, read_server_info
+from canal_server.mysql.capture_settings import (
+    CaptureNeeds,
+    check_capture,
+    read_capture_facts,
+)
 from canal_server.mysql.server_answers import reads_answers
 from canal_server.mysql.server_errors import account_text
 
@@ -78,15 +82,12 @@ class Verdict:
 
 def examine(control: ControlConnection, requirements: Wanted) -> Verdict:
     """Query an open connection's server. Raises SourceError when it does not answer."""
-    info = read_server_info(control)
+    facts = read_capture_facts(control)
+    info = facts.info
     refusals, warnings = [], []
+    needs = CaptureNeeds(formats=requirements.formats, images=requirements.images)
     try:
-        check_capture(
-            info,
-            address=control.access.address,
-            formats=requirements.formats,
-            images=requirements.images,
-        )
+        check_capture(facts, needs, address=control.access.address)
     except SourceRefused as error:
         refusals.append(str(error))
     refusals += _kind_refusals(info, requirements)

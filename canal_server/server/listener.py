@@ -74,7 +74,7 @@ class Server:
         Raises ConfigError when the address is not available.
         """
         assert self._listener is None, "a server starts once"
-        self._listener = _listen(self._config.ip, self._config.port)
+        self._listener = listen(self._config.ip, self._config.port)
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
 
@@ -264,7 +264,8 @@ class Server:
         connection.close()
 
 
-def _listen(ip: str, port: int) -> socket.socket:
+def listen(ip: str, port: int) -> socket.socket:
+    """Open the port for clients; empty: on all addresses. Raises ConfigError."""
     try:
         if ip:
             family = socket.AF_INET6 if ":" in ip else socket.AF_INET

@@ -1,33 +1,16 @@
-"""Distinguishing servers, and whether they allow capture."""
+"""Distinguishing servers, and their settings."""
 
 from __future__ import annotations
 
 import pytest
+from server_variables import MYSQL
 
-from canal_server.errors import SourceRefused
 from canal_server.mysql.flavour import (
     Flavour,
-    capture_warnings,
-    check_capture,
     parse_version,
     read_server_info,
     server_info,
 )
-
-MYSQL = {
-    "version": "8.4.3",
-    "version_comment": "MySQL Community Server - GPL",
-    "server_id": "7",
-    "server_uuid": "6a2e1c1e-0000-4000-8000-000000000001",
-    "log_bin": "ON",
-    "binlog_format": "ROW",
-    "binlog_row_image": "full",
-    "binlog_checksum": "CRC32",
-    "gtid_mode": "ON",
-    "lower_case_table_names": "0",
-    "time_zone": "SYSTEM",
-    "system_time_zone": "CET",
-}
 
 
 @pytest.mark.parametrize(
@@ -87,70 +70,6 @@ def test_missing_variables_have_a_meaning():
     assert not info.log_bin
 
 
-def test_a_good_server_passes():
-    """Settings that allow capture raise nothing."""
-    check_capture(
-        server_info(MYSQL), address="db:3306", formats=["ROW"], images=["FULL"]
-    )
-
-
-def test_all_problems_are_reported_at_once():
-    """Each setting that prevents capture is named with its value and its remedy."""
-    info = server_info(
-        MYSQL
-        | {
-            "log_bin": "OFF",
-            "binlog_format": "STATEMENT",
-            "binlog_row_image": "minimal",
-        }
-    )
-
-    with pytest.raises(SourceRefused) as refused:
-        check_capture(info, address="db:3306", formats=["ROW"], images=["FULL"])
-    for part in (
-        "db:3306",
-        "set log_bin",
-        "binlog_format is STATEMENT",
-        "SET GLOBAL binlog_format=ROW",
-        "binlog_row_image is MINIMAL",
-    ):
-        assert part in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("value", "formats", "remedy"),
-    [
-        ("STATEMENT", ["ROW"], "run SET GLOBAL binlog_format=ROW or allow STATEMENT"),
-        ("STATEMENT", ["MIXED"], "run SET GLOBAL binlog_format=MIXED or allow"),
-        ("ROW", ["STATEMENT"], "STATEMENT; allow ROW there"),
-    ],
-)
-def test_the_remedy_fits(value, formats, remedy):
-    """The remedy never names the current value or a value that is not allowed."""
-    info = server_info(MYSQL | {"binlog_format": value})
-    with pytest.raises(SourceRefused) as refused:
-        check_capture(info, address="db:3306", formats=formats)
-    assert remedy in str(refused.value)
-    assert f"binlog_format={value}" not in str(refused.value)
-
-
-def test_format_and_image_are_checked_only_on_request():
-    """Without allowed values every format and image passes."""
-    info = server_info(MYSQL | {"binlog_format": "MIXED", "binlog_row_image": "noblob"})
-
-    check_capture(info, address="db:3306")
-    with pytest.raises(SourceRefused, match="NOBLOB"):
-        check_capture(info, address="db:3306", images=["FULL"])
-
-
-def test_statements_instead_of_rows_are_worth_a_warning():
-    """A source that logs statements is read, and the log says what is missing."""
-    assert capture_warnings(server_info(MYSQL)) == []
-    (line,) = capture_warnings(server_info(MYSQL | {"binlog_format": "MIXED"}))
-    assert "MIXED" in line
-    assert "SET GLOBAL binlog_format=ROW" in line
-
-
 def test_a_real_server(source_server, source):
     """The server's properties are those of the started server."""
     info = read_server_info(source)
@@ -163,4 +82,27 @@ def test_a_real_server(source_server, source):
     assert info.gtid_mode == "ON"
     assert info.server_id == int(source_server.execute("SELECT @@server_id")[0][0])
     assert bool(info.server_uuid) != info.is_mariadb
-    check_capture(info, address=source.access.address, formats=["ROW"])
+    names = [str(row[0]) for row in source_server.execute("SHOW GLOBAL VARIABLES")]
+    assert bool(info.row_metadata) == ("binlog_row_metadata" in names)
+    assert info.binlog_expire_s == (0 if info.is_mariadb else 30 * 24 * 3600)
+
+
+@pytest.mark.parametrize(
+    ("variables", "seconds"),
+    [
+        ({}, 0),
+        ({"binlog_expire_logs_seconds": "60"}, 60),
+        ({"expire_logs_days": "1.5"}, 129_600),
+        ({"binlog_expire_logs_seconds": "0", "expire_logs_days": "2"}, 172_800),
+        (
+            {
+                "binlog_expire_logs_seconds": "60",
+                "binlog_expire_logs_auto_purge": "OFF",
+            },
+            0,
+        ),
+    ],
+)
+def test_when_files_expire(variables, seconds):
+    """The variable of seconds counts before that of days; both may be off."""
+    assert server_info(MYSQL | variables).binlog_expire_s == seconds

@@ -21,7 +21,7 @@ from canal_server.tablemeta.storage.sqlite_storage import (
 )
 
 if TYPE_CHECKING:
-    from canal_server.config.schema import InstanceConfig
+    from canal_server.config.schema import InstanceConfig, MysqlDatabase
     from canal_server.tablemeta.storage.history_storage import HistoryStorage
     from canal_server.tablemeta.storage.mysql_lock import Owner
 
@@ -42,7 +42,21 @@ def open_storage(
     database = settings.database
     if database is None:
         return SqliteHistoryStorage(settings.dir / FILE_NAME, read_only=read_only)
-    access = Access(
+    access = history_access(config, database)
+    return MysqlHistoryStorage(
+        access, database.name, config.destination, read_only=read_only, owner=owner
+    )
+
+
+def history_access(
+    config: InstanceConfig, database: MysqlDatabase, *, timeout_s: float | None = None
+) -> Access:
+    """Return how to reach the server of a history, with a time-out of at most this."""
+    settings = config.table_meta
+    limit_s = config.source.so_timeout_s
+    if timeout_s is not None:
+        limit_s = min(limit_s, timeout_s)
+    return Access(
         named_by="canal.instance.tsdb.url",
         address=Address(database.address.host, database.address.port),
         credentials=Credentials(settings.user, settings.password),
@@ -50,11 +64,8 @@ def open_storage(
         server_key=server_key(
             database.server_public_key, database.allow_public_key_retrieval
         ),
-        connect_timeout_s=config.source.so_timeout_s,
-        io_timeout_s=config.source.so_timeout_s,
-    )
-    return MysqlHistoryStorage(
-        access, database.name, config.destination, read_only=read_only, owner=owner
+        connect_timeout_s=limit_s,
+        io_timeout_s=limit_s,
     )
 
 

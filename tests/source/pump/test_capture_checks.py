@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,21 +14,12 @@ from canal_server.config.schema import FilterConfig, SourceConfig
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.control_connection import ControlConnection
-from canal_server.mysql.silent_foreign_keys import ForeignKey
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.pump import capture_checks
-from canal_server.source.pump.capture_checks import (
-    KEYS_TOLD_MAX,
-    MATCHES_MAX,
-    CaptureChecks,
-    key_warning,
-    table_warning,
-)
+from canal_server.source.pump.capture_checks import CaptureChecks
 from canal_server.source.pump.session_failures import Failures
 
 REPLICA = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{}'@'%'"
-ME = (("me", "%"), "db:3306")
-TABLES = [("shop", "orders"), ("shop", "items"), ("hr", "people")]
 
 
 def warnings_of(control, caplog, **filters: Any) -> list[str]:
@@ -179,18 +171,6 @@ def test_foreign_keys_of_mysql(mysql_server, database, caplog):
         assert warnings_of(control, caplog, regex=rf"{database}\..*") == []
 
 
-def test_many_foreign_keys():
-    """Some are named, the rest counted."""
-    keys = [
-        ForeignKey(f"k{n}", ("s", "c"), ("s", "p"), ("a",), ("b",), "CASCADE")
-        for n in range(KEYS_TOLD_MAX + 2)
-    ]
-    warning = key_warning(FilterConfig(), keys)
-    assert warning.endswith(" ON DELETE CASCADE; and 2 more")
-    assert warning.count("foreign key k") == KEYS_TOLD_MAX
-    assert key_warning(FilterConfig(regex=r"x\..*"), keys) == ""
-
-
 class Answers:
     """A connection whose answers to the look at the tables fail, one after another."""
 
@@ -227,33 +207,6 @@ def test_a_look_that_fails(source_server, caplog):
         assert warning in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("regex", "black", "warning"),
-    [
-        ("", "", None),
-        (r".*\..*", "", None),
-        (r"shop\..*,hr\.people", "", None),
-        (r"SHOP\.Orders", "", None),
-        (r"shop\.(orders|gone)", "", None),
-        (r"shop\.order", "", r"matches 'shop\.order':"),
-        (r"shop\..*,x\..*,y\..*", "", r"matches 'x\..*', 'y\..*':"),
-        (r"hr\..*", r"hr\..*", "black.regex leaves none"),
-        (r".*\..*", r"hr\..*", None),
-    ],
-)
-def test_filters(regex, black, warning):
-    """A filter is odd when a piece matches no table, or when nothing is left."""
-    found = table_warning(FilterConfig(regex=regex, black_regex=black), TABLES, *ME)
-    assert bool(found) == bool(warning)
-    assert (warning or "") in found
-
-
-def test_many_tables_are_not_all_looked_at():
-    """A look that takes too long ends without an answer."""
-    tables = [("s", f"t{number}") for number in range(MATCHES_MAX + 1)]
-    assert table_warning(FilterConfig(regex=r"x\.y"), tables, *ME) == ""
-
-
 def test_settings_that_forbid_capture(source_server):
     """A format that is not allowed is refused before tables are looked at."""
     checks = CaptureChecks(SourceConfig(binlog_formats=("STATEMENT",)), FilterConfig())
@@ -262,3 +215,23 @@ def test_settings_that_forbid_capture(source_server):
         pytest.raises(SourceRefused, match="binlog_format is ROW"),
     ):
         checks.examine(control, Failures("example"))
+
+
+def test_everything_that_forbids_capture_at_once(source_server, database):
+    """One error names a format, a missing privilege and an id, each with its remedy."""
+    name = f"u{database[-8:]}"
+    formats = SourceConfig(binlog_formats=("STATEMENT",), slave_id=1)
+    grant = f"GRANT SELECT ON *.* TO '{name}'@'%'"
+    with account(source_server, name, "IDENTIFIED BY 'x'", grant):
+        access = access_of(source_server, user=name, password="x")
+        with ControlConnection(access) as control:
+            server_id = int(control.query("SELECT @@server_id")[0][0])
+            checks = CaptureChecks(replace(formats, slave_id=server_id), FilterConfig())
+            with pytest.raises(SourceRefused) as refused:
+                checks.examine(control, Failures("example"))
+    text = str(refused.value)
+    assert text.startswith(f"server {access.address} (")
+    assert "binlog_format is ROW, allowed by canal.instance.binlog.format" in text
+    assert f"run: GRANT REPLICATION SLAVE ON *.* TO '{name}'@'%'" in text
+    assert "lacks REPLICATION CLIENT" in text or "lacks BINLOG MONITOR" in text
+    assert f"canal.instance.mysql.slaveId is {server_id}" in text

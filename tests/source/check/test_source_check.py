@@ -1,0 +1,106 @@
+"""The table of all checks of a source, and facts that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import pytest
+from facts_of_source import checked_of, client_at, facts_of
+from fix_source_access import access_of
+
+from canal_server.config.schema import HostConfig
+from canal_server.errors import CanalError, SourceRefused
+from canal_server.model.check_results import Outcome
+from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.source.check.source_check import (
+    CONNECT_S,
+    _impatient,
+    check_source,
+    results_of,
+)
+from canal_server.source.check.source_facts import SourceFacts, read_source_facts
+
+if TYPE_CHECKING:
+    from canal_server.mysql.control_connection import ControlConnection
+
+PARTS = {"clock", "tables", "keys", "files", "end_file", "purged", "replicas"}
+DENIED = SourceRefused("denied")
+
+
+def test_names_occur_once():
+    """Each check has a name of its own, for programs that look for it."""
+    names = [each.check for each in results_of(facts_of(), checked_of())]
+    assert len(set(names)) == len(names)
+
+
+def test_what_cannot_be_read_is_skipped():
+    """A part that the server refuses fails no check, and hides no other part."""
+    facts = facts_of(**dict.fromkeys(PARTS, DENIED), oldest_ms=DENIED)
+    checked = checked_of(
+        client_at("binlog.000001"), host=HostConfig(journal_name="x"), slave_id=9
+    )
+    outcomes = {each.check: each.outcome for each in results_of(facts, checked)}
+    assert Outcome.FAIL not in outcomes.values()
+    skipped = [name for name, each in outcomes.items() if each is Outcome.SKIP]
+    assert skipped == [
+        "other_replicas",
+        "clock",
+        "filter",
+        "select",
+        "foreign_keys",
+        "cursors",
+    ]
+
+
+def test_facts_of_a_real_server(source_server, source):
+    """All parts of it can be read with the account that the manual asks for."""
+    facts = read_source_facts(source, checked_of().config, wants_oldest=True)
+    unread = {
+        each.name
+        for each in fields(SourceFacts)
+        if isinstance(getattr(facts, each.name), CanalError)
+    }
+    # MariaDB shows replicas to accounts with REPLICATION MASTER ADMIN.
+    assert unread == ({"replicas"} if source_server.flavour == "mariadb" else set())
+    assert isinstance(facts.oldest_ms, int)
+
+
+@pytest.mark.parametrize("ahead_s", [-100.0, 100.0])
+def test_the_clock_of_a_real_server(source, ahead_s):
+    """Its difference from the clock of this machine is measured in both directions."""
+    (now_s,) = source.query("SELECT UNIX_TIMESTAMP()")[0]
+    facts = read_source_facts(
+        source, checked_of().config, clock=lambda: float(now_s) - ahead_s
+    )
+    assert not isinstance(facts.clock, CanalError)
+    # The real clock continues meanwhile.
+    assert ahead_s <= facts.clock.ahead_s <= ahead_s + 60
+
+
+def test_a_connection_that_breaks(source_server, monkeypatch):
+    """What was found stays, and what follows is one failure."""
+    module = "canal_server.source.check.source_check.read_source_facts"
+
+    def broken(control: ControlConnection, *_: object, **__: object) -> None:
+        control.query("KILL CONNECTION_ID()")
+
+    monkeypatch.setattr(module, broken)
+    found = check_source(access_of(source_server), checked_of())
+    assert [(each.check, each.outcome) for each in found] == [
+        ("reachable", Outcome.OK),
+        ("login", Outcome.OK),
+        ("settings", Outcome.FAIL),
+    ]
+
+
+def test_patience():
+    """Time-outs are short, and those of the settings count if they are shorter."""
+    access = Access(
+        address=Address("db"),
+        credentials=Credentials("u", ""),
+        connect_timeout_s=60.0,
+        io_timeout_s=1.0,
+    )
+    quick = _impatient(access)
+    assert (quick.connect_timeout_s, quick.io_timeout_s) == (CONNECT_S, 1.0)

@@ -296,6 +296,14 @@ def test_bytes_that_are_no_characters(ledger):
     assert follower.missing() == []
 
 
+def test_characters_that_the_servers_do_not_know(ledger):
+    """Codes of cp1256 that a server shows as question marks are characters here."""
+    ledger.note_rows([[ledger.change(T, "INSERT", {}, values(0, 0, "a?b?"))]])
+    follower = Scene(ledger).follower()
+    follower.transaction([row(T, {}, values(0, 0, "aکbے"))])
+    assert follower.missing() == []
+
+
 def test_a_drop_that_comes_again(scene, ledger):
     """A drop whose text the server rewrote is known again when it is repeated."""
     drop = ledger.note_statement([T], f"DROP TABLE {T}")

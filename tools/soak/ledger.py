@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 ID, TX, N = "soak_id", "soak_tx", "soak_n"  # columns that each table has
 SHOWN_MAX = 200  # characters of a value in a message
 
+# Codes that the servers do not convert; the decoder knows their characters.
+UNCONVERTED = b"\x8a\x8f\x98\x9a\x9f\xaa\xc0\xff".decode(
+    "cp1256"
+) + b"\xa4\xa5\xaa".decode("iso8859-7")
 # What servers show for bytes that are no characters: MySQL a question mark, a decoder
 # the sign for it, each as many as it likes.
-MALFORMED = re.compile("[?\ufffd]+")
+MALFORMED = re.compile(f"[?\ufffd{UNCONVERTED}]+")
 
 Values = dict[str, str | None]
 Version = tuple[str, str, str]  # of a row: its id, who wrote it last, and with what

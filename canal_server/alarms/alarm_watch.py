@@ -6,7 +6,6 @@ import logging
 import socket
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.alarms.alarm_conditions import (
@@ -78,7 +77,8 @@ class Alarms:
         for reading in readings:
             name, now = reading.destination, switches_of(reading)
             if now > self._switches.get(name, 0):
-                text = f"reading changed to another server: {reading.status['reads']}"
+                reads = reading.status.get("reads") or "see the status"
+                text = f"reading changed to another server: {reads}"
                 self._put("raised", Condition(name, "source_switched", text), now_s)
             self._switches[name] = now
 
@@ -93,7 +93,7 @@ class Alarms:
             server=self._server,
         )
         for unsent in self._unsent.values():
-            unsent.append(replace(alarm))
+            unsent.append(alarm)
             del unsent[:-UNSENT_MAX]
 
     def _send(self) -> None:

@@ -1,6 +1,7 @@
-"""What systemd, or another service manager, is told: ready, stopping.
+"""Reports to systemd, or to another service manager, that the server is ready or stops.
 
-It names a socket in the variable NOTIFY_SOCKET (sd_notify); without it nothing is sent.
+The manager names a socket in the variable NOTIFY_SOCKET (sd_notify); without it nothing
+is sent.
 """
 
 from __future__ import annotations

@@ -290,10 +290,18 @@ def test_documents_of_a_table_made_anew(ledger):
 
 def test_bytes_that_are_no_characters(ledger):
     """A server shows question marks for them, a decoder the sign for such bytes."""
-    ledger.note_rows([[ledger.change(T, "INSERT", {}, values(0, 0, "a?b??"))]])
+    ledger.note_rows([[ledger.change(T, "INSERT", {}, values(0, 0, "a?ﾎ"))]])
     follower = Scene(ledger).follower()
-    follower.transaction([row(T, {}, values(0, 0, "a\ufffdb\ufffd"))])
+    follower.transaction([row(T, {}, values(0, 0, "a\ufffdｱﾎ"))])
     assert follower.missing() == []
+
+
+def test_text_before_bytes_that_are_no_characters(ledger):
+    """What comes before them is compared."""
+    ledger.note_rows([[ledger.change(T, "INSERT", {}, values(0, 0, "a?b"))]])
+    follower = Scene(ledger).follower()
+    with pytest.raises(Violation, match=r"after\.text"):
+        follower.transaction([row(T, {}, values(0, 0, "b?b"))])
 
 
 def test_characters_that_the_servers_do_not_know(ledger):

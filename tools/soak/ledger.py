@@ -30,8 +30,9 @@ UNCONVERTED = b"\x8a\x8f\x98\x9a\x9f\xaa\xc0\xff".decode(
     "cp1256"
 ) + b"\xa4\xa5\xaa".decode("iso8859-7")
 # What servers show for bytes that are no characters: MySQL a question mark, a decoder
-# the sign for it, each as many as it likes.
-MALFORMED = re.compile(f"[?\ufffd{UNCONVERTED}]+")
+# the sign for it. How many bytes belong to it, and so where the text resumes, is up to
+# each: what follows is not compared.
+MALFORMED = re.compile(f"[?\ufffd{UNCONVERTED}].*", re.DOTALL)
 
 Values = dict[str, str | None]
 Version = tuple[str, str, str]  # of a row: its id, who wrote it last, and with what

@@ -15,7 +15,9 @@ const STATE_TEXT = {
 const main = document.getElementById("destinations");
 const failure = document.getElementById("failure");
 const cards = new Map();
+const ACTION_ERROR_MS = 15000; // for which the error of an action is shown
 let round = 0;
+let keepErrorUntil = 0;
 
 async function ask(path, options) {
   const answer = await fetch(`${API}/${path}`, options);
@@ -33,7 +35,7 @@ async function refresh() {
     show(all, details);
     if (round % RATES_EVERY === 0) await Promise.all(details.map(showRates));
     round += 1;
-    setFailure("");
+    if (Date.now() >= keepErrorUntil) setFailure("");
   } catch (error) {
     setFailure(`The server does not answer as expected: ${error.message}`);
   }
@@ -42,6 +44,11 @@ async function refresh() {
 function setFailure(text) {
   failure.hidden = !text;
   if (failure.textContent !== text) failure.textContent = text;
+}
+
+function showActionError(error) {
+  keepErrorUntil = Date.now() + ACTION_ERROR_MS;
+  setFailure(error.message);
 }
 
 function show(all, details) {
@@ -107,7 +114,7 @@ function showClients(card, each, allowsActions) {
   const body = table.tBodies[0];
   const key = JSON.stringify([rows, allowsActions]);
   if (body.dataset.key === key) return;
-  // A button that has the focus must stay: rows of known clients are changed in place.
+  // A button that has the focus must stay: rows of known clients are updated.
   const known = new Map([...body.rows].map((row) => [row.dataset.client, row]));
   for (const cells of rows) {
     const client = cells.pop();
@@ -133,20 +140,20 @@ function unsubscribeButton(destination, clientId) {
 }
 
 function showActions(card, each, allowsActions) {
-  const place = card.querySelector("article > .actions");
+  const actions = card.querySelector("article > .actions");
   const wanted = allowsActions ? (each.state === "stopped" ? "start" : "stop") : "";
-  if (place.dataset.action === wanted) return;
-  place.dataset.action = wanted;
-  place.replaceChildren(button("Tables…", () => showHistory(each.destination)), " ");
+  if (actions.dataset.action === wanted) return;
+  actions.dataset.action = wanted;
+  actions.replaceChildren(button("Tables…", () => showHistory(each.destination)), " ");
   const path = `destinations/${encodeURIComponent(each.destination)}`;
   if (wanted === "start") {
-    place.append(button("Start", () => act("", "", `${path}/start`, "POST")), " ");
+    actions.append(button("Start", () => act("", "", `${path}/start`, "POST")), " ");
   } else if (wanted === "stop") {
-    place.append(button("Stop", () => act(
+    actions.append(button("Stop", () => act(
       `Stop destination ${each.destination}? Its clients receive nothing until it is started again.`,
       "Stop", `${path}/stop`, "POST")), " ");
   }
-  if (wanted) place.append(button("Move clients…", () => move(each.destination)));
+  if (wanted) actions.append(button("Move clients…", () => move(each.destination)));
 }
 
 // Shows who changed a table, when, and how its columns differ since.
@@ -155,9 +162,11 @@ async function showHistory(destination) {
   const field = document.getElementById("history-table");
   const list = document.getElementById("history-changes");
   const path = `destinations/${encodeURIComponent(destination)}/tables`;
+  let shown = "";
   const look = async () => {
-    list.replaceChildren();
-    if (!field.value) return;
+    // The field also reports a change when a click on Close takes the focus away.
+    if (!field.value || field.value === shown) return;
+    shown = field.value;
     try {
       const { changes } = await ask(`${path}/${encodeURIComponent(field.value)}/history`);
       list.replaceChildren(...changes.reverse().flatMap(changeElements));
@@ -260,7 +269,7 @@ async function move(destination) {
   try {
     await ask(path, request(false));
   } catch (error) {
-    setFailure(error.message);
+    showActionError(error);
     return;
   }
   await refresh();
@@ -271,7 +280,7 @@ async function act(question, verb, path, method) {
   try {
     await ask(path, { method });
   } catch (error) {
-    setFailure(error.message);
+    showActionError(error);
     return;
   }
   await refresh();

@@ -1,5 +1,5 @@
 """Turns entries and results of SELECT into columns in Arrow's layout; compiled.
 
-Uses `decoder` for values. Leaves out Arrow's own library and Spark: `spark` and
-`mirror` import it and wrap the buffers.
+Uses `decoder` for values. Leaves out Arrow's own library and Spark, whose packages wrap
+the buffers.
 """

@@ -6,6 +6,8 @@
     destinations   ── the instances, lazy ones at their first client
     server         ── started when the instances can serve clients
     metrics        ── for Prometheus, unless that is turned off
+    page           ── the HTTP port, unless that is turned off
+    alarms         ── of all destinations
     watch          ── of the conf folder, if that is configured
 
 They end in the reverse order. Leaves out the destinations

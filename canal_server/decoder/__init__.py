@@ -2,5 +2,4 @@
 
 `text` (values), `rows` (row images) and `events` (framing, statements, entries): each
 may import those before it. Leaves out sockets, and where table schemas come from.
-`source`, `catchup`, `pipeline`, `instance` and `arrow` import it.
 """

@@ -2,7 +2,8 @@
 
 The server that owns the node `running` may run the destination, as with Java servers.
 The node is ephemeral: it ends with its owner's session. Servers of both kinds may
-compete for it.
+compete for it. `position.offline` creates it too, while a command moves the cursors of
+a stopped server.
 
 What can go wrong, and what keeps two servers from running a destination at a time:
 

@@ -1,1 +1,5 @@
-"""One destination, wired: the only package where its stages meet."""
+"""One destination, wired: `instance` is the whole, `stages` what entries pass.
+
+`client_positions` has where clients are and where pumps resume. Leaves out requests of
+clients, acks included (`server.service`).
+"""

@@ -1,4 +1,4 @@
-"""All messages, by area. Leaves out the notes on errors, see `error_notes`."""
+"""All messages, by area. Leaves out the notes on errors, see the modules `…_notes`."""
 
 from __future__ import annotations
 

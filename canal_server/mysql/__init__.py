@@ -1,5 +1,4 @@
 """Connections to a MySQL or MariaDB server: the one package that knows PyMySQL.
 
 Leaves out what is read from them: events (`decoder`) and where to start (`source`).
-Imported by `source` and by the packages above it, by `spark` and by `cli`.
 """

@@ -3,7 +3,7 @@
 `<data dir>/<destination>/meta.dat` has the content of `meta_file`, `parse.dat` next to
 it that of one position. What they cannot hold is in other files next to them
 (`sidecar`, `source_positions`). All are written by `atomic_file`. Leaves out when they
-are written (`write_behind`, `stored_log_positions`).
+are written (`write_behind`).
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ Next to `parse` there may be `parse.full`, too.
 
 A node that another client changed since it was read here is never overwritten. A server
 that lost its lease meanwhile writes nothing, and what it read does not count. Leaves
-out
-the lease (`canal_server.ha`), the contents (`node_json`, `meta_file`), how a node is
-written (`node_writer`), and when (`write_behind`, `stored_log_positions`).
+out the lease (`canal_server.ha`), the contents (`node_json`, `meta_file`), how a node
+is written (`node_writer`), and when (`write_behind`).
 """
 
 from __future__ import annotations

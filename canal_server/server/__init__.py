@@ -1,5 +1,6 @@
 """The TCP server: the listener, a thread per client, and what requests do.
 
-Leaves out the bytes of the protocol (`protocol`) and the stores and instances, which
-are known as ports only. `daemon` imports it.
+Limits on connections are in `admission`, what a login must be in
+`protocol.server_session`, and `refusals` logs what was refused. Leaves out the bytes of
+the protocol (`protocol`) and the stores and instances, which are known as ports only.
 """

@@ -1,4 +1,4 @@
-"""Reading a source: one read, the schemas there, where to begin, and the pump.
+"""Reading a source: one read, the schemas there, where to begin, checks, the pump.
 
-`read`, `schema`, `begin` and `pump` each may import those before it.
+`read`, `schema`, `begin`, `check` and `pump` each may import those before it.
 """

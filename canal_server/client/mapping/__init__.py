@@ -1,1 +1,4 @@
-"""How rows become instances of classes: annotations, and kinds of classes."""
+"""How rows become instances of classes: annotations, and kinds of classes.
+
+Leaves out what programs see of it (`client.row_mapping`).
+"""

@@ -1,5 +1,4 @@
 """Row images: table maps, the layout of a table's rows, rows as columns.
 
-Uses `decoder.text`. Leaves out the events around them (`decoder.events`), which import
-it, as `source`, `spark` and `catchup` do for table maps and shapes.
+Uses `decoder.text`. Leaves out the events around them (`decoder.events`).
 """

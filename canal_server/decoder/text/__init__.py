@@ -1,4 +1,4 @@
 """Values as text: numbers, times, JSON documents, addresses, character sets.
 
-Leaves out tables and events. `decoder.rows`, `decoder.events` and `arrow` import it.
+Leaves out tables and events.
 """

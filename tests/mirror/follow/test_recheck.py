@@ -149,4 +149,4 @@ def test_not_before_the_stream_is_there(scene: Scene, caplog) -> None:
     scene.position = Here.head
     scene.recheck.refusals = 1
     assert len(scene.look()) == 3
-    assert "for its foreign keys: it does not answer; trying again" in caplog.text
+    assert "for its foreign keys: it does not answer; retrying" in caplog.text

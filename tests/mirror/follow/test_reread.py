@@ -349,7 +349,7 @@ def test_a_source_that_does_not_answer(scene: Scene, caplog) -> None:
     )
     scene.execute("DELETE FROM p WHERE id = 1")
     scene.batch(scene.item("p", ("delete", 1)))
-    assert "cannot read again the rows that foreign keys changed" in caplog.text
+    assert "cannot reread the rows that foreign keys changed" in caplog.text
     assert scene.lake("p") == [(2,)]
     assert len(scene.lake("c")) == 2
     scene.rereading._settings, scene.rereading._due = scene.settings, 0.0

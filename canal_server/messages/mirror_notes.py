@@ -45,7 +45,7 @@ MIRROR_ENDS: Final = (
     Note(
         fragments=("Initial job has not accepted any resources",),
         meaning="The cluster has no cores or memory left. `status` shows `Spark has"
-        " given no executor yet`.",
+        " granted no executor yet`.",
         remedy="Wait, or see [clusters](../howto/mirror-cluster.md):"
         " `spark.cores.max`, `spark.executor.memory`.",
         is_foreign=True,

@@ -190,7 +190,7 @@ class ProtocolError(CanalError):
 
 
 class TransactionTooLarge(CanalError):  # noqa: N818
-    """A transaction is larger than a client holds of one; nothing of it was acked."""
+    """A transaction exceeds the limit of a client; none of it was acked."""
 
 
 class RowMappingError(CanalError):
@@ -198,7 +198,7 @@ class RowMappingError(CanalError):
 
 
 class ClientError(CanalError):
-    """A refused request; answered to its client with `code`."""
+    """A refused request; the client receives the text and `code`."""
 
     def __init__(self, message: str, *, code: int = 400) -> None:
         super().__init__(message)

@@ -161,8 +161,8 @@ class CatchUpReader(SourcePipeline):
         acked = self._client.acked()
         self._gtids = (acked and acked.position.gtid) or ""
         _log.info(
-            "client %d of %s is served by a reader of its own from %s on, until that"
-            " meets the ring",
+            "client %d of %s is served by a catch-up reader from %s on, until that"
+            " reaches the ring",
             self._client_id,
             self._instance_config.destination,
             acked,
@@ -263,7 +263,7 @@ class CatchUpReader(SourcePipeline):
         self.store.end()
         self.request_stop()
         _log.info(
-            "client %d of %s has caught up: it is served from the ring behind %s",
+            "client %d of %s has caught up: it is served from the ring after %s",
             self._client_id,
             self._instance_config.destination,
             self.pump.status.position or acked_text(self._client.acked()),
@@ -341,7 +341,7 @@ def share_of(config: StoreConfig) -> StoreConfig:
 
 def acked_text(acked: LogPosition | None) -> str:
     """Return a client's cursor for the log."""
-    return "no place" if acked is None else str(acked.position)
+    return "no position" if acked is None else str(acked.position)
 
 
 def _everything(_names: object) -> bool:

@@ -176,8 +176,8 @@ class LaggingClients:
         """Give a client a reader for what it lacks, once it connects again."""
         identity = self._identity(client_id)
         _log.info(
-            "destination %s goes on without client %d, which has been away for %.0f s"
-            " and has acked to %s; when it returns it is served by a reader of its own",
+            "destination %s continues without client %d, which has been away for %.0f s"
+            " and has acked up to %s; when it returns, a catch-up reader serves it",
             self._config.destination,
             client_id,
             self.presence.away_s(client_id) or 0,

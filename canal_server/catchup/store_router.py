@@ -283,8 +283,8 @@ class ClientStores:
             self._ring.ack(client_id, last_sequence)
         elif diverted is None or diverted.reader is None:
             raise StoreError(
-                f"client {client_id} acks a batch of before it was passed over; "
-                "roll back and get again"
+                f"client {client_id} acked a batch that became invalid when its cursor "
+                "was evicted; roll back and get again"
             )
         else:
             diverted.reader.store.ack(client_id, last_sequence + APART)

@@ -28,10 +28,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "unsubscribe",
         help="remove the subscription of a client",
-        description="Remove the subscription of a client, so that the server no longer "
-        "retains changes for it. It misses those that the others ack before it "
-        "subscribes "
-        "again.",
+        description="Remove the subscription of a client, so that the server no longer"
+        " retains changes for it. It misses changes that the others ack before it"
+        " subscribes again.",
         epilog="Exit status: 0 success, 1 failure, or the client is not subscribed, 2 "
         "invalid settings or options, 130 interrupted by Ctrl-C.",
     )

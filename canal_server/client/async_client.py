@@ -60,7 +60,7 @@ class AsyncCanalClient(ClientBase):
         """Yield changes until `stop`, and ack their messages by the policy.
 
         A message is handled when the change after its last one is requested. If the
-        loop ends with an error or a break, the message at hand is not acked and is
+        loop ends with an error or a break, the current message is not acked and is
         delivered again.
 
         Args:
@@ -90,7 +90,7 @@ class AsyncCanalClient(ClientBase):
         `Message.to_arrow` describes the columns and `updates`.
 
         Args:
-            table: as of `changes`
+            table: as for `changes`
             updates: "postimage", "both" or "envelope"
 
         """
@@ -111,12 +111,12 @@ class AsyncCanalClient(ClientBase):
         """Yield messages until `stop`, and ack each by the policy.
 
         The next message is requested while the program handles this one. If the loop
-        ends with an error or a break, the message at hand is not acked and is delivered
+        ends with an error or a break, the current message is not acked and is delivered
         again.
 
         Args:
             batch_size: as that of the client; None: the same
-            timeout_s: how long a request may wait for changes, if not for 1 s
+            timeout_s: how long a request may wait for changes (default: 1 s)
             empty: yield an empty message when no changes came within that time
 
         """
@@ -142,7 +142,7 @@ class AsyncCanalClient(ClientBase):
     # ----------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """Connect and log in; with several addresses to the first that accepts.
+        """Connect and log in, with several addresses to the first that accepts.
 
         Raises ClientError if the login is refused.
         """
@@ -202,7 +202,7 @@ class AsyncCanalClient(ClientBase):
         are acked one by one in their order; the server refuses another order.
 
         Args:
-            message_id: the message's `id`; None: all messages before the one at hand,
+            message_id: the message's `id`; None: all messages before the current one,
                 without an iteration all that were received
 
         """

@@ -110,7 +110,7 @@ class CanalClient(ClientBase):
         """Yield changes until `stop`, and ack their messages by the policy.
 
         A message is handled when the change after its last one is requested. If the
-        loop ends with an error or a break, the message at hand is not acked and is
+        loop ends with an error or a break, the current message is not acked and is
         delivered again.
 
         Args:
@@ -138,7 +138,7 @@ class CanalClient(ClientBase):
         `Message.to_arrow` describes the columns and `updates`.
 
         Args:
-            table: as of `changes`
+            table: as for `changes`
             updates: "postimage", "both" or "envelope"
 
         """
@@ -158,12 +158,12 @@ class CanalClient(ClientBase):
         """Yield messages until `stop`, and ack each by the policy.
 
         The next message is requested while the program handles this one. If the loop
-        ends with an error or a break, the message at hand is not acked and is delivered
+        ends with an error or a break, the current message is not acked and is delivered
         again.
 
         Args:
             batch_size: as that of the client; None: the same
-            timeout_s: how long a request may wait for changes, if not for 1 s
+            timeout_s: how long a request may wait for changes (default: 1 s)
             empty: yield an empty message when no changes came within that time
 
         """
@@ -187,7 +187,7 @@ class CanalClient(ClientBase):
     # ----------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Connect and log in; with several addresses to the first that accepts.
+        """Connect and log in, with several addresses to the first that accepts.
 
         Raises ClientError if the login is refused.
         """
@@ -245,7 +245,7 @@ class CanalClient(ClientBase):
         are acked one by one in their order; the server refuses another order.
 
         Args:
-            message_id: the message's `id`; None: all messages before the one at hand,
+            message_id: the message's `id`; None: all messages before the current one,
                 without an iteration all that were received
 
         """

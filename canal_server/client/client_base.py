@@ -100,7 +100,7 @@ class ClientBase(ABC):
         return self._stream.lag_s
 
     def stop(self) -> None:
-        """End iterations after the message at hand, which is acked by the policy.
+        """End iterations after the current message, which is acked by the policy.
 
         May be called from any thread and from signal handlers. A client that was
         stopped cannot iterate again.

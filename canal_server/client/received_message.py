@@ -85,7 +85,7 @@ class Message:
         Needs the extra `canal-server[arrow]`. Beside the columns of the table there are
         `_change_type`, `_commit_timestamp`, `_position` and, for the order, `_seq` and
         `_row`. Statements are not rows. If the columns of a table change in the
-        message, its table has the columns of all forms.
+        message, its table has the columns of all versions.
 
         Args:
             updates: what an update yields: "postimage" a row with the new values,
@@ -110,7 +110,7 @@ class Message:
 
     @classmethod
     def of_entries(cls, message_id: int, entries: Iterable[Entry]) -> Self:
-        """Return a message of entries, for the tests of a program."""
+        """Return a message made of entries, for tests of programs."""
         fields = (encode(each) for each in entries)
         body = b"".join(b"\x12" + varint(len(each)) + each for each in fields)
         return cls(message_id, memoryview(body), Readers())

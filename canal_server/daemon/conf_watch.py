@@ -101,7 +101,7 @@ class ConfWatch:
         except OSError as error:
             self._log_unreadable(
                 f"{self._loader.conf_dir}: {error.strerror or error}; all destinations"
-                " stay as they are"
+                " are unchanged"
             )
             return
         for name in dict.fromkeys((*names, *self._destinations.names())):
@@ -117,7 +117,7 @@ class ConfWatch:
         try:
             seen = _print_of(path)
         except OSError as error:
-            self._log_unreadable(f"{path}: {error.strerror}; {name} stays as it is")
+            self._log_unreadable(f"{path}: {error.strerror}; {name} is unchanged")
             return
         if name in self._known and seen == self._known[name]:
             self._unsettled.pop(name, None)
@@ -177,7 +177,7 @@ class ConfWatch:
             return
         self._destinations.remove(name)
         log.info(
-            "destination %s was removed: %s was deleted; what is stored of it is kept",
+            "destination %s was removed: %s was deleted; its stored data is kept",
             name,
             path,
         )

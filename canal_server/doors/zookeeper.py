@@ -204,7 +204,7 @@ class ZooKeeper:
         if self._client.chroot and self.read("/") is None:
             raise ZooKeeperError(
                 f"{self._client.chroot} does not exist in ZooKeeper at"
-                f" {self.servers}, create it"
+                f" {self.servers}; create it"
             )
 
     def wait_for_connection(self, timeout_s: float) -> None:

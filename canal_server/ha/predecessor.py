@@ -79,7 +79,7 @@ class Predecessor:
         except (OSError, ValueError, LookupError, TypeError, ZooKeeperError) as error:
             log.info(
                 "could not end the session that an earlier server may have left with"
-                " ZooKeeper at %s, it ends by its time-out: %s",
+                " ZooKeeper at %s; it ends after its timeout: %s",
                 self._servers,
                 error,
             )

@@ -277,7 +277,7 @@ class Instance:
             read = pipeline.pump.identity
             if not same_server(position.identity, read):
                 raise CanalError(
-                    f"{position} is no place of the {self._positions.reads} that"
+                    f"{position} is not a position of the {self._positions.reads} that"
                     f" destination {pipeline.config.destination} reads,"
                     f" {read.address}:{read.port}"
                 )

@@ -71,7 +71,7 @@ def check_room(
         raise ClientError(
             f"client {identity.client_id} cannot subscribe: {config.destination} has"
             f" {count} clients, the limit is {config.store.clients_max}"
-            " (canal.instance.clients.max); unsubscribe those that are gone"
+            " (canal.instance.clients.max); unsubscribe clients that no longer exist"
         )
 
 

@@ -10,11 +10,10 @@ CLIENT_RECONNECTS = Message(
     name="client-reconnects",
     level=WARNING,
     text="destination %s: no connection to %s: %s; next attempt in %.1f s",
-    meaning="A Python client lost its server, or did not reach it. It continues after"
-    " its last ack when it is connected again; what it had not acked is delivered"
-    " again.",
-    remedy="Nothing, unless it stays: then see to the server, and to the address that"
-    " the client was given.",
+    meaning="A Python client lost its connection, or could not connect. Once connected,"
+    " it resumes after its last ack; what it had not acked is delivered again.",
+    remedy="Nothing, unless it persists: then check the server, and the address that"
+    " the client uses.",
 )
 
 HANDLER_RETRIES = Message(
@@ -22,9 +21,9 @@ HANDLER_RETRIES = Message(
     level=WARNING,
     text="handler failed: %s; next attempt in %.1f s",
     meaning="The handler of `canal-server consume` raised an error, and is called again"
-    " with the changes that are not flushed. Nothing is acked meanwhile, so that the"
-    " server retains these changes.",
-    remedy="See to the target of the handler if the message repeats"
+    " with the changes that are not flushed. Nothing is acked in the meantime, so"
+    " the server retains these changes.",
+    remedy="Check the target of the handler if the message repeats"
     " ([retries](../howto/consume.md#when-a-change-fails)).",
 )
 
@@ -34,6 +33,6 @@ DEAD_LETTER = Message(
     text="dead letter: %s, failed %d times: %s",
     meaning="A change failed for good. It is in the file of `--dead-letter`, with the"
     " reason; the consumer continues with the next one.",
-    remedy="Remove the cause, and process the change by hand"
-    " ([dead letters](../howto/consume.md#dead-letters)).",
+    remedy="Fix the cause, and process the change by hand ([dead"
+    " letters](../howto/consume.md#dead-letters)).",
 )

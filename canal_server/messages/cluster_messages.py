@@ -11,7 +11,7 @@ ADDRESS_IS_LOOPBACK = Message(
     level=WARNING,
     text="this host has no address that other hosts can reach, so clients are given"
     " %s; set canal.register.ip",
-    meaning="The only network interface is the loopback.",
+    meaning="The only network interface is the loopback interface.",
     remedy="Set `canal.register.ip` to an address that clients can reach.",
 )
 
@@ -19,18 +19,18 @@ DESTINATION_NOT_RUNNABLE = Message(
     name="destination-not-runnable",
     level=ERROR,
     text="destination %s cannot run here: %s",
-    meaning="ZooKeeper refuses what the lease of the destination needs. The server"
-    " tries again.",
-    remedy="What the reason asks for, for instance other rights (ACL) on the node.",
+    meaning="ZooKeeper refuses a request that the lease of the destination needs. The"
+    " server retries.",
+    remedy="Fix the cause given in the text, for instance the ACL of the node.",
 )
 
 SESSION_CHECK_FAILED = Message(
     name="session-check-failed",
     level=ERROR,
-    text="cannot check the session with ZooKeeper because of an internal error, trying"
-    " again",
-    meaning="As long as it fails, the leases of this server expire and its"
-    " destinations step down.",
+    text="cannot check the session with ZooKeeper because of an internal error,"
+    " retrying",
+    meaning="While it fails, the leases of this server expire and its destinations step"
+    " down.",
     remedy="Report the traceback that follows the line.",
 )
 
@@ -47,25 +47,25 @@ SESSION_NOT_REMEMBERED = Message(
 ZOOKEEPER_NODE_LEFT = Message(
     name="zookeeper-node-left",
     level=WARNING,
-    text="cannot delete a node in ZooKeeper, which ends with the session: %s",
-    meaning="ZooKeeper did not answer. It deletes the node itself when the session"
-    " ends.",
+    text="cannot delete a node in ZooKeeper; it is deleted when the session ends: %s",
+    meaning="ZooKeeper did not answer.",
 )
 
 ZOOKEEPER_SESSION_DISTURBED = Message(
     name="zookeeper-session-disturbed",
     level=WARNING,
     text="the session with ZooKeeper at %s is %s",
-    meaning="The connection to ZooKeeper was lost (`suspended`), or ZooKeeper ended"
-    " the session (`lost`). Destinations run on for as long as their lease is"
+    meaning="The connection to ZooKeeper was lost (`suspended`), or ZooKeeper ended the"
+    " session (`lost`). Destinations keep running as long as their leases are"
     " certain.",
-    remedy="Restore ZooKeeper or the network to it. The server reconnects by itself.",
+    remedy="Restore ZooKeeper or the network to it. The server reconnects"
+    " automatically.",
 )
 
 ZOOKEEPER_SESSION_LEFT = Message(
     name="zookeeper-session-left",
     level=WARNING,
-    text="cannot close the session with ZooKeeper, which ends after its timeout: %r",
+    text="cannot close the session with ZooKeeper; it ends after its timeout: %r",
     meaning="ZooKeeper did not answer during the shutdown. Other servers take over"
     " when the session has expired.",
 )

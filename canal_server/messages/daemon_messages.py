@@ -46,7 +46,7 @@ CONF_FOLDER_CHECK_FAILED = Message(
     name="conf-folder-check-failed",
     level=ERROR,
     text="cannot check the conf folder for changes because of an internal error,"
-    " trying again",
+    " retrying",
     meaning="All destinations continue as they are.",
     remedy="Report the traceback that follows the line.",
 )
@@ -57,7 +57,7 @@ CONF_FOLDER_UNREADABLE = Message(
     text="cannot check the conf folder for changes: %s",
     meaning="The conf folder or a file in it is missing or cannot be read."
     " Destinations continue as they are.",
-    remedy="Put it back, or correct its permissions.",
+    remedy="Restore it, or correct its permissions.",
 )
 
 CONFIGURATION_WARNING = Message(
@@ -65,10 +65,10 @@ CONFIGURATION_WARNING = Message(
     level=WARNING,
     text="configuration: %s",
     meaning="A setting has no effect, or has a risk, and the text says why: `not"
-    " supported, no effect` names settings of the Java server that do nothing"
-    " here; `canal.zkServers shares … with other servers, but"
-    " canal.instance.tsdb.url is not a MySQL URL` says that each server of the"
-    " [cluster](../howto/cluster.md) keeps a table history of its own.",
+    " supported, no effect` names settings of the Java server that do nothing here;"
+    " `canal.zkServers shares … with other servers, but canal.instance.tsdb.url is"
+    " not a MySQL URL` says that each server of the [cluster](../howto/cluster.md)"
+    " keeps its own table history.",
     remedy="Correct or remove the setting. For several servers, give [the"
     " history](../explanation/table-history.md#where-it-is-stored) a MySQL that"
     " all of them use.",
@@ -77,9 +77,10 @@ CONFIGURATION_WARNING = Message(
 CONTROL_SOCKET_FAILED = Message(
     name="control-socket-failed",
     level=ERROR,
-    text="cannot accept commands on the control socket for now, trying again: %s",
-    meaning="The process or the machine has no file descriptors or memory left."
-    " Commands such as `status` and `stop` do not work until it has; `kill` does.",
+    text="cannot accept commands on the control socket, retrying: %s",
+    meaning="The process or the machine has run out of file descriptors or memory."
+    " Until some are free, commands such as `status` and `stop` do not work; `kill`"
+    " does.",
     remedy="Raise the limit of open files, or disconnect clients.",
 )
 
@@ -97,9 +98,9 @@ DESTINATION_SETTINGS_REFUSED = Message(
     name="destination-settings-refused",
     level=ERROR,
     text="destination %s: cannot use its changed settings: %s; %s",
-    meaning="Its `instance.properties` was changed and has a mistake. A destination"
-    " that runs continues with the settings that it has.",
-    remedy="Correct what the text names. The file is read again by itself.",
+    meaning="The changed `instance.properties` has an error. A running destination"
+    " keeps its previous settings.",
+    remedy="Correct what the text names. The server rereads the file automatically.",
 )
 
 HTTP_PORT_UNAVAILABLE = Message(
@@ -141,19 +142,18 @@ STAGE_STOP_FAILED = Message(
     name="stage-stop-failed",
     level=ERROR,
     text="the %s failed during shutdown: %s",
-    meaning="A part of the server ended with an error. The other parts were stopped"
-    " all the same.",
-    remedy="What the reason asks for.",
+    meaning="A part of the server failed while it stopped. The other parts were"
+    " stopped.",
+    remedy="Fix the cause given in the text.",
 )
 
 STAGE_STOP_TIMED_OUT = Message(
     name="stage-stop-timed-out",
     level=ERROR,
     text="the %s did not stop in time",
-    meaning="A part of the server was still busy when the time for the shutdown was"
-    " over.",
-    remedy="Nothing is lost: clients receive again what they acked last. If it happens"
-    " with each stop, look in the log for what it waits for.",
+    meaning="A part of the server was still busy when the shutdown timed out.",
+    remedy="Nothing is lost: clients receive their last acked changes again. If it"
+    " happens at every stop, look in the log for what it waits for.",
 )
 
 SUBSCRIPTION_REMOVED = Message(

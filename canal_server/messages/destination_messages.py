@@ -11,7 +11,8 @@ CURSORS_NOT_WRITTEN_AT_STOP = Message(
     level=ERROR,
     text="destination %s cannot write its cursors during shutdown: %s",
     meaning="The last acks of clients are not stored.",
-    remedy="What the reason asks for. Clients receive again what they acked last.",
+    remedy="Fix the cause given in the text. Clients receive their last acked changes"
+    " again.",
 )
 
 DESTINATION_CRASHED = Message(
@@ -27,27 +28,27 @@ DESTINATION_FAILED = Message(
     name="destination-failed",
     level=ERROR,
     text="destination %s failed because of an internal error and is retried later",
-    meaning="The server met an error that it does not expect. It released the lease,"
-    " so that another server can run the destination, and tries again after 10 s,"
-    " then less often, every 300 s at last.",
+    meaning="The server met an error that it does not expect. It released the lease, so"
+    " that another server can run the destination, and retries after 10 s, with"
+    " growing delays up to 300 s.",
     remedy="Report the traceback with the lines above it.",
 )
 
 DESTINATION_RESTARTING = Message(
     name="destination-restarting",
     level=ERROR,
-    text="destination %s cannot continue after a failed move of cursors and restarts",
+    text="destination %s restarts because a move of cursors failed",
     meaning="A move of cursors (`position seek`) failed midway. Clients reconnect.",
-    remedy="See with `canal-server position show` where the clients are.",
+    remedy="Check the positions of the clients with `canal-server position show`.",
 )
 
 DESTINATION_START_FAILED = Message(
     name="destination-start-failed",
     level=ERROR,
     text="destination %s cannot start: %s",
-    meaning="Something that the destination needs is missing or damaged, and the text"
-    " says what. It is tried again.",
-    remedy="What the reason asks for, see the [errors](#errors) by the text.",
+    meaning="Something that the destination needs is missing or damaged; the text says"
+    " what. The start is retried.",
+    remedy="Fix the cause given in the text; see [errors](#errors).",
 )
 
 DESTINATION_STEPPED_DOWN = Message(
@@ -55,10 +56,10 @@ DESTINATION_STEPPED_DOWN = Message(
     level=WARNING,
     text="destination %s lost its lease, stepping down: %s",
     meaning="This server may no longer run the destination. `no contact with ZooKeeper"
-    " for … s` and `the session with ZooKeeper has ended`: another server may have"
-    " the lease soon, or has it. `… was deleted`, `was changed to request it`: a"
-    " person changed the node `running`. `… runs it`: another server wrote the"
-    " node.",
+    " for … s` and `the session with ZooKeeper has ended`: another server may get"
+    " the lease soon, or already has it. `… was deleted`, `was changed to request"
+    " it`: somebody changed the node `running`. `… runs it`: another server wrote"
+    " the node.",
     remedy="Restore ZooKeeper or the network to it; the destination continues by"
     " itself, here or on another server. If `… runs it` names this server's own"
     " address, give each server its own (`canal.register.ip`).",
@@ -68,9 +69,9 @@ DESTINATION_STOP_DELAYED = Message(
     name="destination-stop-delayed",
     level=ERROR,
     text="destination %s has not stopped yet, still waiting",
-    meaning="A part of the destination is busy; the server waits as long as that"
-    " takes, as two instances must never run at a time.",
-    remedy="Look in the log for what it waits for. If it never ends, restart"
+    meaning="A part of the destination is busy; the server waits until it has ended,"
+    " because two instances must never run at the same time.",
+    remedy="Look in the log for what it waits for. If it does not end, restart"
     " canal-server and report it.",
 )
 
@@ -78,16 +79,17 @@ DESTINATION_STOP_FAILED = Message(
     name="destination-stop-failed",
     level=ERROR,
     text="destination %s failed during shutdown: %s",
-    meaning="The destination has stopped, and something could not be stored.",
-    remedy="What the reason asks for. Clients receive again what they acked last.",
+    meaning="The destination has stopped, but something could not be stored.",
+    remedy="Fix the cause given in the text. Clients receive their last acked changes"
+    " again.",
 )
 
 DESTINATION_STOP_TIMED_OUT = Message(
     name="destination-stop-timed-out",
     level=ERROR,
     text="destination %s did not stop in time",
-    meaning="The destination was still busy when the time for the shutdown was over.",
-    remedy="Nothing is lost: clients receive again what they acked last.",
+    meaning="The destination was still busy when the shutdown timed out.",
+    remedy="Nothing is lost: clients receive their last acked changes again.",
 )
 
 RING_IS_FULL = Message(
@@ -98,15 +100,15 @@ RING_IS_FULL = Message(
     " unsubscribe --destination %s --client-id %d`",
     meaning="A client is slow or disconnected, and the ring keeps what it has not"
     " acked.",
-    remedy="Nothing if the client comes back; else [unsubscribe"
+    remedy="Nothing if the client comes back; otherwise [unsubscribe"
     " it](../howto/unsubscribe-a-client.md).",
 )
 
 STORED_FILTER_REFUSED = Message(
     name="stored-filter-refused",
     level=ERROR,
-    text="destination %s: client %s is refused because its stored filter cannot be"
-    " used, until it subscribes with another one: %s",
+    text="destination %s: client %s is refused until it subscribes with another filter,"
+    " because its stored one cannot be used: %s",
     meaning="The filter that the client had subscribed with is no longer accepted, for"
     " instance because a limit was lowered. The other clients are served.",
     remedy="Subscribe with another filter, or raise the limit that the text names.",

@@ -15,19 +15,19 @@ MIRROR_ENDS: Final = (
     Note(
         fragments=("mirror.yml:…",),
         meaning="A setting cannot be used. The text names the line and the reason.",
-        remedy="What the text asks for.",
+        remedy="Do what the text says.",
         is_foreign=True,
     ),
     Note(
         fragments=("JAVA_GATEWAY",),
         meaning="Java is missing or too old.",
-        remedy="Java 17 or 21 in `PATH` or `JAVA_HOME`.",
+        remedy="Install Java 17 or 21, in `PATH` or `JAVA_HOME`.",
         is_foreign=True,
     ),
     Note(
         fragments=("all masters are unresponsive",),
         meaning="No master has answered at `spark.master` for a minute.",
-        remedy="Start it, or set another `spark.master`.",
+        remedy="Start the master, or set another `spark.master`.",
         is_foreign=True,
     ),
     Note(
@@ -45,7 +45,7 @@ MIRROR_ENDS: Final = (
     Note(
         fragments=("Initial job has not accepted any resources",),
         meaning="The cluster has no cores or memory left. `status` shows `Spark has"
-        " given no executor yet`.",
+        " granted no executor yet`.",
         remedy="Wait, or see [clusters](../howto/mirror-cluster.md):"
         " `spark.cores.max`, `spark.executor.memory`.",
         is_foreign=True,
@@ -53,15 +53,15 @@ MIRROR_ENDS: Final = (
     Note(
         fragments=("this mirror is already running",),
         meaning="Another process runs the mirror on the machine that the text names.",
-        remedy="Stop it, or give this mirror another name.",
+        remedy="Stop that process, or give this mirror another name.",
     ),
     Note(
         fragments=("no server runs destination",),
         meaning="canal-server did not answer for `stream.retry_timeout`, or could not"
         " reach its source, its table history or its cursors; the last answers are"
-        " in the text. It ends the mirror only at its start; later the mirror"
-        " tries again.",
-        remedy="Start canal-server, see `canal.servers`, or repair what the answers"
+        " in the text. The mirror ends only if this happens at its start; later it"
+        " retries.",
+        remedy="Start canal-server, check `canal.servers`, or fix what the answers"
         " name. Nothing has to be copied again.",
     ),
     Note(
@@ -77,7 +77,7 @@ MIRROR_ENDS: Final = (
     Note(
         fragments=("belongs to the primary key",),
         meaning="Rows are found by their primary key, so it cannot be left out or"
-        " masked as the settings say.",
+        " masked in this way.",
         remedy="Keep the column; `hash` hides its values.",
     ),
     Note(
@@ -93,9 +93,9 @@ MIRROR_ENDS: Final = (
         " `mirror copy` for a table that is stopped.",
     ),
     Note(
-        fragments=("does not see …; let an administrator run",),
-        meaning="The account has rights on some columns only.",
-        remedy="The GRANT of the text.",
+        fragments=("does not see …; have an administrator run",),
+        meaning="The account has privileges on some columns only.",
+        remedy="Run the GRANT of the text.",
     ),
     Note(
         fragments=("binlog_format is …, which logs statements, not row changes",),
@@ -107,11 +107,11 @@ MIRROR_ENDS: Final = (
         meaning="The mirror was down for longer than binlogs are kept; or canal-server"
         " lost its data while the source was replaced or its binlog reset; or"
         " files of the lake are missing.",
-        remedy="What the text says: all tables are copied again.",
+        remedy="Do what the text says: all tables are copied again.",
     ),
     Note(
         fragments=("canal.destination is …, but the tables in the lake are of",),
-        meaning="The settings name another destination than before.",
+        meaning="The settings name a different destination than before.",
         remedy="Set it back, or run `mirror copy --all`.",
     ),
 )
@@ -119,14 +119,14 @@ MIRROR_ENDS: Final = (
 TABLE_WAITS: Final = (
     Note(
         fragments=("canal-server does not know it: the account of destination",),
-        meaning="The account of canal-server does not see the table, or canal-server"
+        meaning="The account of canal-server cannot see the table, or canal-server"
         " reads another server.",
         remedy="`GRANT SELECT` to `canal.instance.dbUsername`. The mirror checks again"
         " within a minute.",
     ),
     Note(
         fragments=("canal-server leaves out …",),
-        meaning="Settings of the destination keep changes of the table from all"
+        meaning="Settings of the destination hide changes of the table from all"
         " readers. It is not mirrored, as the copy would be wrong.",
         remedy="Change the settings that the text names, then restart canal-server; or"
         " `exclude` the table.",
@@ -134,8 +134,8 @@ TABLE_WAITS: Final = (
     Note(
         fragments=("transactions in the binlog are not committed yet",),
         meaning="A copy waits until they are visible, for 2 minutes at a time.",
-        remedy="End what holds them up. Semi-synchronous replication without a replica"
-        " that answers does.",
+        remedy="Find what delays them, such as semi-synchronous replication without a"
+        " replica that answers.",
     ),
     Note(
         fragments=("no snapshot reaches … in the server's binlog",),
@@ -149,11 +149,11 @@ TABLE_WAITS: Final = (
         remedy="`XA RECOVER`, then commit or roll back.",
     ),
     Note(
-        fragments=("without GTIDs a copy begins",),
-        meaning="The table would be copied in vain, as it was changed within the last"
-        " 60 s.",
-        remedy="Nothing: it is copied when a minute has passed. `gtid_mode = ON` is"
-        " better.",
+        fragments=("without GTIDs a copy starts",),
+        meaning="A copy would be useless, as the table was altered within the last 60"
+        " s.",
+        remedy="Nothing: it is copied when a minute has passed. `gtid_mode = ON` avoids"
+        " the wait.",
     ),
     Note(
         fragments=("it has not executed",),
@@ -174,18 +174,18 @@ TABLE_WAITS: Final = (
     Note(
         fragments=("chunks were not copied in … runs of Spark's job",),
         meaning="Executors failed, and the text says how.",
-        remedy="Repair that; what is copied stays.",
+        remedy="Fix that; what is already copied is kept.",
     ),
     Note(
         fragments=("its tasks succeeded, but what they wrote is not in … here",),
         meaning="Executors have another folder at `lake.path` than the driver.",
-        remedy="A path at which all machines see the same folder: see"
+        remedy="Use a path at which all machines see the same folder: see"
         " [clusters](../howto/mirror-cluster.md).",
     ),
     Note(
         fragments=("the server still keeps the old subscription",),
-        meaning="The server did not answer `copy --all`.",
-        remedy="The command that the text shows.",
+        meaning="The server did not answer during `copy --all`.",
+        remedy="Run the command that the text shows.",
     ),
 )
 
@@ -193,12 +193,12 @@ TABLE_COPIED_AGAIN: Final = (
     Note(
         fragments=("the copy had to be repeated … times in a row, so it waits for",),
         meaning="The table has to be copied again and again.",
-        remedy="Another way to change the table; then `mirror copy`, to end the wait.",
+        remedy="Change the table in another way; then `mirror copy` ends the wait.",
     ),
     Note(
         fragments=("changes after …, where its copy began, are no longer available",),
         meaning="The binlog was purged before the table had caught up.",
-        remedy="Nothing, it is copied again. Keep binlogs for longer than a copy"
+        remedy="Nothing: it is copied again. Keep binlogs for longer than a copy"
         " takes.",
     ),
     Note(
@@ -236,13 +236,12 @@ TABLE_STOPS: Final = (
         fragments=("makes a new copy",),
         meaning="The table changed in a way that the stream cannot follow, and `drift`"
         " is `stop`.",
-        remedy="`canal-server mirror copy`, when the table is as it should be.",
+        remedy="Run `canal-server mirror copy` when the table has its final form.",
     ),
     Note(
         fragments=("please report it, with the traceback in the log",),
-        meaning="The mirror met something that it does not expect in the changes or"
-        " the copy of one table. Nothing of it is in the lake, and the other"
-        " tables continue.",
+        meaning="The mirror met something unexpected in the changes or the copy of one"
+        " table. None of it is in the lake, and the other tables continue.",
         remedy="Report it, with the traceback in the log; `mirror copy` makes a new"
         " copy.",
     ),
@@ -262,7 +261,7 @@ TABLE_STOPS: Final = (
     ),
     Note(
         fragments=("its columns changed during each of … copies",),
-        meaning="DDL on the table does not end.",
+        meaning="DDL on the table does not stop.",
         remedy="`mirror copy` when it is done.",
     ),
     Note(
@@ -273,27 +272,26 @@ TABLE_STOPS: Final = (
     ),
     Note(
         fragments=("but format is … now",),
-        meaning="The format of the rule was changed, and the folder has the former"
-        " table.",
+        meaning="The format of the rule was changed, and the folder contains the table"
+        " in the old format.",
         remedy="Move it away, or set another `to`; then `mirror copy`.",
     ),
     Note(
         fragments=("ends at _seq …, but new changes would start at",),
-        meaning="canal-server lost its data folder and counts from the beginning"
-        " again. To those who read the log, new changes would be older than what"
-        " is there.",
+        meaning="canal-server lost its data folder and counts from the beginning again."
+        " Readers of the log would take new changes for older ones.",
         remedy="Move the log away, or set another `to`; then `mirror copy`.",
     ),
     Note(
         fragments=("of its primary key has an invalid date",),
-        meaning="Rows of the copy could not be found again.",
-        remedy="Another date, or `format: parquet`; then `mirror copy`.",
+        meaning="Rows of the copy could not be identified.",
+        remedy="Use another date, or `format: parquet`; then run `mirror copy`.",
     ),
     Note(
         fragments=("check whether another mirror writes it",),
         meaning="Somebody else writes the table, or restored an old lake. The other"
         " tables continue.",
-        remedy="One mirror for each table; else `mirror copy`.",
+        remedy="Use one mirror for each table; otherwise run `mirror copy`.",
     ),
     Note(
         fragments=("if that fails in the same way, move the lake's table away first",),

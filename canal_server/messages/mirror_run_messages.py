@@ -9,9 +9,10 @@ from canal_server.messages.message import Message
 MIRROR_LAKE_FAILED = Message(
     name="mirror-lake-failed",
     level=WARNING,
-    text="%s; trying again in %.0f s",
+    text="%s; retrying in %.0f s",
     meaning="The lake could not be read or written. The text says what failed.",
-    remedy="Nothing if the lake comes back; else see to its disk or object store.",
+    remedy="Nothing if the lake becomes available again; otherwise check its disk or"
+    " object store.",
 )
 
 MIRROR_PREPARED_XA_UNSEEN = Message(
@@ -38,19 +39,19 @@ MIRROR_RULE_UNUSED = Message(
 MIRROR_SPARK_LEFT = Message(
     name="mirror-spark-left",
     level=WARNING,
-    text="Spark's JVM, process %d, does not end and is left",
+    text="Spark's JVM, process %d, does not end and is left running",
     meaning="The JVM did not end in time after the mirror had stopped it.",
-    remedy="End the process if it is still there.",
+    remedy="Kill the process if it still exists.",
 )
 
 MIRROR_SPARK_SETTING_LATE = Message(
     name="mirror-spark-setting-late",
     level=WARNING,
-    text="%s of the settings has no effect, as Spark's JVM runs already: give it to"
-    " spark-submit, by --conf or %s",
-    meaning="`spark-submit` has started the driver's JVM before the mirror reads its"
+    text="%s of the settings has no effect, as Spark's JVM is already running: pass it"
+    " to spark-submit, by --conf or %s",
+    meaning="`spark-submit` starts the driver's JVM before the mirror reads its"
     " settings.",
-    remedy="Give it to `spark-submit`, and remove it from the settings.",
+    remedy="Pass it to `spark-submit`, and remove it from the settings.",
 )
 
 MIRROR_STAGE_STOP_FAILED = Message(
@@ -59,7 +60,7 @@ MIRROR_STAGE_STOP_FAILED = Message(
     text="%s failed during shutdown: %s",
     meaning="Spark had ended before, as it does after a signal to all processes."
     " Nothing is lost.",
-    remedy="Nothing. `KillMode=mixed` in a unit of systemd prevents it.",
+    remedy="Nothing. `KillMode=mixed` in the systemd unit prevents it.",
 )
 
 MIRROR_STATE_NOT_STORED = Message(

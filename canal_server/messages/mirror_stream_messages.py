@@ -10,17 +10,16 @@ MIRROR_CHECKPOINT_CLEARED = Message(
     name="mirror-checkpoint-cleared",
     level=WARNING,
     text="%s: clearing %s",
-    meaning="The checkpoint of the stream and the lake are not of the same time, so"
-    " the checkpoint is deleted, and the stream starts again from what the lake"
-    " has.",
-    remedy="Nothing, unless the mirror ends with it: then `mirror copy --all`.",
+    meaning="The checkpoint of the stream does not match the lake, so the checkpoint is"
+    " deleted, and the stream restarts at the lake's position.",
+    remedy="Nothing, unless the mirror then ends: run `mirror copy --all`.",
 )
 
 MIRROR_FOREIGN_KEY = Message(
     name="mirror-foreign-key",
     level=WARNING,
     text="%s",
-    meaning="Rows that a foreign key changes are in no event of the binlog, so the"
+    meaning="Rows that a foreign key changes are not in the binlog, so the"
     " copy of the table keeps rows that the source no longer has.",
     remedy="See [foreign keys](../howto/mirror-foreign-keys.md).",
 )
@@ -29,74 +28,71 @@ MIRROR_FOREIGN_KEYS_NOT_COMPARED = Message(
     name="mirror-foreign-keys-not-compared",
     level=WARNING,
     text="%s: cannot compare its rows with the source, for its foreign keys: %s;"
-    " trying again in %.0f s",
+    " retrying in %.0f s",
     meaning="The database does not answer, or commits are delayed there.",
-    remedy="Nothing if it comes back.",
+    remedy="Nothing if it recovers.",
 )
 
 MIRROR_FOREIGN_KEYS_NOT_LISTED = Message(
     name="mirror-foreign-keys-not-listed",
     level=WARNING,
-    text="cannot list the foreign keys of the source: %s; trying again in %.0f s",
-    meaning="The database does not answer. The foreign keys that are known still"
-    " count.",
-    remedy="Nothing if it comes back.",
+    text="cannot list the foreign keys of the source: %s; retrying in %.0f s",
+    meaning="The database does not answer. The known foreign keys remain in effect.",
+    remedy="Nothing if it recovers.",
 )
 
 MIRROR_ROWS_NOT_READ_AGAIN = Message(
     name="mirror-rows-not-read-again",
     level=WARNING,
-    text="cannot read again the rows that foreign keys changed: %s; trying again in"
-    " %.0f s",
+    text="cannot reread the rows that foreign keys changed: %s; retrying in %.0f s",
     meaning="The database does not answer, or commits are delayed there.",
-    remedy="Nothing if it comes back.",
+    remedy="Nothing if it recovers.",
 )
 
 MIRROR_STREAM_FAILED = Message(
     name="mirror-stream-failed",
     level=WARNING,
-    text="the stream failed: %s; starting it again in %.0f s",
+    text="the stream failed: %s; restarting it in %.0f s",
     meaning="A batch of the stream failed, and the text says why. Nothing is"
     " half-applied. `Python worker failed to connect back`: a process of Spark did"
     " not start within ten seconds, as the machine is too busy. `mirror status`"
-    " shows since when the stream fails.",
-    remedy="Nothing if it was once; the mirror tries again without end. For a busy"
-    " machine, more cores or fewer `copy.connections`.",
+    " shows since when the stream has been failing.",
+    remedy="Nothing if it happened once; the mirror retries indefinitely. On a busy"
+    " machine, use more cores or fewer `copy.connections`.",
 )
 
 MIRROR_STREAM_NOT_STARTED = Message(
     name="mirror-stream-not-started",
     level=WARNING,
     text="cannot start the stream: %s",
-    meaning="Spark or canal-server refuses the start, and the text says why. It is"
-    " tried again without end.",
+    meaning="Spark or canal-server refused the start, and the text says why. The start"
+    " is retried indefinitely.",
     remedy="As for [mirror-stream-failed](#mirror-stream-failed).",
 )
 
 MIRROR_SUBSCRIPTION_BEHIND = Message(
     name="mirror-subscription-behind",
     level=WARNING,
-    text="subscription %s is at %s, and the lake is at %s: it is created again",
-    meaning="The subscription was created again by somebody else, or canal-server lost"
-    " its data.",
-    remedy="Nothing: it is created again [where the lake"
-    " is](../explanation/mirror.md#the-life-of-a-table).",
+    text="subscription %s is at %s, and the lake is at %s: recreating it",
+    meaning="Somebody else recreated the subscription, or canal-server lost its data.",
+    remedy="Nothing: it is recreated [at the lake's"
+    " position](../explanation/mirror.md#the-life-of-a-table).",
 )
 
 MIRROR_SUBSCRIPTION_MISSING = Message(
     name="mirror-subscription-missing",
     level=WARNING,
-    text="subscription %s no longer exists, as somebody removed it or canal-server"
-    " lost its data: it is created again",
+    text="subscription %s no longer exists, as somebody removed it or canal-server lost"
+    " its data: recreating it",
     meaning="canal-server does not have the subscription of the mirror.",
-    remedy="Nothing: it is created again [where the lake"
-    " is](../explanation/mirror.md#the-life-of-a-table).",
+    remedy="Nothing: it is recreated [at the lake's"
+    " position](../explanation/mirror.md#the-life-of-a-table).",
 )
 
 MIRROR_TABLES_NOT_LISTED = Message(
     name="mirror-tables-not-listed",
     level=WARNING,
-    text="cannot list the tables of the source: %s; trying again in %.0f s",
+    text="cannot list the tables of the source: %s; retrying in %.0f s",
     meaning="The database does not answer. The mirror asks which tables were dropped.",
-    remedy="Nothing if it comes back.",
+    remedy="Nothing if it recovers.",
 )

@@ -13,9 +13,8 @@ MIRROR_TABLE_COPIED_AGAIN = Message(
     meaning="The table changed in a way that the stream cannot follow, or its copy is"
     " not what the mirror wrote, and `drift` is `copy`. The text says why; see"
     " [reasons](#a-table-is-copied-again).",
-    remedy="Nothing. A table that has to be copied again several times in a row waits"
-    " for longer each time; after the cause is removed, `mirror copy` ends the"
-    " wait.",
+    remedy="Nothing. A table that has to be copied several times in a row waits longer"
+    " each time; once the cause is fixed, `mirror copy` ends the wait.",
 )
 
 MIRROR_TABLE_DROPPED = Message(
@@ -29,10 +28,10 @@ MIRROR_TABLE_DROPPED = Message(
 MIRROR_TABLE_GRANT_MISSING = Message(
     name="mirror-table-grant-missing",
     level=WARNING,
-    text="%s: account %s no longer sees it, so it cannot be copied: let an"
+    text="%s: account %s no longer sees it, so it cannot be copied: have an"
     " administrator run: GRANT SELECT ON %s TO %s",
-    meaning="Rights were revoked. The stream still follows the table.",
-    remedy="The GRANT of the message: without it the table cannot be copied again.",
+    meaning="Privileges were revoked. The stream still follows the table.",
+    remedy="Run the GRANT of the message: without it the table cannot be copied again.",
 )
 
 MIRROR_TABLE_LEFTOVER = Message(
@@ -47,20 +46,20 @@ MIRROR_TABLE_LEFTOVER = Message(
 MIRROR_TABLE_RETRIED = Message(
     name="mirror-table-retried",
     level=WARNING,
-    text="%s: %s; trying again in %.0f s",
+    text="%s: %s; retrying in %.0f s",
     meaning="The copy of the table failed, as the database, canal-server or the lake"
-    " did not answer or are not ready. The text says which; see"
+    " did not answer or was not ready. The text says which; see"
     " [reasons](#a-copy-waits).",
-    remedy="Nothing if they come back; else what the text asks for.",
+    remedy="Nothing if it recovers; otherwise do what the text says.",
 )
 
 MIRROR_TABLE_STOPPED = Message(
     name="mirror-table-stopped",
     level=ERROR,
     text="%s: stopped: %s",
-    meaning="The mirror no longer follows the table until a person decides. The other"
+    meaning="The mirror does not follow the table until an operator decides. The other"
     " tables continue. The text says why; see [reasons](#a-table-is-stopped).",
-    remedy="What the text asks for, mostly `canal-server mirror copy`.",
+    remedy="Do what the text says, usually `canal-server mirror copy`.",
 )
 
 MIRROR_TABLE_STOPPED_BEFORE = Message(
@@ -76,7 +75,7 @@ MIRROR_TABLE_UNWANTED = Message(
     name="mirror-table-unwanted",
     level=WARNING,
     text="%s: %s; its copy stays in the lake",
-    meaning="The settings or the source no longer have the table.",
+    meaning="The settings or the source no longer include the table.",
     remedy="Delete the copy if nobody needs it.",
 )
 
@@ -84,8 +83,8 @@ MIRROR_UPKEEP_CRASHED = Message(
     name="mirror-upkeep-crashed",
     level=ERROR,
     text="%s: the upkeep of its copy failed: %s",
-    meaning="Compaction or vacuum met an error that the mirror does not expect. It is"
-    " tried again after its period.",
+    meaning="Compaction or vacuum met an unexpected error. It is retried after its"
+    " interval.",
     remedy="Report the traceback that follows the line.",
 )
 
@@ -93,7 +92,7 @@ MIRROR_UPKEEP_FAILED = Message(
     name="mirror-upkeep-failed",
     level=WARNING,
     text="%s: the upkeep of its copy failed: %s",
-    meaning="Compaction or vacuum of the table failed. It is tried again after its"
-    " period.",
-    remedy="Nothing, unless it stays.",
+    meaning="Compaction or vacuum of the table failed. It is retried after its"
+    " interval.",
+    remedy="Nothing, unless it persists.",
 )

@@ -11,9 +11,9 @@ RANGE_READER_STALLED = Message(
     level=WARNING,
     text="destination %s: closed the connection of a reader that received nothing of"
     " its range for %.0f s, while others wait for one of %d slots",
-    meaning="A reader of ranges (a task of Spark) stands still while others wait. It"
-    " reads the range again by itself.",
-    remedy="Find out why the task stands still: a slow sink, or a machine that pauses.",
+    meaning="A reader of ranges (a Spark task) stalled while others waited. It reads"
+    " the range again automatically.",
+    remedy="Find out why the task stalled: a slow sink, or a paused machine.",
 )
 
 RANGE_SCHEMAS_UNKNOWN = Message(
@@ -21,9 +21,8 @@ RANGE_SCHEMAS_UNKNOWN = Message(
     level=WARNING,
     text="destination %s: the table schemas at %s are not known from another server"
     " either: %s",
-    meaning="A range begins before the table history of the server that is read now,"
-    " and the history of the server before it does not help, for the reason in the"
-    " text.",
+    meaning="A range begins before the table history of the current source, and the"
+    " history of the previous one does not help, for the reason in the text.",
     remedy="Nothing, unless a `TableMetaError` follows.",
 )
 
@@ -42,8 +41,8 @@ TRANSACTIONS_DIED_WITH_SOURCE = Message(
     level=WARNING,
     text="%s never had these transactions, which were read from another server: %s;"
     " they were lost with that server",
-    meaning="An asynchronous replica became the source without the last transactions"
-    " of the server before it, and readers had received them already.",
-    remedy="Compare what the readers made of them with the source. Semi-synchronous"
-    " replication prevents it.",
+    meaning="An asynchronous replica became the source without the last transactions of"
+    " the previous source, which readers had already received.",
+    remedy="Compare the readers' copies with the source. Semi-synchronous replication"
+    " prevents it.",
 )

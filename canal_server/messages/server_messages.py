@@ -9,9 +9,9 @@ from canal_server.messages.message import Message
 ACCEPT_FAILED = Message(
     name="accept-failed",
     level=ERROR,
-    text="cannot accept client connections for now, trying again: %s",
-    meaning="The process or the machine has no file descriptors, memory or threads"
-    " left. Clients that are connected are served.",
+    text="cannot accept client connections, retrying: %s",
+    meaning="The process or the machine has run out of file descriptors, memory or"
+    " threads. Connected clients are still served.",
     remedy="Raise the limit of open files (`LimitNOFILE` of systemd, `ulimit -n`), or"
     " disconnect clients.",
 )
@@ -52,16 +52,17 @@ CLIENT_NOT_SERVED = Message(
     text="cannot serve the client at %s: %s",
     meaning="The client disconnected before it was served, or no thread could be"
     " started for it.",
-    remedy="Nothing for a client that disconnected; else raise the limit of threads.",
+    remedy="Nothing for a client that disconnected; otherwise raise the limit of"
+    " threads.",
 )
 
 CLIENT_REFUSALS_REPEATED = Message(
     name="client-refusals-repeated",
     level=WARNING,
     text="%d more refusals for %s within %.0f s; the last one: %s",
-    meaning="The server refused more from the same address. Only the first refusal of"
-    " a minute is logged by itself, and this line sums up the others.",
-    remedy="As for the first one, see [client-refused](#client-refused).",
+    meaning="The server refused more from the same address. Only the first refusal in a"
+    " minute is logged; this line summarizes the others.",
+    remedy="As for [client-refused](#client-refused).",
 )
 
 CLIENT_REFUSED = Message(
@@ -72,10 +73,10 @@ CLIENT_REFUSED = Message(
     " names the client and the reason: `auth failed for user …`, `refused …: …"
     " clients are connected, the limit`, or one of the [answers to"
     " clients](#answers-to-clients).",
-    remedy="What the reason asks for. `refused …: … the limit`: raise"
-    " `canal.server.connections.max` or"
-    " `canal.server.connections.per.address.max`, or disconnect clients. `… has"
-    " not logged in`: find out who opens connections without a login.",
+    remedy="Fix the cause given in the text. `refused …: … the limit`: raise"
+    " `canal.server.connections.max` or `canal.server.connections.per.address.max`,"
+    " or disconnect clients. `… has not logged in`: find out who opens connections"
+    " without a login.",
 )
 
 REQUEST_FAILED = Message(
@@ -83,16 +84,16 @@ REQUEST_FAILED = Message(
     level=WARNING,
     text="cannot answer %s: %s",
     meaning="The server could not do what a client asked for, for instance because the"
-    " cursors cannot be stored now. The client received the reason as well.",
-    remedy="What the reason asks for. The client can try again.",
+    " cursors cannot be stored now. The client received the reason too.",
+    remedy="Fix the cause given in the text. The client can try again.",
 )
 
 SERVER_IS_OPEN = Message(
     name="server-is-open",
     level=WARNING,
-    text="canal.ip, canal.user and canal.passwd are empty: everybody who reaches port"
-    " %d of this host may read all tables; set a password, or set canal.ip to an"
-    " address that only clients reach",
-    meaning="The port serves everybody who reaches it.",
+    text="canal.ip, canal.user and canal.passwd are empty: anyone who can reach port %d"
+    " of this host can read all tables; set a password, or set canal.ip to an"
+    " address that only clients can reach",
+    meaning="The port serves anyone who can reach it.",
     remedy="[Set a password](../howto/security.md), or `canal.ip`.",
 )

@@ -12,7 +12,7 @@ SERVER_ERRORS: Final = (
         fragments=("is damaged (…) and … cannot be read either",),
         meaning="Both copies of the cursors are damaged. The destination does not"
         " start.",
-        remedy="Put a copy back, or remove both files: clients then start without"
+        remedy="Restore a copy, or remove both files: clients then start without"
         " cursors.",
     ),
     Note(
@@ -26,7 +26,7 @@ SERVER_ERRORS: Final = (
     Note(
         error="MetaStoreError",
         fragments=("was changed by another client and is not overwritten",),
-        meaning="A second server runs the destination, or a person moved a cursor.",
+        meaning="A second server runs the destination, or somebody moved a cursor.",
         remedy="Stop one of the two servers. To use the content of the node, restart"
         " this one.",
     ),
@@ -35,14 +35,14 @@ SERVER_ERRORS: Final = (
         fragments=("list of subscriptions",),
         meaning="`subscriptions.sqlite` cannot be read. The destination does not"
         " start.",
-        remedy="Put a copy back, or move the file away: readers then resume from their"
+        remedy="Restore a copy, or move the file away: readers then resume from their"
         " own checkpoints.",
     ),
     Note(
         error="LeaseLost",
         fragments=("this server may no longer run",),
         meaning="Cursors could not be written after the lease was lost.",
-        remedy="Nothing: clients receive again what they acked last.",
+        remedy="Nothing: clients receive their last acked changes again.",
     ),
     Note(
         error="ZooKeeperError",
@@ -53,7 +53,7 @@ SERVER_ERRORS: Final = (
     Note(
         error="ConfigError",
         fragments=("clients cannot read an IPv6 address from ZooKeeper",),
-        meaning="Clients cut an address at its first colon.",
+        meaning="Clients split an address at its first colon.",
         remedy="Set `canal.register.ip` to an IPv4 address or a name.",
     ),
     Note(
@@ -66,7 +66,7 @@ SERVER_ERRORS: Final = (
     Note(
         error="ControlError",
         fragments=("cannot use the data folder",),
-        meaning="The account of canal-server may not write there.",
+        meaning="The user that runs canal-server may not write there.",
         remedy="Correct the permissions, or set another `canal.file.data.dir`.",
     ),
     Note(
@@ -78,8 +78,9 @@ SERVER_ERRORS: Final = (
     Note(
         error="ControlError",
         fragments=("no server runs with the data folder",),
-        meaning="`status`, `stop`: no server is running, or it has another `--conf`.",
-        remedy="Start the server, or name its `--conf`.",
+        meaning="`status`, `stop`: no server is running, or it has another conf"
+        " folder.",
+        remedy="Start the server, or set `--conf` to its folder.",
     ),
     Note(
         error="ControlError",
@@ -88,16 +89,15 @@ SERVER_ERRORS: Final = (
             "the server of … still runs after",
         ),
         meaning="The process is paused (SIGSTOP; the text names it), the machine is"
-        " frozen, or the stop takes long.",
-        remedy="`kill -CONT` with that process, or kill it. A stop that was requested"
-        " is then carried out; in a cluster another server has taken over"
-        " meanwhile.",
+        " frozen, or stopping takes long.",
+        remedy="`kill -CONT` that process, or kill it. A requested stop is then carried"
+        " out; in a cluster another server has taken over in the meantime.",
     ),
     Note(
         error="ControlError",
         fragments=("destination … is …, try again",),
         meaning="`position seek`: the destination is starting or stopping.",
-        remedy="Ask again in a moment.",
+        remedy="Retry in a moment.",
     ),
     Note(
         error="ControlError",
@@ -105,7 +105,7 @@ SERVER_ERRORS: Final = (
         meaning="`position seek`, `subscriptions remove`: another server of the"
         " cluster runs the destination.",
         remedy="Run the command there. A server that was killed still counts until its"
-        " session ends; ask again then.",
+        " session ends; retry then.",
     ),
     Note(
         error="ControlError",
@@ -119,7 +119,7 @@ CLIENT_ANSWERS: Final = (
     Note(
         fragments=("auth failed for user",),
         meaning="The name or the password is wrong.",
-        remedy="Use what `canal.user` and `canal.passwd` say.",
+        remedy="Use the values of `canal.user` and `canal.passwd`.",
     ),
     Note(
         fragments=("can't find destination:",),
@@ -133,13 +133,13 @@ CLIENT_ANSWERS: Final = (
     ),
     Note(
         fragments=("is not the oldest open one",),
-        meaning="The client acked batches in another order than it got them.",
-        remedy="Ack batches in their order.",
+        meaning="The client acked batches in another order than it received them.",
+        remedy="Ack batches in the order in which they were received.",
     ),
     Note(
         fragments=("client … of … needs",),
-        meaning="The source no longer has the position of the client. A client whose"
-        " get was waiting gets the answer as well; other clients are served.",
+        meaning="The source no longer has the position of the client. A client with a"
+        " waiting get receives the answer too; other clients are served.",
         remedy="See [a client whose position is purged](../howto/purged-positions.md).",
     ),
     Note(
@@ -154,25 +154,25 @@ CLIENT_ANSWERS: Final = (
             "the filters of all clients of … are too large",
         ),
         meaning="The filter is too long or too costly.",
-        remedy="Simplify it, see [costly filters](../explanation/costly-filters.md).",
+        remedy="Simplify it; see [costly filters](../explanation/costly-filters.md).",
     ),
     Note(
         fragments=("client … cannot subscribe: … has … clients, the limit is",),
-        meaning="The destination has as many clients as allowed.",
+        meaning="The destination has the maximum number of clients.",
         remedy="`unsubscribe` clients that no longer exist, or raise"
         " `canal.instance.clients.max`.",
     ),
     Note(
         fragments=("has not yet executed",),
-        meaning="A reader received more than the server that is read now has. The"
-        " request is repeated until that server has it.",
-        remedy="See to the replication; if the server is the source now, run `RESET"
+        meaning="A reader has received more than the current source has executed. The"
+        " request is repeated until the source has it.",
+        remedy="Check the replication; if the server is the source now, run `RESET"
         " REPLICA ALL`.",
     ),
     Note(
         fragments=("subscriptions exist, the limit",),
-        meaning="Programs create subscriptions with new names again and again, and the"
-        " limit is reached.",
+        meaning="Programs keep creating subscriptions with new names, and the limit is"
+        " reached.",
         remedy="[Remove](../howto/remove-subscriptions.md) what nobody reads; give"
         " each query one fixed name.",
     ),
@@ -182,9 +182,9 @@ INFORMATION: Final = (
     Note(
         fragments=("destination %s is run by this server", "is run by"),
         meaning="A server of the [cluster](../howto/cluster.md) runs the destination."
-        " If it is another one, this server takes over when that one ends. With"
-        " the address of this server, it was killed, and its session lasts until"
-        " its timeout.",
+        " If it is another one, this server takes over when that one ends. If it is"
+        " the address of this server, the server was killed before, and its old"
+        " session lasts until its timeout.",
         is_foreign=True,
     ),
     Note(
@@ -193,11 +193,11 @@ INFORMATION: Final = (
         " the source was replaced, or its binlog was reset. Earlier positions are"
         " found by their GTID sets; without GTIDs, or after a reset, they are"
         " refused with code 409.",
-        remedy="Nothing, or start the refused subscriptions again.",
+        remedy="Nothing, or recreate the refused subscriptions.",
         is_foreign=True,
     ),
     Note(
-        fragments=("goes on without client",),
+        fragments=("continues without client",),
         meaning="A client has been disconnected for longer than"
         " `canal.instance.cursor.pin.seconds`, and the ring is full.",
         remedy="Nothing: [it misses nothing](../howto/lagging-clients.md) as long as"

@@ -19,9 +19,9 @@ BOUNDARY_INDEX_UNUSABLE = Message(
     name="boundary-index-unusable",
     level=WARNING,
     text="continuing without the index of transaction boundaries: %s",
-    meaning="Its file cannot be used, for the reason in the text. Nothing is lost, and"
+    meaning="Its file cannot be used, for the reason in the text. Nothing is lost, but"
     " searches read more of the binlog.",
-    remedy="What the reason asks for.",
+    remedy="Fix the cause given in the text.",
 )
 
 GTID_SET_REFUSED = Message(
@@ -29,38 +29,38 @@ GTID_SET_REFUSED = Message(
     level=WARNING,
     text="destination %s: resuming by time, as the source refuses the GTID set of the"
     " stored position: %s",
-    meaning="The server that took over lacks transactions after the set, or has"
-    " another history.",
-    remedy="Nothing: it resumes by time, and some changes may come again.",
+    meaning="The server that took over has purged transactions after the set, or has a"
+    " different GTID history.",
+    remedy="Nothing: some changes may be delivered again.",
 )
 
 PASSWORD_WITHOUT_TLS = Message(
     name="password-without-tls",
     level=WARNING,
     text="the password of %s is sent to %s without TLS, encrypted with a key that the"
-    " other side sent, so whoever is in between can read it; set sslMode=REQUIRED,"
-    " name the server's key in serverPublicKey, or set"
+    " other side sent, so an attacker in between can read it; set sslMode=REQUIRED,"
+    " set serverPublicKey to the server's key, or accept the risk with"
     " allowPublicKeyRetrieval=true",
-    meaning="The account has a SHA-256 plugin, the connection has no TLS, and"
+    meaning="The account uses SHA-256 authentication, the connection has no TLS, and"
     " `allowPublicKeyRetrieval` is not set.",
     remedy="Set `canal.instance.master.sslMode = REQUIRED`, or [a"
-    " key](../howto/security.md); or set `allowPublicKeyRetrieval` to true where"
-    " nobody can be in between.",
+    " key](../howto/security.md); or set `allowPublicKeyRetrieval` to true where no"
+    " attacker can be in between.",
 )
 
 REDELIVERY_COUNTED = Message(
     name="redelivery-counted",
     level=WARNING,
     text="destination %s: at most %d transactions with %d rows were delivered again:"
-    " they are not younger than the last position before the switch",
+    " they are not newer than the last position before the switch",
     meaning="The end of [redelivery-started](#redelivery-started).",
 )
 
 REDELIVERY_STARTED = Message(
     name="redelivery-started",
     level=WARNING,
-    text="destination %s: reading resumes by time, %.0f s before %s, so changes that"
-    " were delivered from there on come again",
+    text="destination %s: reading resumes by time, %.0f s before %s, so changes since"
+    " then are delivered again",
     meaning="A switch to another server without GTIDs. Reading goes back by"
     " `canal.instance.fallbackIntervalInSeconds`.",
     remedy="Nothing. With `gtid_mode = ON` on both servers it resumes [by"
@@ -82,7 +82,7 @@ SOURCE_CHECK_FAILED = Message(
     name="source-check-failed",
     level=ERROR,
     text="destination %s: the check of the source failed because of an internal error,"
-    " trying again",
+    " retrying",
     meaning="Without the check (`canal.instance.detecting.enable`), a failure of the"
     " source is noticed later.",
     remedy="Report the traceback that follows the line.",
@@ -94,10 +94,10 @@ SOURCE_CHECK_WARNING = Message(
     text="destination %s: %s",
     meaning="A check of the source (`canal.instance.detecting.enable`) failed, or no"
     " switch to the other server is possible, and the text says why: `checking …"
-    " failed`: the source does not answer; `… failed more than … times: nothing is"
-    " switched`: there is no standby, or switching is off; `… cannot take over:"
+    " failed`: the source does not answer; `… failed more than … times: not"
+    " switching`: there is no standby, or switching is off; `… cannot take over:"
     " …`: the other server is not fit.",
-    remedy="Restore the source, or what the text asks for; see [when the source"
+    remedy="Restore the source, or do what the text says; see [when the source"
     " fails](../howto/standby.md).",
 )
 
@@ -106,10 +106,10 @@ SOURCE_DIVERGED = Message(
     level=WARNING,
     text="%s lacks transactions that were delivered, and is not a replica: reading"
     " resumes after GTID %s instead of %s; the transactions in between were lost"
-    " with the other server, or come again",
-    meaning="The former source failed before its replica had them.",
-    remedy="Compare what clients made of them with the source. Semi-synchronous"
-    " replication prevents it.",
+    " with the other server, or are delivered again",
+    meaning="The previous source failed before its replica had received them.",
+    remedy="Compare the clients' copies with the source. Semi-synchronous replication"
+    " prevents it.",
 )
 
 SOURCE_FAILED = Message(
@@ -117,7 +117,7 @@ SOURCE_FAILED = Message(
     level=ERROR,
     text="destination %s: %s; %s",
     meaning="Reading the source failed; the text says what happened and when it is"
-    " tried again. The class of the error stands before its text.",
+    " retried. The class of the error precedes its text.",
     remedy="See the [errors](#errors) by their class and text.",
 )
 
@@ -125,20 +125,18 @@ SOURCE_READING_FAILED = Message(
     name="source-reading-failed",
     level=ERROR,
     text="destination %s: reading the source failed because of an internal error,"
-    " trying again",
-    meaning="The server met an error that it does not expect. It tries again every 30"
-    " s.",
+    " retrying",
+    meaning="The server met an error that it does not expect. It retries every 30 s.",
     remedy="Report the traceback with the lines above it.",
 )
 
 SOURCE_STARTS_AFTER_LOSS = Message(
     name="source-starts-after-loss",
     level=WARNING,
-    text="destination %s starts at %s and loses the changes before: %s",
+    text="destination %s starts at %s, and the changes before that are lost: %s",
     meaning="The stored position is no longer in the binlog, and"
     " `canal.auto.reset.latest.pos.mode` is true.",
-    remedy="Load the tables again. Keep binlogs for longer"
-    " (`binlog_expire_logs_seconds`).",
+    remedy="Reload the tables. Keep binlogs for longer (`binlog_expire_logs_seconds`).",
 )
 
 SOURCE_SWITCHED = Message(
@@ -148,7 +146,7 @@ SOURCE_SWITCHED = Message(
     " (canal.instance.detecting.retry.threshold): switching to %s; the last"
     " failure: %s",
     meaning="The destination reads the other server from now on.",
-    remedy="See to the server that failed, see [when the source"
+    remedy="Repair the server that failed; see [when the source"
     " fails](../howto/standby.md).",
 )
 
@@ -156,17 +154,16 @@ SOURCE_WARNING = Message(
     name="source-warning",
     level=WARNING,
     text="destination %s: %s",
-    meaning="The check of the source before reading found what an operator should"
-    " know; see the [warnings of a source](#warnings-of-a-source) by their text."
-    " It is also in `warnings` of `status`.",
-    remedy="What the text asks for.",
+    meaning="The check of the source before reading found a problem; see [warnings of a"
+    " source](#warnings-of-a-source). It is also in `warnings` of `status`.",
+    remedy="Do what the text says.",
 )
 
 UNREADABLE_EVENT_NOT_MET = Message(
     name="unreadable-event-not-met",
     level=WARNING,
-    text="%s: %s names %s:%d, where no event starts that cannot be read; remove it"
-    " from the setting",
+    text="%s: %s names %s:%d, but no unreadable event starts there; remove it from the"
+    " setting",
     meaning="The event was read without an error, or the position is not that of the"
     " error.",
     remedy="Remove it from `canal.instance.master.unreadable.events`.",

@@ -15,7 +15,7 @@ SOURCE_ERRORS: Final = (
             "has sent nothing for",
         ),
         meaning="The source, or the network to it, is down.",
-        remedy="Nothing if it comes back: reading resumes where it was.",
+        remedy="Nothing if it recovers: reading resumes where it stopped.",
     ),
     Note(
         error="ConnectionLost",
@@ -34,9 +34,9 @@ SOURCE_ERRORS: Final = (
     Note(
         error="SourceRefused",
         fragments=("… (error 1227)",),
-        meaning="The account lacks a right. Other errors whose text shows a GRANT mean"
-        " the same.",
-        remedy="Run the GRANT that the text shows. It names the account by the host"
+        meaning="The account lacks a privilege. Other errors whose text shows a GRANT"
+        " mean the same.",
+        remedy="Run the GRANT that the text shows. It names the account with the host"
         " for which it was created.",
         is_foreign=True,
     ),
@@ -57,7 +57,8 @@ SOURCE_ERRORS: Final = (
         fragments=(
             "the server requests the password encrypted with a key that it sends",
         ),
-        meaning="The account has a SHA-256 plugin, and the connection has no TLS.",
+        meaning="The account uses SHA-256 authentication, and the connection has no"
+        " TLS.",
         remedy="Set `canal.instance.master.sslMode = REQUIRED`, or [a"
         " key](../howto/security.md).",
     ),
@@ -88,21 +89,21 @@ SOURCE_ERRORS: Final = (
         fragments=("max_allowed_packet",),
         meaning="A row is larger than the server may send, or the start position is"
         " not the beginning of an event.",
-        remedy="Raise `max_allowed_packet` on the source if rows are that large; else"
-        " [start elsewhere](../howto/start-elsewhere.md).",
+        remedy="Raise `max_allowed_packet` on the source if rows are that large;"
+        " otherwise [start elsewhere](../howto/start-elsewhere.md).",
     ),
     Note(
         error="BinlogPurged",
         fragments=("Could not find first log file name",),
         meaning="The binlog file was purged: canal-server was down, or clients were"
-        " slow, for longer than `binlog_expire_logs_seconds`. Or no file ever had"
-        " the configured name.",
-        remedy="`canal-server position show` says what is missing and what to do: put"
-        " the files back, or load the tables again and [move the"
-        " clients](../howto/move-a-cursor.md), in a group [those of the source"
-        " that is named](../howto/group.md). Correct a configured file. With"
-        " `canal.auto.reset.latest.pos.mode = true` it resumes by itself, and the"
-        " changes in between are lost.",
+        " slow, for longer than `binlog_expire_logs_seconds`. Or no file with the"
+        " configured name ever existed.",
+        remedy="`canal-server position show` shows what is missing and what to do:"
+        " restore the files, or reload the tables and [move the"
+        " clients](../howto/move-a-cursor.md), in a group [only in the source that"
+        " is named](../howto/group.md). Correct a wrong configured name. With"
+        " `canal.auto.reset.latest.pos.mode = true` reading resumes automatically,"
+        " and the changes in between are lost.",
         is_foreign=True,
     ),
     Note(
@@ -128,8 +129,7 @@ SOURCE_ERRORS: Final = (
         fragments=("of another server: can't find start position for time",),
         meaning="Another server took over, and its binlog does not reach back to the"
         " stored time.",
-        remedy="Load the tables again and [start"
-        " elsewhere](../howto/start-elsewhere.md).",
+        remedy="Reload the tables and [start elsewhere](../howto/start-elsewhere.md).",
         is_foreign=True,
     ),
     Note(
@@ -144,13 +144,13 @@ SOURCE_ERRORS: Final = (
         error="SourceError",
         fragments=(
             "the server's answer about … cannot be read",
-            "does not speak … as MySQL does",
+            "does not speak the MySQL protocol",
             "a reply of more than … bytes",
             "a reply of more than … columns",
         ),
-        meaning="What answers at the address of the source is not MySQL, or is damaged"
-        " or hostile.",
-        remedy="Check the address and what listens there. Nothing is lost.",
+        meaning="The server at the address of the source is not MySQL, is damaged, or"
+        " is hostile.",
+        remedy="Check the address and which program listens there. Nothing is lost.",
     ),
     Note(
         error="PositionError",
@@ -162,8 +162,8 @@ SOURCE_ERRORS: Final = (
     Note(
         error="PositionError",
         fragments=("GTID set",),
-        meaning="The configured GTID set cannot be read, or is of the other kind of"
-        " server.",
+        meaning="The configured GTID set is invalid, or is in the format of the other"
+        " kind of server (MySQL or MariaDB).",
         remedy="Correct `canal.instance.master.gtid`.",
     ),
     Note(
@@ -177,18 +177,18 @@ SOURCE_ERRORS: Final = (
     Note(
         error="DecodeError",
         fragments=("above canal.instance.event.bytes.max",),
-        meaning="An event, or what it inflates to, is larger than allowed. Servers"
-        " write none of more than 1 GiB.",
-        remedy="Raise the key if it was set to less; else the source, its binlog or"
+        meaning="An event, or its decompressed content, is larger than allowed. Servers"
+        " write no event larger than 1 GiB.",
+        remedy="Raise the key if it was lowered; otherwise the source, its binlog or"
         " the network is damaged or hostile.",
     ),
     Note(
         error="DecodeError",
         fragments=("(event at …:…)",),
-        meaning="An event is damaged or of an unknown form.",
+        meaning="An event is damaged, or has an unknown format.",
         remedy="Look at the event and [skip it](../howto/unreadable-events.md), as the"
-        " text says. Check the disk of the source. A fault of canal-server is"
-        " worth a report with that event.",
+        " text says. Check the disk of the source. If you suspect a bug in"
+        " canal-server, report it with that event.",
     ),
     Note(
         error="EntryTooLarge",
@@ -210,11 +210,11 @@ HISTORY_ERRORS: Final = (
         meaning="A table was altered or dropped after the position that is read, and"
         " its columns at that position are not known; or the account has no SELECT"
         " on the table.",
-        remedy="GRANT SELECT. Else start after the statement, leave the table out with"
-        " `canal.instance.filter.black.regex`, start the history with an earlier"
-        " dump ([`schema import`](../howto/table-history.md#export-and-import)),"
-        " or leave out rows that cannot be decoded with"
-        " `canal.instance.filter.table.error = true`.",
+        remedy="GRANT SELECT. Otherwise start after the statement, leave the table out"
+        " with `canal.instance.filter.black.regex`, start the history with an"
+        " earlier dump ([`schema"
+        " import`](../howto/table-history.md#export-and-import)), or leave out rows"
+        " that cannot be decoded with `canal.instance.filter.table.error = true`.",
     ),
     Note(
         error="TableMetaError",
@@ -222,9 +222,9 @@ HISTORY_ERRORS: Final = (
             "the columns of the rows at … are not known",
             "What tables were at … is not known",
         ),
-        meaning="A range lies before what the table history knows; the parentheses say"
-        " why the history of the server before does not help either. Asking again"
-        " does not help.",
+        meaning="A range starts before the table history; the parentheses say why the"
+        " history of the previous source does not help either. Retrying does not"
+        " help.",
         remedy="Start a new subscription at the position that the text names, and load"
         " earlier changes from the tables; or leave the table out, as above.",
     ),
@@ -232,13 +232,12 @@ HISTORY_ERRORS: Final = (
         error="TableMetaStoreError",
         fragments=(
             "is in use by another server",
-            "is not for this server to write now",
+            "cannot be written by this server now",
         ),
-        meaning="The place of the [table"
+        meaning="The storage of the [table"
         " history](../explanation/table-history.md#where-it-is-stored) cannot be"
         " used; the text says why.",
-        remedy="What the text asks for. It is tried again, and nothing is lost"
-        " meanwhile.",
+        remedy="Do what the text says. The server retries, and nothing is lost.",
     ),
 )
 
@@ -265,20 +264,20 @@ SOURCE_WARNINGS: Final = (
         remedy="Set it to 0, or to an id that no other server has.",
     ),
     Note(
-        fragments=("rows that foreign keys delete or change are in no event",),
+        fragments=("rows that foreign keys delete or change are not in",),
         meaning="InnoDB applies ON DELETE and ON UPDATE below the level that is"
         " logged.",
         remedy="See [what holds for all clients](clients.md#what-holds-for-all).",
     ),
     Note(
         fragments=("sees no table, so columns cannot be read",),
-        meaning="The account has no right on any table: it lacks SELECT.",
+        meaning="The account has no privilege on any table: it lacks SELECT.",
         remedy="Run the GRANT of the text.",
     ),
     Note(
         fragments=("cannot check the tables that … sees",),
-        meaning="The source refused the question, and the text says why.",
-        remedy="What the text asks for. The question is repeated.",
+        meaning="The source refused the query, and the text says why.",
+        remedy="Do what the text says. The query is retried.",
     ),
     Note(
         fragments=("no table that … sees matches",),
@@ -296,11 +295,11 @@ SOURCE_WARNINGS: Final = (
     Note(
         fragments=("waiting until this replica has",),
         meaning="A replica lags behind what was delivered to clients.",
-        remedy="Nothing; `RESET REPLICA ALL` if it is the source now.",
+        remedy="Nothing; run `RESET REPLICA ALL` if it is the source now.",
     ),
     Note(
         fragments=("it is not a replica and lacks transactions that were delivered",),
         meaning="The old source failed before a replica had the transactions.",
-        remedy="Compare what clients made of them with the source.",
+        remedy="Compare the clients' copies with the source.",
     ),
 )

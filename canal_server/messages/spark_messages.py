@@ -12,7 +12,7 @@ SPARK_ACK_FAILED = Message(
     text="%s: subscription %s cannot be acked at %s: %s; the next ack includes it",
     meaning="canal-server did not answer when Spark committed a batch. Nothing is"
     " lost.",
-    remedy="Nothing, unless it stays: then see to canal-server.",
+    remedy="Nothing, unless it persists: then check canal-server.",
 )
 
 SPARK_CHANGES_LOST = Message(
@@ -22,7 +22,7 @@ SPARK_CHANGES_LOST = Message(
     meaning="Changes that the query needs are no longer in the binlog, and the query"
     " continues without them, as `failOnDataLoss` is false. The text names the"
     " positions and the reason.",
-    remedy="Load the tables again if the changes matter. Keep binlogs for longer"
+    remedy="Reload the tables if the changes matter. Keep binlogs for longer"
     " (`binlog_expire_logs_seconds`).",
 )
 
@@ -38,9 +38,9 @@ SPARK_ROWS_CHANGED_BY_STATEMENT = Message(
 SPARK_START_PURGED = Message(
     name="spark-start-purged",
     level=WARNING,
-    text="%s: %s; the stream begins at `earliest` without the changes before, as"
+    text="%s: %s; the stream begins at `earliest`, without the earlier changes, as"
     " failOnDataLoss is false",
     meaning="`startingPosition` is no longer in the binlog.",
-    remedy="Load the tables again if the changes matter, or set another"
+    remedy="Reload the tables if the changes matter, or set another"
     " `startingPosition`.",
 )

@@ -193,7 +193,7 @@ class _Sha2:
 
     def _not_understood(self, what: str) -> ConnectionLost:
         return ConnectionLost(
-            f"{self._access.address} does not speak {self._plugin} as MySQL does: "
+            f"{self._access.address} does not implement {self._plugin} correctly: "
             f"{what}"
         )
 

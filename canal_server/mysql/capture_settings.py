@@ -278,4 +278,4 @@ def _set_global(name: str, value: str) -> str:
 
 
 def _grant(name: str, account: tuple[str, str]) -> str:
-    return f"let an administrator run: GRANT {name} ON *.* TO {account_text(*account)}"
+    return f"have an administrator run: GRANT {name} ON *.* TO {account_text(*account)}"

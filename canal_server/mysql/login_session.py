@@ -200,7 +200,8 @@ class Session:
             # unchecked, and treats 0xfb as a request to read a local file.
             self._pymysql._force_close()  # noqa: SLF001
             raise SourceError(
-                f"{self._access.address} does not speak as MySQL does: {error!r:.200}"
+                f"{self._access.address} does not speak the MySQL protocol:"
+                f" {error!r:.200}"
             ) from error
 
     def _translated(self, error: pymysql.err.Error) -> SourceError:
@@ -216,7 +217,8 @@ class Session:
             # PyMySQL's errors about unexpected packets.
             if not self._logged_in:
                 return ConnectionLost(
-                    f"{address} does not speak as MySQL does: {printable(str(error))}"
+                    f"{address} does not speak the MySQL protocol:"
+                    f" {printable(str(error))}"
                 )
             return ConnectionLost(f"{address}: {printable(str(error))}")
         if errno == 0:

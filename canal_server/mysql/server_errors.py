@@ -51,21 +51,21 @@ _PLUGIN = (
 
 # The server refuses: error code to remedy.
 _REFUSED = {
-    1044: f"let an administrator run: {_GRANT}",
+    1044: f"have an administrator run: {_GRANT}",
     _DENIED: _ACCOUNT,
-    1095: f"let an administrator run: {_GRANT}",
+    1095: f"have an administrator run: {_GRANT}",
     1129: "run TRUNCATE TABLE performance_schema.host_cache on the server (MariaDB:"
     " FLUSH HOSTS)",
-    1130: "let account {account} log in from this host",
-    1142: f"let an administrator run: {_GRANT}",
-    1143: f"let an administrator run: {_GRANT}",
-    1227: f"let an administrator run: {_GRANT}",
+    1130: "allow account {account} to log in from this host",
+    1142: f"have an administrator run: {_GRANT}",
+    1143: f"have an administrator run: {_GRANT}",
+    1227: f"have an administrator run: {_GRANT}",
     1251: _PLUGIN,
-    1370: f"let an administrator run: {_GRANT}",
+    1370: f"have an administrator run: {_GRANT}",
     1698: _ACCOUNT,
     1820: "give account {account} a new password: the old one has expired",
     1862: "give account {account} a new password: the old one has expired",
-    2026: "switch TLS on at the server or set sslMode=DISABLED",
+    2026: "enable TLS on the server or set sslMode=DISABLED",
     2059: _PLUGIN,
     3118: "unlock account {account}",
     3159: "set sslMode=REQUIRED: the server requires TLS",
@@ -101,7 +101,10 @@ _REFUSING_TEXTS = (
     ("binary log is not open", "set log_bin on the server and restart it"),
     ("gtid_mode", "set gtid_mode=ON on the server, or do not start by GTID"),
     ("events with the checksum", "upgrade canal-server: the checksum is unknown"),
-    ("max_allowed_packet", f"{_AMID}; else raise max_allowed_packet on the server"),
+    (
+        "max_allowed_packet",
+        f"{_AMID}; otherwise raise max_allowed_packet on the server",
+    ),
     ("server id was not set", "set server_id on the server"),
     ("misconfigured", "see the error log of the server"),
 )

@@ -198,7 +198,7 @@ class Breaker:
                 self._held = sock.dup()
             except OSError as error:
                 raise ConnectionLost(
-                    f"cannot hold the connection to {address}: {reason_of(error)}"
+                    f"cannot keep the connection to {address}: {reason_of(error)}"
                 ) from error
 
     def cut(self) -> None:

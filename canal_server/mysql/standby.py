@@ -95,7 +95,7 @@ def examine(control: ControlConnection, requirements: Wanted) -> Verdict:
     if channels == (UNSEEN,):
         user = control.access.credentials.user
         warnings.append(
-            "its lag is not visible: let an administrator run there: GRANT"
+            "its lag is not visible: have an administrator run there: GRANT"
             f" REPLICA MONITOR ON *.* TO {account_text(user)}"
         )
     if channels and not _logs_what_it_replicates(control):
@@ -127,7 +127,7 @@ def _kind_refusals(info: ServerInfo, requirements: Wanted) -> list[str]:
     if not requirements.gtid_on:
         return []
     if requirements.is_mariadb not in (None, info.is_mariadb):
-        return ["GTIDs of MySQL and of MariaDB are not the same: set gtidon=false"]
+        return ["GTIDs of MySQL and MariaDB are incompatible: set gtidon=false"]
     if info.gtid_mode != "ON":
         return [f"its gtid_mode is {info.gtid_mode}: set it to ON"]
     return []

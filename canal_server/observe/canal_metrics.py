@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 MODE: Final = "spring"  # instances are configured by files
 LABEL: Final = ("destination",)
+_DELAYS: Final = {
+    "put_delay": "put into the ring",
+    "get_delay": "received by a client",
+    "ack_delay": "acked",
+}
 
 
 class Families:
@@ -90,7 +95,7 @@ def _add_instance(families: Families, reading: Reading) -> None:
     )
     families.counter(
         "canal_instance_sink_blocking_time",
-        "Time for which reading waited for room in the store, ms",
+        "Time that reading waited for room in the store, ms",
         sum(each.waiting_ms for each in found.sources.values()),
         destination=name,
     )
@@ -129,7 +134,7 @@ def _add_store(families: Families, reading: Reading) -> None:
         "store_produce_seq": ("Sequence of the last entry put", store.put_sequence),
         "store_consume_seq": ("Sequence of the last entry acked", store.ack_sequence),
         "put_rows": ("Rows put", store.put_rows),
-        "get_rows": ("Rows that the client that lags most received", store.get_rows),
+        "get_rows": ("Rows received by the client that lags most", store.get_rows),
         "ack_rows": ("Rows acked by all clients", store.ack_rows),
     }
     if found.batch_mode == "MEMSIZE":
@@ -140,7 +145,7 @@ def _add_store(families: Families, reading: Reading) -> None:
     for suffix, value_ms in _delays(store).items():
         families.gauge(
             f"canal_instance_{suffix}",
-            "Age of the last entry that was put, received, or acked, ms",
+            f"Age of the last entry that was {_DELAYS[suffix]}, ms",
             value_ms,
             destination=name,
         )

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 CATCHING_UP_S: Final = 10.0  # a lag from which on reading is not just busy
 
-STATES: Final = (
-    "idle",  # lazy, without a client so far
-    "standby",  # another server runs it, or nobody yet
-    "starting",  # it reads what is stored
-    "locating",  # it connects to the source and finds where to begin
-    "dumping",  # it reads
-    "catching_up",  # it reads, and lags behind the source
-    "waiting",  # for the source, after an error
-    "blocked_on_client",  # the ring is full until a client acks
-    "blocked_on_store",  # the ring is full, and no client is subscribed
-    "stopping",
-    "failed",  # it could not start, and tries again
-    "stopped",
-)
+STATES: Final = {  # and what they mean
+    "idle": "lazy, and no client has connected yet",
+    "standby": "another server runs it, or none does yet",
+    "starting": "loading what is stored",
+    "locating": "connecting to the source, and finding where to start",
+    "dumping": f"reading, and lagging less than {CATCHING_UP_S:g} s",
+    "catching_up": f"reading, and lagging {CATCHING_UP_S:g} s or more",
+    "waiting": "waiting to retry the source after an error",
+    "blocked_on_client": "the ring is full until a client acks",
+    "blocked_on_store": "the ring is full, and no client is subscribed",
+    "stopping": "shutting down",
+    "failed": "could not start, and is retried",
+    "stopped": "stopped by an operator, or removed",
+}
 # A destination that is in one of them does what is asked of it, or is not to run here.
 READY_STATES: Final = (
     "idle",

@@ -111,7 +111,7 @@ class LostClients:
             f" {cursor.position}, which the source no longer has: {loss.why(cursor)}"
         )
         self._why[identity.client_id] = (
-            f"{why}; load its tables again, then move it with `canal-server position"
+            f"{why}; reload its tables, then move it with `canal-server position"
             " seek`, or unsubscribe it"
         )
         position_messages.CLIENT_POSITION_LOST.log(_log, why)

@@ -77,8 +77,8 @@ class MetaFiles:
                 self._disk,
                 path,
                 lambda data: meta_file.decode(destination, data),
-                "restored the cursors from %s, which is older: clients receive again"
-                " what they acked since",
+                "restored the cursors from %s, which is older: changes acked since"
+                " then are delivered again",
             )
         except FileNotFoundError:
             return []
@@ -142,8 +142,8 @@ class MetaFiles:
                 self._disk,
                 path.with_name(path.name + source_positions.SUFFIX),
                 source_positions.decode_clients,
-                "restored the source positions from %s, which is older: clients receive"
-                " again what they acked since",
+                "restored the source positions from %s, which is older: changes acked"
+                " since then are delivered again",
             )
         except FileNotFoundError:
             return {}
@@ -197,7 +197,7 @@ def _read(
     except (OSError, ValueError) as error:
         raise MetaStoreError(
             f"{path} is damaged ({damage}) and {backup.name} cannot be read either"
-            f" ({error}), repair one of them; if both files are removed, clients start"
+            f" ({error}); restore one of them, or remove both: clients then start"
             " without cursors"
         ) from damage
     position_messages.CURSORS_RESTORED.log(logger, path, damage, effect % backup.name)

@@ -138,7 +138,7 @@ class MixedMetaManager:
         try:
             self._flusher.stop(
                 self.storage.silence,
-                "; clients receive again what they acked since the last write",
+                "; changes acked since the last write are delivered again",
             )
         finally:
             self.storage.close()

@@ -215,7 +215,7 @@ class MetaNodes:
             return source_positions.decode(self._nodes.read(path) or b'{"sources":[]}')
         except ValueError as error:
             raise MetaStoreError(
-                f"{path} in ZooKeeper is damaged ({error}), repair or remove it"
+                f"{path} in ZooKeeper is damaged ({error}); correct or remove it"
             ) from error
 
     def _write_client(self, client: StoredClient, fence: str | None) -> None:
@@ -283,7 +283,7 @@ def _read_position(
         position = meta_file.decode_position(data)
     except ValueError as error:
         raise MetaStoreError(
-            f"{path} in ZooKeeper is damaged ({error}), repair or remove it"
+            f"{path} in ZooKeeper is damaged ({error}); correct or remove it"
         ) from error
     try:
         position = sidecar.completed(position, sidecar.decode(full) if full else ())

@@ -150,8 +150,8 @@ class Subscriptions:
             return
         if known is None and len(self._known) >= SUBSCRIPTIONS_MAX:
             raise MetaStoreError(
-                f"{SUBSCRIPTIONS_MAX} subscriptions exist, the limit: end those that"
-                " nobody reads any longer"
+                f"{SUBSCRIPTIONS_MAX} subscriptions exist, the limit: remove unused"
+                " ones"
             )
         if not subscription.temporary:
             self._place.put(subscription)
@@ -312,7 +312,7 @@ class SubscriptionNodes(LeasedNodes):
             raise MetaStoreError(f"cannot read the subscriptions: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise MetaStoreError(
-                f"the content of {self._path} or below is not a subscription of ours:"
+                f"the content of {self._path} or below is not a valid subscription:"
                 f" {error!r}; remove that node"
             ) from error
         return epochs, found

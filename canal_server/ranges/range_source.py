@@ -180,7 +180,7 @@ class RangeDump:
         if not self._files.files:
             raise ClientError(
                 "the account may not list the source's binlog files: name one with"
-                " file:<name>:4, or let an administrator run: GRANT REPLICATION CLIENT"
+                " file:<name>:4, or have an administrator run: GRANT REPLICATION CLIENT"
                 f" ON *.* TO {account_text(self._access.credentials.user)}"
             )
         return self._files.files[0].name, FIRST_EVENT

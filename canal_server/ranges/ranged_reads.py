@@ -122,7 +122,7 @@ class RangedReads:
                 f"filter {quoted(added.white)}: the filters of all subscriptions of"
                 f" {self._config.destination} together are too large (limit"
                 f" {SIZE_MAX}, {others} are in use, this one has {added.size});"
-                " simplify it or end subscriptions that nobody reads any longer"
+                " simplify it or remove unused subscriptions"
             )
 
     def _apply_filters(self, judged: Verdicts | None = None) -> None:

@@ -91,7 +91,7 @@ def unwritten(error: OSError, folder: Path) -> str:
     """Return why a file in a folder was not written, and the remedy."""
     if error.errno in (errno.EMFILE, errno.ENFILE, errno.ELOOP):
         return reason_of(error)
-    return f"{error}, check free space and permissions of {folder}"
+    return f"{error}; check free space and permissions of {folder}"
 
 
 def reason_of(error: OSError) -> str:

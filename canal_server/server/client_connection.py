@@ -173,7 +173,7 @@ class Connection:
             remaining_s = self._log_in_by.remaining_s()
             assert remaining_s is not None
             if remaining_s == 0:
-                raise TimeoutError("the client did not log in in time")
+                raise TimeoutError("the client took too long to log in")
             data = self._transport.receive(remaining_s, LOGIN_READ_BYTES)
         self._last_received_at = time.monotonic()
         return data

@@ -612,8 +612,8 @@ def _ended(identity: ClientIdentity) -> ClientError:
     """Return an error that explains more than the protocol's words."""
     return ClientError(
         f"{_not_started(identity)}: it was restarted after the last request of this"
-        " connection; connect again or repeat the request, and expect entries again"
-        " that were not acked, or whose ack was not stored yet"
+        " connection; reconnect or repeat the request; entries that were not acked, or"
+        " whose ack was not stored yet, are delivered again"
     )
 
 

@@ -211,7 +211,7 @@ def test_a_rollback_over_both(diverted):
 
 def test_an_old_ack_is_refused(diverted):
     """An ack of a batch of a deleted store is refused."""
-    with pytest.raises(StoreError, match="passed over"):
+    with pytest.raises(StoreError, match="was evicted"):
         diverted.stores.ack(LATE, -5)
     with pytest.raises(StoreError):
         diverted.stores.ack(LATE, 3)

@@ -131,7 +131,7 @@ class TestDaemon:
         conf = make_conf(f"{MAIN}example\n{settings}\n")
         with caplog.at_level(logging.WARNING), running(conf):
             pass
-        told = [each for each in caplog.messages if "everybody who" in each]
+        told = [each for each in caplog.messages if "anyone who" in each]
         assert len(told) == warns
         assert all("canal.ip" in each and "canal.passwd" in each for each in told)
 

@@ -157,7 +157,7 @@ def test_zookeeper_goes_and_comes(make_cluster, own_zookeeper):
         own_zookeeper.kill()
         seen.wait_for_acks(3)
         own_zookeeper.restart()
-        cluster.one.process.wait_for_log("writing the cursors of example works again")
+        cluster.one.process.wait_for_log("resumed writing the cursors of example")
         seen.wait_for_acks(3)
         cluster.zookeeper.wait_until_connected(Stop())
         assert cluster.running().address == cluster.address(cluster.one)

@@ -114,9 +114,9 @@ def test_cursors_in_zookeeper(
         container_zookeeper.kill()
         writer.write(5)
         pipeline.receive(client, checker)
-        pipeline.process.wait_for_log("cannot write the cursors of example for now")
+        pipeline.process.wait_for_log("cannot write the cursors of example, retrying")
         container_zookeeper.restart()
-        pipeline.process.wait_for_log("writing the cursors of example works again")
+        pipeline.process.wait_for_log("resumed writing the cursors of example")
     acked = checker.done
     pipeline.stop()
     checker.resume(acked, acked)

@@ -52,8 +52,8 @@ def test_running_out_of_descriptors(make_pipeline, mysql_server, database, rng) 
             writer.write(5)
             why = rf"too many open files, the limit of this process is {LIMIT}: raise"
             for what in (
-                "cannot accept client connections for now, trying again",
-                "cannot accept commands on the control socket for now, trying again",
+                "cannot accept client connections, retrying",
+                "cannot accept commands on the control socket, retrying",
                 f"cannot connect to 127.0.0.1:{mysql_server.port}",
             ):
                 process.wait_for_log(f"{what}: {why}")

@@ -28,7 +28,7 @@ SMALL = {
     "canal.instance.memory.buffer.size": 64,
     "canal.instance.transaction.size": 16,
 }
-SERVED = f"client {LATE} of example is served by a reader of its own"
+SERVED = f"client {LATE} of example is served by a catch-up reader"
 CAUGHT_UP = f"client {LATE} of example has caught up"
 
 
@@ -263,7 +263,7 @@ def test_pinned_for_a_while(make_scene, mysql_server, database):
         scene.pipeline.wait_for_status(lambda told: told["waits_for"] == [LATE])
         scene.receive(LATE)
     scene.pass_over()
-    log = scene.pipeline.process.wait_for_log(f"goes on without client {LATE}")
+    log = scene.pipeline.process.wait_for_log(f"continues without client {LATE}")
     away = re.search(r"has been away for (\d+) s", log)
     assert away
     assert int(away[1]) >= 2

@@ -135,7 +135,7 @@ def test_all_of_them(leave):
     pipeline = left.pipeline
     purge(pipeline.source)
     pipeline.start()
-    pipeline.process.wait_for_log("the current end; what lies between is lost")
+    pipeline.process.wait_for_log("the current end; changes in between are lost")
     pipeline.wait_for_status(lambda told: told["state"] == "running")
     pipeline.stop()
     left.writer.write(3)

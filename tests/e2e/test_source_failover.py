@@ -88,7 +88,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
         scene.wait_for_cursor(first, files[0])
     print(f"{by}: {checker.done} transactions, {checker.repeated} changes twice")
     if by == "time":
-        print(pipeline.process.wait_for_log("resumes by time, .* come again"))
+        print(pipeline.process.wait_for_log("resumes by time, .* delivered again"))
         assert pipeline.status()["repeated"]["rows"] > 0
 
 

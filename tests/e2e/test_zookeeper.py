@@ -88,9 +88,9 @@ def test_zookeeper_goes_and_comes(stopped, own_zookeeper, rng):
         own_zookeeper.kill()
         writer.write(20)
         stopped.receive(client, checker)
-        stopped.process.wait_for_log("cannot write the cursors of example for now")
+        stopped.process.wait_for_log("cannot write the cursors of example, retrying")
         own_zookeeper.restart()
-        stopped.process.wait_for_log("writing the cursors of example works again")
+        stopped.process.wait_for_log("resumed writing the cursors of example")
     stopped.stop()
     acked = checker.done
     checker.resume(acked, acked)

@@ -96,7 +96,9 @@ def test_missing_privileges(server):
     client = "BINLOG MONITOR" if server is MARIADB else "REPLICATION CLIENT"
     outcome, message = found["replication_slave"]
     assert outcome is Outcome.FAIL
-    assert message.startswith("account u lacks REPLICATION SLAVE; let an administrator")
+    assert message.startswith(
+        "account u lacks REPLICATION SLAVE; have an administrator"
+    )
     assert message.endswith("run: GRANT REPLICATION SLAVE ON *.* TO 'u'@'10.%'")
     assert f"lacks {client}" in found["replication_client"][1]
     assert f"GRANT {client} ON *.* TO 'u'@'10.%'" in found["replication_client"][1]

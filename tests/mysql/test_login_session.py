@@ -60,7 +60,7 @@ def test_tls_without_support(mariadb_server):
     with closing(session(preferred)) as opened:
         assert opened.query(CIPHER)[0][1] == ""
     required = access_of(mariadb_server, tls=TlsOptions(TlsMode.REQUIRED))
-    with pytest.raises(SourceRefused, match="switch TLS on"):
+    with pytest.raises(SourceRefused, match="enable TLS"):
         session(required)
 
 
@@ -210,7 +210,7 @@ def test_another_protocol_is_an_error_of_the_source(answer):
         with pytest.raises(SourceError, match=f"127.0.0.1:{port}") as failed:
             session(access)
         if answer:
-            assert "does not speak as MySQL does" in str(failed.value)
+            assert "does not speak the MySQL protocol" in str(failed.value)
         assert "s3cret" not in str(failed.value)
 
 

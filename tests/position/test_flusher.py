@@ -81,9 +81,9 @@ def test_failures_are_told_once(caplog, error, trace):
     writes = flusher(flush, period_s=0.001)
     eventually(lambda: flush.count > 3)
     flush.error = None
-    eventually(lambda: "writing the ink works again" in caplog.text)
+    eventually(lambda: "resumed writing the ink" in caplog.text)
     writes.stop("silence")
-    assert caplog.text.count("cannot write the ink for now, trying again") == 1
+    assert caplog.text.count("cannot write the ink, retrying") == 1
     assert ("Traceback" in caplog.text) is trace
 
 

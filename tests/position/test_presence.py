@@ -213,7 +213,7 @@ def test_places_that_fail(clock, caplog):
     presence.enter(ONE)
     kept.error = MetaStoreError("no room")
     presence.stop()  # whose failure delays no shutdown
-    assert "no room; disconnected clients count as seen" in caplog.text
+    assert "no room; after the next start" in caplog.text
     assert not kept.is_open
 
 

@@ -245,7 +245,7 @@ def test_nodes_of_another_server_are_left(zookeeper_root, zookeeper):
     with pytest.raises(MetaStoreError, match="another client"):
         found.ack("lake", EpochPosition(0, "bin.000010", 4))
     found.stop()
-    with pytest.raises(MetaStoreError, match="not a subscription"):
+    with pytest.raises(MetaStoreError, match="not a valid subscription"):
         Subscriptions(SubscriptionNodes(zookeeper, "example")).start(Stop())
     with pytest.raises(NodeExists):
         zookeeper.create(f"{PATH}/lake")

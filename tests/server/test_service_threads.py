@@ -76,7 +76,7 @@ def test_a_get_whose_instance_goes(service, instance, instances, pool):
 
 def test_a_get_whose_place_is_purged(service, instance, pool):
     """A waiting get gets the reason and the remedy, as at the next request."""
-    why = "needs bin.1:4, which the source no longer has; load its tables again"
+    why = "needs bin.1:4, which the source no longer has; reload its tables"
     service.subscribe(WHO)
     pending = pool.submit(get, service, timeout_s=PATIENCE_S)
     instance.store.wait_for_getters(1)

@@ -67,7 +67,7 @@ def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> Non
     later = re.search(r"time:(\d+) or later", str(caught.value))
     assert later
     assert begin("third", failOnDataLoss="false").journal == file
-    assert "begins at `earliest` without the changes before" in caplog.text
+    assert "begins at `earliest`, without the earlier changes" in caplog.text
     time["startingPosition"] = f"time:{later[1]}"
     assert begin("fourth").journal == file
     time["startingPosition"] = "time:1700000000000"

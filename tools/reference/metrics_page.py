@@ -33,7 +33,9 @@ def pages() -> dict[Path, str]:
         ("server", server_metrics(readings)),
     ):
         text = text.replace(f"{{{{{slot}}}}}", _table(found))
-    states = "\n".join(f"- `{each}`" for each in STATES)
+    states = table(
+        ("state", "meaning"), [(f"`{name}`", what) for name, what in STATES.items()]
+    ).strip()
     return {PAGE: notice(SOURCES) + text.replace("{{states}}", states)}
 
 

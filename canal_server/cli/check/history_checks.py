@@ -112,14 +112,14 @@ def database_result(
         return fail(
             NAME,
             f"the table history: there is no database {where}",
-            f"let an administrator run: CREATE DATABASE {named}",
+            f"have an administrator run: CREATE DATABASE {named}",
         )
     if lacking:
         return fail(
             NAME,
             f"the table history in {where}: account {account[0]} lacks"
             f" {', '.join(lacking)}",
-            f"let an administrator run: {rights}",
+            f"have an administrator run: {rights}",
         )
     if is_read_only:
         return fail(

@@ -49,14 +49,15 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "consume",
         help="run a handler over changes",
-        description="Give the changes of a destination to a handler, in order, until "
-        "a signal. Changes are acknowledged when the handler has flushed them, so "
-        "that none is lost. What fails is repeated. The host may be several names, "
-        "separated by commas, or zk://host:2181,… with the ZooKeeper of a cluster.",
-        epilog="Exit status: 0 stopped by SIGTERM, SIGINT (Ctrl-C) or SIGHUP after the "
-        "change at hand; 1 failure, such as a change that cannot be handled, without "
-        "--dead-letter; 2 invalid settings or options; 130 a second signal ended it "
-        "at once.",
+        description="Give the changes of a destination to a handler, in order, until a"
+        " signal. Changes are acknowledged when the handler has flushed them, so"
+        " that none is lost. Failures are retried. The host may be several names,"
+        " separated by commas, or zk://host:2181,… with the ZooKeeper of a"
+        " cluster.",
+        epilog="Exit status: 0 stopped by SIGTERM, SIGINT (Ctrl-C) or SIGHUP after the"
+        " current change; 1 failure, such as a change that cannot be handled,"
+        " without --dead-letter; 2 invalid settings or options; 130 a second signal"
+        " ended it at once.",
     )
     add_link_options(parser)
     add = parser.add_argument
@@ -83,23 +84,23 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "process, in which it sends TIMESTAMP columns (default: UTC)")  # fmt: skip
     _add_failure_options(parser)
     add("--progress", type=duration, default=PROGRESS_S, metavar="DURATION",
-        help="how often a line about the progress is printed, 0s for never (default: "
+        help="how often to print a progress line, 0s for never (default: "
         f"{PROGRESS_S:g}s)")  # fmt: skip
-    add("--metrics-file", type=Path, metavar="FILE.prom", help="file for counters in "
-        "the format of Prometheus, such as for node_exporter")  # fmt: skip
+    add("--metrics-file", type=Path, metavar="FILE.prom", help="file for counters in"
+        " the Prometheus format, for example for node_exporter")  # fmt: skip
     add("--log-level", choices=LEVELS, default="info", help="minimum level of log "
         "messages (default: %(default)s)")  # fmt: skip
 
 
 def _add_failure_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--retries", type=_number, default=RETRIES, metavar="N", help="how often a "
-        "change that fails is repeated (default: %(default)s)")  # fmt: skip
-    add("--retry-for", type=patience, metavar="DURATION", help="for how long a target "
-        "that is unavailable is retried (default: without limit)")  # fmt: skip
-    add("--dead-letter", type=Path, metavar="FILE", help="file to which changes are "
-        "appended that failed for good (default: the first one ends the command with "
-        "status 1)")  # fmt: skip
+    add("--retries", type=_number, default=RETRIES, metavar="N", help="how often a"
+        " failing change is retried (default: %(default)s)")  # fmt: skip
+    add("--retry-for", type=patience, metavar="DURATION", help="how long an unavailable"
+        " target is retried (default: without limit)")  # fmt: skip
+    add("--dead-letter", type=Path, metavar="FILE", help="file to which changes that"
+        " failed for good are appended (default: the first one ends the command with"
+        " status 1)")  # fmt: skip
 
 
 def _number(text: str) -> int:

@@ -54,9 +54,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     add_destination_options(parser, "destination whose history to write")
     add_json_option(parser)
     add = parser.add_argument
-    add("--at", metavar="POSITION", type=position_option, help="position of a dump, "
-        "such as binlog.000003:4711; default: what its --source-data or --master-data "
-        "says")  # fmt: skip
+    add("--at", metavar="POSITION", type=position_option, help="position of a dump,"
+        " such as binlog.000003:4711; default: the one that --source-data or"
+        " --master-data wrote into it")  # fmt: skip
     add(
         "--schema",
         metavar="NAME",

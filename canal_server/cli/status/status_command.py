@@ -227,7 +227,7 @@ def _table(status: dict[str, Any]) -> Iterator[str]:
     shared: dict[str, dict[str, Any]] = {}
     for cluster in status["clusters"]:
         shared |= cluster.get("destinations", {})
-    no_server = "unknown" if "error" in status else "nobody"
+    no_server = "unknown" if "error" in status else "none"
     rows = [
         _row(each, shared.get(each["destination"]), no_server)
         for each in status["instances"]

@@ -69,18 +69,18 @@ class _Stopped(Exception):  # noqa: N818  # not an error
 
 
 class Consumer:
-    """Runs a handler over the changes of a client; for one thread, but for `stop`.
+    """Runs a handler over the changes of a client; for one thread, except `stop`.
 
     Args:
         handler: a function that accepts a change, or an object with the methods of
             `canal_server.client.handlers.Handler`
         tables: the tables whose changes the handler receives, as `schema.table`;
             empty: all
-        retries: how often a change that fails is repeated, unless the handler raises
+        retries: how often a failing change is retried, unless the handler raises
             RetryLater or Rejected
-        retry_for_s: for how long RetryLater is repeated before the consumer fails;
+        retry_for_s: how long RetryLater is retried before the consumer fails;
             None: without limit
-        dead_letters: where changes go that failed for good; None: the consumer fails
+        dead_letters: where changes that failed for good go; None: the consumer fails
         clock: returns seconds that only grow
 
     Raises:
@@ -129,10 +129,10 @@ class Consumer:
             with contextlib.closing(self._calls):
                 self._run(client)
         except _Stopped:
-            logger.info("stopped before a repetition; what failed is delivered again")
+            logger.info("stopped before a retry; what failed is delivered again")
 
     def stop(self) -> None:
-        """End `run` after the message at hand; from any thread or signal handler.
+        """End `run` after the current message; from any thread or signal handler.
 
         A message that fails is delivered again by the next run.
         """

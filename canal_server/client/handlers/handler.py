@@ -17,9 +17,9 @@ NO_LIMIT = 2**63
 
 
 class RetryLater(CanalError):  # noqa: N818  # what to do, not what happened
-    """The target is unavailable: repeat after a while, however often that takes.
+    """The target is unavailable: retry until it is available again.
 
-    `after_s` is the least time to wait, if the target named one.
+    `after_s` is the minimum time to wait, if the target named one.
     """
 
     def __init__(self, reason: str, *, after_s: float = 0.0) -> None:
@@ -28,7 +28,7 @@ class RetryLater(CanalError):  # noqa: N818  # what to do, not what happened
 
 
 class Rejected(CanalError):  # noqa: N818  # the field's term
-    """The target refuses a change for good: a repetition is of no use."""
+    """The target refuses a change for good: retrying does not help."""
 
 
 class Handler(Protocol):
@@ -41,8 +41,9 @@ class Handler(Protocol):
     between them. After a crash, changes since the last ack are handled again. So a
     handler should have the same effect when it handles a change twice.
 
-    An error is repeated by its kind: RetryLater until it succeeds, Rejected never,
-    any other as often as the consumer repeats errors. Then the change is a dead letter.
+    The kind of an error decides about retries: RetryLater is retried until it
+    succeeds, Rejected never, any other as often as the consumer retries errors. Then
+    the change is a dead letter.
 
     A handler may have these attributes:
 
@@ -62,7 +63,7 @@ class Handler(Protocol):
         """Process a change, which may become durable later, in `flush`."""
 
     def flush(self) -> None:
-        """Make everything durable that was handled."""
+        """Make everything that was handled durable."""
 
     def rollback(self) -> None:
         """Undo or forget what was handled since the last flush; must not fail."""
@@ -101,7 +102,7 @@ def calls_of(handler: object) -> HandlerCalls:
         handle = handler
     if not callable(handle) and not callable(handle_message):
         raise TypeError(
-            f"{handler!r} is no handler: expected a function, or an object with a"
+            f"{handler!r} is not a handler: expected a function, or an object with a"
             " method `handle` or `handle_message`"
         )
     # What has nothing to flush is done with a change when `handle` returns.

@@ -132,7 +132,7 @@ def _as_time(value: Any) -> Any:
     if not isinstance(value, timedelta):
         return value
     if not timedelta() <= value < _DAY:
-        raise ValueError(f"TIME {time_text(value)} is no time of a day")
+        raise ValueError(f"TIME {time_text(value)} is not a time of day")
     return (datetime.min + value).time()  # noqa: DTZ901  # a time has no zone
 
 

@@ -184,7 +184,7 @@ def _engine(url: str) -> sa.Engine:
             " name another driver, such as postgresql+psycopg://"
         ) from None
     except sa.exc.NoSuchModuleError:
-        raise CanalError(f"SQLAlchemy knows no database {scheme}://") from None
+        raise CanalError(f"SQLAlchemy does not support {scheme}://") from None
     except sa.exc.ArgumentError:
         # The cause would show the password.
         raise CanalError(

@@ -45,8 +45,8 @@ FILTER_KEYS = (
         "filter.druid_ddl",
         values.boolean,
         "`true` recognizes DDL by parsing it. `false` asks for patterns instead, which"
-        " is not served: the key is read and checked, `false` logs a warning, and DDL"
-        " is parsed anyway.",
+        " is not supported: the key is read and checked, `false` logs a warning, and"
+        " DDL is parsed anyway.",
     ),
     *(
         Key(

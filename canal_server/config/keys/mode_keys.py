@@ -12,7 +12,7 @@ SERVER_MODES = (
         "canal.serverMode",
         "`tcp`",
         "tcp",
-        "How changes leave the server. Only `tcp` is served.",
+        "How changes leave the server. Only `tcp` is supported.",
     ),
     Mode(
         "canal.destinations",
@@ -50,7 +50,7 @@ SERVER_MODES = (
         "canal.admin.manager",
         "empty",
         "",
-        "Must be empty: canal-admin is not served.",
+        "Must be empty: canal-admin is not supported.",
     ),
 )
 
@@ -60,7 +60,7 @@ DESTINATION_MODES = (
         "canal.instance.global.mode",
         "`spring`",
         "spring",
-        "Where settings come from. Only `spring`, settings in files, is served.",
+        "Where settings come from. Only `spring`, settings in files, is supported.",
     ),
     Mode(
         "canal.instance.global.lazy",
@@ -72,7 +72,7 @@ DESTINATION_MODES = (
         "canal.instance.global.spring.xml",
         "name of a component set",
         "file-instance.xml",
-        "What outlives the process. `memory-instance.xml` keeps cursors in memory only,"
+        "Where cursors are stored. `memory-instance.xml` keeps cursors in memory only,"
         " `file-instance.xml` in `meta.dat`, `default-instance.xml` in"
         " [ZooKeeper](data-files.md#cursors-in-zookeeper). `group-instance.xml` merges"
         " [several sources](#a-group-of-sources); its cursors are in `meta.dat`, or in"
@@ -92,7 +92,7 @@ SOURCE_MODES = (
         "canal.instance.enableDruid",
         "`false`",
         "false",
-        "Must be `false`: encrypted passwords are not served.",
+        "Must be `false`: encrypted passwords are not supported.",
     ),
 )
 

@@ -38,7 +38,7 @@ SERVER_KEYS = (
         "canal.user",
         "user",
         values.text,
-        "The name that clients log in with. Empty lets everybody log in.",
+        "The name that clients log in with. Empty lets anyone log in.",
     ),
     Key(
         "canal.passwd",
@@ -52,7 +52,7 @@ SERVER_KEYS = (
         "canal.server.connections.max",
         "connections_max",
         values.integer(1, 100_000),
-        "The highest number of connections at the same time. Further connections are"
+        "The maximum number of connections at the same time. Further connections are"
         " refused.",
         ours=True,
     ),
@@ -60,7 +60,7 @@ SERVER_KEYS = (
         "canal.server.connections.per.address.max",
         "per_address_max",
         values.integer(1, 100_000),
-        "The highest number of connections from one address. All addresses of an IPv6"
+        "The maximum number of connections from one address. All addresses of an IPv6"
         " /64 network count as one.",
         ours=True,
     ),
@@ -68,7 +68,7 @@ SERVER_KEYS = (
         "canal.server.connections.pending.max",
         "pending_max",
         values.integer(1, 100_000),
-        "The highest number of connections that have not logged in. When there are"
+        "The maximum number of connections that have not logged in. When there are"
         " more, or when all connections are in use, the server closes the oldest"
         " pending connection of the address that has the most of them.",
         ours=True,

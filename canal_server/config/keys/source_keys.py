@@ -110,9 +110,9 @@ def unreadable_key(number: int = 0) -> Key:
         name,
         UNREADABLE_FIELD,
         values.named_events,
-        "Events to pass over where"
-        " [they cannot be read](../howto/unreadable-events.md). `skip` leaves an event"
-        " out, `raw` delivers its bytes in a marked entry.",
+        "Events that [cannot be read](../howto/unreadable-events.md), and what to do"
+        " with them: `skip` leaves an event out, `raw` delivers its bytes in a marked"
+        " entry.",
         ours=True,
     )
 

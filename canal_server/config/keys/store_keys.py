@@ -59,7 +59,7 @@ STORE_KEYS = (
         "canal.instance.memory.block.bytes.max",
         "store.block_bytes_max",
         values.integer(1 * MIB, 2**40, "bytes"),
-        "The memory that the ring may use, whatever it counts;"
+        "The memory that the ring may use, in either batch mode;"
         " [memory](../explanation/memory.md).",
         ours=True,
     ),
@@ -89,8 +89,8 @@ STORE_KEYS = (
         "canal.instance.clients.max",
         "store.clients_max",
         values.integer(1, 65_536),
-        "The highest number of clients that may be subscribed at the same time. Further"
-        " clients are refused. Subscriptions that are stored stay.",
+        "The maximum number of clients that may be subscribed at the same time. Further"
+        " clients are refused. Stored subscriptions are kept.",
         ours=True,
     ),
     Key(
@@ -140,7 +140,7 @@ POSITION_KEYS = (
         "canal.zookeeper.session.timeout.ms",
         "position.zookeeper_session_timeout_ms",
         values.integer(200, INT32_MAX, "milliseconds"),
-        "After this time without a sign of life, ZooKeeper ends the session of a server"
+        "After this time without a heartbeat, ZooKeeper ends the session of a server"
         " and another server may take over its destinations. A server that has no"
         " answer for two thirds of this time [stops them](../howto/cluster.md) itself."
         " ZooKeeper limits the value to its `minSessionTimeout` (2 ticks unless set)"

@@ -182,9 +182,10 @@ class _Window:
             account = control.access.credentials.user
             raise SourceRefused(
                 f"copy.keyless_lock: account {account} may not lock table "
-                f"{self._table.source}, which has no primary key; let an administrator "
-                f"run: GRANT LOCK TABLES ON {quoted(self._table.source.schema)}.* TO "
-                f"{account_text(account)} (error {error.errno})",
+                f"{self._table.source}, which has no primary key; have an "
+                "administrator run: GRANT LOCK TABLES ON "
+                f"{quoted(self._table.source.schema)}.* TO {account_text(account)} "
+                f"(error {error.errno})",
                 errno=error.errno,
             ) from error
 

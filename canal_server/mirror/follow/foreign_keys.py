@@ -63,14 +63,14 @@ class HiddenKey(NamedTuple):
         """A warning that is shown as long as the key exists; empty: none."""
         if self.why_not:
             text = (
-                "the rows that it changes are in no event of the binlog, so the copy "
-                f"keeps their old values ({self.why_not})"
+                "the rows that it changes are not in the binlog, so the copy keeps "
+                f"their old values ({self.why_not})"
             )
         elif self.above:
             text = (
                 f"rows of {'.'.join(self.key.parent)} that foreign key {self.above} "
-                "changes are in no event and are not read again, so the changes of "
-                "this key are missed"
+                "changes are not in the binlog and are not read again, so the changes "
+                "of this key are missed"
             )
         else:
             return ""

@@ -52,7 +52,7 @@ _SHOWN_MAX: Final = 200  # characters of a set in a message
 _XA_DENIED: Final = 1401  # MySQL's error for an account without XA_RECOVER_ADMIN
 XA_UNSEEN: Final = (
     "this account cannot see the server's prepared XA transactions, and a copy "
-    "that begins meanwhile could lack their rows: let an administrator run "
+    "that begins meanwhile could lack their rows: have an administrator run "
     "GRANT XA_RECOVER_ADMIN ON *.* TO {account}"
 )
 _SNAPSHOT: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
@@ -161,8 +161,8 @@ def _await_owners(wait: _Waiting, position: RangePosition) -> None:
     wait.until(
         lambda: owned.isdisjoint(_owned(wait.control) if owned else ()),
         "transactions in the binlog are not committed yet, "
-        f"{_shown(','.join(sorted(owned)))}: end what blocks them (SHOW PROCESSLIST) "
-        "or semi-synchronous replication without a replica that answers",
+        f"{_shown(','.join(sorted(owned)))}: check for sessions that block them "
+        "(SHOW PROCESSLIST), and for semi-synchronous replication without a replica",
     )
     if position.gtids:
         _await_set(wait, position.gtids, None)
@@ -221,7 +221,7 @@ def _old(
         )
     time_ms = (server_time_s(control) - OLD_S) * 1000
     log.info(
-        "server %s has no GTIDs: a copy starts with changes of %d s ago",
+        "server %s has no GTIDs: a copy starts %d s in the past",
         control.access.address,
         OLD_S,
     )

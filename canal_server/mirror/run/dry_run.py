@@ -158,8 +158,8 @@ def _check_rights(found: DryRun, control: ControlConnection) -> None:
     if not any(right in grant for grant in grants for right in _MAY_LOCK):
         found.problems.append(
             f"copy.keyless_lock: account {account} may not lock table "
-            f"{keyless[0].source}, which has no primary key; let an administrator run: "
-            f"GRANT LOCK TABLES ON {_quoted(keyless[0].source.schema)}.* TO "
+            f"{keyless[0].source}, which has no primary key; have an administrator "
+            f"run: GRANT LOCK TABLES ON {_quoted(keyless[0].source.schema)}.* TO "
             f"{account_text(account)}"
         )
 
@@ -213,8 +213,8 @@ def _compared(
     if hidden:
         account = settings.source.read_from.credentials.user
         yield (
-            f"table {name}: account {account} does not see {', '.join(hidden)}; let an "
-            f"administrator run: GRANT SELECT ON {'.'.join(map(_quoted, name))} TO "
+            f"table {name}: account {account} does not see {', '.join(hidden)}; have "
+            f"an administrator run: GRANT SELECT ON {'.'.join(map(_quoted, name))} TO "
             f"{account_text(account)}"
         )
 

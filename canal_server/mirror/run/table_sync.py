@@ -254,7 +254,7 @@ class TableSync:
             self._check_since(state.source, position)
         if self._stream.is_moved_since(state.source, version_of(position)):
             raise SourceError(
-                f"without GTIDs a copy begins {OLD_S} s ago, and since then a "
+                f"without GTIDs a copy starts {OLD_S} s in the past, and since then a "
                 "statement on another table added or removed rows"
             )
         columns = columns_at(channel, state.source, position)
@@ -422,8 +422,8 @@ class TableSync:
         try:
             for item in catching.statements(name, position, catching.latest()):
                 raise SourceError(
-                    f"without GTIDs a copy begins {OLD_S} s ago, and since then the "
-                    f"table was changed by {item.sql[:200]}"
+                    f"without GTIDs a copy starts {OLD_S} s in the past, and since "
+                    f"then the table was changed by {item.sql[:200]}"
                 )
         finally:
             catching.close()

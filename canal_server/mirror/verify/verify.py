@@ -170,7 +170,7 @@ def _report(table: _TableVerify) -> TableReport:
             return table.failed("; ".join(error.problems))
         except (CanalError, PySparkException, OSError, ValueError) as error:
             return table.failed(_in_one_line(error))
-    return table.failed(f"{why}, {TRIES} times; try again in a quiet time")
+    return table.failed(f"{why}, {TRIES} times; retry at a quieter time")
 
 
 def _in_one_line(error: Exception) -> str:

@@ -34,7 +34,7 @@ def purged_message(
         if same_server(stored.identity, read):
             purged = files.purged_from(stored.position.journal_name)
         if purged is not None:
-            back = "put the files back, or "
+            back = "restore the files, or "
             oldest = files.files[0].name
             message += f"; missing: {purged}, the oldest file is now {oldest}"
         # The words that `position show` uses for such a client.
@@ -44,12 +44,12 @@ def purged_message(
         message += (
             f"; {back}reload the tables and run `canal-server position seek {named}"
             " --client ID --to oldest` to resume at the oldest file, for each client"
-            f" that `canal-server position show` shows {who}; the others resume by"
-            " themselves"
+            f" that `canal-server position show` shows {who}; the others resume"
+            " automatically"
         )
     else:
         message += (
-            "; where to begin is configured by canal.instance.master.journal.name and"
+            "; the start is configured by canal.instance.master.journal.name and"
             " .position: correct them, or set the name to oldest"
         )
     if source:

@@ -173,7 +173,7 @@ class BinlogSearch:
             seen = None
         if seen is not None and mark.time_s in seen.times:
             return mark
-        _log.info("dropped the index of %s: it is another file now", file)
+        _log.info("dropped the index of %s: it is a different file now", file)
         self._index.forget(self._key(file))
         return None
 

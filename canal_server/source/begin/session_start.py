@@ -242,7 +242,7 @@ class SessionStart:
             why = (
                 f"the source reported {self._refusals} times that it lacks the position"
                 f" {stored or 'configured'}, and canal.auto.reset.latest.pos.mode is"
-                " true: starting at the current end; what lies between is lost"
+                " true: starting at the current end; changes in between are lost"
             )
             self._refusals = 0
             return Start(finder.end(), why, voids_stored=True)

@@ -317,12 +317,12 @@ class StartFinder:
         """Return the end of the last transaction older than a time, and the means.
 
         `files`: where to search, empty for all. A given file is read from its beginning
-        when all of it is younger. Raises PositionError.
+        when all of it is newer. Raises PositionError.
         """
         names = files or tuple(log.name for log in binary_logs(self.connection))
         found = self.search.boundary_before(names, timestamp_ms)
         if found is None and files:
-            found = Found(files[0], FIRST_EVENT, "all of it is younger")
+            found = Found(files[0], FIRST_EVENT, "all of it is newer")
         if found is None:
             oldest = names[0] if names else "none"
             raise PositionError(

@@ -68,7 +68,7 @@ def check_select(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
         name,
         f"account {account[0]} lacks SELECT on {listed}"
         + (f" and {more} more" if more > 0 else ""),
-        "let an administrator run: " + grant_select(lacking[0], account),
+        "have an administrator run: " + grant_select(lacking[0], account),
     )
 
 

@@ -67,8 +67,8 @@ def key_warning(filters: FilterConfig, keys: Sequence[ForeignKey]) -> str:
     if more > 0:
         listed += f"; and {more} more"
     return (
-        "rows that foreign keys delete or change are in no event of this server's "
-        f"binlog, so no client gets them: {listed}"
+        "rows that foreign keys delete or change are not in this server's binlog, so"
+        f" clients do not receive them: {listed}"
     )
 
 
@@ -85,14 +85,14 @@ def table_warning(
     who, account = f"account {account_of[0]} at {address}", account_text(*account_of)
     if not tables:
         return (
-            f"{who} sees no table, so columns cannot be read: let an administrator"
+            f"{who} sees no table, so columns cannot be read: have an administrator"
             f" run: GRANT SELECT ON *.* TO {account}"
         )
     missing = ", ".join(map(quoted, _unmatched(filters.regex, tables)))
     if missing:
         return (
             f"canal.instance.filter.regex: no table that {who} sees matches {missing}:"
-            " correct it, leave it if they are yet to be created, or let an"
+            " correct it, leave it if the tables do not exist yet, or have an"
             f" administrator run: GRANT SELECT ON *.* TO {account}"
         )
     table_filter = TableFilter(filters.regex, filters.black_regex).accepts
@@ -100,7 +100,7 @@ def table_warning(
         table_filter(((schema, table),)) for schema, table in tables[:MATCHES_MAX]
     ):
         return (
-            "canal.instance.filter.black.regex leaves none of the tables that"
+            "canal.instance.filter.black.regex excludes all tables that"
             f" {who} sees: {quoted(filters.black_regex)}"
         )
     return ""

@@ -84,8 +84,8 @@ class CaptureChecks:
     def note_unlisted(self, why: str, failures: Failures) -> None:
         """Record why the source does not list its binlog files."""
         self._unlisted = (
-            "the source does not list its binlog files, so stored positions are"
-            f" believed unseen: {why}"
+            "the source does not list its binlog files, so stored positions"
+            f" cannot be checked: {why}"
         )
         failures.warn(self._unlisted)
 

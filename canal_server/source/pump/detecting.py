@@ -195,13 +195,13 @@ class Detector:
             return  # the pump first delivers what it has, which may wait
         if not self._settings.switch_to_standby:
             self._warn(
-                f"{source} failed more than {state.threshold} times: nothing is"
-                " switched, canal.instance.detecting.heartbeatHaEnable is not true"
+                f"{source} failed more than {state.threshold} times: not"
+                " switching, as canal.instance.detecting.heartbeatHaEnable is not true"
             )
         elif other is None:
             self._warn(
-                f"{source} failed more than {state.threshold} times: nothing is"
-                " switched, canal.instance.standby.address is not set"
+                f"{source} failed more than {state.threshold} times: not"
+                " switching, as canal.instance.standby.address is not set"
             )
         elif self._other_is_fit() and not self._stop.requested():
             source_messages.SOURCE_SWITCHED.log(
@@ -235,7 +235,7 @@ class Detector:
         ):
             verdict = replace(
                 verdict,
-                refusal=f"nothing is stored yet: set where to begin there, in"
+                refusal=f"nothing is stored yet: set its start position in"
                 f" canal.instance.{other.role}.…, as for the other server",
             )
         if self._stop.requested():

@@ -74,7 +74,7 @@ class Failures:
         if self._is_news(message):
             when = f"next attempt in {delay_s:.1f} s"
             if delay_s < SHOWN_S_MIN:
-                when = "trying again at once"
+                when = "retrying at once"
             source_messages.SOURCE_FAILED.log(_log, self._destination, message, when)
         return delay_s
 

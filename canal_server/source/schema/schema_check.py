@@ -101,8 +101,8 @@ def verify(
         if segment.source not in (source_of(info), str(info.server_id)):
             raise TableMetaError(
                 f"the table history of destination {config.destination} is of server"
-                f" {segment.source}, but {access.address} is {source_of(info)}: it"
-                " resumes there when the server has reached it"
+                f" {segment.source}, but {access.address} is {source_of(info)};"
+                " canal-server continues it there once it reads that server"
             )
         scanner = DdlScanner(config, access, Stop())
         dump = BaseDumper(control, info, scanner).take()

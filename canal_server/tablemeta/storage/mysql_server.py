@@ -31,7 +31,7 @@ _ACCOUNT: Final = (
     "check canal.instance.tsdb.dbUsername and canal.instance.tsdb.dbPassword"
 )
 _RIGHTS: Final = (
-    "let an administrator run: GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON"
+    "have an administrator run: GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON"
     " {database}.* TO {account}"
 )
 _ROOM: Final = "free disk space on that server"
@@ -42,7 +42,7 @@ _REMEDIES: Final = {
     **dict.fromkeys((1021, 1114, 1041), _ROOM),
     **dict.fromkeys((1290, 1792, 1836), _PRIMARY),
     1040: "raise max_connections on that server",
-    1049: "let an administrator run: CREATE DATABASE {database}",
+    1049: "have an administrator run: CREATE DATABASE {database}",
     1054: "a table with that name has a different structure: use another database",
     1146: "the table was dropped: a running server creates it again and starts a new"
     " history",
@@ -165,7 +165,7 @@ class HistoryServer:
             )
         if self._lock and not self._lock.is_ours():
             raise self.error(
-                "is not for this server to write now: another server may run the"
+                "cannot be written by this server now: another server may run the"
                 " destination"
             )
 

@@ -451,8 +451,8 @@ class MysqlHistoryStorage:
             ],
         )
         _log.info(
-            "destination %s: %s was the Java server's until now: took over %d"
-            " statements from %s to %s, %d of them without a text",
+            "destination %s: %s was used by a Java server: adopted %d statements"
+            " from %s to %s, %d of them without text",
             self._destination,
             self._server,
             len(found.records),

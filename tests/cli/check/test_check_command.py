@@ -332,7 +332,7 @@ ACCOUNTS = {
     "no REPLICATION CLIENT": (
         ("GRANT SELECT, REPLICATION SLAVE ON *.* TO '{user}'@'%'",),
         "replication_client",
-        ("account u lacks ", "let an administrator run: GRANT "),
+        ("account u lacks ", "have an administrator run: GRANT "),
     ),
     "no SELECT": (
         (REPLICATE,),
@@ -733,7 +733,7 @@ def test_a_history_in_a_database(server, conf_for, check):
         found = check(conf)
         ((outcome, message),) = found.of("table_history")
         assert outcome == "fail"
-        assert message.endswith(f"let an administrator run: {rights}")
+        assert message.endswith(f"have an administrator run: {rights}")
         assert found.failing() == ["table_history"]
 
         server.execute(rights)

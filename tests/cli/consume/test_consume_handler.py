@@ -130,7 +130,10 @@ def test_wrong_settings(settings, problem_text):
         (":x", "--handler ':x': expected module:name"),
         ("mine:none", "--handler mine:none: mine has no 'none'"),
         ("mine:Plain.none", "--handler mine:Plain.none: Plain has no 'none'"),
-        ("mine:number", "--handler mine:number: 7 is no handler: expected a function"),
+        (
+            "mine:number",
+            "--handler mine:number: 7 is not a handler: expected a function",
+        ),
         ("mine:Nothing", "--handler mine:Nothing: <mine.Nothing object at"),
         ("none:x", "--handler none:x: there is no module none in "),
         ("none.deep:x", "--handler none.deep:x: there is no module none in "),
@@ -182,7 +185,7 @@ def test_ready_handlers_say_what_they_need(name):
 def test_a_secret_of_a_ready_handler():
     """A URL that is wrong is not shown."""
     (problem,) = problems("sql", url=f"nothing://u:{SECRET}@h")
-    assert problem == "--handler sql: SQLAlchemy knows no database nothing://"
+    assert problem == "--handler sql: SQLAlchemy does not support nothing://"
 
 
 def test_settings():

@@ -282,7 +282,7 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
     process.settings["tables"] = [{"match": rf"{database}\..*"}]
     process.write_conf()
     told = mirror("--dry-run", conf=process.conf, wanted=2)
-    hidden = f"table {database}.orders: account looks does not see mail, n; let an"
+    hidden = f"table {database}.orders: account looks does not see mail, n; have an"
     assert hidden in told
     assert f"account looks may not lock table {database}.log, which" in told
     assert f"GRANT LOCK TABLES ON `{database}`.* TO 'looks'@'%'" in told

@@ -183,7 +183,9 @@ def test_messages_as_they_are(maker):
 @pytest.mark.parametrize("handler", [3, "x", object()])
 def test_no_handler(handler):
     """What can handle nothing is refused, with what it should be."""
-    with pytest.raises(TypeError, match="no handler: expected a function, or an obj"):
+    with pytest.raises(
+        TypeError, match="not a handler: expected a function, or an obj"
+    ):
         Consumer(handler)
 
 

@@ -96,8 +96,8 @@ def test_warnings_follow_statements(watch, mariadb_server, database, caplog) -> 
     (warning,) = watch.watch.warnings
     assert warning == (
         f"{database}.a: foreign key fk_a (p) references {database}.p (id) ON "
-        "DELETE CASCADE ON UPDATE SET NULL: the rows that it changes are in no event "
-        "of the binlog, so the copy keeps their old values (set foreign_keys: reread "
+        "DELETE CASCADE ON UPDATE SET NULL: the rows that it changes are not in the "
+        "binlog, so the copy keeps their old values (set foreign_keys: reread "
         f"in its rule to read them again); {SEE}"
     )
     mariadb_server.execute(f"USE {database}", CHILD.format("b", "fk_b"))
@@ -138,8 +138,8 @@ def test_rows_above_that_are_not_read_again(mariadb_server, database) -> None:
     assert {name for name, each in found.items() if each.warning} == {"ab", "an", "bc"}
     assert found["bc"].warning == (
         f"{database}.c: foreign key bc (b) references {database}.b (id) ON DELETE SET "
-        f"NULL: rows of {database}.b that foreign key ab changes are in no event and "
-        f"are not read again, so the changes of this key are missed; {SEE}"
+        f"NULL: rows of {database}.b that foreign key ab changes are not in the "
+        f"binlog and are not read again, so the changes of this key are missed; {SEE}"
     )
 
 

@@ -351,7 +351,7 @@ def test_a_source_that_does_not_answer(scene: Scene, caplog, monkeypatch) -> Non
     with monkeypatch.context() as away:
         away.setattr(reread, "read_by", unreachable)
         scene.batch(scene.item("p", ("delete", 1)))
-    assert "cannot read again the rows that foreign keys changed" in caplog.text
+    assert "cannot reread the rows that foreign keys changed" in caplog.text
     assert scene.lake("p") == [(2,)]
     assert len(scene.lake("c")) == 2
     scene.batch()

@@ -130,7 +130,7 @@ def test_what_failed_is_told(
     """A failure of the stream is logged in one line, without a traceback."""
     with caplog.at_level(logging.WARNING):
         look_at(tmp_path, ending)
-    assert caplog.messages == [f"the stream failed: {told}; starting it again in 1 s"]
+    assert caplog.messages == [f"the stream failed: {told}; restarting it in 1 s"]
 
 
 def test_how_it_is_is_told(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_an_account_that_does_not_see_a_table(
     found = look(settings, known, Stop())
     assert found.names == (names[1], names[0])
     assert f"{names[0]}: account blind no longer sees it" in caplog.text
-    assert "let an administrator run: GRANT SELECT ON `" in caplog.text
+    assert "have an administrator run: GRANT SELECT ON `" in caplog.text
 
 
 def test_a_binlog_without_rows() -> None:

@@ -23,7 +23,7 @@ def at(identity: LogIdentity, file: str) -> LogPosition:
 @pytest.mark.parametrize(
     ("stored", "back"),
     [
-        (at(HERE, "binlog.000006"), f"{MISSING}; put the files back, or "),
+        (at(HERE, "binlog.000006"), f"{MISSING}; restore the files, or "),
         (at(HERE, "binlog.000008"), "; "),  # the binlog was reset
         (at(ELSEWHERE, "binlog.000006"), "; "),
     ],
@@ -37,7 +37,7 @@ def test_single_source(stored: LogPosition, back: str) -> None:
         f"gone{back}reload the tables and run `canal-server position seek"
         " --destination shop --client ID --to oldest` to resume at the oldest file, for"
         f" each client that `canal-server position show` shows {who}; the others resume"
-        " by themselves"
+        " automatically"
     )
 
 

@@ -250,7 +250,7 @@ CASES = (
     ),
     Case(
         "file-and-early-time",
-        "configured file .* and time .*, by all of it is younger",
+        "configured file .* and time .*, by all of it is newer",
         6,
         settings=configured(journal_name=in_file(6), timestamp_ms=1000),
     ),

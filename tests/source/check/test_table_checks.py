@@ -28,7 +28,7 @@ OK, WARN, FAIL, SKIP = Outcome.OK, Outcome.WARN, Outcome.FAIL, Outcome.SKIP
         (None, r"shop\.orders", "", OK, "matches 1 table"),
         (None, r"shop\..*,x\..*", "", WARN, r"matches 'x\..*'"),
         (None, r"x\..*", "", FAIL, r"no table that account u at db:3306 sees"),
-        (None, r"hr\..*", r"hr\..*", FAIL, "black.regex leaves none"),
+        (None, r"hr\..*", r"hr\..*", FAIL, "black.regex excludes all"),
         ([], r".*\..*", "", FAIL, "sees no table"),
         (DENIED, r".*\..*", "", SKIP, "because denied"),
     ],

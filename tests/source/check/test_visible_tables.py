@@ -39,7 +39,7 @@ def test_many_foreign_keys():
         (r"shop\.(orders|gone)", "", None),
         (r"shop\.order", "", r"matches 'shop\.order':"),
         (r"shop\..*,x\..*,y\..*", "", r"matches 'x\..*', 'y\..*':"),
-        (r"hr\..*", r"hr\..*", "black.regex leaves none"),
+        (r"hr\..*", r"hr\..*", "black.regex excludes all"),
         (r".*\..*", r"hr\..*", None),
     ],
 )

@@ -121,7 +121,7 @@ def test_files_that_are_not_listed(source_server, database):
             checks.examine(control, failures)
         checks.note_unlisted("denied", failures)
         (found,) = checks.warnings
-        assert found.endswith("so stored positions are believed unseen: denied")
+        assert found.endswith("so stored positions cannot be checked: denied")
         checks.look_again(access, Stop(), failures)
         assert list(checks.warnings) == [found], "it was looked at just now"
         clock_s[0] += capture_checks.LOOK_AGAIN_S
@@ -160,7 +160,9 @@ def test_foreign_keys_of_mariadb(mariadb_server, database, caplog):
     mariadb_server.execute(f"USE {database}", *FOREIGN)
     with ControlConnection(access_of(mariadb_server)) as control:
         (warning,) = warnings_of(control, caplog, regex=rf"{database}\..*")
-        assert f"no client gets them: {database}.c: foreign key fk (p)" in warning
+        assert (
+            f"clients do not receive them: {database}.c: foreign key fk (p)" in warning
+        )
         assert warnings_of(control, caplog, regex=rf"{database}\.p") == []
 
 

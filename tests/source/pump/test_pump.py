@@ -293,7 +293,7 @@ def test_the_same_error_again(caplog: pytest.LogCaptureFixture) -> None:
     assert found.pump.status.error == "ConnectionLost: gone"
     first, second = logged_by(caplog)
     assert "ConnectionLost: gone; next attempt in" in first
-    assert "BinlogPurged: old; where to begin is configured by" in second
+    assert "BinlogPurged: old; the start is configured by" in second
 
 
 def test_a_fault_while_an_error_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

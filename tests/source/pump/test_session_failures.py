@@ -55,7 +55,7 @@ def test_an_address_where_nobody_answers() -> None:
 def test_no_wait_is_no_figure(caplog: pytest.LogCaptureFixture) -> None:
     """Where nothing is waited for, the line says so instead of a figure."""
     assert Failures("d").fail(LOST, "gone", elsewhere=True, counting=False) == 0
-    assert caplog.messages == ["destination d: gone; trying again at once"]
+    assert caplog.messages == ["destination d: gone; retrying at once"]
 
 
 def test_each_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

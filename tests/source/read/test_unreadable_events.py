@@ -223,7 +223,7 @@ def test_readable_events_are_delivered(caplog: pytest.LogCaptureFixture) -> None
         reading.run(log.as_stream())
     assert shape(reading) == ["B", "2", "E"]
     assert states(reading) == [("read", 0), ("not met", 0)]
-    assert f"{KEY} names {FILE}:{at}, where no event starts" in caplog.text
+    assert f"{KEY} names {FILE}:{at}, but no unreadable event starts" in caplog.text
 
 
 def test_events_before_the_beginning_are_not_called_readable() -> None:

@@ -205,7 +205,7 @@ def test_a_history_that_ends_in_what_is_purged(
     with handoff.finder() as finder:
         assert finder._reaching(ended, here) is None
     (line,) = [each for each in caplog.messages if "purged" in each]
-    assert line.endswith(f"between it and {here} is purged, so a new history starts")
+    assert line.endswith(f"between it and {here} was purged, so a new history starts")
 
 
 def test_a_reset_binlog(handoff: Handoff) -> None:

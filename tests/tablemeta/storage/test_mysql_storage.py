@@ -68,8 +68,8 @@ def test_java_base_dump(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     history = place.storage()
     with caplog.at_level(logging.INFO):
         history.open()
-    assert "took over 3 statements" in caplog.text
-    assert "1 of them without a text" in caplog.text
+    assert "adopted 3 statements" in caplog.text
+    assert "1 of them without text" in caplog.text
     (of,) = history.segments()
     assert (of.source, of.first, of.last) == ("17", old, places[2])
     records = list(history.records(of.id))

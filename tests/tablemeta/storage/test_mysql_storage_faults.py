@@ -135,10 +135,14 @@ def test_comes_back_when_another_has_the_destination(place: Place) -> None:
     new.close()
     destination.has_it = False
     for _ in range(2):
-        with pytest.raises(TableMetaStoreError, match="not for this server to write"):
+        with pytest.raises(
+            TableMetaStoreError, match="cannot be written by this server"
+        ):
             old.append(of.id, ddl(at(1, 50)))
         old.close()
-        with pytest.raises(TableMetaStoreError, match="not for this server to write"):
+        with pytest.raises(
+            TableMetaStoreError, match="cannot be written by this server"
+        ):
             old.open()
     new.open()  # no connection keeps the lock
     found = [one.position.position for one in new.records(of.id)]

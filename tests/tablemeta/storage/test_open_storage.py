@@ -93,4 +93,4 @@ def test_java_history(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         (config.table_meta.dir / "h2.mv.db").touch()
         assert warn_of_java_history(config)
     assert "h2.mv.db" in caplog.text
-    assert "the history starts now" in caplog.text
+    assert "a new history starts now" in caplog.text

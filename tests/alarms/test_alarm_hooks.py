@@ -8,6 +8,7 @@ import logging
 import shlex
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_log(caplog):
     LogHook().send(ALARM)
     assert f"alarm: destination shop: failed: {ALARM.text}" in caplog.text
     assert caplog.records[0].levelno == logging.WARNING
-    LogHook().send(Alarm(**(FIELDS | {"state": "resolved"})))
+    LogHook().send(replace(ALARM, state="resolved"))
     assert caplog.records[1].getMessage().startswith("alarm resolved: destination shop")
 
 

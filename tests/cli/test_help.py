@@ -40,9 +40,15 @@ def test_every_command_has_examples():
 )
 def test_examples_are_understood(monkeypatch, name, line):
     """The command reads its own examples, which are of it or of its actions."""
-    words, ran = shlex.split(line), []
+    words = shlex.split(line)
+    ran = []
+
+    def run(args):
+        ran.append(args)
+        return 0
+
     parser, _ = cli.parser_for(words[0])
-    command = SimpleNamespace(run=lambda args: ran.append(args) or 0)
+    command = SimpleNamespace(run=run)
     monkeypatch.setattr(cli, "parser_for", lambda _: (parser, command))
     assert cli.main(words) == 0
     (args,) = ran

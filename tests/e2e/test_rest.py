@@ -100,6 +100,7 @@ def test_seek(pipeline):
         client.get(1)  # answered after the acks
     line = pipeline.process.wait_for_log("starts at .*: configured")
     start = re.search(r"starts at (\S+):(\d+): configured", line)
+    assert start
     body = {"to": f"{start[1]}:{start[2]}", "clients": [1001], "dry_run": True}
     status, plan = request(pipeline.conf, f"{ONE}/seek", "POST", body=body)
     assert (status, plan["moved"], plan["clients"]) == (200, False, [1001])
@@ -177,8 +178,8 @@ def test_log_levels(pipeline):
         client.get(1)  # answered after the ack
     pipeline.process.wait_for_log(rf"client 1001 of example: batch {message.id} of ")
     pipeline.process.wait_for_log(f"client 1001 of example acked batch {message.id}")
-    body["level"] = None
-    assert request(pipeline.conf, path, "PUT", body=body)[1]["destinations"] == {}
+    default = {"level": None, "destination": DESTINATION}
+    assert request(pipeline.conf, path, "PUT", body=default)[1]["destinations"] == {}
     for wrong in ({"level": "loud"}, {"level": None}, {"level": "info", "x": 1}):
         assert request(pipeline.conf, path, "PUT", body=wrong)[0] == 422
     wrong = {"level": "info", "destination": "none"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from fake_mysql import account
 from fix_source_access import access_of
@@ -119,11 +122,8 @@ def test_a_server_that_does_not_show_grants(source):
     def lost(sql, *_):
         raise ConnectionLost(sql)
 
-    class Asked:
-        access = source.access
-        query = staticmethod(refused)
-
-    assert read_grants(Asked()) is None
-    Asked.query = staticmethod(lost)
+    asked: Any = SimpleNamespace(access=source.access, query=refused)
+    assert read_grants(asked) is None
+    asked.query = lost
     with pytest.raises(ConnectionLost):
-        read_grants(Asked())
+        read_grants(asked)

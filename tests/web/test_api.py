@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jsonschema import validate
+from jsonschema import validate  # type: ignore[import-untyped]
 from openapi_spec_validator import validate as validate_document
 from starlette.testclient import TestClient
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -79,7 +79,7 @@ class Scene:
         self.query = Query(
             settings,
             self.spark,
-            self.stream,
+            cast("Any", self.stream),
             states,
             Stop(),
             on_failure=self.told.append,

@@ -216,11 +216,11 @@ def test_killed_between_commit_and_files(
     started(tmp_path, rows)
     changes = rows.as_changes(rows.random_changes(30))
     folder = open_folder(LakeSettings(path=str(tmp_path)))
-    log = ChangeLog(folder, rows.table)
+    dying_log = ChangeLog(folder, rows.table)
     with monkeypatch.context() as dying:
         dying.setattr(Folder, "move", move)
         with pytest.raises(Killed):
-            log.apply(COPY, changes, rows.seq + 1, {"n": "1"})
+            dying_log.apply(COPY, changes, rows.seq + 1, {"n": "1"})
     log = opened(tmp_path, rows.table)
     assert log.position() == (rows.seq + 1, {"n": "1"})
     assert log.apply(COPY, changes, rows.seq + 1, {}) == Applied()

@@ -69,7 +69,11 @@ def test_in_order() -> None:
     had: list[str] = []
 
     def wait(name: str, waits: threading.Event) -> None:
-        with slots.slot(lambda: waits.set() is not None) as has_slot:
+        def is_stopped() -> bool:
+            waits.set()
+            return False
+
+        with slots.slot(is_stopped) as has_slot:
             assert has_slot
             had.append(name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from facts_of_source import checked_of, client_at, facts_of
@@ -36,7 +36,8 @@ def test_names_occur_once():
 
 def test_what_cannot_be_read_is_skipped():
     """A part that the server refuses fails no check, and hides no other part."""
-    facts = facts_of(**dict.fromkeys(PARTS, DENIED), oldest_ms=DENIED)
+    denied: dict[str, Any] = dict.fromkeys(PARTS, DENIED)
+    facts = facts_of(**denied, oldest_ms=DENIED)
     checked = checked_of(
         client_at("binlog.000001"), host=HostConfig(journal_name="x"), slave_id=9
     )

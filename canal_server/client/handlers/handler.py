@@ -69,7 +69,7 @@ class Handler(Protocol):
         """Undo or forget what was handled since the last flush; must not fail."""
 
     def close(self) -> None:
-        """Release resources; called once after everything else, also after errors."""
+        """Release resources; called once after everything else, even after errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

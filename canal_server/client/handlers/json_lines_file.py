@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class JsonLines:
     """Appends each change to a file, as a line of JSON, and syncs it at each flush.
 
-    A line is complete or absent, also after a crash. Changes that were written but not
+    A line is complete or absent, even after a crash. Changes that were written but not
     acked before the crash are written again.
 
     Args:

@@ -32,7 +32,7 @@ class ParquetFiles:
     The files of a table are in a folder `schema.table`. A file has the columns of
     `Message.to_arrow`: those of the table, and `_change_type`, `_commit_timestamp`,
     `_position`, `_seq` and `_row`. When the columns of a table change, a new file
-    begins. A file is complete or absent, also after a crash.
+    begins. A file is complete or absent, even after a crash.
 
     Args:
         folder: the folder with the folders of the tables; it is created

@@ -204,8 +204,8 @@ CONNECTION_KEYS = (
         "canal.instance.event.bytes.max",
         "source.events.bytes_max",
         values.integer(MIB, UINT32_MAX, "bytes"),
-        "The largest event that is accepted, also after decompression. The default is"
-        " MySQL's own limit, 1 GiB. A larger event stops the instance with a"
+        "The largest event that is accepted, before and after decompression. The"
+        " default is MySQL's own limit, 1 GiB. A larger event stops the instance with a"
         " [DecodeError](messages.md) before it is in memory. An entry may have 4 times"
         " this size, but at least 64 MiB and at most 2 GiB.",
         ours=True,

@@ -435,7 +435,7 @@ def test_an_unknown_account(server, conf_for, check):
         (
             ("canal.instance.filter.black.regex = shop\\\\..*",),
             "fail",
-            "canal.instance.filter.black.regex leaves none",
+            "canal.instance.filter.black.regex excludes all",
         ),
     ],
 )

@@ -37,7 +37,7 @@ WHEEL_BYTES_MAX = 8_000_000
 WORKLOADS = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))
 READER = ROOT / "tests/support/process/recorded_reader.py"
 PACKAGES = ("canal_server/", "pyspark_canal/")
-SOURCES = (".py", ".pyi", ".pxd", ".pyx", "py.typed")
+SOURCES = (".py", ".pyi", ".pxd", ".pyx", "py.typed", ".html", ".css", ".js")
 GENERATED = ("*.c", "*.so", "*.pyc", "*__pycache__*")
 # Of systems as old as the Pythons that run the wheels here.
 ARM64_PLATFORMS = [f"manylinux_2_{number}_{MACHINE}" for number in range(17, 37)]

@@ -623,7 +623,7 @@ def stored_at(conf, server, file: str, offset: int, *, age_ms: int = 0, gtid=Non
 def purged_to(server) -> str:
     """Begin a new binlog file and purge those before it; returns its name."""
     server.execute("FLUSH BINARY LOGS")
-    file, _ = server.binlog_position()
+    file = str(server.binlog_position()[0])
 
     def is_purged():
         # MariaDB keeps a file until it has noted that recovery does not need it.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from canal_server.observe.readings import Reading
-
-KINDS: Final = ("failed", "blocked", "lag", "client_lag", "warning", "source_switched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class Condition:
     destination: str
     kind: str
     text: str
-    about: str = ""  # a client, a table
+    about: str = ""  # the id of a client, or the warning itself
     since_s: float | None = None
 
     @property

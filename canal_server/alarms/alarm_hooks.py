@@ -7,11 +7,11 @@ import logging
 import os
 import shlex
 import subprocess
-import urllib.error
-import urllib.request
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from canal_server.doors.web_service import FAILURES, WebTarget, reason_of_failure
 from canal_server.errors import CanalError
 from canal_server.messages import daemon_messages
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 10.0  # for a web service or a command
+_SUCCESS: Final = range(200, 300)
 _OUTPUT_MAX: Final = 200  # characters of a command's last line
 
 
@@ -63,28 +64,27 @@ class LogHook:
 
 
 class WebhookHook:
-    """Sends each alarm to a web service by POST, as a JSON object."""
+    """Sends each alarm to a web service by POST, as a JSON object.
+
+    An answer 2xx is a success. Redirects are not followed.
+    """
 
     def __init__(self, url: str) -> None:
-        self._url = url  # may have a secret: it is in no message
+        """Raise ValueError for an unusable URL."""
+        self._target = WebTarget(url)
 
     def send(self, alarm: Alarm) -> None:
         """Send it."""
-        request = urllib.request.Request(  # noqa: S310  # the settings check the scheme
-            self._url,
-            data=json.dumps(asdict(alarm)).encode(),
-            headers={"Content-Type": "application/json"},
-            method="POST",
-        )
+        target, body = self._target, json.dumps(asdict(alarm)).encode()
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S):  # noqa: S310
-                return
-        except urllib.error.HTTPError as error:
-            with error:
-                reason = f"it answered {error.code} {error.reason}"
-        except OSError as error:
-            reason = str(getattr(error, "reason", error))
-        raise CanalError(f"canal.alarm.webhook.url: {reason}")
+            with closing(target.connect(TIMEOUT_S)) as connection:
+                connection.request("POST", target.path, body, target.headers)
+                with connection.getresponse() as response:
+                    status, reason = response.status, response.reason
+        except FAILURES as error:
+            raise CanalError(f"{target}: {reason_of_failure(error)}") from error
+        if status not in _SUCCESS:
+            raise CanalError(f"{target} answered {status} {reason}")
 
 
 class CommandHook:

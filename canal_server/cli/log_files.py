@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX: Final = 100 * 1024 * 1024
 FILES_MAX: Final = 10  # of each log, the current one included
 _SERVER: Final = "canal"
+_IS_NAME: Final = re.compile(r"[\w-][\w.-]*").fullmatch  # of a file in the folder
 
 
 class LogFolder(logging.Handler):
@@ -40,7 +42,9 @@ class LogFolder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line to the file of its destination, or to the server's."""
-        name = logged_subject().destination or _SERVER
+        name = logged_subject().destination
+        if not _IS_NAME(name):
+            name = _SERVER
         try:
             with self._opening:
                 handler = self._handlers.get(name)

@@ -13,7 +13,6 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
-from urllib.parse import urlsplit
 
 from canal_server.config.schema import (
     Action,
@@ -22,6 +21,7 @@ from canal_server.config.schema import (
     NamedEvent,
     SslMode,
 )
+from canal_server.doors.web_service import WebTarget
 from canal_server.filters.table_filters import compile_expression
 
 if TYPE_CHECKING:
@@ -291,9 +291,7 @@ def folder(value: str) -> Path:
 @reader("URL")
 def web_url(value: str) -> str:
     """Parse http:// or https:// with a host."""
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("expected http://host/… or https://host/…")
+    WebTarget(value)
     return value
 
 

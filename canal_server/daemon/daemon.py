@@ -36,7 +36,7 @@ from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.doors.zookeeper import ZooKeepers
-from canal_server.errors import CanalError, ClientError
+from canal_server.errors import CanalError
 from canal_server.ha.address import LOOPBACK
 from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
@@ -53,7 +53,7 @@ from canal_server.web.access_rules import Login
 from canal_server.web.web_server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from types import FrameType
 
     from canal_server.alarms.alarm_hooks import AlarmHook
@@ -219,16 +219,20 @@ class Daemon:
         return AlarmWatch(Alarms(limits, hooks), self.readings)
 
     def readings(self) -> list[Reading]:
-        """Return what each destination shows now, for metrics and the page."""
-        return [
-            Reading(
-                name := str(status["destination"]),
-                status,
-                self._server.requests(name),
-                self._destinations.metrics(name),
-            )
-            for status in self._destinations.status()
-        ]
+        """Return what each destination shows now: for metrics, page and alarms."""
+        return [self._reading_of(each) for each in self._destinations.status()]
+
+    def reading(self, destination: str) -> Reading:
+        """Return what one destination shows now. Raises ClientError."""
+        self._destinations.require(destination)
+        status = self._destinations.status_of(destination)
+        assert status is not None, "it is known"
+        return self._reading_of(status)
+
+    def _reading_of(self, status: Mapping[str, object]) -> Reading:
+        name = str(status["destination"])
+        requests = self._server.requests(name)
+        return Reading(name, status, requests, self._destinations.metrics(name))
 
     def status(self) -> dict[str, object]:
         """Return the status of this process for the control socket."""
@@ -261,9 +265,7 @@ class Daemon:
 
     def _with_history(self, destination: str) -> InstanceConfig:
         """Return the settings of a destination that keeps a table history."""
-        config = self._destinations.config_of(destination)
-        if config is None:
-            raise ClientError(f"can't find destination:{destination[:200]}")
+        config = self._destinations.require(destination)
         if not config.table_meta.enable:
             raise CanalError(
                 f"destination {destination} keeps no table history:"
@@ -277,8 +279,8 @@ class Daemon:
 
     def set_log_level(self, level: str | None, destination: str = "") -> None:
         """Set a level of the log, as LogLevels does. Raises CanalError."""
-        if destination and not self._destinations.is_configured(destination):
-            raise ClientError(f"can't find destination:{destination[:200]}")
+        if destination:
+            self._destinations.require(destination)
         self._levels().set(level, destination)
         what = f"destination {destination}" if destination else "the server"
         log.info("the log level of %s is %s", what, level or "that of the server")
@@ -297,9 +299,8 @@ class Daemon:
         client_ids: Collection[int] | None,
     ) -> MovePlan:
         """Return what a move of clients would do. Raises CanalError."""
+        config = self._destinations.require(destination)
         cursors = self._destinations.cursors(destination)
-        config = self._destinations.config_of(destination)
-        assert config is not None, "its cursors were found"
         if cursors is None:
             stored = read_stored(config)
             if stored.owner:
@@ -395,7 +396,8 @@ def run(
     daemon = Daemon(config, make_instance, zookeepers, log_levels)
     with signals() as wait:
         daemon.start()
-        notify(READY, f"serving clients on port {daemon.port}")
+        listens = config.server.listen
+        notify(READY, f"serving clients on port {daemon.port}" if listens else "")
         name = wait(daemon.stop)
         if name:
             log.info("received %s, shutting down (repeat to force)", name)

@@ -207,11 +207,12 @@ class DestinationLife:
         self._end_turn()
 
     def resume(self) -> None:
-        """Let it run again after `hold`, also if it is lazy; returns at once."""
+        """Let it run after `hold`, a failure, or if it is lazy; returns at once."""
         with self._changed:
-            self._is_held = False
-            self._asked = True
-            self._changed.notify_all()
+            if self._is_held or self._state in (State.IDLE, State.PAUSED):
+                self._is_held = False
+                self._asked = True
+                self._changed.notify_all()
 
     @property
     def is_held(self) -> bool:

@@ -112,6 +112,10 @@ class Destinations:
         life = self._lives.get(destination)
         return None if life is None else life.config
 
+    def require(self, destination: str) -> InstanceConfig:
+        """Return the settings with which a destination runs. Raises ClientError."""
+        return self._life(destination).config
+
     def put(self, config: InstanceConfig) -> None:
         """Add a destination, or replace its settings; returns at once.
 

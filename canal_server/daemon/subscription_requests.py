@@ -90,7 +90,6 @@ class SubscriptionRequests:
 
     def _ranges(self, destination: str) -> RangeSource | None:
         """Return a destination's ranges; None if it does not run, or has none."""
-        if not self._destinations.is_configured(destination):
-            raise ClientError(f"can't find destination:{destination[:200]}")
+        self._destinations.require(destination)
         instance = self._destinations.running(destination)
         return None if instance is None else instance.ranges

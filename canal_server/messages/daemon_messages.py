@@ -162,3 +162,11 @@ SUBSCRIPTION_REMOVED = Message(
     text="destination %s: an operator removed subscription %s",
     meaning="`canal-server subscriptions remove` was run.",
 )
+
+THROUGHPUT_FAILED = Message(
+    name="throughput-failed",
+    level=ERROR,
+    text="cannot measure the throughput because of an internal error, retrying",
+    meaning="The plots of the page have a gap. The destinations are not affected.",
+    remedy="Report the traceback that follows the line.",
+)

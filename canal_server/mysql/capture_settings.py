@@ -199,36 +199,30 @@ def check_gtid_mode(facts: CaptureFacts, needs: CaptureNeeds) -> CheckResult:
 
 def check_replica_privilege(facts: CaptureFacts, _: CaptureNeeds) -> CheckResult:
     """Check the privilege without which the server does not send its binlog."""
-    name, grants = "REPLICATION SLAVE", facts.grants
-    if grants is None:
-        return skip("replication_slave", name, "the server does not show the grants")
-    if grants.has_global(name):
-        return ok("replication_slave", f"account {facts.account[0]} has {name}")
-    if not grants.is_whole:
-        return skip("replication_slave", name, "some grants cannot be read")
-    return fail(
-        "replication_slave",
-        f"account {facts.account[0]} lacks {name}",
-        _grant(name, facts.account),
-    )
+    name = "REPLICATION SLAVE"
+    return _check_privilege("replication_slave", facts, name, (name,))
 
 
 def check_binlog_privilege(facts: CaptureFacts, _: CaptureNeeds) -> CheckResult:
     """Check the privilege to ask for the files of the binlog and for its end."""
-    mariadb_name = facts.info.is_mariadb and facts.info.version >= (10, 5, 2)
-    name = "BINLOG MONITOR" if mariadb_name else "REPLICATION CLIENT"
+    is_renamed = facts.info.is_mariadb and facts.info.version >= (10, 5, 2)
+    name = "BINLOG MONITOR" if is_renamed else "REPLICATION CLIENT"
+    return _check_privilege("replication_client", facts, name, _BINLOG_STATUS)
+
+
+def _check_privilege(
+    check: str, facts: CaptureFacts, name: str, accepted: Collection[str]
+) -> CheckResult:
+    """Check that an account has one of the accepted privileges, globally."""
     grants = facts.grants
     if grants is None:
-        return skip("replication_client", name, "the server does not show the grants")
-    if grants.has_global(*_BINLOG_STATUS):
-        return ok("replication_client", f"account {facts.account[0]} has {name}")
+        return skip(check, name, "the server does not show the grants")
+    if grants.has_global(*accepted):
+        return ok(check, f"account {facts.account[0]} has {name}")
     if not grants.is_whole:
-        return skip("replication_client", name, "some grants cannot be read")
-    return fail(
-        "replication_client",
-        f"account {facts.account[0]} lacks {name}",
-        _grant(name, facts.account),
-    )
+        return skip(check, name, "some grants cannot be read")
+    text = f"account {facts.account[0]} lacks {name}"
+    return fail(check, text, _grant(name, facts.account))
 
 
 def check_replica_id(facts: CaptureFacts, needs: CaptureNeeds) -> CheckResult:

@@ -24,8 +24,8 @@ STATES: Final = {  # and what they mean
     "blocked_on_client": "the ring is full until a client acks",
     "blocked_on_store": "the ring is full, and no client is subscribed",
     "stopping": "shutting down",
-    "failed": "could not start, and is retried",
-    "stopped": "stopped by an operator, or removed",
+    "failed": "could not start, and is retried, or ended with an internal error",
+    "stopped": "stopped by an operator",
 }
 # A destination that is in one of them does what is asked of it, or is not to run here.
 READY_STATES: Final = (
@@ -45,7 +45,7 @@ _BY_LIFE: Final = {
     "stopping": "stopping",
     "paused": "failed",
     "stopped": "stopped",
-    "ended": "stopped",
+    "ended": "failed",  # by an internal error: the process ends its page before it
 }
 _BY_PUMP: Final = {
     "connecting": "locating",

@@ -155,7 +155,11 @@ class Service:
             identity = request.subscribe
         if identity is None:
             return None
-        log_about(identity.destination, identity.client_id)
+        # Files of the log have these names: none that a client made up.
+        if self._instances.is_configured(identity.destination):
+            log_about(identity.destination, identity.client_id)
+        else:
+            log_about("")
         instance = self._instances.running(identity.destination)
         known = visits.get(identity)
         if instance is known:

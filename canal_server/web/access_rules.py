@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -39,7 +38,7 @@ class Login:
             return False
         try:
             sent = base64.b64decode(encoded, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # not Base64, or not UTF-8
             return False
         user, _, password = sent.partition(":")
         # SHA-1 is what canal.passwd has; protocol and file stay as they are.
@@ -52,10 +51,10 @@ class Login:
 class AccessRules:
     """Which requests may be made.
 
-    With a login, everything but health checks needs it. Without one, who reaches the
-    port may read; actions are for the loopback interface alone, and requests must name
-    it as their host, so that no page of another site can use the browser of somebody
-    on this host (DNS rebinding).
+    With a login, everything but health checks needs it. Without one, everybody who
+    reaches the port may read; actions are for the loopback interface alone, and
+    requests must name it as their host, so that no page of another site can use the
+    browser of somebody on this host (DNS rebinding).
     """
 
     def __init__(self, ip: str, login: Login | None) -> None:
@@ -92,7 +91,7 @@ class AccessRules:
                 " canal.http.user and canal.http.passwd",
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin.partition("://")[2] != host:
             raise Problem(
                 HTTPStatus.FORBIDDEN, f"a page of {origin[:100]!r} may not do this"
             )
@@ -125,5 +124,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """Return the name in a Host header, without its port."""
-    return urlsplit(f"//{host}").hostname or ""
+    """Return the name in a Host header, without its port; empty if it has none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # an unclosed bracket
+        return ""

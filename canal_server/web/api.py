@@ -11,10 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from canal_server.errors import CanalError, ClientError
+from canal_server.errors import CanalError
 from canal_server.messages import daemon_messages
 from canal_server.observe.readings import READY_STATES
-from canal_server.web.destination_view import detail_of, summary_of
+from canal_server.web.destination_view import view_of
 from canal_server.web.openapi import document
 from canal_server.web.problem_details import Problem, problem_of
 from canal_server.web.request_bodies import LevelRequest, SeekRequest, body_of
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from canal_server.observe.readings import Reading
     from canal_server.web.server_operations import Operations
     from canal_server.web.throughput import Throughput
 
@@ -114,16 +113,18 @@ class Api:
             {
                 "version": self._version,
                 "allows_actions": self._allows_actions,
-                "destinations": [summary_of(each) for each in readings],
+                "destinations": [view_of(each) for each in readings],
             }
         )
 
     async def _detail(self, request: Request) -> Response:
-        return JSONResponse(detail_of(await self._reading(request)))
+        name = request.path_params["destination"]
+        return JSONResponse(view_of(await self._do(self._operations.reading, name)))
 
     async def _rates(self, request: Request) -> Response:
-        reading = await self._reading(request)
-        rates = self._throughput.of(reading.destination)
+        name = request.path_params["destination"]
+        await self._do(self._operations.reading, name)  # it is known
+        rates = self._throughput.of(name)
         return JSONResponse({"samples": [each._asdict() for each in rates]})
 
     async def _positions(self, request: Request) -> Response:
@@ -146,14 +147,6 @@ class Api:
         name, table = (request.path_params[key] for key in ("destination", "table"))
         found = await self._do(self._operations.table_changes, name, table)
         return JSONResponse({"table": table, "changes": list(found)})
-
-    async def _reading(self, request: Request) -> Reading:
-        """Return the reading of the destination in the path. Raises Problem."""
-        name = request.path_params["destination"]
-        for each in await self._do(self._operations.readings):
-            if each.destination == name:
-                return each
-        raise problem_of(ClientError(f"can't find destination:{name[:200]}"))
 
     # --- actions ----------------------------------------------------------------------
 
@@ -203,7 +196,7 @@ class Api:
     async def _do(
         self, operation: Callable[..., T], *arguments: Any, **options: Any
     ) -> T:
-        """Call an operation in a thread of its own. Raises Problem."""
+        """Call an operation in another thread. Raises Problem."""
         try:
             return await run_in_threadpool(operation, *arguments, **options)
         except CanalError as error:
@@ -217,13 +210,13 @@ async def on_problem(_: Request, error: Exception) -> Response:
 
 
 async def on_http_exception(_: Request, error: Exception) -> Response:
-    """Answer a request for what there is not: an unknown path, another method."""
+    """Answer a request with an unknown path or a wrong method."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     return Problem(status, status.description, headers=error.headers).response()
 
 
 async def on_failure(request: Request, error: Exception) -> Response:
-    """Answer and log an error that is not the user's."""
+    """Log an internal error, and answer that there was one."""
     daemon_messages.HTTP_REQUEST_FAILED.log(log, request.url.path, exc_info=error)
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "see the server's log").response()

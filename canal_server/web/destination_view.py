@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.observe.readings import Reading
 
-# What `status` has under other names here, or in more detail.
+# What `status` has, and is here under other names or in more detail.
 _LEFT_OUT: Final = ("state", "clients", "connected", "slowest_client", "life")
 
 
-def summary_of(reading: Reading) -> dict[str, Any]:
-    """Return what the list of destinations has of one."""
+def view_of(reading: Reading) -> dict[str, Any]:
+    """Return what is known of a destination, as JSON values."""
     status = reading.status
     return {
+        **{key: value for key, value in status.items() if key not in _LEFT_OUT},
         "destination": reading.destination,
         "state": reading.state,
         "ready": reading.state in READY_STATES,
@@ -30,16 +31,10 @@ def summary_of(reading: Reading) -> dict[str, Any]:
         "runs_on": status.get("runs_on"),
         "blocked": status.get("blocked"),
         "warnings": list(status.get("warnings", ())),
-        "clients": len(status.get("clients", ())),
+        "clients": list(_clients(reading)),
         "rows": _rows(reading.metrics),
         "store_fill_ratio": reading.store_fill_ratio,
     }
-
-
-def detail_of(reading: Reading) -> dict[str, Any]:
-    """Return everything that is known of one destination."""
-    status = {k: v for k, v in reading.status.items() if k not in _LEFT_OUT}
-    return {**status, **summary_of(reading), "clients": list(_clients(reading))}
 
 
 def _rows(metrics: InstanceMetrics | None) -> int | None:

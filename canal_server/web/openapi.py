@@ -14,7 +14,7 @@ _INTEGER: Final = {"type": ["integer", "null"]}
 _TEXT: Final = {"type": ["string", "null"]}
 _OBJECT: Final = {"type": ["object", "null"]}
 
-_SUMMARY: Final[Json] = {
+_VIEW: Final[Json] = {
     "destination": {"type": "string"},
     "state": {"type": "string", "enum": list(STATES)},
     "ready": {"type": "boolean", "description": "runs, or is not to run here"},
@@ -25,7 +25,6 @@ _SUMMARY: Final[Json] = {
     "runs_on": {**_TEXT, "description": "the server of a cluster that runs it"},
     "blocked": {**_OBJECT, "description": "why reading waits, and for which clients"},
     "warnings": {"type": "array", "items": {"type": "string"}},
-    "clients": {"type": "integer", "description": "number of subscribed clients"},
     "rows": {**_INTEGER, "description": "rows read since it started"},
     "store_fill_ratio": {**_NUMBER, "description": "0 to 1"},
 }
@@ -153,7 +152,9 @@ def document(version: str) -> Json:
             "/api/v1/destinations": {
                 "get": _operation("All destinations.", _ref("Destinations"))
             },
-            one: {"get": _of_one("One destination with its clients.", _ref("Detail"))},
+            one: {
+                "get": _of_one("One destination with its clients.", _ref("Destination"))
+            },
             f"{one}/throughput": {
                 "get": _of_one("Rates of the last hour.", _list("samples", "Sample"))
             },
@@ -174,7 +175,7 @@ def document(version: str) -> Json:
             },
             f"{one}/seek": {
                 "post": {
-                    **_of_one("Move clients to another position.", _ref("Move")),
+                    **_action("Move clients to another position.", _ref("Move")),
                     "requestBody": {
                         "required": True,
                         "content": {"application/json": {"schema": _ref("Seek")}},
@@ -182,29 +183,26 @@ def document(version: str) -> Json:
                 }
             },
             f"{one}/start": {
-                "post": _of_one("Start a stopped, failed or lazy one.", {}, "202")
+                "post": _action("Start a stopped, failed or lazy one.", {}, "202")
             },
-            f"{one}/stop": {"post": _of_one("Stop it until `start`.", {}, "202")},
+            f"{one}/stop": {"post": _action("Stop it until `start`.", {}, "202")},
             f"{one}/clients/{{client_id}}": {
-                "delete": _of_one(
+                "delete": _action(
                     "Remove the subscription of a client.", None, "204", _CLIENT_ID
                 )
             },
         },
         "components": {
             "schemas": {
-                "Summary": _object(_SUMMARY),
-                "Detail": _object(
-                    {
-                        **_SUMMARY,
-                        "clients": {"type": "array", "items": _object(_CLIENT)},
-                    }
+                "Destination": _object(
+                    {**_VIEW, "clients": {"type": "array", "items": _ref("Client")}}
                 ),
+                "Client": _object(_CLIENT),
                 "Destinations": _object(
                     {
                         "version": {"type": "string"},
                         "allows_actions": {"type": "boolean"},
-                        "destinations": {"type": "array", "items": _ref("Summary")},
+                        "destinations": {"type": "array", "items": _ref("Destination")},
                     }
                 ),
                 "Sample": _object(_SAMPLE),
@@ -257,12 +255,20 @@ def _list(name: str, of: str) -> Json:
     return _object({name: {"type": "array", "items": _ref(of)}})
 
 
+def _action(
+    summary: str, schema: Json | None, status: str = "200", *more: Json
+) -> Json:
+    """Return an operation that changes something of one destination."""
+    found = _of_one(summary, schema, status, *more)
+    found["responses"]["403"] = _problem("Actions are not allowed.")
+    return found
+
+
 def _of_one(
     summary: str, schema: Json | None, status: str = "200", *more: Json
 ) -> Json:
     """Return an operation on one destination, which may be unknown."""
     found = _operation(summary, schema, status, {"404": "There is no such thing."})
-    found["responses"]["403"] = _problem("Actions are not allowed.")
     found["responses"]["409"] = _problem("It is not possible now.")
     return {**found, "parameters": [_DESTINATION, *more]}
 

@@ -29,7 +29,8 @@ class Problem(Exception):  # noqa: N818  # the term of the RFC
     ) -> None:
         super().__init__(detail)
         self.status = status
-        self.detail = detail
+        # JSON may have half a surrogate pair, which has no UTF-8.
+        self.detail = detail.encode(errors="backslashreplace").decode()
         self.headers = headers
         self.more = more
 

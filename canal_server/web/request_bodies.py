@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _BYTES_MAX: Final = 64 * 1024
+_BODY_S: Final = 10.0  # for a whole body to arrive
 _JSON: Final = "application/json"
 
 
@@ -27,6 +29,23 @@ async def body_of(request: Request) -> dict[str, Any]:
         raise Problem(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send JSON with Content-Type: {_JSON}"
         )
+    try:
+        async with asyncio.timeout(_BODY_S):
+            received = await _received(request)
+    except TimeoutError:
+        raise Problem(
+            HTTPStatus.REQUEST_TIMEOUT, f"the request did not end within {_BODY_S:g} s"
+        ) from None
+    try:
+        found = json.loads(received)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise _invalid("expected a JSON object")
+    return found
+
+
+async def _received(request: Request) -> bytes:
     received = bytearray()
     async for part in request.stream():
         received += part
@@ -35,13 +54,7 @@ async def body_of(request: Request) -> dict[str, Any]:
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"a request has at most {_BYTES_MAX} bytes",
             )
-    try:
-        found = json.loads(received)
-    except (ValueError, RecursionError) as error:
-        raise _invalid(f"not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise _invalid("expected a JSON object")
-    return found
+    return bytes(received)
 
 
 @dataclass(frozen=True, slots=True)

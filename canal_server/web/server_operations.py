@@ -24,6 +24,9 @@ class Operations(Protocol):
     def readings(self) -> Sequence[Reading]:
         """Return what each destination shows now."""
 
+    def reading(self, destination: str) -> Reading:
+        """Return what one destination shows now."""
+
     def positions(self, destination: str) -> Mapping[str, Any]:
         """Return the positions of a destination's clients, if it runs here."""
 

@@ -19,6 +19,7 @@ from canal_server.messages import daemon_messages
 from canal_server.runtime.lifecycle import Stop
 from canal_server.web.access_rules import AccessMiddleware, AccessRules
 from canal_server.web.api import Api, on_failure, on_http_exception, on_problem
+from canal_server.web.http_connection import HttpConnection
 from canal_server.web.problem_details import Problem
 from canal_server.web.throughput import SAMPLE_S, Throughput
 
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 64
 _CONNECTIONS_MAX: Final = 100
-_KEEP_ALIVE_S: Final = 30
+_KEEP_ALIVE_S: Final = 10
 _STOP_S: Final = 2  # for requests that are being answered
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -104,6 +105,7 @@ class WebServer:
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
                 app,
+                http=HttpConnection,
                 log_config=None,
                 log_level="warning",
                 access_log=False,
@@ -168,5 +170,5 @@ class WebServer:
             try:
                 self._throughput.sample()
             except Exception:  # noqa: BLE001  # the outermost frame of this thread
-                daemon_messages.METRICS_FAILED.log(log, exc_info=True)
+                daemon_messages.THROUGHPUT_FAILED.log(log, exc_info=True)
             self._stop.wait(SAMPLE_S)

@@ -205,7 +205,7 @@ def test_one_destination_later(make_conf):
         (f"{MAIN}canal.instance.enableDruid = true", "CANAL_INSTANCE_DBPASSWORD"),
         (f"{MAIN}canal.user = canal", "user without canal.passwd"),
         (f"{MAIN}canal.http.user = ops", "user without canal.http.passwd"),
-        (f"{MAIN}canal.alarm.webhook.url = a.example", "expected http://host/"),
+        (f"{MAIN}canal.alarm.webhook.url = a.example", "expected http://host/path"),
         (f"{MAIN}canal.alarm.command = page 'me", "not a command line"),
         (f"{MAIN}canal.port = 70000", "canal.port = 70000: out of range"),
         (

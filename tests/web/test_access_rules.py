@@ -42,6 +42,7 @@ def status_of(rules, method="GET", host="127.0.0.1:11113", **headers) -> int:
         ("127.9.9.9", 0),
         ("attacker.example:11113", 421),
         ("127.0.0.1.attacker.example", 421),
+        ("[::1", 421),
         ("", 421),
     ],
 )
@@ -71,6 +72,7 @@ def test_other_addresses_may_have_any_name():
         ("Bearer x", 401),
         ("Basic ???", 401),
         ("Basic /w==", 401),  # not UTF-8
+        ("Basic \xfc", 401),
     ],
 )
 def test_login(authorization, expected):
@@ -86,6 +88,7 @@ def test_login(authorization, expected):
         ("http://attacker.example", 403),
         ("http://127.0.0.1:8080", 403),
         ("null", 403),
+        ("http://[::1", 403),
     ],
 )
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])

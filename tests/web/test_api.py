@@ -21,7 +21,7 @@ class Server:
     """A server with destinations, which notes what is asked of it."""
 
     def __init__(self) -> None:
-        self.lives = {"one": "ended", "two": "idle"}
+        self.lives = {"one": "stopped", "two": "idle"}
         self.asked: list[tuple[object, ...]] = []
         self.fails: Exception | None = None
 
@@ -42,6 +42,11 @@ class Server:
             )
             for name, life in self.lives.items()
         ]
+
+    def reading(self, destination):
+        """Return the reading of one."""
+        self._check(destination)
+        return next(r for r in self.readings() if r.destination == destination)
 
     def positions(self, destination):
         """Return positions."""
@@ -114,14 +119,16 @@ def test_health(http, server):
     assert http.get("/healthz").status_code == 200
     answer = http.get("/readyz")
     assert (answer.status_code, answer.json()["status"]) == (200, "ready")
-    server.lives["four"] = "paused"
-    answer = http.get("/readyz")
-    assert answer.status_code == 503
-    assert answer.json()["destinations"]["four"] == "failed"
+    # It retries; it ended with an internal error.
+    for life in ("paused", "ended"):
+        server.lives["four"] = life
+        answer = http.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["destinations"]["four"] == "failed"
 
 
 def test_destinations(http):
-    """The list has a summary of each, and whether actions are allowed."""
+    """The list has all of them, and whether actions are allowed."""
     found = http.get(f"{BASE}/destinations").json()
     assert (found["version"], found["allows_actions"]) == ("1.2.3", True)
     names = [each["destination"] for each in found["destinations"]]
@@ -198,8 +205,8 @@ def test_description(http):
         schema = content["application/json"]["schema"]
         validate(answer.json(), {**schema, "components": document["components"]})
     one = http.get(f"{BASE}/destinations/one").json()
-    detail = document["components"]["schemas"]["Detail"]
-    validate(one, {**detail, "components": document["components"]})
+    schema = document["components"]["schemas"]["Destination"]
+    validate(one, {**schema, "components": document["components"]})
 
 
 def routes_of(routes, base=""):

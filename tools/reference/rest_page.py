@@ -12,8 +12,7 @@ PAGE = Path("docs/reference/rest.md")
 TEMPLATE = Path(__file__).parent / "templates/rest.md"
 SOURCES = "canal_server/web and tools/reference/templates"
 TITLES = {
-    "Summary": "A destination in the list",
-    "Detail": "One destination",
+    "Destination": "A destination",
     "Sample": "A sample of the throughput",
     "Client": "A client",
 }
@@ -25,11 +24,7 @@ def pages() -> dict[Path, str]:
     text = TEMPLATE.read_text()
     text = text.replace("{{requests}}", "\n".join(_requests(found)))
     schemas = found["components"]["schemas"]
-    client = schemas["Detail"]["properties"]["clients"]["items"]
-    parts = [
-        _schema(title, {**schemas, "Client": client}[name])
-        for name, title in TITLES.items()
-    ]
+    parts = [_schema(title, schemas[name]) for name, title in TITLES.items()]
     text = text.replace("{{schemas}}", "\n\n".join(parts))
     return {PAGE: notice(SOURCES) + text.rstrip() + "\n"}
 

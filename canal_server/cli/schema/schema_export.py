@@ -17,17 +17,18 @@ from canal_server.cli.schema.schema_options import (
     add_at_option,
     load_config,
     moment_at,
-    opened_history,
 )
 from canal_server.errors import CanalError
+from canal_server.tablemeta.history.opened_history import opened_history
 from canal_server.tablemeta.history.replay import stored_schemas
 from canal_server.tablemeta.history.schema_document import Exported, to_document
 
 if TYPE_CHECKING:
     import argparse
 
-    from canal_server.cli.schema.schema_options import History, Moment
+    from canal_server.cli.schema.schema_options import Moment
     from canal_server.model.positions import EntryPosition
+    from canal_server.tablemeta.history.opened_history import History
     from canal_server.tablemeta.storage.history_storage import DdlRecord
 
 STANDARD = Path("-")  # standard output or input

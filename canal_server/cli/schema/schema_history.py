@@ -11,7 +11,6 @@ from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema.schema_options import (
     add_format_json,
     load_config,
-    opened_history,
     printable,
     time_ms,
     unknown_table,
@@ -19,6 +18,7 @@ from canal_server.cli.schema.schema_options import (
 from canal_server.errors import ConfigError
 from canal_server.model.moments import time_text
 from canal_server.tablemeta.history.ddl_secrets import without_secrets
+from canal_server.tablemeta.history.opened_history import opened_history
 from canal_server.tablemeta.history.table_change_view import change_as_json
 from canal_server.tablemeta.history.table_log import Changelog, since
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from canal_server.cli.schema.schema_options import History
+    from canal_server.tablemeta.history.opened_history import History
     from canal_server.tablemeta.history.table_log import TableChange
     from canal_server.tablemeta.model.operations import Name
 

@@ -16,7 +16,6 @@ from canal_server.cli.actions import (
 from canal_server.cli.schema.schema_export import STANDARD
 from canal_server.cli.schema.schema_options import (
     load_config,
-    opened_history,
     position_option,
 )
 from canal_server.daemon.control import ControlError, NoServer, ask
@@ -30,6 +29,7 @@ from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.source_traits import source_of, traits_of
 from canal_server.tablemeta.history.dump_text import position_in_dump, read_dump
+from canal_server.tablemeta.history.opened_history import opened_history
 from canal_server.tablemeta.history.schema_document import Exported, from_document
 
 if TYPE_CHECKING:

@@ -17,18 +17,16 @@ from canal_server.filters.table_filters import TableFilter
 from canal_server.model.moments import WRITTEN_AS, moment_ms, time_text
 from canal_server.model.positions import EntryPosition
 from canal_server.source.read.available_positions import base_name
-from canal_server.tablemeta.history.tsdb import TableMetaTsdb
-from canal_server.tablemeta.storage.open_storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from canal_server.config.schema import DaemonConfig, InstanceConfig
     from canal_server.ports import TablePredicate
+    from canal_server.tablemeta.history.opened_history import History
     from canal_server.tablemeta.model.operations import Name
     from canal_server.tablemeta.storage.history_storage import (
         BinlogSegment,
-        HistoryStorage,
     )
     from canal_server.tablemeta.tables.schemas import FrozenTables
 
@@ -39,15 +37,6 @@ _CONTROLS: Final = {
     for code in (*range(32), *range(127, 160))
     if code not in (9, 10)
 }
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """The table history of a destination, open."""
-
-    config: InstanceConfig
-    storage: HistoryStorage
-    tsdb: TableMetaTsdb
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,28 +135,6 @@ def load_config(args: argparse.Namespace) -> tuple[DaemonConfig, InstanceConfig]
             ]
         )
     return config, instance
-
-
-@contextlib.contextmanager
-def opened_history(
-    config: InstanceConfig, *, read_only: bool = True
-) -> Iterator[History]:
-    """Open the history of a destination, also while a server writes it.
-
-    Raises TableMetaStoreError, and TableMetaError if the history is empty.
-    """
-    storage = open_storage(config, read_only=read_only)
-    tsdb = TableMetaTsdb(storage)
-    try:
-        known = tsdb.init(config.destination)
-        if not known and read_only:
-            raise TableMetaError(
-                f"the table history of destination {config.destination} is empty: the"
-                " server starts it when it first connects to its source"
-            )
-        yield History(config, storage, tsdb)
-    finally:
-        tsdb.close()
 
 
 def moment_at(history: History, at: EntryPosition | int | None) -> Moment:

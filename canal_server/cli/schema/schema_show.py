@@ -14,12 +14,12 @@ from canal_server.cli.schema.schema_options import (
     chosen_tables,
     load_config,
     moment_at,
-    opened_history,
     printable,
 )
 from canal_server.model.moments import time_text
 from canal_server.model.position_json import position_as_json
 from canal_server.tablemeta.history.ddl_secrets import without_secrets
+from canal_server.tablemeta.history.opened_history import opened_history
 from canal_server.tablemeta.model.table_schema import GENERATED, INVISIBLE, quoted
 
 if TYPE_CHECKING:

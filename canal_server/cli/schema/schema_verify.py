@@ -15,10 +15,10 @@ from canal_server.cli.schema.schema_options import (
     chosen_tables,
     load_config,
     moment_at,
-    opened_history,
     printable,
 )
 from canal_server.source.schema.schema_check import HistoryEnd, verify
+from canal_server.tablemeta.history.opened_history import opened_history
 
 if TYPE_CHECKING:
     import argparse

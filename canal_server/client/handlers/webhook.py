@@ -16,13 +16,13 @@ import hashlib
 import hmac
 import http.client
 import time
-import urllib.parse
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from canal_server.client.handlers.change_json import json_object, json_text
 from canal_server.client.handlers.handler import Rejected, RetryLater
+from canal_server.doors.web_service import FAILURES, WebTarget, reason_of_failure
 from canal_server.errors import CanalError
 from canal_server.model.quoted import printable
 
@@ -73,7 +73,10 @@ class Webhook:
         if batch < 1 or timeout_s <= 0:
             raise ValueError("batch and timeout_s must be more than 0")
         self.flush_changes = batch
-        self._target = _Target(url)
+        try:
+            self._target = WebTarget(url)
+        except ValueError as error:
+            raise ValueError(f"url: {error}") from None
         self._key = _key_of(secret)
         self._timeout_s = timeout_s
         self._clock = clock
@@ -105,9 +108,9 @@ class Webhook:
     def _send(self, body: bytes) -> None:
         try:
             status, retry_after, answer = self._post(body)
-        except (OSError, http.client.HTTPException) as error:
+        except FAILURES as error:
             self.close()
-            raise RetryLater(f"{self._target}: {_reason(error)}") from error
+            raise RetryLater(f"{self._target}: {reason_of_failure(error)}") from error
         if status in _SUCCESS:
             return
         text = f"{self._target} answered {status}: {printable(answer.strip())}"
@@ -151,41 +154,6 @@ class Webhook:
         return headers
 
 
-class _Target:
-    """Where requests go; its text does not show the password of the URL."""
-
-    def __init__(self, url: str) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("url: expected http://host/path or https://host/path")
-        self._is_secure = parts.scheme == "https"
-        self._host, self._port = parts.hostname, parts.port
-        self.path = urllib.parse.urlunsplit(
-            ("", "", parts.path or "/", parts.query, "")
-        )
-        self.headers = {"Content-Type": "application/json"}
-        if parts.username:
-            user = urllib.parse.unquote(parts.username)
-            password = urllib.parse.unquote(parts.password or "")
-            pair = base64.b64encode(f"{user}:{password}".encode()).decode()
-            self.headers["Authorization"] = f"Basic {pair}"
-
-    def connect(self, timeout_s: float) -> http.client.HTTPConnection:
-        """Return a connection, which is opened by the first request."""
-        make = (
-            http.client.HTTPSConnection
-            if self._is_secure
-            else http.client.HTTPConnection
-        )
-        return make(self._host, self._port, timeout=timeout_s)
-
-    def __str__(self) -> str:
-        # A query may have a token in it.
-        port = f":{self._port}" if self._port else ""
-        path = self.path.partition("?")[0]
-        return f"{'https' if self._is_secure else 'http'}://{self._host}{port}{path}"
-
-
 def seconds_of(retry_after: str, now_s: float) -> float:
     """Return how long to wait by a header Retry-After: seconds, or a date of HTTP."""
     if retry_after.strip().isdecimal():
@@ -208,9 +176,3 @@ def _key_of(secret: str) -> bytes:
         raise ValueError(
             f"secret: expected Base64 after {SECRET_PREFIX}, as in Standard Webhooks"
         ) from None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error) or type(error).__name__

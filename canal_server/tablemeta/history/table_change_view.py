@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.errors import TableMetaError
 from canal_server.model.position_json import position_as_json
 from canal_server.tablemeta.history.ddl_secrets import without_secrets
+from canal_server.tablemeta.history.opened_history import opened_history
 from canal_server.tablemeta.history.table_log import Changelog
-from canal_server.tablemeta.history.tsdb import TableMetaTsdb
-from canal_server.tablemeta.storage.open_storage import open_storage
 
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
@@ -21,49 +20,38 @@ _JSON_CHARS_MAX: Final = 100_000
 def tables_of(config: InstanceConfig) -> list[str]:
     """Return the tables at the end of a destination's history, as schema.table.
 
-    Raises TableMetaStoreError, and TableMetaError if the history is empty.
+    Of a group, those of all its sources. Raises TableMetaStoreError, and TableMetaError
+    if a history is empty.
     """
-    tsdb = TableMetaTsdb(open_storage(config, read_only=True))
-    try:
-        if not tsdb.init(config.destination):
-            raise _empty(config)
-        segment = tsdb.segments()[-1]
-        image = tsdb.at(segment.last, segment)
-        return sorted(
-            f"{schema}.{table}"
-            for schema in image.schemas()
-            for table in image.tables(schema)
-        )
-    finally:
-        tsdb.close()
+    found: set[str] = set()
+    for source in config.by_source:
+        with opened_history(source) as history:
+            segment = history.tsdb.segments()[-1]
+            image = history.tsdb.at(segment.last, segment)
+            found |= {
+                f"{schema}.{table}"
+                for schema in image.schemas()
+                for table in image.tables(schema)
+            }
+    return sorted(found)
 
 
 def changes_of(config: InstanceConfig, schema: str, table: str) -> list[dict[str, Any]]:
     """Return the changes of a table as JSON values, oldest first.
 
-    Raises TableMetaStoreError, and TableMetaError if the table is unknown.
+    Of a group, source by source. Raises TableMetaStoreError, and TableMetaError if the
+    table is unknown.
     """
-    storage = open_storage(config, read_only=True)
-    tsdb = TableMetaTsdb(storage)
-    try:
-        if not tsdb.init(config.destination):
-            raise _empty(config)
-        found = Changelog(storage).of_table(schema, table)
-    finally:
-        tsdb.close()
+    found: list[TableChange] = []
+    for source in config.by_source:
+        with opened_history(source) as history:
+            found += Changelog(history.storage).of_table(schema, table)
     if not found:
         raise TableMetaError(
             f"unknown table {schema}.{table}: it is not in the table history of"
             f" destination {config.destination}"
         )
     return [change_as_json(each) for each in found]
-
-
-def _empty(config: InstanceConfig) -> TableMetaError:
-    return TableMetaError(
-        f"the table history of destination {config.destination} is empty: the server"
-        " starts it when it first connects to its source"
-    )
 
 
 def change_as_json(change: TableChange) -> dict[str, Any]:

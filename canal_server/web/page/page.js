@@ -30,10 +30,8 @@ async function ask(path, options) {
 async function refresh() {
   try {
     const all = await ask("destinations");
-    const details = await Promise.all(
-      all.destinations.map((each) => ask(`destinations/${encodeURIComponent(each.destination)}`)));
-    show(all, details);
-    if (round % RATES_EVERY === 0) await Promise.all(details.map(showRates));
+    show(all);
+    if (round % RATES_EVERY === 0) await Promise.all(all.destinations.map(showRates));
     round += 1;
     if (Date.now() >= keepErrorUntil) setFailure("");
   } catch (error) {
@@ -51,16 +49,17 @@ function showActionError(error) {
   setFailure(error.message);
 }
 
-function show(all, details) {
-  const ready = details.filter((each) => each.ready).length;
+function show(all) {
+  const { destinations } = all;
+  const ready = destinations.filter((each) => each.ready).length;
   setText(document.getElementById("summary"),
-    `${all.version} · ${ready} of ${details.length} destinations ready`);
-  document.title = ready === details.length ? "canal-server" : `${details.length - ready} not ready · canal-server`;
-  const names = new Set(details.map((each) => each.destination));
+    `${all.version} · ${ready} of ${destinations.length} destinations ready`);
+  document.title = ready === destinations.length ? "canal-server" : `${destinations.length - ready} not ready · canal-server`;
+  const names = new Set(destinations.map((each) => each.destination));
   for (const [name, card] of cards) {
     if (!names.has(name)) { card.remove(); cards.delete(name); }
   }
-  for (const each of details) {
+  for (const each of destinations) {
     if (!cards.has(each.destination)) {
       const card = document.getElementById("destination").content.firstElementChild.cloneNode(true);
       card.querySelector("h2").textContent = each.destination;

@@ -1,8 +1,7 @@
 """Applies the requests of clients to instances: subscribe, get, ack, roll back.
 
 Knows stores and meta managers as ports only, and sockets only as a number to pass to
-the
-store. All methods are called by the threads of connections, many at a time.
+the store. All methods are called by the threads of connections, many at a time.
 
 A client is an identity (destination and client id), not a connection: one connection
 may serve several identities, and several connections may serve one. What can coincide,
@@ -11,13 +10,10 @@ and why nothing is lost or confused:
 * Two gets of one identity. Batches must be registered in the order in which the store
   delivered them, because an ack frees everything up to its batch's end. So a get holds
   the *turn* of the identity from before it asks the store until the batch is
-  registered,
-  even while the store waits for entries. A second get waits for the turn, but not
-  longer
-  than its own timeout. Then its answer is empty: the next entries belong to the get
-  that
-  waited first. (If that one is just disconnecting there may be entries after all; the
-  next get delivers them.)
+  registered, even while the store waits for entries. A second get waits for the turn,
+  but not longer than its own timeout. Then its answer is empty: the next entries belong
+  to the get that waited first. (If that one is just disconnecting there may be entries
+  after all; the next get delivers them.)
 * Ack, rollback and subscription acquire the identity's *lock*, which no thread holds
   while it waits. A pending get delays none of them.
 * A rollback while a get is in the store. The get may have fetched its entries before or
@@ -48,16 +44,23 @@ from canal_server.protocol.framing import messages_header
 from canal_server.protocol.range_messages import RangeRequest
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.runtime.log_context import log_about
+from canal_server.server.cursor_alignment import join_cursors, skip_rejected
 from canal_server.server.range_service import RangedService
 from canal_server.server.replies import ACCEPTED, EMPTY, NOTHING, Refusal
 from canal_server.server.request_counts import RequestCounters
+from canal_server.server.request_texts import (
+    instance_ended,
+    log_text,
+    name_of,
+    no_such_batch,
+    not_started,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from canal_server.model.batch import Batch
     from canal_server.model.identity import ClientIdentity
-    from canal_server.model.positions import LogPosition
     from canal_server.ports import EventStore, Instances, RunningInstance
     from canal_server.server.replies import Reply
 
@@ -117,7 +120,7 @@ class Service:
         except ClientError as error:
             return Refusal.of(error.code, str(error))
         except CanalError as error:
-            server_messages.REQUEST_FAILED.log(log, _log_text(request), error)
+            server_messages.REQUEST_FAILED.log(log, log_text(request), error)
             return Refusal.of(server_session.REFUSED, str(error))
 
     def count(
@@ -173,7 +176,11 @@ class Service:
                 del visits[identity]
             if isinstance(request, server_session.Fetch | server_session.Acknowledge):
                 self._check_configured(identity)
-                raise _not_started(identity) if instance is None else _ended(identity)
+                raise (
+                    not_started(identity)
+                    if instance is None
+                    else instance_ended(identity)
+                )
         return instance
 
     def on_disconnect(self, visits: Visits) -> None:
@@ -220,7 +227,7 @@ class Service:
         if instance is None:
             instance = self._instances.start_lazy(destination)
         if instance is None:
-            raise _not_started(identity)
+            raise not_started(identity)
 
         # Compiled before the lock is acquired, so that under it this is a look-up.
         ready = instance.check_filter(identity.filter)
@@ -234,7 +241,7 @@ class Service:
             instance.subscribed(identity)
             del ready
             if is_new or instance.meta.cursor(identity) is None:
-                _join_cursors(instance, identity)
+                join_cursors(instance, identity)
         log.info(
             "client %d subscribed to %s with filter %s",
             identity.client_id,
@@ -254,7 +261,7 @@ class Service:
         with self._locked(identity, instance) as seat:
             had_subscribed = instance.meta.has_subscribed(identity)
             if had_subscribed:
-                _skip_rejected(instance, identity)
+                skip_rejected(instance, identity)
             instance.meta.unsubscribe(identity)
             instance.meta.clear_batches(identity)
             instance.unsubscribed(identity)
@@ -322,7 +329,7 @@ class Service:
                     # It stopped while the get waited, and may start again.
                     if batch is not None:
                         _redeliver(instance, identity, seat)
-                    raise _not_started(identity)
+                    raise not_started(identity)
                 if batch is None:
                     return EMPTY
                 with seat.lock, instance.steady():
@@ -352,7 +359,7 @@ class Service:
         with self._locked(identity, instance):
             positions = instance.meta.remove_batch(identity, batch_id)
             if positions is None:
-                raise _no_such_batch("ack", identity, batch_id)
+                raise no_such_batch("ack", identity, batch_id)
             if positions.source_positions:
                 instance.meta.update_places(identity, positions.source_positions)
             if positions.ack is not None:
@@ -389,7 +396,7 @@ class Service:
             if batch_id != _ALL_BATCHES and (
                 instance.meta.remove_batch(identity, batch_id) is None
             ):
-                raise _no_such_batch("rollback", identity, batch_id)
+                raise no_such_batch("rollback", identity, batch_id)
             instance.meta.clear_batches(identity)
             instance.store.rollback(identity.client_id)
             seat.rollbacks += 1
@@ -408,7 +415,7 @@ class Service:
         instance = self._instances.running(identity.destination)
         if instance is None:
             self._check_configured(identity)
-            raise _not_started(identity)
+            raise not_started(identity)
         return instance
 
     def _subscribed(
@@ -416,10 +423,10 @@ class Service:
     ) -> RunningInstance:
         instance = self._running(identity)
         if visited is not None and instance is not visited:
-            raise _ended(identity)  # it was replaced just now
+            raise instance_ended(identity)  # it was replaced just now
         if not instance.meta.has_subscribed(identity):
             raise ClientError(
-                f"ClientIdentity:{_name(identity)} should subscribe first"
+                f"ClientIdentity:{name_of(identity)} should subscribe first"
             )
         if why := _why_not_served(instance, identity):
             raise ClientError(why)
@@ -460,7 +467,7 @@ class Service:
                     continue  # cursors were moved since the look-up
                 here = self._instances.running(identity.destination)
                 if self._seats[identity] is not seat or here is not instance:
-                    raise _not_started(identity)
+                    raise not_started(identity)
                 yield seat
                 return
 
@@ -474,74 +481,6 @@ def _why_not_served(instance: RunningInstance, identity: ClientIdentity) -> str:
     """Return why a subscribed client has no cursor in the store, empty when it has."""
     return instance.why_lost(identity.client_id) or instance.why_refused(
         identity.client_id
-    )
-
-
-def _join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
-    """Adjust the acked position of a client that is new to the store to its cursor.
-
-    No entries are retained for a client that has unsubscribed: what others acked
-    meanwhile is lost for it. Requires the identity's lock.
-    """
-    _join_source_positions(instance, identity)
-    first = instance.resume_position(identity.client_id)
-    if first is None:
-        return
-    acked, here = instance.meta.cursor(identity), instance.log_position(first)
-    if acked is None:
-        instance.meta.update_cursor(identity, here)
-    elif _is_earlier(acked, here):
-        _warn_of_gap(identity, acked, here)
-
-
-def _join_source_positions(instance: RunningInstance, identity: ClientIdentity) -> None:
-    """Do the same for each source of a group. Requires the identity's lock."""
-    positions = instance.resume_places(identity.client_id)
-    if not positions:
-        return
-    acked = instance.meta.places(identity)
-    new = {source: here for source, here in positions.items() if source not in acked}
-    instance.meta.update_places(identity, new)
-    for source, here in positions.items():
-        if source in acked and _is_earlier(acked[source], here):
-            _warn_of_gap(identity, acked[source], here)
-
-
-def _warn_of_gap(
-    identity: ClientIdentity, acked: LogPosition, here: LogPosition
-) -> None:
-    server_messages.CLIENT_MISSED_ENTRIES.log(
-        log, identity.client_id, identity.destination, acked.position, here.position
-    )
-
-
-def _skip_rejected(instance: RunningInstance, identity: ClientIdentity) -> None:
-    """Move a client's acked position past what its filter rejected after it.
-
-    Otherwise the client would seem to have missed that. Requires the identity's lock.
-    """
-    positions = instance.resume_places(identity.client_id)
-    known = instance.meta.places(identity) if positions else {}
-    moved = {
-        source: here
-        for source, here in positions.items()
-        if source in known and _is_earlier(known[source], here)
-    }
-    if moved:
-        instance.meta.update_places(identity, moved)
-    first = instance.resume_position(identity.client_id)
-    acked = instance.meta.cursor(identity)
-    if first is not None and acked is not None:
-        here = instance.log_position(first)
-        if _is_earlier(acked, here):
-            instance.meta.update_cursor(identity, here)
-
-
-def _is_earlier(position: LogPosition, other: LogPosition) -> bool:
-    """Return whether a position is an earlier one on the same server."""
-    return (
-        position.identity == other.identity
-        and position.position.order() < other.position.order()
     )
 
 
@@ -588,41 +527,3 @@ def _redeliver(
         seat.rollbacks += 1
         instance.meta.clear_batches(identity)
         seat.store.rollback(identity.client_id)
-
-
-def _log_text(request: server_session.Request) -> str:
-    """Return a request as text for the log: the operation and the client."""
-    kind = type(request).__name__.lower()
-    identity = getattr(request, "identity", None)
-    if identity is None:
-        return f"a {kind}"
-    destination = printable(identity.destination)
-    return f"the {kind} of client {identity.client_id} of {destination}"
-
-
-def _name(identity: ClientIdentity) -> str:
-    return (
-        f"[destination={printable(identity.destination)},clientId={identity.client_id}]"
-    )
-
-
-def _not_started(identity: ClientIdentity) -> ClientError:
-    return ClientError(
-        f"destination:{printable(identity.destination)} should start first"
-    )
-
-
-def _ended(identity: ClientIdentity) -> ClientError:
-    """Return an error that explains more than the protocol's words."""
-    return ClientError(
-        f"{_not_started(identity)}: it was restarted after the last request of this"
-        " connection; reconnect or repeat the request; entries that were not acked, or"
-        " whose ack was not stored yet, are delivered again"
-    )
-
-
-def _no_such_batch(verb: str, identity: ClientIdentity, batch_id: int) -> ClientError:
-    return ClientError(
-        f"{verb} error , clientId:{identity.client_id} batchId:{batch_id} "
-        "is not exist , please check"
-    )

@@ -34,7 +34,7 @@ _Key = tuple[str, str, str]
 
 
 class Alarms:
-    """Which alarms are raised; without a thread of its own."""
+    """Which alarms are raised; without a thread."""
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 
 import pytest
 
@@ -69,3 +70,13 @@ def test_a_destination_whose_file_cannot_be_opened(folder, tmp_path):
     (tmp_path / "logs/shop").write_text("")
     write(folder, "one", "shop")
     assert (tmp_path / "logs/canal/canal.log").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("name", ["../../up", "/absolute", "a/b", ".hidden", "x\0"])
+def test_a_name_that_is_no_file(tmp_path, name):
+    """A line about a strange name is in the server's file; nothing else is written."""
+    with closing(LogFolder(tmp_path / "some/deep/logs")) as folder:
+        write(folder, "one", name)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert written == [tmp_path / "some/deep/logs/canal/canal.log"]
+    assert written[0].read_text().endswith("one\n")

@@ -14,6 +14,8 @@ from purge import purge
 
 from canal_server.cli import main
 from canal_server.client import EntryType
+from canal_server.config.load import load
+from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
 
 
 @pytest.fixture
@@ -246,6 +248,11 @@ def test_tables_of_one_name(make_group, mysql_server, mariadb_server, database):
         1: [{"id": "0", "a": "x"}, {"id": "1", "a": "x"}],
         2: [{"b": "2026-01-01", "id": "0"}, {"b": "2026-01-01", "id": "1"}],
     }
+    (config,) = load(group.pipeline.conf, {}).instances
+    assert table in tables_of(config)
+    statements = [each.get("sql", "") for each in changes_of(config, database, "same")]
+    assert any("ADD COLUMN c" in each for each in statements)
+    assert sum("CREATE TABLE" in each or not each for each in statements) == 2
 
 
 def test_clients_at_different_places(mixed):

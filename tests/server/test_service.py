@@ -21,6 +21,7 @@ from canal_server.protocol.framing import EMPTY_FRAME
 from canal_server.protocol.packets import Ack, Packet
 from canal_server.protocol.protobuf import decode
 from canal_server.protocol.server_session import ACK_FRAME
+from canal_server.runtime.log_context import logged_subject
 
 if TYPE_CHECKING:
     from canal_server.server.service import Visits
@@ -49,6 +50,14 @@ def test_subscribe_keeps_a_cursor(service, instance):
     service.ack(WHO, get(service)[0])
     service.subscribe(WHO)
     assert instance.meta.cursor(WHO).position.position == 6
+
+
+def test_the_subject_of_log_lines(service):
+    """It is a configured destination, never a name that a client made up."""
+    for destination, subject in ((DESTINATION, DESTINATION), ("../../up", "")):
+        identity = ClientIdentity(destination, 1001, "")
+        service.answer(server_session.Subscribe(identity), None, 0.0, {})
+        assert logged_subject().destination == subject
 
 
 def test_a_filter_in_the_log(service, caplog):

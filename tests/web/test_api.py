@@ -171,6 +171,23 @@ def test_refusals(http, server, method, path, status, text):  # noqa: PLR0917  #
     assert server.asked == []
 
 
+def test_text_without_utf8(http, server):
+    """JSON may have half a surrogate pair; the refusal that quotes it is sent."""
+    server.set_log_level = refuse_level
+    answer = http.put(
+        f"{BASE}/log-levels",
+        content=b'{"level": "info", "destination": "\\ud800"}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 404
+    assert problem_of(answer) == "can't find destination:\\ud800"
+
+
+def refuse_level(_, destination):
+    """Know no destination."""
+    raise ClientError(f"can't find destination:{destination}")
+
+
 def test_a_fault(http, server, caplog):
     """An error of ours is logged, and its text is not shown."""
     server.fails = RuntimeError("a secret of the code")

@@ -29,7 +29,7 @@ LAYERS = {
     "core": 1, "runtime": 1, "ports": 1, "config.schema": 1, "doors.web_service": 1,
     "filters.characters": 1, "filters.patterns": 1, "filters.matching": 1,
     "filters.table_filters": 1,
-    "config": 2, "protocol": 2, "mysql": 2,
+    "config": 2, "protocol": 2, "mysql": 2, "tls": 2,
     "doors.zookeeper": 2, "doors.sqlite": 2, "doors.sqltext": 2, "daemon.control": 2,
     "decoder.text": 3, "decoder.rows": 3, "decoder.events": 3,
     "filters": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3,

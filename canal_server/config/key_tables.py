@@ -13,13 +13,15 @@ from canal_server.config.keys.mode_keys import (
     SERVER_MODES,
     SOURCE_MODES,
 )
-from canal_server.config.keys.server_keys import SERVER_KEYS
+from canal_server.config.keys.server_keys import PORT_KEYS
 from canal_server.config.keys.setting import Key
 from canal_server.config.keys.source_keys import SOURCE_KEYS
 from canal_server.config.keys.store_keys import POSITION_KEYS, STORE_KEYS
+from canal_server.config.keys.tls_keys import TLS_KEYS
 
 __all__ = ["INSTANCE_KEYS", "MODE_KEYS", "PER_DESTINATION", "SERVER_KEYS", "Key"]
 
+SERVER_KEYS = (*PORT_KEYS, *TLS_KEYS)
 INSTANCE_KEYS = (
     *SOURCE_KEYS,
     *FILTER_KEYS,

@@ -22,6 +22,7 @@ from canal_server.config.properties import (
 )
 from canal_server.config.schema import (
     BufferConfig,
+    ClientCertificates,
     DaemonConfig,
     DetectingConfig,
     EventConfig,
@@ -33,6 +34,7 @@ from canal_server.config.schema import (
     SourceConfig,
     StoreConfig,
     TableMetaConfig,
+    TlsConfig,
 )
 from canal_server.config.substitution import InstanceLookup, Lookup, UnresolvableError
 from canal_server.config.unserved import (
@@ -192,9 +194,11 @@ class _Loading:
         return file
 
     def _server(self, lookup: Lookup) -> ServerConfig:
+        read = self._anchor(read_all(SERVER_KEYS, lookup, self._problems))
         server = ServerConfig(
-            **_fields(read_all(SERVER_KEYS, lookup, self._problems), "")
+            **_fields(read, ""), tls=TlsConfig(**_fields(read, "tls."))
         )
+        self._check_tls(server.tls, lookup)
         for name in ("canal", "canal.http"):
             user = find(lookup, f"{name}.user", self._problems)
             if user and not find(lookup, f"{name}.passwd", self._problems):
@@ -206,6 +210,28 @@ class _Loading:
                     " hex(SHA1(SHA1(password)))",
                 )
         return server
+
+    def _check_tls(self, tls: TlsConfig, lookup: Lookup) -> None:
+        """Report keys that need another one. The files are read at the start."""
+        for key, is_set, needed, has_needed in (
+            ("required", tls.required, "certFile", tls.cert_file),
+            ("keyFile", tls.key_file, "certFile", tls.cert_file),
+            ("clientCaFile", tls.client_ca_file, "certFile", tls.cert_file),
+            (
+                "clientCertificates",
+                tls.client_certificates is not ClientCertificates.NONE,
+                "clientCaFile",
+                tls.client_ca_file,
+            ),
+        ):
+            found = find(lookup, f"canal.tls.{key}", self._problems)
+            if is_set and not has_needed and found:
+                self._problems.add(
+                    found.origin,
+                    f"canal.tls.{key}",
+                    found.text,
+                    f"needs canal.tls.{needed}; set that to a PEM file",
+                )
 
     def _instance(
         self, destination: str, main: Properties, server_lookup: Lookup

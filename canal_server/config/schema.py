@@ -55,6 +55,27 @@ class HostPort:
         )
 
 
+class ClientCertificates(StrEnum):
+    """Whether clients have to show a certificate."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """TLS of the server's ports; PEM files."""
+
+    cert_file: Path | None = None  # None: no TLS
+    key_file: Path | None = None  # without a pass phrase; None: in `cert_file`
+    client_ca_file: Path | None = None  # signers of clients' certificates
+    client_certificates: ClientCertificates = ClientCertificates.NONE
+    required: bool = False  # no clear text on the port for clients
+    http: bool = True  # also on the port of the page
+    metrics: bool = True  # also on the port for Prometheus
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """The TCP port for clients."""
@@ -82,6 +103,7 @@ class ServerConfig:
     alarm_client_lag_s: float = 0.0
     alarm_webhook: str = field(default="", repr=False)  # URL; it may have a secret
     alarm_command: str = ""  # without a shell
+    tls: TlsConfig = TlsConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from canal_server.config.schema import (
     Action,
     BatchMode,
+    ClientCertificates,
     HostPort,
     NamedEvent,
     SslMode,
@@ -265,6 +266,17 @@ def ssl_mode(value: str) -> SslMode:
     except ValueError:
         raise ValueError(
             f"not an SSL mode; write one of {', '.join(SslMode)}"
+        ) from None
+
+
+@reader(", ".join(f"`{each}`" for each in ClientCertificates))
+def client_certificates(value: str) -> ClientCertificates:
+    """Parse whether clients must show a certificate."""
+    try:
+        return ClientCertificates(value.lower())
+    except ValueError:
+        raise ValueError(
+            f"unknown; write one of {', '.join(ClientCertificates)}"
         ) from None
 
 

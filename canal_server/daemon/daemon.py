@@ -49,6 +49,7 @@ from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
 from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
+from canal_server.tls.server_tls import ServerTls
 from canal_server.web.access_rules import Login
 from canal_server.web.web_server import WebServer
 
@@ -96,7 +97,13 @@ class Daemon:
             config.data_dir / LOCK_NAME,
         )
         self._destinations = Destinations(config.instances, make_instance, leases.of)
-        self._server = Server(config.server, self._destinations)
+        tls = (
+            None
+            if config.server.tls.cert_file is None
+            else ServerTls(config.server.tls)
+        )
+        self._tls = tls
+        self._server = Server(config.server, self._destinations, tls)
         self._metrics = self._metrics_server()
         self._web = self._web_server()
         self._alarms = self._alarm_watch()
@@ -191,6 +198,7 @@ class Daemon:
             server.metrics_ip or server.ip or LOOPBACK,
             server.metrics_port,
             Metrics(self.readings, __version__),
+            self._tls if server.tls.metrics else None,
         )
 
     def _web_server(self) -> WebServer | None:
@@ -204,6 +212,7 @@ class Daemon:
             self,
             __version__,
             login if server.http_user else None,
+            tls=self._tls if server.tls.http else None,
         )
 
     def _alarm_watch(self) -> AlarmWatch:

@@ -97,3 +97,22 @@ SERVER_IS_OPEN = Message(
     meaning="The port serves anyone who can reach it.",
     remedy="[Set a password](../howto/security.md), or `canal.ip`.",
 )
+
+TLS_CERTIFICATE_EXPIRES = Message(
+    name="tls-certificate-expires",
+    level=WARNING,
+    text="the certificate in canal.tls.certFile = %s expires at %s",
+    meaning="From then on, clients refuse to connect. The line is logged at the start"
+    " and when the file changes, from 30 days before.",
+    remedy="Replace the files; the server reads them again without a restart.",
+)
+
+TLS_RELOAD_FAILED = Message(
+    name="tls-reload-failed",
+    level=ERROR,
+    text="the files of the TLS certificate changed and cannot be used, the earlier"
+    " certificate stays in use: %s",
+    meaning="The files were replaced by others that do not belong together, or are"
+    " unreadable. The server tries again when they change again.",
+    remedy="Correct the file that the line names.",
+)

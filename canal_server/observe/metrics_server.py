@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry
 from prometheus_client.exposition import generate_latest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from canal_server.observe.readings import Reading
     from canal_server.runtime.lifecycle import Deadline
+    from canal_server.tls.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +90,19 @@ class _Server(ThreadingMixIn, WSGIServer):
     """A request in a thread of its own, so that a slow client stops no other."""
 
     daemon_threads = True
+    tls: ServerTls | None = None
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer a request, in its thread; TLS is negotiated first."""
+        if self.tls is None:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(_Handler.timeout)
+        with (
+            contextlib.suppress(OSError),  # of the client alone
+            self.tls.context().wrap_socket(request, server_side=True) as encrypted,
+        ):
+            super().finish_request(encrypted, client_address)
 
     def server_bind(self) -> None:
         """Bind, without asking DNS for the name of the host, which may take long."""
@@ -114,11 +129,14 @@ class MetricsServer:
     A port that is in use does not prevent the start of the server: that is a warning.
     """
 
-    def __init__(self, ip: str, port: int, metrics: Metrics) -> None:
+    def __init__(
+        self, ip: str, port: int, metrics: Metrics, tls: ServerTls | None = None
+    ) -> None:
         self._ip = ip
+        self._tls = tls
         self._port = port
         self._metrics = metrics
-        self._server: WSGIServer | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -129,18 +147,15 @@ class MetricsServer:
     def start(self) -> None:
         """Open the port."""
         try:
-            self._server = make_server(
-                self._ip,
-                self._port,
-                self._answer,
-                _ServerIPv6 if ":" in self._ip else _Server,
-                _Handler,
-            )
+            kind = _ServerIPv6 if ":" in self._ip else _Server
+            self._server = kind((self._ip, self._port), _Handler)
         except OSError as error:
             daemon_messages.METRICS_PORT_UNAVAILABLE.log(
                 log, f"{self._ip}:{self._port}", error.strerror
             )
             return
+        self._server.set_app(self._answer)
+        self._server.tls = self._tls
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             args=(_POLL_S,),
@@ -148,7 +163,12 @@ class MetricsServer:
             daemon=True,
         )
         self._thread.start()
-        log.info("metrics at http://%s:%s/metrics", self._ip, self._server.server_port)
+        log.info(
+            "metrics at %s://%s:%s/metrics",
+            "http" if self._tls is None else "https",
+            self._ip,
+            self._server.server_port,
+        )
 
     def request_stop(self) -> None:
         """Ask the port to close; returns at once."""

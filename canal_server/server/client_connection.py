@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.errors import ProtocolError
 from canal_server.messages import server_messages
@@ -14,22 +14,29 @@ from canal_server.protocol.range_messages import RangeRequest
 from canal_server.protocol.server_session import (
     IDLE_S_DEFAULT,
     LOGIN_READ_BYTES,
+    REFUSED,
     Fetch,
     Login,
     Refused,
     Request,
     ServerSession,
     State,
+    error_frame,
 )
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.replies import ACCEPTED
+from canal_server.server.tls_transport import HANDSHAKE_BYTE, TlsTransport
 
 if TYPE_CHECKING:
     from canal_server.server.replies import Reply
     from canal_server.server.service import Service, Visits
     from canal_server.server.transport import Transport
+    from canal_server.tls.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
+
+CLEAR_TEXT_WAIT_S: Final = 0.3  # for the first byte of TLS, where both are accepted
+REQUIRED_WAIT_S: Final = 3.0  # where only TLS is
 
 
 class Settings(Protocol):
@@ -96,9 +103,8 @@ class Connection:
     """Serves one client until it disconnects, falls silent, or the server stops.
 
     `run` is the body of the connection's thread. Another thread calls `shut_down`,
-    which
-    ends whatever `run` waits for: bytes, room to send, or entries (the store watches
-    the socket).
+    which ends whatever `run` waits for: bytes, room to send, or entries (the store
+    watches the socket).
     """
 
     def __init__(
@@ -108,9 +114,13 @@ class Connection:
         service: Service,
         settings: Settings,
         owner: Owner,
+        *,
+        tls: ServerTls | None = None,
     ) -> None:
         self.peer = peer
-        self._transport = transport
+        self._transport: Transport | TlsTransport = transport
+        self._socket = transport  # below TLS, if there is
+        self._tls = tls
         self._service = service
         self._owner = owner
         self._send_timeout_s = settings.send_timeout_s
@@ -148,18 +158,36 @@ class Connection:
 
     def shut_down(self) -> None:
         """Make `run` return soon; only until `on_end` was called."""
-        self._transport.shut_down()
+        self._socket.shut_down()
 
     def close(self) -> None:
         """Close the socket; called by the owner, after `on_end`."""
         self._transport.close()
 
     def _serve(self) -> None:
+        if self._tls is not None:
+            self._begin_tls(self._tls)
         self._transport.send((self._session.greeting,))
         while data := self._receive():
             self._session.receive_data(data)
             while (request := self._session.next_request()) is not None:
                 self._answer(request)
+
+    def _begin_tls(self, tls: ServerTls) -> None:
+        """Negotiate TLS with a client that begins with it.
+
+        In clear text the server speaks first, in TLS the client does, at once. So a
+        client that is silent for a moment is one that waits for the server.
+        """
+        wait_s = REQUIRED_WAIT_S if tls.is_required else CLEAR_TEXT_WAIT_S
+        if self._socket.first_byte(wait_s) == HANDSHAKE_BYTE:
+            transport = TlsTransport(self._socket, tls.context())
+            self._transport = transport
+            transport.handshake(self._log_in_by)
+        elif tls.is_required:
+            why = "clear text is not accepted (canal.tls.required): connect with TLS"
+            self._transport.send((error_frame(REFUSED, why),))
+            raise ProtocolError("clear text is not accepted")
 
     def _receive(self) -> bytes:
         """Wait for bytes as long as the client may be silent, then TimeoutError."""

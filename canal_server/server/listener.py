@@ -33,6 +33,7 @@ from canal_server.server.transport import Transport
 if TYPE_CHECKING:
     from canal_server.ports import Instances
     from canal_server.server.request_counts import RequestCounts
+    from canal_server.tls.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,11 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Server:
     """A stage: listens on the port of the configuration and serves its clients."""
 
-    def __init__(self, config: Settings, instances: Instances) -> None:
+    def __init__(
+        self, config: Settings, instances: Instances, tls: ServerTls | None = None
+    ) -> None:
         self._config = config
+        self._tls = tls
         self._service = Service(instances)
         self._stop = Stop()
         self._listener: socket.socket | None = None
@@ -206,7 +210,7 @@ class Server:
 
     def _begin(self, sock: socket.socket, peer: str, host: str) -> None:
         connection = Connection(
-            Transport(sock), peer, self._service, self._config, self
+            Transport(sock), peer, self._service, self._config, self, tls=self._tls
         )
         thread = threading.Thread(
             target=connection.run, name=f"client-{peer}", daemon=True

@@ -63,6 +63,17 @@ class Transport:
         except BlockingIOError:
             raise TimeoutError(f"nothing received for {timeout_s:g} s") from None
 
+    def first_byte(self, timeout_s: float) -> bytes:
+        """Return the first byte that the client sends, without receiving it.
+
+        It is b"" if none arrives in time, or if the client has disconnected.
+        """
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        if not poll.poll(timeout_s * 1000):
+            return b""
+        return self._sock.recv(1, socket.MSG_PEEK)
+
     def set_send_timeout(self, timeout_s: float) -> None:
         """Limit how long `send` waits for the client to accept any byte."""
         self._set_timeout(socket.SO_SNDTIMEO, timeout_s)
@@ -92,6 +103,10 @@ class Transport:
                     break
                 sent -= size
                 first += 1
+
+    def send_at_once(self, data: bytes) -> None:
+        """Send what fits, without waiting. Raises OSError."""
+        self._sock.send(data, socket.MSG_DONTWAIT)
 
     def wait_for_close(self, timeout_s: float) -> None:
         """Wait for this time, or until the client disconnects, or `shut_down`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
 from importlib import resources
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -17,6 +18,7 @@ from starlette.routing import Route
 
 from canal_server.messages import daemon_messages
 from canal_server.runtime.lifecycle import Stop
+from canal_server.tls.server_tls import FollowingContext
 from canal_server.web.access_rules import AccessMiddleware, AccessRules
 from canal_server.web.api import Api, on_failure, on_http_exception, on_problem
 from canal_server.web.http_connection import HttpConnection
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
+    from starlette.types import ASGIApp
 
     from canal_server.runtime.lifecycle import Deadline
+    from canal_server.tls.server_tls import ServerTls
     from canal_server.web.access_rules import Login
     from canal_server.web.server_operations import Operations
 
@@ -37,6 +41,7 @@ log = logging.getLogger(__name__)
 _BACKLOG: Final = 64
 _CONNECTIONS_MAX: Final = 100
 _KEEP_ALIVE_S: Final = 10
+_HANDSHAKE_S: Final = 10.0  # of TLS
 _STOP_S: Final = 2  # for requests that are being answered
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -84,6 +89,30 @@ def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]
     return answer
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """The loop of the port; a peer that does not begin TLS holds no connection."""
+
+    async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
+        """Open the port."""
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = _HANDSHAKE_S
+        return await super().create_server(*args, **options)
+
+
+class _Config(uvicorn.Config):
+    """The settings of the port, with TLS whose files may change."""
+
+    def __init__(self, app: ASGIApp, tls: ServerTls | None, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._tls = tls
+
+    def load(self) -> None:
+        """Complete the settings."""
+        super().load()
+        if self._tls is not None:
+            self.ssl = FollowingContext.of(self._tls)
+
+
 class WebServer:
     """A stage that serves the page and the REST interface.
 
@@ -97,14 +126,18 @@ class WebServer:
         operations: Operations,
         version: str,
         login: Login | None = None,
+        *,
+        tls: ServerTls | None = None,
     ) -> None:
         self._address = ip, port
+        self._scheme = "http" if tls is None else "https"
         self._throughput = Throughput(operations.readings)
         rules = AccessRules(ip, login)
         app = application(operations, self._throughput, rules, version)
         self._uvicorn = uvicorn.Server(
-            uvicorn.Config(
+            _Config(
                 app,
+                tls,
                 http=HttpConnection,
                 log_config=None,
                 log_level="warning",
@@ -141,16 +174,13 @@ class WebServer:
             return
         self._threads = [
             threading.Thread(
-                target=self._uvicorn.run,
-                kwargs={"sockets": [self._listener]},
-                name="http",
-                daemon=True,
+                target=self._serve, args=(self._listener,), name="http", daemon=True
             ),
             threading.Thread(target=self._sample, name="throughput", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
-        log.info("page and REST interface at http://%s:%s/", ip, self.port)
+        log.info("page and REST interface at %s://%s:%s/", self._scheme, ip, self.port)
 
     def request_stop(self) -> None:
         """Ask the port to close; returns at once."""
@@ -164,6 +194,10 @@ class WebServer:
             if thread.is_alive():
                 return False
         return True
+
+    def _serve(self, listener: socket.socket) -> None:
+        with asyncio.Runner(loop_factory=_Loop) as runner:
+            runner.run(self._uvicorn.serve(sockets=[listener]))
 
     def _sample(self) -> None:
         while not self._stop.requested():

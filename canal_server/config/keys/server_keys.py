@@ -6,7 +6,7 @@ from canal_server.config import values
 from canal_server.config.keys.setting import DAY_S, Key
 from canal_server.config.values import INT32_MAX, PORT_MAX
 
-SERVER_KEYS = (
+PORT_KEYS = (
     Key(
         "canal.ip",
         "ip",

@@ -25,8 +25,10 @@ from canal_server.protocol.protobuf import decode, encode, varint
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.listener import Server
 from canal_server.server.service import Service
+from canal_server.tls.server_tls import ServerTls
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from canal_server.model.identity import ClientIdentity
@@ -346,10 +348,9 @@ def serve(instances: FakeInstances) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def start(**settings: object) -> Server:
-        server = Server(
-            ServerConfig(ip="127.0.0.1", port=0, **settings),  # type: ignore[arg-type]
-            instances,
-        )
+        config = ServerConfig(ip="127.0.0.1", port=0, **settings)  # type: ignore[arg-type]
+        tls = None if config.tls.cert_file is None else ServerTls(config.tls)
+        server = Server(config, instances, tls)
         server.start()
         servers.append(server)
         return server
@@ -363,8 +364,10 @@ def serve(instances: FakeInstances) -> Iterator[Callable[..., Server]]:
 class Wire:
     """The client's end of a connection, in frames."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        if tls is not None:
+            self.sock = tls.wrap_socket(self.sock, server_hostname="127.0.0.1")
 
     def send(self, frame: bytes) -> None:
         """Send bytes."""

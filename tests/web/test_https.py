@@ -1,0 +1,93 @@
+"""TLS on the HTTP ports: of the page, and for Prometheus."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+from contextlib import closing
+
+import pytest
+from fix_server import PATIENCE_S
+
+from canal_server.observe.metrics_server import Metrics, MetricsServer
+from canal_server.runtime.lifecycle import Deadline
+from canal_server.tls.server_tls import ServerTls
+from canal_server.web import web_server
+from canal_server.web.web_server import WebServer
+
+
+class Nothing:
+    """A server without destinations."""
+
+    def readings(self):
+        """Return none."""
+        return []
+
+
+def page(tls):
+    """Return the port of the page."""
+    return WebServer("127.0.0.1", 0, Nothing(), "1.2.3", tls=tls)
+
+
+def metrics(tls):
+    """Return the port for Prometheus."""
+    return MetricsServer("127.0.0.1", 0, Metrics(Nothing().readings, "1.2.3"), tls)
+
+
+@pytest.fixture(params=[page, metrics])
+def port(request, authority, monkeypatch):
+    """Give a port with TLS: that of the page, then that for metrics."""
+    monkeypatch.setattr(web_server, "_HANDSHAKE_S", 0.5)
+    monkeypatch.setattr("canal_server.observe.metrics_server._Handler.timeout", 0.5)
+    server = request.param(ServerTls(authority.server()))
+    server.start()
+    assert server.port
+    yield server.port
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+
+
+def get(port, context):
+    """Return the status of a request."""
+    made = http.client.HTTPSConnection(
+        "127.0.0.1", port, timeout=PATIENCE_S, context=context
+    )
+    with closing(made) as connection:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        assert answer.read()
+        return answer.status
+
+
+def test_requests(port, authority):
+    """A client that trusts the authority is answered, others break off."""
+    assert get(port, authority.client_context()) == 200
+    with pytest.raises(ssl.SSLCertVerificationError):
+        get(port, ssl.create_default_context())
+    assert get(port, authority.client_context()) == 200
+
+
+def test_replaced_files(port, authority):
+    """The next connection has the new certificate."""
+    for new in authority.issue("new"):
+        new.replace(new.with_stem("server"))
+    raw = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+    context = authority.client_context()
+    with context.wrap_socket(raw, server_hostname="127.0.0.1") as sock:
+        subject = sock.getpeercert()["subject"]
+    assert (("commonName", "new"),) in subject
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b""])
+def test_clear_text_and_silence(port, authority, sent):
+    """Neither gets an answer of HTTP, and the connection is closed."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
+        sock.sendall(sent)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while data := sock.recv(1000):
+                received += data
+        assert b"HTTP" not in received
+    assert get(port, authority.client_context()) == 200

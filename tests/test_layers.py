@@ -67,7 +67,7 @@ HIDDEN = {"server": {"store", "position"}}  # it knows them as ports
 # Leaves: what they may see. The layers import none of them (`cli` loads them by name).
 _OF_SPARK = {
     "errors", "messages", "model", "core", "runtime", "config", "config.schema",
-    "mysql", "client", "decoder", "arrow", "filters", "filters.table_filters",
+    "tls", "mysql", "client", "decoder", "arrow", "filters", "filters.table_filters",
     "tablemeta",
 }  # fmt: skip
 LEAVES = {
@@ -93,6 +93,7 @@ JOINERS = {"capture", "instance", "catchup", "ranges"}
 # Foreign packages and the units that are their doors. `*` is any one unit.
 DOORS = {
     "kazoo": {"doors.zookeeper"},
+    "cryptography": {"tls"},
     "sqlite3": {"doors.sqlite"},
     "sqlglot": {"doors.sqltext"},
     "pyspark": {"spark", "mirror"},

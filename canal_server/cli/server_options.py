@@ -6,6 +6,7 @@ What a command does on the server is in its own module.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +15,12 @@ from canal_server.client.canal import CanalClient
 from canal_server.client.range_client import RangedClient
 from canal_server.config.load import MAIN_FILE, load
 from canal_server.errors import ConfigError, ProtocolError
+from canal_server.tls.client_context import own_server_context
+from canal_server.tls.client_tls import ClientTls
 
 if TYPE_CHECKING:
     import argparse
+    import ssl
 
 PASSWORD_VARIABLE = "CANAL_PASSWORD"  # noqa: S105  # its name, not its value
 HOST: Final = "127.0.0.1"
@@ -37,6 +41,13 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
     add("--destination", help="name (default: the only configured destination, else "
         f"{DESTINATION})")  # fmt: skip
     add("--user", default="", help="user name for the login")
+    add("--tls", action="store_true", help="connect with TLS")
+    add("--tls-ca-file", default="", metavar="FILE", help="certificates of the trusted "
+        "authorities, PEM (default: those of the system)")  # fmt: skip
+    add("--tls-cert-file", default="", metavar="FILE", help="certificate to show to "
+        "the server, PEM")  # fmt: skip
+    add("--tls-key-file", default="", metavar="FILE", help="its private key, PEM "
+        "(default: in that file)")  # fmt: skip
     add("--password-file", type=Path, metavar="FILE", help="file with the password for "
         f"the login (default: the password in ${PASSWORD_VARIABLE})")  # fmt: skip
 
@@ -53,6 +64,8 @@ def complete_link(args: argparse.Namespace) -> None:
             conf = folder
     if conf is not None:
         config = load(conf, os.environ)
+        if args.host is None and not args.tls and config.server.tls.required:
+            args.tls = _own_context(config.server.tls.cert_file)
         if args.host is None and config.server.ip not in _ANY:
             args.host = config.server.ip
         if args.port is None and config.server.port:
@@ -80,7 +93,7 @@ def client_of(
         args.user,
         _password(args.password_file),
         timeout_s,
-        **{"reconnect_for_s": 0, **options},
+        **{"reconnect_for_s": 0, **_tls(args), **options},
     )
 
 
@@ -95,7 +108,30 @@ def ranged_client_of(
         _password(args.password_file),
         connect_timeout_s,
         timeout_s,
+        **_tls(args),
     )
+
+
+def _tls(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a client. Raises ConfigError."""
+    files = (args.tls_ca_file, args.tls_cert_file, args.tls_key_file)
+    try:
+        context = ClientTls(args.tls, *files).context()
+    except ValueError as error:
+        text = str(error).replace("tls = true", "--tls")
+        text = re.sub(r"\btls_(\w+)_file\b", r"--tls-\1-file", text)
+        raise ConfigError([text.replace(" = ", " ")]) from error
+    return {} if context is None else {"tls": context}
+
+
+def _own_context(cert_file: Path | None) -> ssl.SSLContext:
+    """Return what connects to the server of the conf folder. Raises ConfigError."""
+    assert cert_file is not None, "canal.tls.required needs it"
+    try:
+        return own_server_context(cert_file)
+    except OSError as error:
+        why = error.strerror or "no certificate in PEM form"
+        raise ConfigError([f"canal.tls.certFile = {cert_file}: {why}"]) from error
 
 
 def failure_of(args: argparse.Namespace, error: Exception) -> str:
@@ -112,7 +148,7 @@ def _reason(error: Exception, prefix: str) -> str:
     if isinstance(error, ProtocolError):
         return f"not a canal server: {str(error).removeprefix(prefix)}"
     if isinstance(error, OSError):
-        return error.strerror or str(error)
+        return error.strerror or str(error).removeprefix(prefix)
     return str(error)
 
 

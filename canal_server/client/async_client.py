@@ -33,7 +33,7 @@ class AsyncCanalClient(ClientBase):
 
     @cached_property
     def _connection(self) -> AsyncConnection:
-        return AsyncConnection()
+        return AsyncConnection(self._tls)
 
     def _wake(self) -> None:
         self._connection.wake()

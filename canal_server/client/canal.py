@@ -68,6 +68,13 @@ class CanalClient(ClientBase):
             last have a false `ends_transaction`
         reconnect_for_s: for how long an iteration tries to connect before it raises
             the error; 0: not at all; None: without limit
+        tls: whether to connect with TLS; the server's certificate must be valid for the
+            name or address in `host`. Or an `ssl.SSLContext`, which decides that and
+            replaces the other options
+        tls_ca_file: certificates of the authorities that are trusted, a PEM file;
+            empty: those of the system
+        tls_cert_file: the client's certificate, for servers that ask for one
+        tls_key_file: its private key, without a pass phrase; empty: in `tls_cert_file`
         on_connect: called with the server's address after each login
         on_disconnect: called with the error when a connection is lost
         on_redelivery: called without arguments before changes may be delivered again
@@ -83,7 +90,7 @@ class CanalClient(ClientBase):
 
     @cached_property
     def _connection(self) -> BlockingConnection:
-        return BlockingConnection()
+        return BlockingConnection(tls=self._tls)
 
     def _wake(self) -> None:
         self._connection.wake()

@@ -12,10 +12,13 @@ from canal_server.client.client_options import (
 )
 from canal_server.client.message_stream import MessageStream
 from canal_server.client.readers import Readers
+from canal_server.tls.client_tls import ClientTls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
+    from pathlib import Path
+    from ssl import SSLContext
 
     from canal_server.client.client_options import AckPolicy, OverLimit
     from canal_server.client.row_mapping import RowMapper
@@ -46,6 +49,10 @@ class ClientBase(ABC):
         transaction_bytes_max: int = TRANSACTION_BYTES_MAX,
         over_limit: OverLimit = "error",
         reconnect_for_s: float | None = None,
+        tls: bool | SSLContext = False,
+        tls_ca_file: str | Path = "",
+        tls_cert_file: str | Path = "",
+        tls_key_file: str | Path = "",
         on_connect: Callable[[str], object] = ignore,
         on_disconnect: Callable[[Exception], object] = ignore,
         on_redelivery: Callable[[], object] = ignore,
@@ -71,6 +78,7 @@ class ClientBase(ABC):
             on_redelivery=on_redelivery,
         )
         self._options = options
+        self._tls = ClientTls(tls, tls_ca_file, tls_cert_file, tls_key_file).context()
         self._stream = MessageStream(options, readers, self._wake)
 
     @abstractmethod

@@ -19,6 +19,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from canal_server.client.connection.login import open_link, refusal
+from canal_server.client.connection.server_addresses import Address
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.packets import Ack, Packet, PacketType
 from canal_server.protocol.protobuf import decode
@@ -54,9 +55,12 @@ from canal_server.protocol.range_messages import (
     open_piece,
 )
 from canal_server.protocol.server_session import REFUSED
+from canal_server.tls.client_tls import ClientTls
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
+    from ssl import SSLContext
 
     from canal_server.client.connection.client_link import Link
 
@@ -97,6 +101,7 @@ class RangedClient:
         password: in clear text; it is sent only in scrambled form
         connect_timeout_s: timeout to connect and log in
         timeout_s: how long to wait for an answer, in addition to `wait_ms` of a head
+        tls, tls_ca_file, tls_cert_file, tls_key_file: as of `CanalClient`
 
     Raises:
         ClientError: the server refused a request, with its `code` and text:
@@ -116,7 +121,13 @@ class RangedClient:
         password: str = "",
         connect_timeout_s: float = 30.0,
         timeout_s: float = 300.0,
+        *,
+        tls: bool | SSLContext = False,
+        tls_ca_file: str | Path = "",
+        tls_cert_file: str | Path = "",
+        tls_key_file: str | Path = "",
     ) -> None:
+        self._tls = ClientTls(tls, tls_ca_file, tls_cert_file, tls_key_file).context()
         self.host = host
         self.port = port
         self._user = user
@@ -129,11 +140,11 @@ class RangedClient:
         """Connect and log in, unless connected."""
         if self._link is None:
             self._link = open_link(
-                self.host,
-                self.port,
+                Address(self.host, self.port),
                 self._user,
                 self._password,
                 self._connect_timeout_s,
+                self._tls,
             )
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import ProtocolError
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.transport import RECEIVE_BYTES
+from canal_server.tls.client_tls import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +54,9 @@ class TlsTransport:
             except ssl.SSLError as error:
                 with contextlib.suppress(OSError):  # it says why, if it still can
                     self._flush()
-                raise ProtocolError(f"TLS handshake failed: {reason(error)}") from error
+                raise ProtocolError(
+                    f"TLS handshake failed: {in_words(error.reason)}"
+                ) from error
             else:
                 self._flush()
                 return
@@ -73,7 +76,7 @@ class TlsTransport:
             except ssl.SSLZeroReturnError:
                 return b""
             except ssl.SSLError as error:
-                raise ProtocolError(f"invalid TLS: {reason(error)}") from error
+                raise ProtocolError(f"invalid TLS: {in_words(error.reason)}") from error
             # A connection that ends without a word of TLS loses nothing: a request has
             # a length.
             if not self._fill(deadline):
@@ -129,8 +132,3 @@ def _pieces(buffers: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryvie
             yield whole[start : start + _PIECE_BYTES]
     if small:
         yield bytes(small)
-
-
-def reason(error: ssl.SSLError) -> str:
-    """Return what OpenSSL says, in words."""
-    return (error.reason or str(error)).replace("_", " ").lower()

@@ -21,6 +21,7 @@ OURS = {
     "canal_server.arrow", "canal_server.client", "canal_server.core",
     "canal_server.decoder.text", "canal_server.errors", "canal_server.messages",
     "canal_server.model", "canal_server.protocol", "canal_server.runtime",
+    "canal_server.tls",
 }  # fmt: skip
 
 

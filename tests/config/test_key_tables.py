@@ -113,7 +113,7 @@ def test_a_key_reads_its_fields_type(key, config):
     for text in ("true", "65536", "1048576", "64", "ROW", "FULL", "a:1",
                  "MEMSIZE", "DISABLED", "UTF-8", "ab" * 20, "jdbc:h2:file",
                  "jdbc:mysql://h/d", "bin.000001:4=skip",
-                     "http://a/"):  # fmt: skip
+                     "http://a/", "none"):  # fmt: skip
         try:
             accepted.append(key.read(text))
         except ValueError:

@@ -7,7 +7,9 @@ import ssl
 from dataclasses import replace
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import NameOID
 
 from canal_server.config.schema import ClientCertificates, TlsConfig
 from canal_server.errors import ConfigError
@@ -24,9 +26,10 @@ def subject_of(tls: ServerTls, trusted: ssl.SSLContext) -> str:
             each.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    found = client.getpeercert()
+    found = client.getpeercert(binary_form=True)
     assert found
-    return str(dict(pair for (pair,) in found["subject"])["commonName"])
+    subject = x509.load_der_x509_certificate(found).subject
+    return str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
 @pytest.fixture

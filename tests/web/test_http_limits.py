@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from fix_server import PATIENCE_S
@@ -14,6 +15,9 @@ from fix_store import eventually
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.web import http_connection, request_bodies
 from canal_server.web.web_server import WebServer
+
+if TYPE_CHECKING:
+    from canal_server.web.server_operations import Operations
 
 SOON_S = 0.2  # in the place of the ten seconds that a peer has
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -36,7 +40,7 @@ def connect(monkeypatch):
     """Return a function that connects to a port with short limits."""
     monkeypatch.setattr(http_connection, "REQUEST_S", SOON_S)
     monkeypatch.setattr(request_bodies, "_BODY_S", SOON_S)
-    server = WebServer("127.0.0.1", 0, Nothing(), "1.2.3")
+    server = WebServer("127.0.0.1", 0, cast("Operations", Nothing()), "1.2.3")
     server.start()
     with ExitStack() as opened:
 

@@ -7,6 +7,7 @@ import http.client
 import socket
 import ssl
 from contextlib import closing
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from fix_server import PATIENCE_S
@@ -16,6 +17,9 @@ from canal_server.runtime.lifecycle import Deadline
 from canal_server.tls.server_tls import ServerTls
 from canal_server.web import web_server
 from canal_server.web.web_server import WebServer
+
+if TYPE_CHECKING:
+    from canal_server.web.server_operations import Operations
 
 
 class Nothing:
@@ -28,7 +32,7 @@ class Nothing:
 
 def page(tls):
     """Return the port of the page."""
-    return WebServer("127.0.0.1", 0, Nothing(), "1.2.3", tls=tls)
+    return WebServer("127.0.0.1", 0, cast("Operations", Nothing()), "1.2.3", tls=tls)
 
 
 def metrics(tls):

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,11 +18,17 @@ from canal_server.ha.cluster_view import look
 from canal_server.model.check_results import fail, ok, skip, warn
 from canal_server.server.listener import listen
 from canal_server.server.process_zone import zone_name
+from canal_server.tls.server_tls import EXPIRES_SOON_DAYS, expires_at, load_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from canal_server.config.schema import DaemonConfig, InstanceConfig, ServerConfig
+    from canal_server.config.schema import (
+        DaemonConfig,
+        InstanceConfig,
+        ServerConfig,
+        TlsConfig,
+    )
     from canal_server.model.check_results import CheckResult
 
 ANSWER_S: Final = 5.0  # for the running server, and for ZooKeeper
@@ -78,10 +85,35 @@ def check_host(config: DaemonConfig) -> tuple[list[CheckResult], Running | None]
         check_port(config.server, running),
         check_metrics_port(config.server, running),
         check_http_port(config.server, running),
+        *check_tls(config.server.tls),
         time_zone(zone_name()),
         *check_zookeepers(config.instances),
     ]
     return results, running
+
+
+def check_tls(config: TlsConfig) -> list[CheckResult]:
+    """Check the files of TLS, and for how long the certificate is valid."""
+    if config.cert_file is None:
+        return []
+    try:
+        load_context(config)
+        ends = expires_at(config.cert_file)
+    except ConfigError as error:
+        return [fail("tls", problem, "") for problem in error.problems]
+    shown = f"canal.tls.certFile = {config.cert_file}"
+    days = (ends - datetime.now(UTC)).days
+    text = f"{shown}: the certificate is valid until {ends:%Y-%m-%d}"
+    if days < 0:
+        return [
+            fail(
+                "tls", f"{shown}: the certificate expired at {ends:%Y-%m-%d}",
+                "replace it",
+            )
+        ]  # fmt: skip
+    if days < EXPIRES_SOON_DAYS:
+        return [warn("tls", text, "replace it; a running server reads it again")]
+    return [ok("tls", text)]
 
 
 # --- the data folder ------------------------------------------------------------------

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from canal_server.client.connection.frame_protocol import FrameProtocol
 from canal_server.protocol.framing import FRAME_BYTES_MAX
+from canal_server.tls.client_tls import raise_failure
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable
 
     from canal_server.client.connection.server_addresses import Address
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 class AsyncConnection:
     """As `io_steps.Connection`, with coroutines; for one task, but for `wake`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._protocol: FrameProtocol | None = None
         self._server = ""
         self._send_timeout_s = 0.0
@@ -49,9 +52,15 @@ class AsyncConnection:
         self._loop = asyncio.get_running_loop()
         self._server, self._send_timeout_s = str(address), timeout_s
         async with _limit(timeout_s, f"cannot connect to {address} within the timeout"):
-            _, self._protocol = await self._loop.create_connection(
-                lambda: FrameProtocol(self._server), address.host, address.port
-            )
+            try:
+                _, self._protocol = await self._loop.create_connection(
+                    lambda: FrameProtocol(self._server),
+                    address.host,
+                    address.port,
+                    ssl=self._tls,
+                )
+            except OSError as error:
+                raise_failure(self._server, error)
 
     async def send(self, data: bytes) -> None:
         """Send all of the data."""

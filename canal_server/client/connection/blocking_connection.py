@@ -12,6 +12,7 @@ from canal_server.client.connection.client_link import Link
 from canal_server.protocol.framing import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from canal_server.client.connection.server_addresses import Address
@@ -51,9 +52,12 @@ class Waker:
 class BlockingConnection:
     """A `io_steps.Connection`; for one thread, but for `wake`."""
 
-    def __init__(self, link: Link | None = None) -> None:
-        """Begin without a connection, or with one that exists."""
+    def __init__(
+        self, link: Link | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Begin without a connection, or with one that exists; `tls`: for new ones."""
         self._link = link
+        self._tls = tls
         self._waker = Waker()
         self._late: _LateReader | None = None
 
@@ -75,7 +79,7 @@ class BlockingConnection:
     def connect(self, address: Address, timeout_s: float) -> None:
         """Connect, after closing an earlier connection."""
         self.close()
-        self._link = Link(address.host, address.port, timeout_s)
+        self._link = Link(address.host, address.port, timeout_s, self._tls)
 
     def send(self, data: bytes) -> None:
         """Send all of the data."""

@@ -17,8 +17,11 @@ from canal_server.protocol.framing import (
 from canal_server.protocol.packets import Packet, PacketType, encode_packet
 from canal_server.protocol.protobuf import decode
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.tls.client_tls import raise_failure
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
     from typing import Self
 
 _DROPPED_BYTES = 65536  # at a time
@@ -32,12 +35,32 @@ class Link:
     the stream may end inside a packet: close the link.
     """
 
-    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._timeout_s = timeout_s  # to connect, and to send a request
         self._server = f"{host}:{port}"
         self._sock = socket.create_connection((host, port), timeout_s)
+        self._pending: Callable[[], int] = int  # bytes that are decrypted
+        if tls is not None:
+            encrypted = self._encrypted(tls, host)
+            self._sock, self._pending = encrypted, encrypted.pending
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def _encrypted(self, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
+        try:
+            return tls.wrap_socket(self._sock, server_hostname=host)
+        except OSError as error:
+            self._sock.close()
+            raise_failure(self._server, error)
+        except BaseException:
+            self._sock.close()
+            raise
 
     def send(self, kind: PacketType, content: object) -> None:
         """Send one packet with a message of `protocol.packets`."""
@@ -66,6 +89,8 @@ class Link:
 
     def wait_readable(self, timeout_s: float | None, wake_fd: int) -> bool:
         """Wait until data arrives; false if `wake_fd` became readable before."""
+        if self._pending():
+            return True
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         poll.register(wake_fd, select.POLLIN)
@@ -77,7 +102,8 @@ class Link:
     def close(self) -> None:
         """Close the connection; may be called again, and from another thread."""
         with contextlib.suppress(OSError):  # it is closed already
-            self._sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that receives
+            # Wakes a thread that receives; as the method of `SSLSocket` does not.
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
         self._sock.close()
 
     def finish(self, timeout_s: float) -> None:
@@ -89,7 +115,7 @@ class Link:
         """
         deadline = Deadline(timeout_s)
         try:
-            self._sock.shutdown(socket.SHUT_WR)
+            socket.socket.shutdown(self._sock, socket.SHUT_WR)
             while left_s := deadline.remaining_s():
                 self._sock.settimeout(left_s)
                 if not self._sock.recv(_DROPPED_BYTES):
@@ -108,7 +134,10 @@ class Link:
             if left_s == 0:
                 raise self._timed_out()
             self._sock.settimeout(left_s)
-            count = self._sock.recv_into(rest)
+            try:
+                count = self._sock.recv_into(rest)
+            except OSError as error:
+                raise_failure(self._server, error)
             if not count:
                 raise ConnectionResetError(f"{self._server} closed the connection")
             rest = rest[count:]

@@ -7,6 +7,7 @@ changes of it.
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Final, cast
 
 from canal_server.client.connection.frame_buffer import FrameBuffer
@@ -76,7 +77,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
         await self.sent()
         self._drops = True
         transport = self._open()
-        transport.write_eof()
+        if transport.can_write_eof():
+            transport.write_eof()
+        else:  # TLS: the end of the connection below is as good, as frames have lengths
+            transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
         transport.resume_reading()
         await self._ended.wait()
 

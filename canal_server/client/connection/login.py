@@ -22,7 +22,10 @@ from canal_server.protocol.packets import (
 from canal_server.protocol.protobuf import decode
 
 if TYPE_CHECKING:
+    import ssl
+
     from canal_server.client.connection.io_steps import Steps
+    from canal_server.client.connection.server_addresses import Address
 
 # Other servers are recognized by the length that their first bytes seem to encode.
 _GREETING_BYTES_MAX = 64 * 1024
@@ -33,15 +36,21 @@ class LoginRefused(ClientError):  # noqa: N818  # the field's own term
     """The server refused the user or the password; a retry would be refused, too."""
 
 
-def open_link(host: str, port: int, user: str, password: str, timeout_s: float) -> Link:
+def open_link(
+    address: Address,
+    user: str,
+    password: str,
+    timeout_s: float,
+    tls: ssl.SSLContext | None = None,
+) -> Link:
     """Connect and log in.
 
     Raises ClientError if the login is refused, ProtocolError if the other side is not a
     canal server, OSError if the network fails.
     """
-    link = Link(host, port, timeout_s)
+    link = Link(address.host, address.port, timeout_s, tls)
     try:
-        conversation = log_in(f"{host}:{port}", user, password, timeout_s)
+        conversation = log_in(str(address), user, password, timeout_s)
         run(conversation, BlockingConnection(link))
     except BaseException:
         link.close()

@@ -256,4 +256,12 @@ def source_options(settings: MirrorSettings) -> dict[str, str]:
         options["username"] = canal.user
     if canal.password:
         options["password"] = canal.password
+    if canal.tls:
+        files = {
+            "tlsCaFile": canal.tls_ca_file,
+            "tlsCertFile": canal.tls_cert_file,
+            "tlsKeyFile": canal.tls_key_file,
+        }
+        options["tls"] = "true"
+        options |= {name: file for name, file in files.items() if file}
     return options

@@ -38,6 +38,10 @@ class CanalSettings:
     servers: str = SERVERS
     user: str = ""
     password: str = field(default="", repr=False)
+    tls: bool = False
+    tls_ca_file: str = ""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,14 @@ def _canal(section: Section) -> CanalSettings:
         ),
         user=section.text("user"),
         password=section.secret("password"),
+        tls=section.truth("tls", default=False),
+        tls_ca_file=section.text("tls_ca_file"),
+        tls_cert_file=section.text("tls_cert_file"),
+        tls_key_file=section.text("tls_key_file"),
     )
+    for name in ("tls_ca_file", "tls_cert_file", "tls_key_file"):
+        if getattr(found, name) and not found.tls:
+            section.problem(name, "has no effect without tls: true")
     section.finish()
     return found
 

@@ -156,6 +156,10 @@ class Channel:
                 options.password,
                 connect_timeout_s=min(CONNECT_TIMEOUT_S, timeout_s),
                 timeout_s=timeout_s,
+                tls=options.tls,
+                tls_ca_file=options.tls_ca_file,
+                tls_cert_file=options.tls_cert_file,
+                tls_key_file=options.tls_key_file,
             )
             client.connect()
             self._client = client

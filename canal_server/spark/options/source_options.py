@@ -67,6 +67,10 @@ class SourceOptions:
     subscription: str = ""
     username: str = ""
     password: str = ""
+    tls: bool = False
+    tls_ca_file: str = ""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
     filter: str = ""
     # Which rows, in which form
     table: TableName | None = None
@@ -212,6 +216,9 @@ class _Reader:
                 "option destination is missing: set the destination of the server; a "
                 "catalog table keeps its options only if CREATE TABLE has no columns"
             )
+        for name in ("tlsCaFile", "tlsCertFile", "tlsKeyFile"):
+            if has(name) and not has("tls"):
+                self._add(f"option {name} requires option tls = true")
         if has("table") and has("filter"):
             self._add("options table and filter exclude each other; remove filter")
         if not has("table"):
@@ -394,6 +401,10 @@ OPTIONS: Final = (
     Option("subscription", "subscription", _subscription),
     Option("username", "username", _text),
     Option("password", "password", _text),
+    Option("tls", "tls", _truth),
+    Option("tlsCaFile", "tls_ca_file", _text),
+    Option("tlsCertFile", "tls_cert_file", _text),
+    Option("tlsKeyFile", "tls_key_file", _text),
     Option("filter", "filter", _text),
     Option("table", "table", _table),
     Option("columns", "columns", _names),

@@ -53,6 +53,38 @@ def used_port():
         yield listener.getsockname()[1]
 
 
+# --- TLS ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("days", "outcome", "text"),
+    [
+        (300, "ok", "the certificate is valid until 2"),
+        (10, "warn", "the certificate is valid until 2"),
+        (-1, "fail", "the certificate expired at 2"),
+    ],
+)
+def test_a_certificate(make_conf, check, authority, days, outcome, text):  # noqa: PLR0917
+    """Its end is shown, and near or past it is a warning or a failure."""
+    cert, key = authority.issue("server", days=days)
+    conf = make_conf(
+        f"{MAIN}canal.tls.certFile = {cert}\ncanal.tls.keyFile = {key}\n",
+        example=NOWHERE,
+    )
+    _, found = check(conf)
+    assert found["server", "tls"][0] == outcome
+    assert text in found["server", "tls"][1]
+
+
+def test_a_missing_certificate(make_conf, check):
+    """The key and the file are named."""
+    conf = make_conf(f"{MAIN}canal.tls.certFile = missing.pem\n", example=NOWHERE)
+    _, found = check(conf)
+    outcome, message = found["server", "tls"]
+    assert outcome == "fail"
+    assert message.startswith(f"canal.tls.certFile = {conf}/missing.pem: cannot read")
+
+
 # --- the data folder ------------------------------------------------------------------
 
 

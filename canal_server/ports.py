@@ -196,11 +196,11 @@ class MetaManager(Protocol):
     def update_cursor(self, identity: ClientIdentity, position: LogPosition) -> None:
         """Move the client's cursor."""
 
-    def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
+    def source_positions(self, identity: ClientIdentity) -> dict[int, LogPosition]:
         """Return the client's acked position in each source of a group, by number."""
 
-    def update_places(
-        self, identity: ClientIdentity, places: Mapping[int, LogPosition]
+    def update_source_positions(
+        self, identity: ClientIdentity, positions: Mapping[int, LogPosition]
     ) -> None:
         """Move these positions of the client; called before the cursor is moved."""
 
@@ -299,8 +299,7 @@ class RangeSource(Protocol):
         """Return the boundary that a start of `subscribe` stands for; changes nothing.
 
         `acked` is the cursor of the subscription `name`, `latest` the current end of
-        the
-        source's binlog, whether it was read or not.
+        the source's binlog, whether it was read or not.
         """
 
     def read(
@@ -372,7 +371,7 @@ class RunningInstance(Protocol):
         Once it is known, the instance itself assigns it to clients without a cursor.
         """
 
-    def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
+    def resume_source_positions(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group where it is known, by number."""
 
     def on_connect(self, client_id: int) -> None:
@@ -388,7 +387,7 @@ class RunningInstance(Protocol):
         no cursor in the store.
         """
 
-    def check_room(self, identity: ClientIdentity) -> None:
+    def check_subscription_limit(self, identity: ClientIdentity) -> None:
         """Raise ClientError when no further client may subscribe.
 
         Called while the instance is steady.
@@ -458,8 +457,7 @@ class Lease(Protocol):
         """Return whether the lease is certainly held at this moment.
 
         Cheap, because each request asks. The answer may change at any time, also back
-        to
-        true, even before `wait_until_lost` returns.
+        to true, even before `wait_until_lost` returns.
         """
 
     def wait_until_lost(self, stop: Stop) -> str:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from canal_server.source.begin.position_loss import LostPosition
     from canal_server.source.begin.source_servers import Source
     from canal_server.source.pump.pump_ports import PumpSource
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class CatchUpReader(SourcePipeline):
             None if client.filter_changed else (0, 0)
         )
         # The last boundary up to which all is in the store, and the set there.
-        self._place: tuple[int, int] | None = None
+        self._position: tuple[int, int] | None = None
         self._gtids = ""
         self._is_whole = True  # the store ends with a boundary
 
@@ -210,7 +210,7 @@ class CatchUpReader(SourcePipeline):
 
     def on_reset(self) -> None:
         """Note where the session reads from: all before that is in the store."""
-        self._is_whole, self._place = True, self.pump.reads_after
+        self._is_whole, self._position = True, self.pump.reads_after
 
     def on_begin(self, position: EntryPosition) -> None:
         """Do nothing: the client has a cursor."""
@@ -221,7 +221,7 @@ class CatchUpReader(SourcePipeline):
         if reached is None or self._buffer.pending or not self._is_whole:
             return
         file_number, offset = reached
-        self._place = max(self._place or (0, 0), (file_number, offset - 1))
+        self._position = max(self._position or (0, 0), (file_number, offset - 1))
         self._meets()
 
     def on_position_lost(self, lost: LostPosition) -> bool:
@@ -244,18 +244,18 @@ class CatchUpReader(SourcePipeline):
             return
         record = block.record(end - 1)
         offset = record["offset"] + record["event_length"] - 1
-        self._place = block.file_number, offset
+        self._position = block.file_number, offset
         if self._instance_config.source.gtid_on:
             self._gtids = block.position(end - 1)[4] or self._gtids
         self._meets()
 
     def _meets(self) -> None:
         """Hand the client over to the ring if that continues here."""
-        place, table_filter = self._place, self._table_filter
-        if self.met or place is None:
+        position, table_filter = self._position, self._table_filter
+        if self.met or position is None:
             return
-        here = place, self._gtids, self.pump.server
-        if not self._handoff.is_near(*here) or not self._is_admitted(place):
+        here = position, self._gtids, self.pump.server
+        if not self._handoff.is_near(*here) or not self._is_admitted(position):
             return
         if not self._handoff.join(self._client_id, table_filter, *here):
             return
@@ -269,7 +269,7 @@ class CatchUpReader(SourcePipeline):
             self.pump.status.position or acked_text(self._client.acked()),
         )
 
-    def _is_admitted(self, place: tuple[int, int]) -> bool:
+    def _is_admitted(self, position: tuple[int, int]) -> bool:
         """Tell whether the ring has all that the client wants after a position.
 
         What the source had written when the filter changed may have been read with the
@@ -283,17 +283,17 @@ class CatchUpReader(SourcePipeline):
             except SourceError:
                 return False  # ask again at the next boundary
             self._admitted = binlog_file_number(end.file), end.position - 1
-        return place >= self._admitted
+        return position >= self._admitted
 
     def _schemas_at(
-        self, control: ControlConnection, info: ServerInfo, place: Place
+        self, control: ControlConnection, info: ServerInfo, position: StartPosition
     ) -> TableSchemas:
         """Return the tables as of where the session begins. Raises CanalError."""
         access = self.pump.sources.current.access
         scanner = DdlScanner(self.config, access, self.pump.stop)
-        at: EntryPosition | None = EntryPosition(place.file, place.position)
-        if place.by_gtid:
-            at = scanner.first_position(place.dump_start())
+        at: EntryPosition | None = EntryPosition(position.file, position.position)
+        if position.by_gtid:
+            at = scanner.first_position(position.dump_start())
         if at is None:
             end = current_end(control, info)
             at = EntryPosition(end.file, end.position)
@@ -307,7 +307,7 @@ class CatchUpReader(SourcePipeline):
                 at,
                 scanner,
                 tables=tables,
-                executed=lambda _: place.gtids,
+                executed=lambda _: position.gtids,
             )
         except ClientError as error:
             if error.code == PURGED:

@@ -68,31 +68,31 @@ class Handoff:
             client_id, table_filter, (file_number, offset), run, needs=needs
         )
 
-    def is_near(self, place: tuple[int, int], gtids: str, server: str) -> bool:
+    def is_near(self, position: tuple[int, int], gtids: str, server: str) -> bool:
         """Tell whether a client that has all up to a position could continue here."""
         run = self._ring.run
         return (
             self._pump.server == server
-            and self._ring.covers(place, run)
-            and self._has_all(gtids, place[0])
+            and self._ring.covers(position, run)
+            and self._has_all(gtids, position[0])
         )
 
     def join(
         self,
         client_id: int,
         table_filter: TablePredicate | None,
-        place: tuple[int, int],
+        position: tuple[int, int],
         gtids: str,
         server: str,
     ) -> bool:
         """Give a client its cursor after a boundary; false if it is too early.
 
-        `place` is the last byte before what follows.
+        `position` is the last byte before what follows.
         """
         run = self._ring.run
-        if self._pump.server != server or not self._has_all(gtids, place[0]):
+        if self._pump.server != server or not self._has_all(gtids, position[0]):
             return False
-        return self._ring.join(client_id, table_filter, place, run, needs=place)
+        return self._ring.join(client_id, table_filter, position, run, needs=position)
 
     def _has_all(self, gtids: str, file_number: int) -> bool:
         """Tell whether a client with this set has all that the pump left out."""

@@ -133,7 +133,9 @@ def resolved(
         wanted = TargetText(Kind.POSITION, f"{wanted.file}:{wanted.offset}")
     with SourceView(InstanceConfig(destination=_DESTINATION), source) as view:
         target = TargetFinder(view, option).find(wanted)
-    found = FilePosition(target.place.journal_name or "", target.place.position or 0)
+    found = FilePosition(
+        target.position.journal_name or "", target.position.position or 0
+    )
     if target.inside is not None:
         text = inside_text(wanted.text, f"{found.file}:{found.offset}")
         print(f"canal-server decode: {text}", file=sys.stderr)

@@ -284,13 +284,13 @@ class RangedClient:
         request = RangeSchema(destination, schema, table, at)
         return self._ask(request, PacketType.RANGE_TABLE, RangeTable)
 
-    def locate(self, destination: str, place: str, name: str = "") -> RangePosition:
+    def locate(self, destination: str, position: str, name: str = "") -> RangePosition:
         """Return the position that a text selects, written as `start` of `subscribe`.
 
         `acked` selects the cursor of the subscription `name`; `latest` the end of the
         binlog of the source, even if the server has not read it yet.
         """
-        request = RangeLocate(destination, name, place)
+        request = RangeLocate(destination, name, position)
         return self._ask(request, PacketType.RANGE_PLACE, RangeFound).position
 
     def state(self, destination: str) -> dict[str, Any]:

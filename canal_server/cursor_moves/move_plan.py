@@ -20,7 +20,7 @@ from canal_server.errors import (
 from canal_server.model.moments import time_text
 from canal_server.model.position_json import position_as_json
 from canal_server.model.positions import LogPosition
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 from canal_server.position.offline import check_subscribed
 from canal_server.source.begin.seek_target import Target, TargetFinder
 
@@ -164,7 +164,7 @@ def _look(part: Part, wanted: TargetText, ids: Collection[int]) -> Move:
         target = TargetFinder(view).find(wanted)
         _check_others(part, view, others)
         effects = tuple(_effects(view, target, moved, others=bool(others)))
-        return Move(part.name, LogPosition(view.identity, target.place), effects)
+        return Move(part.name, LogPosition(view.identity, target.position), effects)
 
 
 def _check_kept(part: Part) -> str | None:
@@ -222,7 +222,7 @@ def _effects(
             " one"
         )
     for each in moved:
-        yield f"client {each.identity.client_id}{_effect(view, target.place, each)}"
+        yield f"client {each.identity.client_id}{_effect(view, target.position, each)}"
     if others:
         yield (
             "the other clients keep their positions; changes they received but did not"

@@ -13,7 +13,7 @@ from canal_server.capture.source_parts import access_of, standby_access_of
 from canal_server.errors import ConfigError
 from canal_server.model.cursors import DestinationCursors
 from canal_server.model.positions import LogIdentity
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 from canal_server.source.begin.seek_target import Kind
 from canal_server.source.begin.source_lag import SourceView
 

@@ -2,11 +2,10 @@
 
 The conf folder is checked once per interval: a new folder with an `instance.properties`
 is a new destination, a changed file changes one, and when the file or folder is
-deleted,
-the destination is removed. A change is checked again a moment later, and counts once
-the
-file stays the same, because an editor may write in two steps. An invalid file is logged
-once and leaves the destination unchanged. `canal.properties` is not read again.
+deleted, the destination is removed. A change is checked again a moment later, and
+counts once the file stays the same, because an editor may write in two steps. An
+invalid file is logged once and leaves the destination unchanged. `canal.properties` is
+not read again.
 
 Leaves out how a destination starts and ends (`canal_server.daemon.destinations`).
 """

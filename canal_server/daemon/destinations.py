@@ -31,8 +31,7 @@ class Destinations:
     """The destinations of this process; implements the port `Instances`.
 
     It is also a stage. The table of lives is replaced, not changed, because each
-    request
-    reads it without a lock. A thread that replaces it holds the lock.
+    request reads it without a lock. A thread that replaces it holds the lock.
     """
 
     def __init__(

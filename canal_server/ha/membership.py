@@ -62,8 +62,7 @@ class Membership:
 
     All leases of one ZooKeeper session share it: a stage whose `open` and `close` each
     of them calls once. A thread renews the proof and creates the nodes again in each
-    new
-    session.
+    new session.
     """
 
     def __init__(

@@ -15,8 +15,7 @@ may trust its lease. So nothing is done unless
 * no process with that number and start time exists: it may be ending without the lock.
 
 Leaves out the lock itself (`canal_server.daemon.control`), which is acquired before
-this
-is used.
+this is used.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from canal_server.config.schema import Wiring
 from canal_server.model.cursors import DestinationCursors
-from canal_server.position.log_positions import (
+from canal_server.position.log_position_managers import (
     FailbackLogPositionManager,
     MemoryLogPositionManager,
     MetaLogPositionManager,
@@ -22,7 +22,7 @@ from canal_server.position.log_positions import (
 from canal_server.position.offline import the_only
 from canal_server.position.source_positions import (
     SourceLogPositionManager,
-    acked_places,
+    acked_source_positions,
     by_source,
     cursor_among,
     owner_of,
@@ -135,7 +135,7 @@ class ClientPositions:
         """Return what the store expects of where a client's entries begin."""
         return positions.get(self._number)
 
-    def resume_places(self, positions: Positions) -> Positions:
+    def resume_source_positions(self, positions: Positions) -> Positions:
         """Return the positions that the server has to store beside a cursor."""
         del positions
         return {}
@@ -170,11 +170,11 @@ class GroupPositions(ClientPositions):
 
     def acked(self, identity: ClientIdentity) -> Positions:
         """Return the positions beside the cursor, and that of the cursor."""
-        return acked_places(self.meta, identity, self.servers)
+        return acked_source_positions(self.meta, identity, self.servers)
 
     def put(self, identity: ClientIdentity, number: int, position: LogPosition) -> None:
         """Move the position, and the cursor if it is of the same source or missing."""
-        self.meta.update_places(identity, {number: position})
+        self.meta.update_source_positions(identity, {number: position})
         cursor = self.meta.cursor(identity)
         if cursor is None or owner_of(cursor.identity, self.servers) == number:
             self.meta.update_cursor(identity, position)
@@ -182,7 +182,7 @@ class GroupPositions(ClientPositions):
     def move(self, identity: ClientIdentity, positions: Positions) -> None:
         """Move the positions; the cursor stays one of its source."""
         cursor = cursor_among(positions, self.meta.cursor(identity), self.servers)
-        self.meta.update_places(identity, positions)
+        self.meta.update_source_positions(identity, positions)
         if cursor is not None:
             self.meta.update_cursor(identity, cursor)
 
@@ -200,7 +200,7 @@ class GroupPositions(ClientPositions):
         """Return all; a client is given all entries of the other sources."""
         return positions
 
-    def resume_places(self, positions: Positions) -> Positions:
+    def resume_source_positions(self, positions: Positions) -> Positions:
         """Return all of them."""
         return positions
 
@@ -219,6 +219,6 @@ class GroupPositions(ClientPositions):
         )
 
     def restart_position(self, number: int, moved: Positions) -> LogPosition | None:
-        """Leave it to `log_positions`."""
+        """Leave it to `log_position_managers`."""
         del number, moved
         return None

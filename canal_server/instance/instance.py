@@ -29,7 +29,7 @@ from canal_server.instance.instance_status import status_of
 from canal_server.instance.source_events import ServedClients
 from canal_server.instance.stages import StageMaker, without_eviction
 from canal_server.instance.wiring import (
-    check_room,
+    check_subscription_limit,
     completed_by,
     default_filter,
     executed_sets,
@@ -44,7 +44,7 @@ from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.identity import ClientIdentity
 from canal_server.position.data_loss import LostClients
 from canal_server.position.ended_files import furthest_of
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 from canal_server.position.offline import check_subscribed, log_move
 from canal_server.runtime.lifecycle import Stop
 
@@ -352,9 +352,9 @@ class Instance:
         """Make a filter ready; raises ClientError when it cannot be used."""
         return self._filters.check(expression)
 
-    def check_room(self, identity: ClientIdentity) -> None:
+    def check_subscription_limit(self, identity: ClientIdentity) -> None:
         """Raise ClientError when no further client may subscribe."""
-        check_room(self.config, self.meta, identity)
+        check_subscription_limit(self.config, self.meta, identity)
 
     def why_refused(self, client_id: int) -> str:
         """Return why the stored filter of a client cannot be used, or nothing."""
@@ -408,13 +408,15 @@ class Instance:
 
         In a group, in the source that it acked last, in any if it has acked nothing.
         """
-        places = self._resume_positions(client_id)
-        place = self._positions.resume_position(client_id, places)
-        return None if place is None else place.position
+        positions = self._resume_positions(client_id)
+        position = self._positions.resume_position(client_id, positions)
+        return None if position is None else position.position
 
-    def resume_places(self, client_id: int) -> Mapping[int, LogPosition]:
+    def resume_source_positions(self, client_id: int) -> Mapping[int, LogPosition]:
         """Return the same for each source of a group, by number."""
-        return self._positions.resume_places(self._resume_positions(client_id))
+        return self._positions.resume_source_positions(
+            self._resume_positions(client_id)
+        )
 
     def _resume_positions(self, client_id: int) -> dict[int, LogPosition]:
         stores = self._stages.stores

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from canal_server.position.ended_files import LeavingCursors
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 
 if TYPE_CHECKING:
     from canal_server.capture.source_pipeline import SourcePipeline
@@ -110,8 +110,8 @@ class SourceEvents:
                 or number not in positions.acked(identity)
                 or positions.meta.cursor(identity) is None
             ):
-                place = self._pipeline.log_position(position)
-                positions.put(identity, number, place)
+                cursor = self._pipeline.log_position(position)
+                positions.put(identity, number, cursor)
         self._clients.all_lost.discard(number)
 
     def on_idle(self) -> None:

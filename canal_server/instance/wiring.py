@@ -19,7 +19,7 @@ from canal_server.model.znodes import lease_path
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.gtid_cache import unchanged
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.write_behind import MixedMetaManager
+from canal_server.position.mixed_meta import MixedMetaManager
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.ranges.range_cursors import FILE_NAME as SUBSCRIPTIONS
 from canal_server.ranges.range_cursors import (
@@ -59,7 +59,7 @@ def serve_stored_clients(
             )
 
 
-def check_room(
+def check_subscription_limit(
     config: InstanceConfig, meta: MetaManager, identity: ClientIdentity
 ) -> None:
     """Raise ClientError when a destination has as many clients as it may have.
@@ -150,16 +150,16 @@ def ranged_reads_of(
 ) -> RangedReads:
     """Return the ranged reads of a destination; `change` gets their table filter."""
     position = config.position
-    place: SubscriptionStorage
+    storage: SubscriptionStorage
     if position.wiring is Wiring.ZOOKEEPER:
         session_s = position.zookeeper_session_timeout_ms / 1000
-        place = SubscriptionNodes(
+        storage = SubscriptionNodes(
             zookeepers.of(position.zookeeper_servers, session_s), config.destination
         )
     else:
         folder = position.data_dir / config.destination
-        place = SubscriptionFile(folder / SUBSCRIPTIONS)
-    return RangedReads(config, Subscriptions(place), change)
+        storage = SubscriptionFile(folder / SUBSCRIPTIONS)
+    return RangedReads(config, Subscriptions(storage), change)
 
 
 def meta_manager_of(

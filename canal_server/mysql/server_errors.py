@@ -118,17 +118,17 @@ def source_error(
     user: str = "",
     host: str = "%",
     logged_in: bool = True,
-    place: str = "",
+    position: str = "",
 ) -> SourceError:
     """Return the error to raise for an error that a server reports.
 
-    `errno` is the server's or PyMySQL's code; `address`, `user` and `place` (the start
-    of a dump) are for the message. The text is the server's.
+    `errno` is the server's or PyMySQL's code; `address`, `user` and `position` (the
+    start of a dump) are for the message. The text is the server's.
     """
     shown = printable(text.strip().rstrip("."), TEXT_MAX)
     message = f"{address}: {shown} (error {errno})"
     if errno == READING_BINLOG_FAILED:
-        message += f", requested start {place}" if place else ""
+        message += f", requested start {position}" if position else ""
         return _dump_error(text, message)
     if errno in _LOST:
         return ConnectionLost(message, errno=errno)
@@ -207,15 +207,15 @@ def parse_error_packet(payload: bytes | memoryview) -> tuple[int, str]:
 
 
 def error_of_packet(
-    payload: bytes | memoryview, *, address: str, user: str = "", place: str = ""
+    payload: bytes | memoryview, *, address: str, user: str = "", position: str = ""
 ) -> SourceError:
     """Return the error for an error packet of the dump stream.
 
-    `place` is the start of the dump, for the text; empty when unknown. Bytes that are
-    not an error packet become a ConnectionLost that shows them.
+    `position` is the start of the dump, for the text; empty when unknown. Bytes that
+    are not an error packet become a ConnectionLost that shows them.
     """
     try:
         errno, text = parse_error_packet(payload)
     except ValueError as error:
         return ConnectionLost(f"{address}: {error}")
-    return source_error(errno, text, address=address, user=user, place=place)
+    return source_error(errno, text, address=address, user=user, position=position)

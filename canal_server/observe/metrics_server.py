@@ -17,7 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from canal_server.messages import daemon_messages
-from canal_server.observe.canal_metrics import canal_metrics, info
+from canal_server.observe.java_metrics import info, java_metrics
 from canal_server.observe.server_metrics import server_metrics
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class _Collector(Collector):
         """Yield the metrics."""
         readings = self._read()
         yield info("canal_server_info", "This server", version=self._version)
-        yield from canal_metrics(readings)
+        yield from java_metrics(readings)
         yield from server_metrics(readings)
 
 

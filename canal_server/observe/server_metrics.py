@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from canal_server.observe.canal_metrics import Families
+from canal_server.observe.java_metrics import Families
 from canal_server.observe.readings import STATES
 
 if TYPE_CHECKING:

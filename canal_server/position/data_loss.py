@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from canal_server.messages import position_messages
-from canal_server.position.log_positions import earlier, same_server
+from canal_server.position.log_position_managers import earlier, same_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 
 if TYPE_CHECKING:
     import threading
@@ -30,9 +30,8 @@ class LeavingCursors:
     """Moves the cursors of clients in one source; for the pump's thread.
 
     `cursors` returns them, `has_all` whether a client received and acked everything
-    that
-    was put into the store, and `move` moves one. No client gets or acks while `steady`
-    is held.
+    that was put into the store, and `move` moves one. No client gets or acks while
+    `steady` is held.
     """
 
     def __init__(

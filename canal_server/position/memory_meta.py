@@ -94,12 +94,12 @@ class MemoryMetaManager:
         with self._lock:
             self._cursors[identity] = position
 
-    def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
+    def source_positions(self, identity: ClientIdentity) -> dict[int, LogPosition]:
         """Return the client's acked position in each source of a group."""
         with self._lock:
             return dict(self._source_positions.get(identity, {}))
 
-    def update_places(
+    def update_source_positions(
         self, identity: ClientIdentity, positions: Mapping[int, LogPosition]
     ) -> None:
         """Move these positions of the client."""

@@ -3,8 +3,7 @@
 They are read and moved for an operator. A file belongs to its server: code that moves
 cursors in it locks servers out (`canal_server.daemon.control.locked`). In ZooKeeper
 cursors are moved under the node by which servers agree on who runs a destination.
-Leaves
-out the stored form (`file_meta`, `zookeeper_meta`).
+Leaves out the stored form (`file_meta`, `zookeeper_meta`).
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.running import owner_of
 from canal_server.model.znodes import lease_path, running_path
 from canal_server.position.file_meta import MetaFiles
+from canal_server.position.mixed_meta import StoredClient
 from canal_server.position.source_positions import (
     by_source,
     cursor_among,
     servers_of,
     source_positions_of,
 )
-from canal_server.position.write_behind import StoredClient
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.doors.zookeeper import ZooKeeper
     from canal_server.model.positions import LogPosition
-    from canal_server.position.write_behind import MetaStorage
+    from canal_server.position.mixed_meta import MetaStorage
 
 logger = logging.getLogger(__name__)
 

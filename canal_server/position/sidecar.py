@@ -1,12 +1,11 @@
 """Data next to each cursor that the cursors of the Java server cannot hold.
 
 The Java server cannot read a tag in a GTID (`uuid:tag:1-5`) and would not start with
-one
-in a cursor. It also has no cursors of clients that have acked nothing. Such a cursor
-names the first event to deliver (`included`), while all others name an event that was
-acked; the Java server would deliver nothing. Therefore cursors and positions are stored
-*abridged* to what it can read, and the complete ones next to them, in a file or node
-with `SUFFIX`::
+one in a cursor. It also has no cursors of clients that have acked nothing. Such a
+cursor names the first event to deliver (`included`), while all others name an event
+that was acked; the Java server would deliver nothing. Therefore cursors and positions
+are stored *abridged* to what it can read, and the complete ones next to them, in a file
+or node with `SUFFIX`::
 
     {"entries":[{"position":{a position as in the cursor, but complete}}, …]}
 
@@ -18,9 +17,8 @@ has a set next to the position, with the boundary at which it was executed::
 There is an entry for each content that the cursor may have now, and it is valid only
 while the cursor has that content: other programs move a cursor and leave the entries
 unchanged. The entries are written before the cursor, together with those of the
-previous
-cursors, so that the right entry exists at every moment between two writes. Unknown keys
-are ignored.
+previous cursors, so that the right entry exists at every moment between two writes.
+Unknown keys are ignored.
 
 Leaves out where all this is stored (`file_meta`, `zookeeper_meta`).
 """
@@ -41,7 +39,7 @@ from canal_server.model.positions import (
     log_position_to_json,
 )
 from canal_server.position.gtid_cache import unchanged
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 from canal_server.position.meta_file import (
     abridged,
     check,

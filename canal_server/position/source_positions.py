@@ -2,15 +2,13 @@
 
 A cursor of the Java server is one position; in a group, it is that of the source of the
 last acked entry. Therefore the positions in all sources are stored next to it, in a
-file
-or node with `SUFFIX`::
+file or node with `SUFFIX`::
 
     {"sources":[{"number":1,"position":{as in a cursor},"executed":{…}}, …]}
 
 with the GTID set that was executed there, if it is known (`sidecar`). A file holds such
 an object, with its `clientId`, for each client. It is written before the cursor.
-Unknown
-keys are ignored.
+Unknown keys are ignored.
 
 Leaves out where all this is stored (`file_meta`, `zookeeper_meta`).
 """
@@ -22,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ClientError
 from canal_server.model.positions import LogIdentity, LogPosition
-from canal_server.position.log_positions import earlier, same_server
+from canal_server.position.log_position_managers import earlier, same_server
 from canal_server.position.meta_file import check, compact, damage_message
 from canal_server.position.sidecar import entry_from_json, entry_to_json
 
@@ -85,11 +83,13 @@ def servers_of(group: Sequence[SourceConfig]) -> dict[int, tuple[LogIdentity, ..
     }
 
 
-def acked_places(
+def acked_source_positions(
     meta: MetaManager, identity: ClientIdentity, servers: Servers
 ) -> SourcePositions:
     """Return a client's acked position in each source of a group, if it is known."""
-    return source_positions_of(meta.places(identity), meta.cursor(identity), servers)
+    return source_positions_of(
+        meta.source_positions(identity), meta.cursor(identity), servers
+    )
 
 
 def source_positions_of(
@@ -184,14 +184,14 @@ class SourceLogPositionManager:
         """
         del destination
         smallest: LogPosition | None = None
-        for position in self.places():
+        for position in self.positions():
             smallest = position if smallest is None else earlier(smallest, position)
         return smallest
 
-    def places(self) -> Iterator[LogPosition]:
+    def positions(self) -> Iterator[LogPosition]:
         """Yield each client's position in the source, if it is known."""
         for identity in self._meta.subscriptions(self._destination):
-            positions = acked_places(self._meta, identity, self._servers)
+            positions = acked_source_positions(self._meta, identity, self._servers)
             if self._number in positions:
                 yield positions[self._number]
 

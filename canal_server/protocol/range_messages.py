@@ -240,13 +240,13 @@ class RangeUnsubscribe:
 class RangeLocate:
     """Request the position that a text selects; changes nothing.
 
-    `place` has the format of `RangeSubscribe.start`; `acked` selects the cursor of the
-    subscription `name`, `latest` the current end of the binlog of the source.
+    `position` has the format of `RangeSubscribe.start`; `acked` selects the cursor of
+    the subscription `name`, `latest` the current end of the binlog of the source.
     """
 
     destination: str = string(1)
     name: str = string(2)
-    place: str = string(3)
+    position: str = string(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,9 +430,9 @@ def _check_unsubscribe(request: RangeUnsubscribe) -> None:
 
 
 def _check_locate(request: RangeLocate) -> None:
-    if request.name or request.place == ACKED:
+    if request.name or request.position == ACKED:
         check_name(request.name)
-    _check_length(request.place, START_MAX, "place")
+    _check_length(request.position, START_MAX, "position")
 
 
 _CHECKS: Final[dict[type[RangeRequest], Callable[[Any], None]]] = {

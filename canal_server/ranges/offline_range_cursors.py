@@ -79,14 +79,14 @@ def check_known(destination: str, name: str, known: Sequence[str]) -> None:
         )
 
 
-def _remove(place: SubscriptionStorage, config: InstanceConfig, name: str) -> None:
-    place.open(Stop())
+def _remove(position: SubscriptionStorage, config: InstanceConfig, name: str) -> None:
+    position.open(Stop())
     try:
-        names = [each.name for each in place.read()[1]]
+        names = [each.name for each in position.read()[1]]
         check_known(config.destination, name, names)
-        place.remove(name)
+        position.remove(name)
     finally:
-        place.close()
+        position.close()
 
 
 def _file(config: InstanceConfig, *, read_only: bool = False) -> SubscriptionFile:

@@ -153,9 +153,9 @@ class RangeAccess:
         it.
         """
         live = self.stages()
-        place = order_of(latest.journal, latest.position)
+        position = order_of(latest.journal, latest.position)
         with self._lock:
-            self._admitted[name] = expression, live.tail, live.tail.resets, place
+            self._admitted[name] = expression, live.tail, live.tail.resets, position
 
     def suspend(self, name: str) -> None:
         """Stop answering a subscription from memory until it is admitted again."""
@@ -187,9 +187,9 @@ class RangeAccess:
         begin = order_of(start.journal, start.begin or start.position)
         admitted = self._admitted.get(subscription.name)
         if admitted is not None:
-            expression, then, count, place = admitted
+            expression, then, count, position = admitted
             is_newer = (then, count) != (tail, resets)
-            if expression != subscription.filter or not (is_newer or begin >= place):
+            if expression != subscription.filter or not (is_newer or begin >= position):
                 return None
         if not self._sets_are_exact(live, resets, begin):
             return None
@@ -219,15 +219,15 @@ class RangeAccess:
             return True
         if self._exact is None:
             return False
-        tail, count, place = self._exact
-        return (tail, count) == (live.tail, resets) and begin >= place
+        tail, count, position = self._exact
+        return (tail, count) == (live.tail, resets) and begin >= position
 
     def _compare_sets(self, dump: RangeDump, tail: Tail, resets: int) -> None:
         """Learn from a second read whether the pump's sets are exact."""
         if dump.executed is not None:
-            place, gtids = dump.executed
-            if tail.gtids_at(place) == gtids and tail.resets == resets:
-                self._exact = tail, resets, place
+            position, gtids = dump.executed
+            if tail.gtids_at(position) == gtids and tail.resets == resets:
+                self._exact = tail, resets, position
 
     def walk_of(
         self,
@@ -264,8 +264,8 @@ class RangeAccess:
 
             def reached() -> EntryPosition | None:
                 # In another session it may be a position of another server.
-                place = live.pump.delivered_to
-                return place if tail.resets == resets else None
+                position = live.pump.delivered_to
+                return position if tail.resets == resets else None
 
             dump = RangeDump(
                 self._config,
@@ -300,7 +300,7 @@ class RangeAccess:
         Where cursors keep it from starting, ranges are read without it.
         """
         deadline = Deadline(BEGIN_S)
-        while not (live.tail.resets or live.pump.lacks_place or deadline.passed()):
+        while not (live.tail.resets or live.pump.is_purged or deadline.passed()):
             if self.stop.requested():
                 return
             live.tail.wait(live.tail.changes, LOOK_S, None)
@@ -316,56 +316,60 @@ class RangeAccess:
         self._checked = (tail, resets) if is_of_tail else None
         self.answered["binlog"] += 1
 
-    def is_now(self, place: EpochPosition) -> bool:
+    def is_now(self, position: EpochPosition) -> bool:
         """Return whether a position is of the current epoch."""
-        return self._epoch is not None and place.epoch == self._epoch.number
+        return self._epoch is not None and position.epoch == self._epoch.number
 
-    def mapped(self, dump: RangeDump, place: EpochPosition) -> Mapped:
+    def mapped(self, dump: RangeDump, position: EpochPosition) -> Mapped:
         """Return a position translated to the binlog that a dump reads.
 
         An older position is translated once. Raises as `RangeDump.mapped`.
         """
-        if place.epoch == dump.epoch.number:
-            return dump.mapped(place)
-        key = dump.epoch.number, place, place.gtids
+        if position.epoch == dump.epoch.number:
+            return dump.mapped(position)
+        key = dump.epoch.number, position, position.gtids
         found = self._mapped.get(key)
         if found is None:
-            found = dump.mapped(place)
+            found = dump.mapped(position)
             if len(self._mapped) >= MAPPED_MAX:
                 self._mapped.clear()
             self._mapped[key] = found
             _log.info(
                 "destination %s: %s is %s now",
                 self._config.destination,
-                place,
-                found.place,
+                position,
+                found.position,
             )
         return found
 
     # --- sets -------------------------------------------------------------------------
 
-    def with_set(self, place: EpochPosition, since: EpochPosition) -> EpochPosition:
+    def with_set(self, position: EpochPosition, since: EpochPosition) -> EpochPosition:
         """Return the end of a batch from `since` on with the set executed there.
 
         The set identifies it once the source is another server. Raises ClientError,
         when the source cannot be read now.
         """
         info = self._info
-        if place.gtids or info is None or not has_sets_at_positions(self._config, info):
-            return place
+        if (
+            position.gtids
+            or info is None
+            or not has_sets_at_positions(self._config, info)
+        ):
+            return position
         live = self.stages()
         tail, resets = live.tail, live.tail.resets
         epoch = self._epoch
         known = ""
         if self._checked == (tail, resets):
-            known = self._known_set(live, place)
+            known = self._known_set(live, position)
             is_exact = (tail, resets) == self._followed or self._config.source.gtid_on
             if known and is_exact and tail.resets == resets and epoch is self._epoch:
-                return replace(place, gtids=known)
+                return replace(position, gtids=known)
         with self.dump() as dump:
-            if dump.epoch.number != place.epoch:
+            if dump.epoch.number != position.epoch:
                 raise ClientError(SWITCHING, code=NOT_HERE)
-            found = dump.with_set(place, since)
+            found = dump.with_set(position, since)
         if known and self._checked == (tail, resets):
             # What continues an exact set is exact as well.
             self._followed = (tail, resets) if known == found.gtids else None
@@ -386,14 +390,14 @@ class RangeAccess:
             found.append(replace(part, start=start, end=end))
         return found if tail.resets == resets else parts
 
-    def _known_set(self, live: Live, place: EpochPosition) -> str:
+    def _known_set(self, live: Live, position: EpochPosition) -> str:
         """Return the pump's set at a position; empty if it has none there."""
         if self._config.source.gtid_on:
-            where = order_of(place.journal, place.position)
+            where = order_of(position.journal, position.position)
             return live.tail.gtids_at(where) or ""
         sets = live.pump.sets
         sets.records_chunk_ends = True
-        boundary = place.journal, place.position
+        boundary = position.journal, position.position
         # A copy: the pump's thread adds to it.
         return next(
             (text for *at, text in tuple(sets.chunk_ends) if tuple(at) == boundary), ""

@@ -40,16 +40,16 @@ class TablesAt:
         Raises ClientError when they are unknown.
         """
         number = self._state_at(at)
-        place = EntryPosition(at.journal, at.begin or at.position)
+        position = EntryPosition(at.journal, at.begin or at.position)
         with self._lock:
-            image = self._image_of(at.epoch, number, place)
+            image = self._image_of(at.epoch, number, position)
             if image is not None:
                 return image.find(schema, table)
         with self._access.dump() as dump:
             images, found_at = dump.images(at)
             # Before it is queried, because that may move it forward.
             if isinstance(images, RangeSchemas) and dump.epoch.number == at.epoch:
-                image = images.snapshot_at(place)
+                image = images.snapshot_at(position)
             found = images.find(schema, table, found_at)
         if image is not None:
             # A session that started meanwhile may be one of another server.
@@ -66,7 +66,7 @@ class TablesAt:
             self._images.clear()
 
     def _image_of(
-        self, epoch: int, number: int | None, place: EntryPosition
+        self, epoch: int, number: int | None, position: EntryPosition
     ) -> SchemaSnapshot | None:
         assert self._lock.locked()
         if epoch != self._epoch:
@@ -74,17 +74,17 @@ class TablesAt:
         if self._steady is not None and self._steady[0] == number:
             return self._steady[1]
         nearest = max(
-            (each for each in self._images if each.covers(place)),
-            key=lambda each: each.place.order(),
+            (each for each in self._images if each.covers(position)),
+            key=lambda each: each.position.order(),
             default=None,
         )
         if nearest is None:
             return None
         self._images.remove(nearest)
         self._images.append(nearest)
-        if nearest.place.order() == place.order():
+        if nearest.position.order() == position.order():
             return nearest
-        image = nearest.at(place)
+        image = nearest.at(position)
         self._keep(epoch, number, image)
         return image
 
@@ -95,7 +95,7 @@ class TablesAt:
             self._images.clear()
         if number is not None:
             self._steady = number, image
-        if image.covers(image.place):
+        if image.covers(image.position):
             self._images.append(image)
             del self._images[:-IMAGES_MAX]
 
@@ -113,5 +113,5 @@ class TablesAt:
         end = binlog_file_number(latest[0]), latest[1]
         if (binlog_file_number(at.journal), at.position) > end:
             return None
-        place = EntryPosition(at.journal, at.begin or at.position)
-        return steady.number if steady.since.order() <= place.order() else None
+        position = EntryPosition(at.journal, at.begin or at.position)
+        return steady.number if steady.since.order() <= position.order() else None

@@ -93,9 +93,9 @@ class Subscriptions:
     """One destination's subscriptions; thread-safe."""
 
     def __init__(
-        self, place: SubscriptionStorage, clock: Callable[[], float] = time.time
+        self, storage: SubscriptionStorage, clock: Callable[[], float] = time.time
     ) -> None:
-        self._place = place
+        self._storage = storage
         self._clock = clock
         self._lock = threading.Lock()
         self._is_started = False
@@ -105,11 +105,11 @@ class Subscriptions:
     def start(self, stop: Stop) -> None:
         """Load what is stored; may wait until `stop`. Raises MetaStoreError."""
         with self._lock:
-            self._place.open(stop)
+            self._storage.open(stop)
             try:
-                epochs, found = self._place.read()
+                epochs, found = self._storage.read()
             except BaseException:
-                self._place.close()
+                self._storage.close()
                 raise
             self._epochs = sorted(epochs, key=lambda each: each.number)
             self._known = {each.name: each for each in found}
@@ -119,7 +119,7 @@ class Subscriptions:
         """Close files and sessions; nothing is written afterwards."""
         with self._lock:
             self._is_started = False
-            self._place.close()
+            self._storage.close()
 
     def all(self) -> list[Subscription]:
         """Return all subscriptions."""
@@ -154,18 +154,18 @@ class Subscriptions:
                 " ones"
             )
         if not subscription.temporary:
-            self._place.put(subscription)
+            self._storage.put(subscription)
         self._known[subscription.name] = subscription
 
-    def ack(self, name: str, place: EpochPosition) -> bool:
+    def ack(self, name: str, position: EpochPosition) -> bool:
         """Move a cursor forward, never back; false when the name is unknown."""
         with self._lock:
             known = self._known.get(name)
             if known is None:
                 return False
-            if place.order() > known.cursor.order():
+            if position.order() > known.cursor.order():
                 now_ms = round(self._clock() * 1000)
-                cursor = replace(place, begin=0)
+                cursor = replace(position, begin=0)
                 self._put(replace(known, cursor=cursor, acked_ms=now_ms))
             return True
 
@@ -177,7 +177,7 @@ class Subscriptions:
                 return False
             self._check_started()
             if not known.temporary:
-                self._place.remove(name)
+                self._storage.remove(name)
             del self._known[name]
             return True
 
@@ -197,7 +197,7 @@ class Subscriptions:
             self._check_started()
             number = self._epochs[-1].number + 1 if self._epochs else 0
             epoch = Epoch(number, source, file, began_s)
-            self._place.put_epochs((*self._epochs, epoch))
+            self._storage.put_epochs((*self._epochs, epoch))
             self._epochs.append(epoch)
             return epoch
 
@@ -362,11 +362,11 @@ class SubscriptionNodes(LeasedNodes):
 def _subscription(name: str, data: bytes) -> Subscription:
     content: dict[str, Any] = json.loads(data)
     cursor = content["cursor"]
-    place = EpochPosition(
+    position = EpochPosition(
         int(cursor["epoch"]),
         str(cursor["journal"]),
         int(cursor["position"]),
         gtids=str(cursor.get("gtids", "")),
     )
     acked_ms = int(content.get("acked_ms", 0))
-    return Subscription(name, str(content["filter"]), place, acked_ms)
+    return Subscription(name, str(content["filter"]), position, acked_ms)

@@ -61,7 +61,7 @@ class _TailEnd:
         """Return whether the tail has not been reset since."""
         return tail is self.tail and tail.resets == self.resets
 
-    def place(self, epoch: int) -> EpochPosition | None:
+    def position(self, epoch: int) -> EpochPosition | None:
         """Return it as a position of the tail's epoch."""
         return None if self.end is None else EpochPosition(epoch, *self.end[:2])
 
@@ -164,11 +164,11 @@ class RangeHeads:
         if held is None:
             return False
         spans, table_ids = held
-        place = memo.examined
+        position = memo.examined
         walk = RangeWalk(
             self._access.filter_of(subscription.filter).accepts,
             table_ids,
-            order_of(place.journal, place.position),
+            order_of(position.journal, position.position),
             max_rows=limits.rows,
             max_bytes=limits.bytes,
             cut_rows=CUT_ROWS,
@@ -179,7 +179,7 @@ class RangeHeads:
             return False
         epoch = memo.examined.epoch
         is_same = tail_end.is_of(self._access.stages().tail)
-        self._note(memo, walk, epoch, tail_end.place(epoch) if is_same else None)
+        self._note(memo, walk, epoch, tail_end.position(epoch) if is_same else None)
         return True
 
     def _look_in_binlog(
@@ -198,7 +198,11 @@ class RangeHeads:
             if memo.start.epoch == dump.epoch.number:
                 dump.check(memo.start)
             walk = dump.walk(
-                wanted, first.place, limits=limits, take=can_continue, skips=first.skips
+                wanted,
+                first.position,
+                limits=limits,
+                take=can_continue,
+                skips=first.skips,
             )
             settled = order_of(first.settled.journal, first.settled.position)
             is_settled = first.skips is None or (
@@ -207,9 +211,9 @@ class RangeHeads:
             if not is_settled:
                 # After a batch end here, what was left out would be sent again.
                 end = first.settled
-                walk = dump.walk(wanted, first.place, end, skips=first.skips)
+                walk = dump.walk(wanted, first.position, end, skips=first.skips)
             if first.skips is None:
-                memo.examined = first.place
+                memo.examined = first.position
             elif not walk.has_found:
                 memo.examined = first.settled
             self._note(memo, walk, dump.epoch.number, dump.ended)
@@ -230,12 +234,12 @@ class RangeHeads:
             memo.totals = walk.rows, walk.bytes
             memo.cuts = walk.found_cuts()
             return
-        places = [memo.examined]
+        positions = [memo.examined]
         if end is not None:
-            places.append(end)
+            positions.append(end)
         if walk.file:
-            places.append(EpochPosition(epoch, walk.file, walk.offset))
-        memo.examined = max(places, key=EpochPosition.order)
+            positions.append(EpochPosition(epoch, walk.file, walk.offset))
+        memo.examined = max(positions, key=EpochPosition.order)
 
 
 def _ends(
@@ -246,7 +250,7 @@ def _ends(
 ) -> RangeEnds:
     """Return the ends of a batch."""
     latest, latest_ms = max(end, examined, key=EpochPosition.order), 0
-    here = tail_end.place(end.epoch) if tail_end.is_of(tail_end.tail) else None
+    here = tail_end.position(end.epoch) if tail_end.is_of(tail_end.tail) else None
     if here is not None and here.order() >= latest.order():
         latest, latest_ms = here, tail_end.time_s * 1000
     return RangeEnds(end, *totals, latest, latest_ms)

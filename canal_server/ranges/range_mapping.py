@@ -2,8 +2,8 @@
 
 A position on another server means nothing here except by the GTID set executed there::
 
-    set at the position ──► place:   the boundary before the first transaction it lacks
-                        └──► settled: the boundary after the last transaction it has
+    set ──► position: the boundary before the first transaction that the set lacks
+        └─► settled:  the boundary after the last transaction that it has
 
 They are the same boundary where both servers committed in the same order. Where they
 did not, transactions in the set are left out of what is read between the two. Leaves
@@ -25,7 +25,7 @@ from canal_server.mysql.standby import replica_channels, without_lost
 from canal_server.protocol.range_messages import NOT_HERE, OTHER_EPOCH, PURGED
 from canal_server.ranges.epochs import is_same
 from canal_server.source.read.gtid_sets import contains, parse, subtract
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,11 +48,11 @@ _SHOWN: Final = 200  # characters of a set in a message
 class Mapped:
     """Where a reader at a position continues, in the current binlog.
 
-    From `place` on, without what is in `skips`; None leaves nothing out. None of the
+    From `position` on, without what is in `skips`; None leaves nothing out. None of the
     skipped transactions lies after `settled`.
     """
 
-    place: EpochPosition
+    position: EpochPosition
     settled: EpochPosition
     skips: Gtids | None = None
 
@@ -79,18 +79,18 @@ class RangeMapper:
         self._statements = statements
         self._sets: dict[str, tuple[Gtids, Gtids]] = {}  # by the text of a set
 
-    def start(self, place: EpochPosition) -> Mapped:
+    def start(self, position: EpochPosition) -> Mapped:
         """Return where to read what follows a position of an older epoch.
 
         Raises SourceError, and ClientError where it is unknown or not yet reached.
         """
-        self._check_line(place)
-        gtids, executed = self._sets_of(place)
+        self._check_line(position)
+        gtids, executed = self._sets_of(position)
         try:
             return self._find(gtids, executed)
         except BinlogPurged as error:
             raise ClientError(
-                f"the source has purged what follows {place}: {error}", code=PURGED
+                f"the source has purged what follows {position}: {error}", code=PURGED
             ) from error
 
     def range(
@@ -105,7 +105,7 @@ class RangeMapper:
         # What this server had committed before that point, and the other one had not.
         early = subtract(parse(settled.gtids, self._info), self._sets_of(end)[0])
         if not early and first.skips is None:
-            return replace(first.place, gtids=start.gtids), settled
+            return replace(first.position, gtids=start.gtids), settled
         if early and self._info.is_mariadb:
             raise self._unknown(
                 end, "the servers have several domains, in different orders"
@@ -120,7 +120,7 @@ class RangeMapper:
         The previous end of the binlog if there is none. Raises SourceError.
         """
         end = current_end(self._control, self._info)
-        begin = Place("", 0, gtids, by_gtid=True)
+        begin = StartPosition("", 0, gtids, by_gtid=True)
         first = self._statements.first_position(begin.dump_start())
         if first is None:
             return end.file, end.position
@@ -131,16 +131,16 @@ class RangeMapper:
 
     def _find(self, gtids: Gtids, executed: Gtids) -> Mapped:
         number = self._epochs[-1].number
-        place = EpochPosition(number, *self.position_of_set(gtids))
+        position = EpochPosition(number, *self.position_of_set(gtids))
         # Transactions lost with another server are not waited for.
         present = subtract(gtids, subtract(gtids, executed))
         if self._info.is_mariadb:
             present = gtids  # already without them
-        before = self._executed_at(place)
+        before = self._executed_at(position)
         if contains(before, present):
-            return Mapped(place, place)
+            return Mapped(position, position)
         found = self._scanner.boundary_of_set(
-            place.journal, place.position, before, present
+            position.journal, position.position, before, present
         )
         if found is None:
             raise ClientError(
@@ -148,56 +148,56 @@ class RangeMapper:
                 " which was read from another server; try again",
                 code=NOT_HERE,
             )
-        return Mapped(place, EpochPosition(number, *found), gtids)
+        return Mapped(position, EpochPosition(number, *found), gtids)
 
-    def _executed_at(self, place: EpochPosition) -> Gtids:
-        return self._search.executed_at(place.journal, place.position)[1]
+    def _executed_at(self, position: EpochPosition) -> Gtids:
+        return self._search.executed_at(position.journal, position.position)[1]
 
     # --- checks -----------------------------------------------------------------------
 
-    def _check_line(self, place: EpochPosition) -> None:
+    def _check_line(self, position: EpochPosition) -> None:
         """Raise ClientError where a server's binlog was reset since a position.
 
         It then reuses its GTIDs for other transactions.
         """
         now = self._epochs[-1]
-        since = [each for each in self._epochs if each.number >= place.epoch]
-        if place.epoch >= now.number or since[0].number != place.epoch:
-            raise self._unknown(place, "its epoch is unknown")
+        since = [each for each in self._epochs if each.number >= position.epoch]
+        if position.epoch >= now.number or since[0].number != position.epoch:
+            raise self._unknown(position, "its epoch is unknown")
         for one, other in itertools.pairwise(since):
             if one.source == other.source:
                 raise self._unknown(
-                    place, f"the binlog of server {one.source} was reset since"
+                    position, f"the binlog of server {one.source} was reset since"
                 )
         for each in since[:-1]:
             if each.source == now.source and not is_same(
                 each, self._files, self._scanner
             ):
                 raise self._unknown(
-                    place, f"the binlog of server {now.source} was reset since"
+                    position, f"the binlog of server {now.source} was reset since"
                 )
 
-    def _sets_of(self, place: EpochPosition) -> tuple[Gtids, Gtids]:
+    def _sets_of(self, position: EpochPosition) -> tuple[Gtids, Gtids]:
         """Return a position's set, and everything that the server has executed.
 
         Raises ClientError when the position has no set, or the server not yet all of
         it.
         """
-        if place.gtids not in self._sets:
-            self._sets[place.gtids] = self._look_at_set(place)
-        return self._sets[place.gtids]
+        if position.gtids not in self._sets:
+            self._sets[position.gtids] = self._look_at_set(position)
+        return self._sets[position.gtids]
 
-    def _look_at_set(self, place: EpochPosition) -> tuple[Gtids, Gtids]:
+    def _look_at_set(self, position: EpochPosition) -> tuple[Gtids, Gtids]:
         info = self._info
         if not info.has_gtids:
-            raise self._unknown(place, "the source has no GTIDs")
-        if not place.gtids:
-            raise self._unknown(place, "its GTID set is unknown")
+            raise self._unknown(position, "the source has no GTIDs")
+        if not position.gtids:
+            raise self._unknown(position, "its GTID set is unknown")
         try:
-            gtids = parse(place.gtids, info)
+            gtids = parse(position.gtids, info)
         except ValueError as error:
             raise self._unknown(
-                place, f"its GTID set is not of this source's kind: {error}"
+                position, f"its GTID set is not of this source's kind: {error}"
             ) from error
         executed = parse(executed_gtids(self._control, info), info)
         missing = subtract(gtids, executed)
@@ -213,28 +213,28 @@ class RangeMapper:
             )
         if missing and not info.is_mariadb and info.server_uuid in str(missing):
             raise self._unknown(
-                place,
+                position,
                 "the source has lost transactions of its own,"
                 f" {str(missing)[:_SHOWN]}: its binlog was reset, or the server"
                 " was restored",
             )
         if info.is_mariadb and not is_replica:
-            gtids = parse(without_lost(self._control, place.gtids), info)
-            missing = subtract(parse(place.gtids, info), gtids)
+            gtids = parse(without_lost(self._control, position.gtids), info)
+            missing = subtract(parse(position.gtids, info), gtids)
         if missing:
             ranged_read_messages.TRANSACTIONS_DIED_WITH_SOURCE.log(
                 _log, self._control.access.address, str(missing)[:_SHOWN]
             )
         return gtids, executed
 
-    def _unknown(self, place: EpochPosition, why: str) -> ClientError:
-        return other_epoch(place, self._epochs[-1], why)
+    def _unknown(self, position: EpochPosition, why: str) -> ClientError:
+        return other_epoch(position, self._epochs[-1], why)
 
 
-def other_epoch(place: EpochPosition, epoch: Epoch, why: str) -> ClientError:
+def other_epoch(position: EpochPosition, epoch: Epoch, why: str) -> ClientError:
     """Return the refusal of a position that means nothing in the current epoch."""
     return ClientError(
-        f"{place} is a position of another binlog: the source is server"
+        f"{position} is a position of another binlog: the source is server"
         f" {epoch.source} in epoch {epoch.number} now, because it was replaced or its"
         f" binlog was reset, and {why}; start a new subscription at a time or a GTID"
         " set before the change",

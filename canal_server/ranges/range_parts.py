@@ -27,18 +27,18 @@ def parts_of(
     found = []
     before, rows_before, bytes_before = start, 0, 0
     for file, offset, begin, rows, size, commit, time_s in chosen:
-        place = EpochPosition(start.epoch, file, offset, begin)
+        position = EpochPosition(start.epoch, file, offset, begin)
         found.append(
             RangePart(
                 before,
-                place,
+                position,
                 rows - rows_before,
                 size - bytes_before,
                 EpochPosition(start.epoch, file, commit) if begin else None,
                 time_s * 1000 if begin else 0,
             )
         )
-        before, rows_before, bytes_before = place, rows, size
+        before, rows_before, bytes_before = position, rows, size
     rows, size = totals
     found.append(RangePart(before, end, rows - rows_before, size - bytes_before))
     return found

@@ -18,7 +18,7 @@ from canal_server.model.positions import EntryPosition
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.collations import collation_names
 from canal_server.protocol.range_messages import NOT_HERE, PURGED
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 from canal_server.source.read.unknown_columns import FROM_NOW_ON, LEAVE_OUT
 from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
 from canal_server.source.schema.source_traits import record_of, records_of, source_of
@@ -96,9 +96,9 @@ class RangeSchemas:
         found = self._image.find(schema, table)
         return None if found is None else found.meta
 
-    def snapshot_at(self, place: EntryPosition) -> SchemaSnapshot:
+    def snapshot_at(self, position: EntryPosition) -> SchemaSnapshot:
         """Return the schemas at the start position, for later look-ups."""
-        return SchemaSnapshot(place, self.complete_to, self._image, self._records)
+        return SchemaSnapshot(position, self.complete_to, self._image, self._records)
 
     def refresh(
         self, schema: str, table: str, position: EntryPosition
@@ -130,7 +130,7 @@ class SchemaSnapshot:
 
     def __init__(
         self,
-        place: EntryPosition,
+        position: EntryPosition,
         complete_to: EntryPosition,
         replayed: Replay,
         records: Iterable[DdlRecord],
@@ -139,26 +139,26 @@ class SchemaSnapshot:
 
         Before `complete_to` they are complete.
         """
-        self.place = place
+        self.position = position
         self._complete_to = complete_to
         self._image = replayed.copy()
         self._records = deque(records)
         # What the server answered there applies to the rows from there on.
         while self._records and self._records[0].is_answer:
-            if self._records[0].position.order() > place.order():
+            if self._records[0].position.order() > position.order():
                 break
             self._image.apply(self._records.popleft())
 
-    def covers(self, place: EntryPosition) -> bool:
+    def covers(self, position: EntryPosition) -> bool:
         """Return whether `at` can reach a position."""
-        return self.place.order() <= place.order() <= self._complete_to.order()
+        return self.position.order() <= position.order() <= self._complete_to.order()
 
-    def at(self, place: EntryPosition) -> SchemaSnapshot:
+    def at(self, position: EntryPosition) -> SchemaSnapshot:
         """Return the schemas at a position that this one covers."""
         image, records = self._image.copy(), deque(self._records)
-        while records and records[0].position.order() < place.order():
+        while records and records[0].position.order() < position.order():
             image.apply(records.popleft())
-        return SchemaSnapshot(place, self._complete_to, image, records)
+        return SchemaSnapshot(position, self._complete_to, image, records)
 
     def find(self, schema: str, table: str) -> TableMeta | None:
         """Return a table; None when it does not exist."""
@@ -170,7 +170,7 @@ def schemas_at(
     config: InstanceConfig,
     control: ControlConnection,
     info: ServerInfo,
-    place: EntryPosition,
+    position: EntryPosition,
     scanner: DdlScanner,
     *,
     tables: RangeTables,
@@ -190,34 +190,34 @@ def schemas_at(
         history.init(config.destination)
         reached = tables.reached()  # first: what was read by then is in the history
         segments = history.segments()
-        segment = _segment_for(segments, info, place)
+        segment = _segment_for(segments, info, position)
         complete_to = segment.last
         known: FrozenTables | NotCarried | None = None
         if segment is segments[-1] and reached is not None:
             complete_to = max(reached, complete_to, key=EntryPosition.order)
-        if place.order() >= segment.first.order():
-            found = _replay_at(history, segment, place, tables, (control, scanner))
+        if position.order() >= segment.first.order():
+            found = _replay_at(history, segment, position, tables, (control, scanner))
         else:
             _log.info(
                 "destination %s: a range starts at %s, before the table history:"
                 " scanning the statements from there to %s",
                 config.destination,
-                place,
+                position,
                 segment.first,
             )
             names = collation_names(control)
             others = segments[: segments.index(segment)]
             gap = records_of(
-                scanner.between(place, segment.first), names, contained=True
+                scanner.between(position, segment.first), names, contained=True
             )
             known = _schemas_of_others(
                 SchemaTransfer(history, info, scanner, names),
                 [each for each in others if _is_of_other(each, info)],
-                lambda: executed(place),
+                lambda: executed(position),
             )
             if isinstance(known, NotCarried):
                 ranged_read_messages.RANGE_SCHEMAS_UNKNOWN.log(
-                    _log, config.destination, place, known
+                    _log, config.destination, position, known
                 )
             found = history.replay_before(
                 segment, gap, None if isinstance(known, NotCarried) else known
@@ -226,27 +226,27 @@ def schemas_at(
         raise  # nothing is lost: the answer is there when the history is
     except TableMetaError as error:
         raise ClientError(
-            f"the columns of tables at {place} are not known: {error}", code=PURGED
+            f"the columns of tables at {position} are not known: {error}", code=PURGED
         ) from error
     finally:
         history.close()
     doubt = ""
     if known is None or isinstance(known, NotCarried):
-        doubt = _doubt(place, segment, found[1], known)
+        doubt = _doubt(position, segment, found[1], known)
     return RangeSchemas(*found, control, complete_to, doubt)
 
 
 def _replay_at(
     history: TableMetaTsdb,
     segment: BinlogSegment,
-    place: EntryPosition,
+    position: EntryPosition,
     tables: RangeTables,
     server: tuple[ControlConnection, DdlScanner],
 ) -> tuple[Replay, list[DdlRecord]]:
     """Return the schemas at a position that the history covers, or the pump not yet."""
     reached = tables.reached()  # first: what was read by then is in the history
-    replayed, records = history.replay_at(place, segment, tables.kept)
-    order = place.order()
+    replayed, records = history.replay_at(position, segment, tables.kept)
+    order = position.order()
     rest = [each for each in records if each.position.order() >= order]
     if reached is None or reached.order() < segment.last.order():
         reached = segment.last
@@ -255,7 +255,7 @@ def _replay_at(
     if reached is segment.last:
         reached = history.end_event(segment)
     reason = {each.position.order() for each in records}
-    events = tables.unread.between(segment.id, reached, place, server[1].between)
+    events = tables.unread.between(segment.id, reached, position, server[1].between)
     new = [each for each in events if each.position.order() not in reason]
     if new:
         for record in records_of(new, collation_names(server[0])):
@@ -282,10 +282,10 @@ def _schemas_of_others(
     executed = executed_at_position()
     if executed is None:
         return NotCarried("the GTID set at the position is unknown")
-    place = Place("", 0, executed, by_gtid=True)
+    position = StartPosition("", 0, executed, by_gtid=True)
     refused: NotCarried | None = None
     for segment in reversed(segments):
-        image = known.image(segment, place, list)
+        image = known.image(segment, position, list)
         if not isinstance(image, NotCarried):
             return image
         refused = refused or NotCarried(
@@ -295,18 +295,18 @@ def _schemas_of_others(
 
 
 def _doubt(
-    place: EntryPosition,
+    position: EntryPosition,
     segment: BinlogSegment,
     records: Iterable[DdlRecord],
     why: NotCarried | None,
 ) -> str:
     """Return the doubt to report where rows contradict later schemas, "" if none."""
     contained = [each.position for each in records if each.contained]
-    if not contained or contained[-1].order() < place.order():
+    if not contained or contained[-1].order() < position.order():
         return ""
     reason = f" ({why})" if why else ""
     return (
-        f"What tables were at {place} is not known: the table history of server"
+        f"What tables were at {position} is not known: the table history of server"
         f" {segment.source} starts after the statement at {contained[-1]}{reason}."
         f" Start a new subscription there, with file:{contained[-1]}, and load what"
         f" was changed before from the tables; or {LEAVE_OUT}; {FROM_NOW_ON}"
@@ -314,7 +314,7 @@ def _doubt(
 
 
 def _segment_for(
-    segments: list[BinlogSegment], info: ServerInfo, place: EntryPosition
+    segments: list[BinlogSegment], info: ServerInfo, position: EntryPosition
 ) -> BinlogSegment:
     """Return this server's segment that covers a position, or the first after it.
 
@@ -337,11 +337,11 @@ def _segment_for(
     ]
     for segment in reversed(found):
         last = None if segment is newest else segment.last.order()
-        if segment.first.order() <= place.order() and (
-            last is None or place.order() <= last
+        if segment.first.order() <= position.order() and (
+            last is None or position.order() <= last
         ):
             return segment
     return min(
-        (each for each in found if each.first.order() > place.order()),
+        (each for each in found if each.first.order() > position.order()),
         key=lambda each: each.first.order(),
     )

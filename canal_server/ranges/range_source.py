@@ -47,7 +47,7 @@ from canal_server.source.read.binlog_reader import Reader
 from canal_server.source.read.binlog_scan import Scanner
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.read.gtid_sets import contains, parse
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 from canal_server.source.read.temporary_dump import TemporaryDump
 from canal_server.source.read.unknown_columns import UnknownColumnsError
 from canal_server.source.read.unreadable_events import unreadable_of
@@ -161,7 +161,7 @@ class RangeDump:
             "latest": self._latest,
             "earliest": self._earliest,
             "time": self._at_time,
-            "file": self._at_place,
+            "file": self._at_position,
             "gtid": self._at_set,
         }.get(kind)
         if find is None or bool(rest) is (kind in ("acked", "latest", "earliest")):
@@ -201,7 +201,7 @@ class RangeDump:
         check_nothing_before(first, int(text), self._control, self._info, self._scanner)
         return first, offset
 
-    def _at_place(self, text: str) -> tuple[str, int]:
+    def _at_position(self, text: str) -> tuple[str, int]:
         file, _, offset = text.rpartition(":")
         if not file or not (offset.isascii() and offset.isdecimal()):
             raise ClientError(f"position {text[:200]!r} is not <name>:<offset>")
@@ -243,42 +243,44 @@ class RangeDump:
     # --- sets, and positions of older epochs ------------------------------------------
 
     def with_set(
-        self, place: EpochPosition, since: EpochPosition | None = None
+        self, position: EpochPosition, since: EpochPosition | None = None
     ) -> EpochPosition:
         """Return a position of this binlog with the set executed there, if it has one.
 
         `since`: an earlier position whose set may be known.
         """
-        if place.gtids or not has_sets_at_positions(self._config, self._info):
-            return place
+        if position.gtids or not has_sets_at_positions(self._config, self._info):
+            return position
         known = None
-        if since is not None and since.gtids and _is_in_front(since, place):
+        if since is not None and since.gtids and _is_in_front(since, position):
             at = since.position
             known = Executed(since.journal, at, at, since.gtids)
-        gtids = self._search().executed_at(place.journal, place.position, known)[1]
-        return replace(place, gtids=str(gtids))
+        gtids = self._search().executed_at(position.journal, position.position, known)[
+            1
+        ]
+        return replace(position, gtids=str(gtids))
 
-    def seen_set(self, place: EpochPosition) -> EpochPosition:
+    def seen_set(self, position: EpochPosition) -> EpochPosition:
         """Return a position with its set, if the last walk has read it."""
         if self._config.source.gtid_on:
-            where = order_of(place.journal, place.position)
+            where = order_of(position.journal, position.position)
             for span in reversed(self._seen):
                 gtids = gtids_in(span, where)
                 if gtids:
-                    return replace(place, gtids=gtids)
-        return place
+                    return replace(position, gtids=gtids)
+        return position
 
-    def mapped(self, place: EpochPosition) -> Mapped:
+    def mapped(self, position: EpochPosition) -> Mapped:
         """Return a position as one of this binlog, from which it may be read.
 
         Raises ClientError, also for one that was purged, and SourceError.
         """
-        if place.epoch != self.epoch.number:
-            found = self._mapper().start(place)
+        if position.epoch != self.epoch.number:
+            found = self._mapper().start(position)
         else:
-            place = self._continued(place)
-            found = Mapped(place, place)
-        at = found.place
+            position = self._continued(position)
+            found = Mapped(position, position)
+        at = found.position
         self._check_exists(at.journal, at.begin or at.position)
         return found
 
@@ -306,32 +308,32 @@ class RangeDump:
 
     # --- checks -----------------------------------------------------------------------
 
-    def check(self, *places: EpochPosition) -> None:
+    def check(self, *positions: EpochPosition) -> None:
         """Raise ClientError unless positions are of this binlog and not purged."""
-        for place in places:
-            check_epoch(place, self.epoch)
-            at = self._continued(place)
+        for position in positions:
+            check_epoch(position, self.epoch)
+            at = self._continued(position)
             self._check_exists(at.journal, at.begin or at.position)
 
-    def _continued(self, place: EpochPosition) -> EpochPosition:
+    def _continued(self, position: EpochPosition) -> EpochPosition:
         """Return a position; for one in a purged file, where the binlog continues it.
 
         That is the start of the oldest remaining file, if the position's GTID set has
         all that was executed before: nothing lay between. Without a set it is unknown,
         as the end of a purged file is not stored. Raises SourceError.
         """
-        has_set = bool(place.gtids) and not place.begin and self._info.has_gtids
-        if not has_set or self._files.purged_from(place.journal) is None:
-            return place
+        has_set = bool(position.gtids) and not position.begin and self._info.has_gtids
+        if not has_set or self._files.purged_from(position.journal) is None:
+            return position
         oldest = self._files.files[0].name
         try:
-            executed = parse(place.gtids, self._info)
+            executed = parse(position.gtids, self._info)
             before = self._search().head_of(oldest)
         except (ValueError, BinlogPurged):  # purged just now
-            return place
+            return position
         if not contains(executed, before):
-            return place
-        return replace(place, journal=oldest, position=FIRST_EVENT)
+            return position
+        return replace(position, journal=oldest, position=FIRST_EVENT)
 
     def _check_exists(self, file: str, offset: int) -> None:
         names = [each.name for each in self._files.files]
@@ -385,16 +387,18 @@ class RangeDump:
                 cut_rows=CUT_ROWS,
                 picks=picks,
             )
-            place = Place(start.journal, begin, skips, by_gtid=skips is not None)
+            position = StartPosition(
+                start.journal, begin, skips, by_gtid=skips is not None
+            )
             reader = self._reader(
                 table_filter,
                 table_ids,
-                place,
+                position,
                 start if relays else None,
                 counts=not picks,
             )
             try:
-                is_cut = self._run(reader, place.dump_start(), walk, take)
+                is_cut = self._run(reader, position.dump_start(), walk, take)
             except InsideTransaction:
                 # Raised before anything was read: the start was not moved back.
                 found = self._search().transaction_start(start.journal, begin)
@@ -415,7 +419,7 @@ class RangeDump:
     def _run(
         self,
         reader: Reader,
-        place: DumpStart,
+        position: DumpStart,
         walk: RangeWalk,
         take: Callable[[RangeWalk], bool] | None,
     ) -> bool:
@@ -433,7 +437,7 @@ class RangeDump:
             return can_continue and not is_cut
 
         try:
-            dump.run(reader, place, deliver)
+            dump.run(reader, position, deliver)
         except BinlogPurged as error:
             raise ClientError(str(error), code=PURGED) from error
         except UnknownColumnsError as error:
@@ -446,14 +450,14 @@ class RangeDump:
         self,
         table_filter: TableFilter,
         table_ids: TableIds,
-        place: Place,
+        position: StartPosition,
         relay_from: EpochPosition | None,
         *,
         counts: bool,
     ) -> Reader:
         config = self._config
-        file, offset = place.file, place.position
-        asked, address = str(place), str(self._access.address)
+        file, offset = position.file, position.position
+        asked, address = str(position), str(self._access.address)
         images = self._schemas_at(EntryPosition(file, offset))
         self._doubt = images.doubt if isinstance(images, RangeSchemas) else ""
         reader = Reader(
@@ -465,9 +469,9 @@ class RangeDump:
             filters=config.filter,
             events=config.source.events,
             unreadable=unreadable_of(config, self._access),
-            gtids=self._executed_at(file, offset, place.gtids),
+            gtids=self._executed_at(file, offset, position.gtids),
             error_of_packet=lambda body: error_of_packet(
-                body, address=address, place=asked
+                body, address=address, position=asked
             ),
             relay_from=(
                 order_of(relay_from.journal, relay_from.position)
@@ -476,7 +480,7 @@ class RangeDump:
             ),
             counts=counts,
         )
-        reader.decoder.refuses_inside = not place.by_gtid
+        reader.decoder.refuses_inside = not position.by_gtid
         return reader
 
     def _executed_at(self, file: str, offset: int, skips: Gtids | None) -> Gtids | None:
@@ -503,45 +507,45 @@ class RangeDump:
 
     # --- tables -----------------------------------------------------------------------
 
-    def _set_at(self, place: EntryPosition) -> Gtids | None:
+    def _set_at(self, position: EntryPosition) -> Gtids | None:
         """Return the set executed before a boundary, None where there are none."""
         if not has_sets_at_positions(self._config, self._info):
             return None
-        file, offset = place.journal_name or "", place.position or FIRST_EVENT
+        file, offset = position.journal_name or "", position.position or FIRST_EVENT
         return self._search().executed_at(file, offset)[1]
 
     def images(self, at: EpochPosition | None) -> tuple[TableSchemas, EntryPosition]:
         """Return the table schemas at a position, None: now; and that position."""
         if at is None:
             # After the ends of the files as they were at connect time.
-            place = EntryPosition(*self._latest(""))
+            position = EntryPosition(*self._latest(""))
         else:
-            at = self.mapped(at).place
-            place = EntryPosition(at.journal, at.begin or at.position)
-        return self._schemas_at(place), place
+            at = self.mapped(at).position
+            position = EntryPosition(at.journal, at.begin or at.position)
+        return self._schemas_at(position), position
 
-    def _schemas_at(self, place: EntryPosition) -> TableSchemas:
+    def _schemas_at(self, position: EntryPosition) -> TableSchemas:
         return schemas_at(
             self._config,
             self._control,
             self._info,
-            place,
+            position,
             self._ddl_scanner(),
             tables=self._tables,
             executed=self._set_at,
         )
 
 
-def check_epoch(place: EpochPosition, epoch: Epoch) -> None:
+def check_epoch(position: EpochPosition, epoch: Epoch) -> None:
     """Raise ClientError unless a position is of an epoch."""
-    if place.epoch != epoch.number:
-        raise other_epoch(place, epoch, "only a plan translates a range of it")
+    if position.epoch != epoch.number:
+        raise other_epoch(position, epoch, "only a plan translates a range of it")
 
 
-def _is_in_front(since: EpochPosition, place: EpochPosition) -> bool:
+def _is_in_front(since: EpochPosition, position: EpochPosition) -> bool:
     """Return whether a position is a boundary before another one in the same file."""
-    same = (since.epoch, since.journal) == (place.epoch, place.journal)
-    return same and not since.begin and since.position <= place.position
+    same = (since.epoch, since.journal) == (position.epoch, position.journal)
+    return same and not since.begin and since.position <= position.position
 
 
 def has_sets_at_positions(config: InstanceConfig, info: ServerInfo) -> bool:

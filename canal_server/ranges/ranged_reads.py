@@ -204,12 +204,12 @@ class RangedReads:
         epoch = self._subscriptions.epoch()
         return self._subscriptions.all(), None if epoch is None else epoch.number
 
-    def ack(self, name: str, place: EpochPosition) -> None:
+    def ack(self, name: str, position: EpochPosition) -> None:
         """Move a cursor forward, never back."""
         epoch = self._subscriptions.epoch()
-        if epoch is not None and place.epoch > epoch.number:
-            check_epoch(place, epoch)
-        if not self._subscriptions.ack(name, place):
+        if epoch is not None and position.epoch > epoch.number:
+            check_epoch(position, epoch)
+        if not self._subscriptions.ack(name, position):
             raise _unknown(name)
 
     def locate(self, name: str, text: str) -> EpochPosition:
@@ -287,14 +287,14 @@ class RangedReads:
             start, end = dump.range_of(start, end)
             first = self._access.mapped(dump, start)
             dump.check(end)
-            if first.place.order() > end.order():
+            if first.position.order() > end.order():
                 return []
             table_filter = self._access.filter_of(expression)
-            walk = dump.walk(table_filter, first.place, end, skips=first.skips)
+            walk = dump.walk(table_filter, first.position, end, skips=first.skips)
         totals = walk.rows, walk.bytes
         if first.skips is not None:
             return parts_of(start, end, totals, (), 1)
-        begin = replace(first.place, gtids=start.gtids)
+        begin = replace(first.position, gtids=start.gtids)
         return parts_of(begin, end, totals, walk.found_cuts(), parts)
 
     def read(
@@ -332,7 +332,7 @@ class RangedReads:
         with self._access.dump() as dump:
             first = self._access.mapped(dump, start)
             dump.check(end)
-            if first.place.order() > end.order():
+            if first.position.order() > end.order():
                 return
 
             def deliver(walk: RangeWalk) -> bool:
@@ -342,7 +342,7 @@ class RangedReads:
             table_filter = self._access.filter_of(expression)
             dump.walk(
                 table_filter,
-                first.place,
+                first.position,
                 end,
                 take=deliver,
                 picks=True,
@@ -388,8 +388,8 @@ class RangedReads:
         if at is not None:
             return self._tables.find(schema, table, at)
         with self._access.dump() as dump:
-            images, place = dump.images(None)
-            return images.find(schema, table, place)
+            images, position = dump.images(None)
+            return images.find(schema, table, position)
 
     def left_out(self, table: TableMeta) -> str:
         """Return what filters hide of a table from all readers; empty: nothing."""
@@ -405,11 +405,13 @@ class RangedReads:
         return found
 
 
-def _with_known_set(place: EpochPosition, subscription: Subscription) -> EpochPosition:
+def _with_known_set(
+    position: EpochPosition, subscription: Subscription
+) -> EpochPosition:
     """Return a position with the set of the subscription's cursor there, if any."""
-    if place.gtids or place != subscription.cursor:
-        return place
-    return replace(place, gtids=subscription.cursor.gtids)
+    if position.gtids or position != subscription.cursor:
+        return position
+    return replace(position, gtids=subscription.cursor.gtids)
 
 
 def _check_order(start: EpochPosition, end: EpochPosition) -> None:

@@ -1,7 +1,7 @@
 """The newest part of a stream, kept in memory for range readers.
 
 The pump's spans are held unchanged, up to a limit in bytes; the oldest are dropped
-first, and nothing ever waits. A `Place` is a binlog file's number and an offset.
+first, and nothing ever waits. A `FileOffset` is a binlog file's number and an offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from canal_server.model.positions import EntryPosition
     from canal_server.ports import Span
 
-    Place = tuple[int, int]
+    FileOffset = tuple[int, int]
 
 ORDINAL_MAX: Final = 2**32 - 1
 SPAN_BYTES: Final = 200  # approximate memory of a span without its records
@@ -36,10 +36,10 @@ class Tail:
         self._lock = threading.Lock()
         self._is_on = False
         self._spans: list[Span] = []
-        self._places: list[Place] = []  # where each span's first event begins
+        self._offsets: list[FileOffset] = []  # where each span's first event begins
         self._bytes = 0
-        self._begin: Place | None = None
-        self._end: Place | None = None  # after the last boundary
+        self._begin: FileOffset | None = None
+        self._end: FileOffset | None = None  # after the last boundary
         self._end_file = ""
         self._end_s = 0  # its time
         self._is_idle = False  # the source had nothing to read
@@ -97,15 +97,15 @@ class Tail:
 
     def _move_to(self, end: EntryPosition) -> None:
         assert self._lock.locked()
-        place = end.order()
-        if self._end is not None and place <= self._end:
+        position = end.order()
+        if self._end is not None and position <= self._end:
             return
-        self._end, self._end_file = place, end.journal_name or ""
+        self._end, self._end_file = position, end.journal_name or ""
         self._end_s = max(self._end_s, (end.timestamp or 0) // 1000)
         if self._begin is None and not self._spans:
-            self._begin = place[0], place[1] - 1
+            self._begin = position[0], position[1] - 1
 
-    def reset(self, begin: Place | None, server: str = "") -> None:
+    def reset(self, begin: FileOffset | None, server: str = "") -> None:
         """Clear the tail: the next records start after a position, if that is known.
 
         They belong to the binlog of `server`.
@@ -116,9 +116,9 @@ class Tail:
             self._clear(begin)
             self._notify()
 
-    def _clear(self, begin: Place | None) -> None:
+    def _clear(self, begin: FileOffset | None) -> None:
         assert self._lock.locked()
-        self._spans, self._places = [], []
+        self._spans, self._offsets = [], []
         self._bytes = 0
         self._begin, self._end = begin, None
         self._is_idle, self._idle_end = False, None
@@ -142,13 +142,13 @@ class Tail:
                 return
         self._bytes += SPAN_BYTES
         self._spans.append(span)
-        self._places.append((block.file_number, block.record(first)["offset"]))
+        self._offsets.append((block.file_number, block.record(first)["offset"]))
 
     def _drop(self) -> None:
         """Drop the oldest span."""
         assert self._lock.locked()
         block, first, stop = self._spans.pop(0)
-        self._places.pop(0)
+        self._offsets.pop(0)
         self._bytes -= block.size_of(first, stop) + SPAN_BYTES
         if block.last_boundary(stop - 1, stop) >= 0:
             self._begin = block.file_number, block.record(stop - 1)["offset"]
@@ -166,7 +166,9 @@ class Tail:
 
     # --- threads of connections -------------------------------------------------------
 
-    def spans_from(self, start: Place, end: Place | None = None) -> list[Span] | None:
+    def spans_from(
+        self, start: FileOffset, end: FileOffset | None = None
+    ) -> list[Span] | None:
         """Return the spans from a boundary on, None unless all of them are held.
 
         Up to `end`, the offset after an event, if one is given.
@@ -179,7 +181,7 @@ class Tail:
                 # Perhaps nothing followed the boundary that it starts with.
                 is_empty = self._end is None and end is None and self._is_idle
                 return [] if is_empty else None
-            first = max(bisect_right(self._places, start) - 1, 0)
+            first = max(bisect_right(self._offsets, start) - 1, 0)
             return self._spans[first:]
 
     def latest(self) -> tuple[str, int, int] | None:
@@ -189,14 +191,14 @@ class Tail:
                 return None
             return self._end_file, self._end[1], self._end_s
 
-    def gtids_at(self, place: Place) -> str | None:
+    def gtids_at(self, position: FileOffset) -> str | None:
         """Return the set in the entry of a boundary; None if it is not held."""
         with self._lock:
-            at = bisect_right(self._places, place) - 1
+            at = bisect_right(self._offsets, position) - 1
             if at < 0:
                 return None
             span = self._spans[at]
-        return gtids_in(span, place)
+        return gtids_in(span, position)
 
     def held_bytes(self) -> int:
         """Return the bytes held."""
@@ -237,16 +239,16 @@ class Tail:
             waiter.wake()
 
 
-def gtids_in(span: Span, place: Place) -> str | None:
+def gtids_in(span: Span, position: FileOffset) -> str | None:
     """Return the set in the entry of a boundary; None if it is not in the span."""
     block, first, stop = span
-    if block.file_number != place[0]:
+    if block.file_number != position[0]:
         return None
-    before = block.first_after(first, stop, place[1] - 1, ORDINAL_MAX)
+    before = block.first_after(first, stop, position[1] - 1, ORDINAL_MAX)
     index = block.last_boundary(first, before)
     if index < 0:
         return None
     record = block.record(index)
-    if record["offset"] + record["event_length"] != place[1]:
+    if record["offset"] + record["event_length"] != position[1]:
         return None
     return block.position(index)[4]

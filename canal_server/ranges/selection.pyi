@@ -8,7 +8,7 @@ CUTS_MAX: Final[int]
 
 # file, offset, begin of the transaction or 0, rows, bytes, its end, time of that (s)
 Cut: TypeAlias = tuple[str, int, int, int, int, int, int]
-Place: TypeAlias = tuple[int, int]
+FileOffset: TypeAlias = tuple[int, int]
 
 class RangeWalk:
     @property
@@ -33,10 +33,10 @@ class RangeWalk:
         self,
         table_filter: TablePredicate,
         table_ids: TableIds,
-        start: Place,
-        end: Place | None = None,
+        start: FileOffset,
+        end: FileOffset | None = None,
         *,
-        begin: Place | None = None,
+        begin: FileOffset | None = None,
         max_rows: int = 0,
         max_bytes: int = 0,
         cut_rows: int = 0,

@@ -2,8 +2,7 @@
 
 A user who may write into such a folder could put a symbolic link where a file is about
 to be created, and thus have the link's target emptied or written to. Leaves out what
-the
-files hold.
+the files hold.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ def join_cursors(instance: RunningInstance, identity: ClientIdentity) -> None:
 
 def _join_source_positions(instance: RunningInstance, identity: ClientIdentity) -> None:
     """Do the same for each source of a group. Requires the identity's lock."""
-    positions = instance.resume_places(identity.client_id)
+    positions = instance.resume_source_positions(identity.client_id)
     if not positions:
         return
-    acked = instance.meta.places(identity)
+    acked = instance.meta.source_positions(identity)
     new = {source: here for source, here in positions.items() if source not in acked}
-    instance.meta.update_places(identity, new)
+    instance.meta.update_source_positions(identity, new)
     for source, here in positions.items():
         if source in acked and _is_earlier(acked[source], here):
             _warn_of_gap(identity, acked[source], here)
@@ -62,15 +62,15 @@ def skip_rejected(instance: RunningInstance, identity: ClientIdentity) -> None:
 
     Otherwise the client would seem to have missed that. Requires the identity's lock.
     """
-    positions = instance.resume_places(identity.client_id)
-    known = instance.meta.places(identity) if positions else {}
+    positions = instance.resume_source_positions(identity.client_id)
+    known = instance.meta.source_positions(identity) if positions else {}
     moved = {
         source: here
         for source, here in positions.items()
         if source in known and _is_earlier(known[source], here)
     }
     if moved:
-        instance.meta.update_places(identity, moved)
+        instance.meta.update_source_positions(identity, moved)
     first = instance.resume_position(identity.client_id)
     acked = instance.meta.cursor(identity)
     if first is not None and acked is not None:

@@ -2,9 +2,8 @@
 
 Threads: `canal-accept` owns the listening socket; each connection has its own thread,
 named after the client's address. One lock guards the set of connections. A connection
-is
-removed from it before its socket is closed, so that no thread shuts down a descriptor
-that was reused meanwhile.
+is removed from it before its socket is closed, so that no thread shuts down a
+descriptor that was reused meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import reason_of
 from canal_server.server.admission import Admission, FailedLogins, Limits, group_of
 from canal_server.server.client_connection import Connection, Settings
-from canal_server.server.refusals import OTHERS, Refusals
+from canal_server.server.refusal_log import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport
 

@@ -235,7 +235,7 @@ class Service:
         with self._locked(identity, instance):
             is_new = not instance.meta.has_subscribed(identity)
             if is_new:
-                instance.check_room(identity)
+                instance.check_subscription_limit(identity)
             is_new |= bool(instance.why_refused(identity.client_id))
             instance.meta.subscribe(identity)
             instance.subscribed(identity)
@@ -361,7 +361,9 @@ class Service:
             if positions is None:
                 raise no_such_batch("ack", identity, batch_id)
             if positions.source_positions:
-                instance.meta.update_places(identity, positions.source_positions)
+                instance.meta.update_source_positions(
+                    identity, positions.source_positions
+                )
             if positions.ack is not None:
                 instance.meta.update_cursor(identity, positions.ack)
             instance.store.ack(identity.client_id, positions.end_sequence)

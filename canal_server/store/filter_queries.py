@@ -26,10 +26,9 @@ def ask_filter(
     """Make a cursor continue that asks; acquires `lock`, but not while a filter runs.
 
     `cursors` are those of the store, guarded by the lock: a cursor that was removed
-    from
-    them may point to entries that were freed. `is_over` is called before each table and
-    returns whether the answer is no longer needed. Then this returns False, and the
-    filter is asked again when the answer is needed.
+    from them may point to entries that were freed. `is_over` is called before each
+    table and returns whether the answer is no longer needed. Then this returns False,
+    and the filter is asked again when the answer is needed.
     """
     while cursor.asks:
         with lock:

@@ -1,10 +1,9 @@
 """When a get answers: the rules, without the threads that wait.
 
 A get answers as soon as more waiting would not improve its answer: when a batch is
-full,
-the pump has no more data for now, nothing more fits in the ring, the first entry has
-lingered long enough, or its timeout expired. With a linger of 0 it waits as the Java
-server does: for a full batch, a full ring or its timeout.
+full, the pump has no more data for now, nothing more fits in the ring, the first entry
+has lingered long enough, or its timeout expired. With a linger of 0 it waits as the
+Java server does: for a full batch, a full ring or its timeout.
 """
 
 from __future__ import annotations

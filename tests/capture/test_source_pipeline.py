@@ -15,7 +15,7 @@ from canal_server.config.schema import BufferConfig, InstanceConfig, SourceConfi
 from canal_server.core.blocks import BlockPool
 from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.pipeline.transaction_buffer import TransactionBuffer
-from canal_server.position.log_positions import MemoryLogPositionManager
+from canal_server.position.log_position_managers import MemoryLogPositionManager
 from canal_server.source.pump.pump_ports import PumpSource
 
 if TYPE_CHECKING:

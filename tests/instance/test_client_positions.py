@@ -79,7 +79,7 @@ def test_one_source(single: ClientPositions, meta: MemoryMetaManager) -> None:
     single.move(SECOND, {0: at("elsewhere", 9)})
     assert meta.cursor(CLIENT) == at("db1", 4)
     assert list(single.of_source(0)) == [at("elsewhere", 9), at("db1", 4)]
-    assert meta.places(CLIENT) == {}
+    assert meta.source_positions(CLIENT) == {}
     assert single.begin_after({0: at("db1", 4).position}) == at("db1", 4).position
     assert single.begin_after({}) is None
     with pytest.raises(ClientError, match="one source, but 2 positions"):
@@ -126,6 +126,6 @@ def test_server_that_was_read_last(
 ) -> None:
     """It is the one that the newest position names, also if an absent client lags."""
     assert group.newest(1) is None
-    meta.update_places(CLIENT, {1: at("spare1", 4, time=2000)})
-    meta.update_places(SECOND, {1: at("db1", 900, time=1000)})
+    meta.update_source_positions(CLIENT, {1: at("spare1", 4, time=2000)})
+    meta.update_source_positions(SECOND, {1: at("db1", 900, time=1000)})
     assert group.newest(1) == at("spare1", 4, time=2000)

@@ -165,14 +165,14 @@ def test_places_before_anything_is_acked(
     """A client has a place in each source as soon as it is read, and a cursor."""
     instance = running(mysql_server, mariadb_server)
     subscribe(instance)
-    eventually(lambda: len(instance.meta.places(CLIENT)) == 2)
-    places = instance.meta.places(CLIENT)
+    eventually(lambda: len(instance.meta.source_positions(CLIENT)) == 2)
+    places = instance.meta.source_positions(CLIENT)
     assert [places[number].identity.port for number in (1, 2)] == [
         mysql_server.port,
         mariadb_server.port,
     ]
     assert instance.meta.cursor(CLIENT) in places.values()
-    assert instance.resume_places(1001) == places
+    assert instance.resume_source_positions(1001) == places
     position = instance.resume_position(1001)
     cursor = instance.meta.cursor(CLIENT)
     assert cursor
@@ -283,7 +283,7 @@ def test_a_move_begins_where_clients_stand(
     other = ClientIdentity("merged", 2, rf"{database}\.nothing")
     subscribe(instance, other)
     eventually(lambda: instance.status()["state"] == "running")
-    before = instance.meta.places(other)
+    before = instance.meta.source_positions(other)
     for server in (mysql_server, mariadb_server):
         server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
     rows = f"INSERT INTO {database}.t VALUES "
@@ -296,9 +296,9 @@ def test_a_move_begins_where_clients_stand(
         instance.store.ack(other.client_id, batch.last_sequence)
     latest = end_of(mysql_server)
     instance.seek([CLIENT.client_id], latest)
-    assert instance.meta.places(CLIENT)[1] == latest
+    assert instance.meta.source_positions(CLIENT)[1] == latest
     for number in (1, 2):
-        stands = instance.meta.places(other)[number]
+        stands = instance.meta.source_positions(other)[number]
         assert stands.position.order() > before[number].position.order()
     eventually(lambda: instance.status()["state"] == "running")
     for server in (mysql_server, mariadb_server):
@@ -383,13 +383,13 @@ def test_a_client_whose_place_in_one_source_is_gone(
     for client, (file, offset) in place.items():
         position = LogPosition(server, EntryPosition(file, offset, 1000, 1))
         subscribe(group, client)
-        group.meta.update_places(client, {1: position})
+        group.meta.update_source_positions(client, {1: position})
         group.meta.update_cursor(client, position)
     refused, left = (group.meta.cursor(each) for each in (dead, live))
     assert refused is not None
     assert pump._events.on_position_lost(LostPosition(refused, server, files))
     assert pump.stored() == left
-    moved = group.meta.cursor(dead), group.meta.places(dead)[1]
+    moved = group.meta.cursor(dead), group.meta.source_positions(dead)[1]
     if resets:
         assert moved == (left, left)
         assert not group.why_lost(dead.client_id)
@@ -400,7 +400,7 @@ def test_a_client_whose_place_in_one_source_is_gone(
     assert not group.why_lost(live.client_id)
     subscribe(group, dead)  # holds nothing, and nobody up
     assert [each.identity for each in group.cursors().clients] == [dead, live]
-    assert group.resume_places(dead.client_id) == {}
+    assert group.resume_source_positions(dead.client_id) == {}
     with pytest.raises(StoreError):
         group.store.get(dead.client_id, 1, 0.0)
     group.unsubscribed(dead)
@@ -416,11 +416,11 @@ def test_all_places_in_one_source_are_gone(
     server = pump.identity
     gone = LogPosition(server, EntryPosition("bin.000001", 4, 1000, 1))
     subscribe(group)
-    group.meta.update_places(CLIENT, {1: gone})
+    group.meta.update_source_positions(CLIENT, {1: gone})
     group.meta.update_cursor(CLIENT, gone)
     files = SourceFiles((BinaryLog("bin.000003", 500),))
     assert not pump._events.on_position_lost(LostPosition(gone, server, files))
     end = EntryPosition("bin.000003", 500, 2000, 1, included=True)
     pump._events.on_begin(end)
-    assert group.meta.cursor(CLIENT) == group.meta.places(CLIENT)[1]
+    assert group.meta.cursor(CLIENT) == group.meta.source_positions(CLIENT)[1]
     assert group.meta.cursor(CLIENT) == LogPosition(server, end)

@@ -33,7 +33,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.source_settings import KeyRetrieval, ServerKey, TlsMode
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.write_behind import MixedMetaManager
+from canal_server.position.mixed_meta import MixedMetaManager
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Deadline
 
@@ -450,12 +450,12 @@ def test_clients_have_a_limit(running: Callable[..., Instance]) -> None:
     config = replace(config, store=replace(config.store, clients_max=2))
     instance = running(config)
     for client_id in (1, 2):
-        instance.check_room(identity(client_id=client_id))
+        instance.check_subscription_limit(identity(client_id=client_id))
         instance.meta.subscribe(identity(client_id=client_id))
     with pytest.raises(
         ClientError, match=r"2 clients, the limit is 2 \(canal\.instance\.clients\.max"
     ):
-        instance.check_room(identity(client_id=3))
+        instance.check_subscription_limit(identity(client_id=3))
 
 
 def test_filters_that_are_no_expressions() -> None:

@@ -17,7 +17,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.atomic_file import Disk
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.meta_file import decode, encode
-from canal_server.position.write_behind import MixedMetaManager
+from canal_server.position.mixed_meta import MixedMetaManager
 
 WAIT_S = 30  # how long a test waits for what happens at once
 CLIENT = ClientIdentity("example", 1001, r"a\..*")

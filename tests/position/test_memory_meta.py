@@ -15,7 +15,7 @@ from canal_server.model.positions import (
 )
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.write_behind import MixedMetaManager, Writing
+from canal_server.position.mixed_meta import MixedMetaManager, Writing
 from canal_server.position.zookeeper_meta import MetaNodes
 
 ONE = ClientIdentity("example", 1001)

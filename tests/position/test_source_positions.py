@@ -16,7 +16,7 @@ from canal_server.position import source_positions
 from canal_server.position.atomic_file import Disk
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.write_behind import MixedMetaManager, Writing
+from canal_server.position.mixed_meta import MixedMetaManager, Writing
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 
@@ -57,15 +57,15 @@ def test_stored_beside_the_cursor(open_meta):
     meta = open_meta()
     meta.subscribe(CLIENT)
     meta.subscribe(SECOND)
-    meta.update_places(CLIENT, {1: at("db1", 100), 2: at("db2", 200)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 100), 2: at("db2", 200)})
     meta.update_cursor(CLIENT, at("db2", 200))
-    meta.update_places(CLIENT, {1: at("db1", 300)})
-    meta.update_places(SECOND, {2: at("db2", 5)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 300)})
+    meta.update_source_positions(SECOND, {2: at("db2", 5)})
     meta.stop()
     again = open_meta()
-    assert again.places(CLIENT) == {1: at("db1", 300), 2: at("db2", 200)}
+    assert again.source_positions(CLIENT) == {1: at("db1", 300), 2: at("db2", 200)}
     assert again.cursor(CLIENT) == at("db2", 200)
-    assert again.places(SECOND) == {2: at("db2", 5)}
+    assert again.source_positions(SECOND) == {2: at("db2", 5)}
 
 
 def test_nothing_beside_single_sources(tmp_path):
@@ -78,17 +78,17 @@ def test_nothing_beside_single_sources(tmp_path):
     meta.update_cursor(CLIENT, at("db1", 100))
     meta.stop()
     assert [file.name for file in (tmp_path / "example").glob("*.sources")] == []
-    assert meta.places(CLIENT) == {}
+    assert meta.source_positions(CLIENT) == {}
 
 
 def test_unsubscribed_clients_have_none(open_meta):
     """The stored positions of a client are removed with its subscription."""
     meta = open_meta()
     meta.subscribe(CLIENT)
-    meta.update_places(CLIENT, {1: at("db1", 100)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 100)})
     meta.unsubscribe(CLIENT)
     meta.stop()
-    assert open_meta().places(CLIENT) == {}
+    assert open_meta().source_positions(CLIENT) == {}
 
 
 class ReadOnlyState(Disk):
@@ -112,7 +112,9 @@ def test_power_cut_at_every_step():
     folder = Path("/data")
 
     def move(meta, offset):
-        meta.update_places(CLIENT, {1: at("db1", offset), 2: at("db2", offset)})
+        meta.update_source_positions(
+            CLIENT, {1: at("db1", offset), 2: at("db2", offset)}
+        )
         meta.update_cursor(CLIENT, at("db2", offset))
 
     steps, finished = 0, False
@@ -151,8 +153,8 @@ def test_damaged_file(tmp_path, caplog):
         MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
     )
     meta.subscribe(CLIENT)
-    meta.update_places(CLIENT, {1: at("db1", 100)})
-    meta.update_places(CLIENT, {1: at("db1", 200)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 100)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 200)})
     file = tmp_path / "example" / "meta.dat.sources"
     file.write_bytes(bytes(len(file.read_bytes())))
     with caplog.at_level(logging.ERROR):
@@ -170,8 +172,8 @@ def test_a_backup_that_was_needed_stays(tmp_path):
         MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
     )
     meta.subscribe(CLIENT)
-    meta.update_places(CLIENT, {1: at("db1", 100)})
-    meta.update_places(CLIENT, {1: at("db1", 200)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 100)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 200)})
     file = tmp_path / "example" / "meta.dat.sources"
     file.write_bytes(bytes(len(file.read_bytes())))
     disk = FaultyDisk()
@@ -196,7 +198,7 @@ def test_damaged_node(zookeeper_root):
     meta = MixedMetaManager(place, destinations=["example"], writing=Writing.AT_ONCE)
     meta.start()
     meta.subscribe(CLIENT)
-    meta.update_places(CLIENT, {1: at("db1", 100)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 100)})
     meta.stop()
     zookeeper = ZooKeeper(zookeeper_root)
     zookeeper.start()
@@ -247,10 +249,10 @@ def acked(places, cursor=None):
     """Return the positions of a client for which these are stored."""
     meta = MemoryMetaManager()
     meta.subscribe(CLIENT)
-    meta.update_places(CLIENT, places)
+    meta.update_source_positions(CLIENT, places)
     if cursor is not None:
         meta.update_cursor(CLIENT, cursor)
-    return source_positions.acked_places(meta, CLIENT, SERVERS)
+    return source_positions.acked_source_positions(meta, CLIENT, SERVERS)
 
 
 def test_by_number():
@@ -291,9 +293,9 @@ def test_slowest_client():
     for client in (CLIENT, SECOND):
         meta.subscribe(client)
     assert manager.latest("example/master1") is None
-    meta.update_places(CLIENT, {1: at("db1", 20), 2: at("db2", 1)})
+    meta.update_source_positions(CLIENT, {1: at("db1", 20), 2: at("db2", 1)})
     assert manager.latest("example/master1") == at("db1", 20)
-    meta.update_places(SECOND, {1: at("db1", 10)})
+    meta.update_source_positions(SECOND, {1: at("db1", 10)})
     manager.persist("example/master1", at("db1", 99))
     assert manager.latest("example/master1") == at("db1", 10)
 

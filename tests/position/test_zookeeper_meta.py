@@ -19,7 +19,7 @@ from canal_server.model.positions import (
     PositionRange,
 )
 from canal_server.model.znodes import lease_path
-from canal_server.position.write_behind import MixedMetaManager, StoredClient, Writing
+from canal_server.position.mixed_meta import MixedMetaManager, StoredClient, Writing
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 

@@ -34,7 +34,7 @@ from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_scan import Scanner
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.read.gtid_sets import parse
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 from canal_server.source.schema.source_traits import source_of
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def test_a_failed_query_leaves_no_position_without_its_set(source_server) -> Non
     with ControlConnection(access_of(source_server)) as control:
         info = read_server_info(control)
     with pytest.raises(SourceError) as raised:
-        tracked(Place("binlog.000001", 400, None), info, None, search)
+        tracked(StartPosition("binlog.000001", 400, None), info, None, search)
     assert raised.value is NO_WORD["busy"]
 
 

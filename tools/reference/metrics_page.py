@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canal_server.instance.instance_metrics import InstanceMetrics, SourceMetrics
-from canal_server.observe.canal_metrics import canal_metrics
+from canal_server.observe.java_metrics import java_metrics
 from canal_server.observe.readings import STATES, Reading
 from canal_server.observe.server_metrics import server_metrics
 from canal_server.server.request_counts import RequestCounts
@@ -29,7 +29,7 @@ def pages() -> dict[Path, str]:
     readings = [_reading()]
     text = TEMPLATE.read_text()
     for slot, found in (
-        ("canal", canal_metrics(readings)),
+        ("canal", java_metrics(readings)),
         ("server", server_metrics(readings)),
     ):
         text = text.replace(f"{{{{{slot}}}}}", _table(found))

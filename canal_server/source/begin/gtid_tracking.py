@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from canal_server.position.gtid_cache import ExecutedSets
     from canal_server.source.begin.start_finder import Search
     from canal_server.source.read.binlog_reader import Reader
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
 
 SET_INTERVAL_BYTES: Final = 256 * 1024  # of binlog between two sets, while catching up
 FIRST_EVENT: Final = 4
@@ -64,15 +64,19 @@ class SetFollower:
             return replace(position, executed=None)
         return self._sets.completed(position)
 
-    def marked(self, place: EntryPosition) -> EntryPosition:
+    def marked(self, position: EntryPosition) -> EntryPosition:
         """Return a position of this session with the set executed there, if known."""
         if self._decoder is None or self._identity is None:
-            return place
-        executed = self.completed(LogPosition(self._identity, place)).executed
-        return place if executed is None else replace(place, gtid=executed.gtids)
+            return position
+        executed = self.completed(LogPosition(self._identity, position)).executed
+        return position if executed is None else replace(position, gtid=executed.gtids)
 
     def begin(
-        self, reader: Reader, identity: LogIdentity, place: Place, info: ServerInfo
+        self,
+        reader: Reader,
+        identity: LogIdentity,
+        position: StartPosition,
+        info: ServerInfo,
     ) -> None:
         """Start a session at a position; its positions share the identity object."""
         self._decoder, self._last, self._file = None, None, ""
@@ -81,10 +85,10 @@ class SetFollower:
             return
         self._identity, self._decoder = identity, reader.decoder
         self._sets.begin(identity)
-        reader.track(place.gtids if place.by_gtid else place.tracked)
-        if place.tracked is not None and place.file:
-            at = place.tracked_at or place.position
-            self._note(Executed(place.file, at, at, str(place.tracked)))
+        reader.track(position.gtids if position.by_gtid else position.tracked)
+        if position.tracked is not None and position.file:
+            at = position.tracked_at or position.position
+            self._note(Executed(position.file, at, at, str(position.tracked)))
 
     def note(self, spans: list[Span]) -> None:
         """Process a chunk's records."""
@@ -113,10 +117,10 @@ class SetFollower:
         if self._last is not None:
             file, _, end = self._last
             is_whole = file == decoder.file and end == decoder.position > at
-        place = decoder.position if is_whole else at
+        position = decoder.position if is_whole else at
         text = decoder.followed.executed(whole=is_whole)
         if text:
-            self.chunk_ends.append((decoder.file, place, text))
+            self.chunk_ends.append((decoder.file, position, text))
 
     def idle(self) -> None:
         """Handle a source that has nothing to read."""
@@ -133,11 +137,11 @@ class SetFollower:
                 Executed(file, event, end, decoder.followed.executed(whole=True))
             )
 
-    def settled(self, place: EntryPosition) -> None:
+    def settled(self, position: EntryPosition) -> None:
         """Record the position and set up to which everything was read."""
-        file, offset = place.journal_name or "", place.position or 0
+        file, offset = position.journal_name or "", position.position or 0
         if self._decoder is not None and (file, offset) != (self._file, self._stop):
-            self._note(Executed(file, offset, offset, place.gtid or ""))
+            self._note(Executed(file, offset, offset, position.gtid or ""))
 
     def _note(self, executed: Executed) -> None:
         assert self._sets is not None, "sets are followed"
@@ -167,8 +171,11 @@ def reachable_set(
 
 
 def tracked(
-    place: Place, info: ServerInfo, stored: LogPosition | None, search: Search
-) -> Place:
+    position: StartPosition,
+    info: ServerInfo,
+    stored: LogPosition | None,
+    search: Search,
+) -> StartPosition:
     """Return a position of a file with the set executed there, if that is known.
 
     A set stored with the position is used as it is; from an earlier one, reading
@@ -176,38 +183,40 @@ def tracked(
     the statements that followed it.
     """
     executed = stored.executed if stored is not None else None
-    if place.tracked is not None or place.by_gtid or not info.has_gtids:
-        return place
-    if place.position == FIRST_EVENT:
-        return place  # the file starts with its set
+    if position.tracked is not None or position.by_gtid or not info.has_gtids:
+        return position
+    if position.position == FIRST_EVENT:
+        return position  # the file starts with its set
     known = gtids_of(info, executed)
     since: Executed | None = None
     if (
         stored is not None
         and executed is not None
         and known is not None
-        and executed.file == place.file == stored.position.journal_name
-        and place.position == stored.position.position
+        and executed.file == position.file == stored.position.journal_name
+        and position.position == stored.position.position
         and is_at_or_before(executed, stored.position)
     ):
-        if place.position in (executed.event, executed.stop):
-            return replace(place, tracked=known)
+        if position.position in (executed.event, executed.stop):
+            return replace(position, tracked=known)
         since = executed
-    elif place.position > READ_BYTES_MAX:
-        return place
+    elif position.position > READ_BYTES_MAX:
+        return position
     try:
-        return _learned(place, since, search)
+        return _learned(position, since, search)
     except SourceError as error:
         if not is_refusal(error):
             raise
-        return place
+        return position
 
 
-def _learned(place: Place, since: Executed | None, search: Search) -> Place:
+def _learned(
+    position: StartPosition, since: Executed | None, search: Search
+) -> StartPosition:
     """Return a position with the set found by reading. Raises SourceError."""
-    found, gtids = search.executed_at(place.file, place.position, since)
-    if found.offset != place.position:
-        return place  # inside a transaction, whose end is not in the set
+    found, gtids = search.executed_at(position.file, position.position, since)
+    if found.offset != position.position:
+        return position  # inside a transaction, whose end is not in the set
     # A compressed transaction there is in the set, but some clients still need it.
-    seen = search.event_at(place.file, place.position)
-    return replace(place, tracked=gtids, tracked_at=seen.packed_to if seen else 0)
+    seen = search.event_at(position.file, position.position)
+    return replace(position, tracked=gtids, tracked_at=seen.packed_to if seen else 0)

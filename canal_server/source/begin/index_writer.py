@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from canal_server.ports import Span
     from canal_server.source.begin.boundary_index import BoundaryIndex
     from canal_server.source.read.binlog_reader import Reader
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
 
 MARK_BYTES: Final = 1 << 20  # minimum of binlog between two marks
 MARKS_HELD: Final = 64  # before they are written
@@ -208,7 +208,7 @@ def session_writer(
     index: BoundaryIndex | None,
     server: str,
     reader: Reader,
-    place: Place,
+    position: StartPosition,
     listed: Sequence[str],
 ) -> IndexWriter | None:
     """Return the writer that indexes what a session reads, None without an index.
@@ -220,7 +220,7 @@ def session_writer(
         return None
     if listed:
         index.expire(server, listed)
-    if not place.by_gtid:
+    if not position.by_gtid:
         reader.exact_from = 0
     return IndexWriter(
         index,
@@ -228,5 +228,5 @@ def session_writer(
         reader.decoder.began_s.get,
         exact_from=lambda: reader.exact_from,
         uses=True,
-        boundary=place.boundary,
+        boundary=position.boundary,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.mysql.binlogs import purged_gtids
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 
 if TYPE_CHECKING:
     from canal_server.config.schema import SourceConfig
@@ -34,25 +34,25 @@ class LostPosition:
     files: SourceFiles
     purged: GtidSet | None = None
 
-    def has(self, place: LogPosition) -> bool:
+    def has(self, position: LogPosition) -> bool:
         """Return whether the source may have a position; False only when certain.
 
         Files prove nothing about another server's position: only trying does.
         """
-        if place.position.gtid and self.purged is not None:
+        if position.position.gtid and self.purged is not None:
             try:
-                return GtidSet.parse(place.position.gtid).contains(self.purged)
+                return GtidSet.parse(position.position.gtid).contains(self.purged)
             except ValueError:
                 return False
-        if not same_server(place.identity, self.identity):
+        if not same_server(position.identity, self.identity):
             return True
-        return not self._is_older(place.position) and self.files.had(
-            place.position.journal_name, place.position.position
+        return not self._is_older(position.position) and self.files.had(
+            position.position.journal_name, position.position.position
         )
 
-    def why(self, place: LogPosition) -> str:
+    def why(self, position: LogPosition) -> str:
         """Return what of a position is missing, for an operator."""
-        purged = self.files.purged_from(place.position.journal_name)
+        purged = self.files.purged_from(position.position.journal_name)
         if purged is None:
             return f"the source refused it; its binlog has {self.files}"
         return f"{purged} purged, the oldest file is now {self.files.files[0].name}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 
 if TYPE_CHECKING:
     from canal_server.model.positions import LogIdentity, LogPosition

@@ -22,7 +22,7 @@ from canal_server.source.begin.search import BinlogSearch
 from canal_server.source.begin.start_finder import StartFinder
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.read.gtid_sets import parse, subtract
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 
 if TYPE_CHECKING:
     from canal_server.source.begin.source_lag import SourceView
@@ -58,7 +58,7 @@ class TargetText:
 class Target:
     """A position between transactions; `inside`: the requested one, if not such."""
 
-    place: EntryPosition
+    position: EntryPosition
     inside: EntryPosition | None = None
 
 
@@ -113,7 +113,7 @@ class TargetFinder:
             case Kind.OLDEST:
                 return Target(self._oldest())
             case Kind.LATEST:
-                return Target(self._view.end_place)
+                return Target(self._view.end_position)
 
     # --- each kind --------------------------------------------------------------------
 
@@ -123,11 +123,11 @@ class TargetFinder:
         file, offset = found["file"], max(FIRST_EVENT, int(found["offset"]))
         self._view.files.check(file, offset, f"`{self._option} oldest`")
         asked = EntryPosition(file, offset)
-        place = self._view.surveyor.boundary_before(asked)
-        if place.timestamp is None:
-            place = self._at_beginning(file)
-        inside = asked if place.position != offset else None
-        return Target(self._with_gtids(place), inside)
+        position = self._view.surveyor.boundary_before(asked)
+        if position.timestamp is None:
+            position = self._at_beginning(file)
+        inside = asked if position.position != offset else None
+        return Target(self._with_gtids(position), inside)
 
     def _oldest(self) -> EntryPosition:
         return self._with_gtids(self._at_beginning(self._view.files.files[0].name))
@@ -155,17 +155,17 @@ class TargetFinder:
                 f"{target.text} is before the oldest binlog file, {oldest};"
                 f" `{self._option} oldest` starts at the oldest file"
             )
-        place = self._start(HostConfig(timestamp_ms=target.time_ms))
+        position = self._start(HostConfig(timestamp_ms=target.time_ms))
         return EntryPosition(
-            place.file,
-            place.position,
+            position.file,
+            position.position,
             target.time_ms,
             view.info.server_id,
-            None if place.gtids is None else str(place.gtids),
+            None if position.gtids is None else str(position.gtids),
             included=True,
         )
 
-    def _start(self, configured: HostConfig) -> Place:
+    def _start(self, configured: HostConfig) -> StartPosition:
         view = self._view
         return (
             StartFinder(
@@ -179,7 +179,7 @@ class TargetFinder:
                 search=BinlogSearch(view.scanner, mariadb=view.info.is_mariadb),
             )
             .find(None)
-            .place
+            .position
         )
 
     def _after_set(self, text: str) -> EntryPosition:
@@ -187,15 +187,15 @@ class TargetFinder:
         if not view.has_gtids:
             raise PositionError(f"{view.access.address} has no GTIDs: gtid_mode is off")
         gtids = self._executed_set(text)
-        start = Place("", FIRST_EVENT, gtids, by_gtid=True).dump_start()
+        start = StartPosition("", FIRST_EVENT, gtids, by_gtid=True).dump_start()
         first = DdlScanner(view.config, view.access, Stop()).first_position(start)
         if first is None:
-            place = view.end_place
+            position = view.end_position
         else:
-            place = view.surveyor.boundary_before(first)
-            if place.timestamp is None:
-                place = self._at_beginning(first.journal_name or "")
-        return replace(place, gtid=str(gtids) if self._gtid_on else None)
+            position = view.surveyor.boundary_before(first)
+            if position.timestamp is None:
+                position = self._at_beginning(first.journal_name or "")
+        return replace(position, gtid=str(gtids) if self._gtid_on else None)
 
     def _executed_set(self, text: str) -> Gtids:
         """Parse a set that the source has executed, with nothing after it purged."""
@@ -221,11 +221,13 @@ class TargetFinder:
 
     # --- GTID mode --------------------------------------------------------------------
 
-    def _with_gtids(self, place: EntryPosition) -> EntryPosition:
+    def _with_gtids(self, position: EntryPosition) -> EntryPosition:
         if not self._gtid_on:
-            return place
-        gtids = self._gtids_at(place.journal_name or "", place.position or FIRST_EVENT)
-        return replace(place, gtid=str(gtids))
+            return position
+        gtids = self._gtids_at(
+            position.journal_name or "", position.position or FIRST_EVENT
+        )
+        return replace(position, gtid=str(gtids))
 
     def _gtids_at(self, file: str, offset: int) -> Gtids:
         return self._view.scanner.gtids_at(

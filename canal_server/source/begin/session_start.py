@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.begin.boundary_index import BoundaryIndex
     from canal_server.source.begin.source_servers import Source
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +69,8 @@ class SessionStart:
         self.files = SourceFiles(())  # of this session's source
         self.unlisted = ""  # why the source does not list them
         self._config = config
-        self._place: Place | None = None  # of the current session
-        self._moved: Place | None = None  # one that lies inside a transaction
+        self._position: StartPosition | None = None  # of the current session
+        self._moved: StartPosition | None = None  # one that lies inside a transaction
         self._refusals = 0  # consecutive reports of a missing position
         self._to_end = False  # the next session starts at the end
         self.is_at_end = False  # this session started there: its position was lost
@@ -100,10 +100,15 @@ class SessionStart:
         `passed`: the session read transactions to their end.
         """
         if isinstance(error, InsideTransaction):
-            place = self._place
-            if passed or place is None or place.by_gtid or self._moved is not None:
+            position = self._position
+            if (
+                passed
+                or position is None
+                or position.by_gtid
+                or self._moved is not None
+            ):
                 return False  # the position is not the cause
-            self._moved = place
+            self._moved = position
             return True
         if self._by_set and not passed and is_refusal(error):
             self._set_refused = True
@@ -119,8 +124,12 @@ class SessionStart:
     @property
     def _by_set(self) -> bool:
         """Whether this session starts by a set outside of GTID mode."""
-        place = self._place
-        return place is not None and place.by_gtid and not self._config.source.gtid_on
+        position = self._position
+        return (
+            position is not None
+            and position.by_gtid
+            and not self._config.source.gtid_on
+        )
 
     @property
     def is_counting(self) -> bool:
@@ -182,7 +191,7 @@ class SessionStart:
         *,
         read_before: Sequence[str],
         cursors: Iterable[EntryPosition] = (),
-    ) -> Place:
+    ) -> StartPosition:
         """Return where to start. Raises PositionError, SourceError.
 
         `read_before` are the ids of the servers read so far, the last one last;
@@ -212,30 +221,32 @@ class SessionStart:
         )
         start = self._start(finder, stored)
         if source.gtid_sets and not source.gtid_on:
-            start = replace(start, place=tracked(start.place, info, stored, search))
+            start = replace(
+                start, position=tracked(start.position, info, stored, search)
+            )
         if stored is None:
-            start = replace(start, place=self._with_time(start.place, finder))
-        elif start.place.by_gtid:
+            start = replace(start, position=self._with_time(start.position, finder))
+        elif start.position.by_gtid:
             # The time of a set is known only to whoever stored it.
             time_ms = stored.position.timestamp or 0
-            start = replace(start, place=replace(start.place, time_ms=time_ms))
+            start = replace(start, position=replace(start.position, time_ms=time_ms))
         self._sources.add(names[0])
-        self._covered = _covered(finder, start.place, cursors)
+        self._covered = _covered(finder, start.position, cursors)
         self.is_at_end, self._to_end = self._to_end, False
         self._voids_stored = start.voids_stored
-        self._place = start.place
+        self._position = start.position
         if self.is_at_end:
             source_messages.SOURCE_STARTS_AFTER_LOSS.log(
-                _log, self._config.destination, start.place, start.why
+                _log, self._config.destination, start.position, start.why
             )
         else:
             _log.info(
                 "destination %s starts at %s: %s",
                 self._config.destination,
-                start.place,
+                start.position,
                 start.why,
             )
-        return start.place
+        return start.position
 
     def _start(self, finder: StartFinder, stored: LogPosition | None) -> Start:
         if self._to_end:
@@ -247,43 +258,43 @@ class SessionStart:
             self._refusals = 0
             return Start(finder.end(), why, voids_stored=True)
         start = finder.find(stored)
-        place, moved = start.place, self._moved
-        if moved is None or (place.file, place.position) != (
+        position, moved = start.position, self._moved
+        if moved is None or (position.file, position.position) != (
             moved.file,
             moved.position,
         ):
             self._moved = None
             return start
-        found = finder.search.transaction_start(place.file, place.position)
-        if found.offset >= place.position:
+        found = finder.search.transaction_start(position.file, position.position)
+        if found.offset >= position.position:
             return start  # it is a boundary: the error will say what is wrong
-        back, _ = finder.at(place.file, found.offset)
+        back, _ = finder.at(position.file, found.offset)
         return replace(
             start,
-            place=replace(back, time_ms=place.time_ms),
-            why=f"{start.why}; {place} is inside a transaction, moved back to its"
+            position=replace(back, time_ms=position.time_ms),
+            why=f"{start.why}; {position} is inside a transaction, moved back to its"
             f" start by {found.means}",
         )
 
-    def _with_time(self, place: Place, finder: StartFinder) -> Place:
+    def _with_time(self, position: StartPosition, finder: StartFinder) -> StartPosition:
         """Return a position with a time, by which another server may be searched.
 
         The Java server accepts no cursor without a time, by GTID or not.
         """
-        if place.time_ms:
-            return place
-        if place.by_gtid:
-            return replace(place, time_ms=self._time_after_set(place, finder))
-        seen = finder.search.event_at(place.file, place.position)
+        if position.time_ms:
+            return position
+        if position.by_gtid:
+            return replace(position, time_ms=self._time_after_set(position, finder))
+        seen = finder.search.event_at(position.file, position.position)
         time_ms = finder.now_ms() if seen is None else min(seen.times) * 1000
-        return replace(place, time_ms=time_ms)
+        return replace(position, time_ms=time_ms)
 
-    def _time_after_set(self, place: Place, finder: StartFinder) -> int:
+    def _time_after_set(self, position: StartPosition, finder: StartFinder) -> int:
         """Return the time of what the source sends after a set, 0 when unknown."""
         if finder.configured.timestamp_ms:
             return finder.configured.timestamp_ms
         try:
-            sent_ms = self.scanner.first_sent_ms(place.dump_start())
+            sent_ms = self.scanner.first_sent_ms(position.dump_start())
         except BinlogPurged:
             return 0  # the session will hit the same error
         return finder.now_ms() if sent_ms is None else sent_ms
@@ -301,16 +312,16 @@ class SessionStart:
         position, skipping would lose data. `last` is the last delivered offset, with
         its file's name. From any thread; true as long as no session has started.
         """
-        place, moved = self._place, self._moved
-        if place is None:
+        start_position, moved = self._position, self._moved
+        if start_position is None:
             return True
-        if place.by_gtid and position in self._covered:
+        if start_position.by_gtid and position in self._covered:
             return self._covered[position]
         # A cursor added since belongs to this server, unless others were read too.
         if (
             self._voids_stored
-            or (place.by_gtid and len(self._sources) > 1)
-            or (place.by_gtid and position.gtid == str(place.gtids))
+            or (start_position.by_gtid and len(self._sources) > 1)
+            or (start_position.by_gtid and position.gtid == str(start_position.gtids))
         ):
             return False
         where = (position.journal_name, position.position)
@@ -327,14 +338,14 @@ class SessionStart:
 
 
 def _covered(
-    finder: StartFinder, place: Place, cursors: Iterable[EntryPosition]
+    finder: StartFinder, position: StartPosition, cursors: Iterable[EntryPosition]
 ) -> dict[EntryPosition, bool]:
     """Return for each cursor whether its set has everything before it."""
     found: dict[EntryPosition, bool] = {}
-    if not place.by_gtid:
+    if not position.by_gtid:
         return found
     for cursor in set(cursors):
-        if not cursor.gtid or cursor.gtid == str(place.gtids):
+        if not cursor.gtid or cursor.gtid == str(position.gtids):
             continue
         found[cursor] = False
         if len(found) > CURSORS_MAX or not cursor.journal_name:

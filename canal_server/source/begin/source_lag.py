@@ -29,7 +29,7 @@ from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import ServerInfo, read_server_info
 from canal_server.mysql.replication import FIRST_EVENT
 from canal_server.mysql.server_answers import answer_about
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.begin.boundary_index import FILE_NAME, BoundaryIndex
 from canal_server.source.begin.survey import Surveyor
@@ -158,7 +158,7 @@ class SourceView:
         return self.info.gtid_mode == "ON"
 
     @property
-    def end_place(self) -> EntryPosition:
+    def end_position(self) -> EntryPosition:
         """Return the end of the binlog as a start position."""
         return EntryPosition(
             self.end.file,
@@ -173,31 +173,35 @@ class SourceView:
 
     def behind(self, position: LogPosition) -> Lag:
         """Return how far a position is behind the end. Raises SourceError."""
-        place = position.position
-        if not same_server(position.identity, self.identity) or not place.journal_name:
+        start_position = position.position
+        if (
+            not same_server(position.identity, self.identity)
+            or not start_position.journal_name
+        ):
             other = f"{position.identity.address}:{position.identity.port}"
-            return self._lag_by_set(place, f"a position of {other}")
-        if not self.files.had(place.journal_name, place.position):
+            return self._lag_by_set(start_position, f"a position of {other}")
+        if not self.files.had(start_position.journal_name, start_position.position):
             return Lag(
-                problem=f"{place} is not in the binlog of {self.access.address}, which"
-                f" has {self.files}: the binlog was reset, or this is another server"
+                problem=f"{start_position} is not in the binlog of"
+                f" {self.access.address}, which has {self.files}: the binlog was reset,"
+                " or this is another server"
             )
-        purged = self.purged_after(place)
+        purged = self.purged_after(start_position)
         if purged is not None:
-            return Lag(seconds=self._seconds(place.timestamp), purged=purged)
+            return Lag(seconds=self._seconds(start_position.timestamp), purged=purged)
         try:
-            distance = self.between(place, self.end_place)
+            distance = self.between(start_position, self.end_position)
         except BinlogPurged as error:  # purged just now
             return Lag(problem=str(error))
         if distance.transactions == 0:
             # Only ends and headers of files and the like lie between.
             return Lag(0, 0.0, 0)
-        since_ms = distance.first_ms or place.timestamp
+        since_ms = distance.first_ms or start_position.timestamp
         return Lag(distance.bytes, self._seconds(since_ms), distance.transactions)
 
-    def _lag_by_set(self, place: EntryPosition, problem: str) -> Lag:
-        number = self._executed_since(place)
-        seconds = 0.0 if number == 0 else self._seconds(place.timestamp)
+    def _lag_by_set(self, position: EntryPosition, problem: str) -> Lag:
+        number = self._executed_since(position)
+        seconds = 0.0 if number == 0 else self._seconds(position.timestamp)
         if number is None:
             return Lag(
                 None, seconds, None, problem=f"{problem}, only its time is known"
@@ -231,9 +235,9 @@ class SourceView:
         )
         return max(0, before + last[1] - first[1])
 
-    def _executed_since(self, place: EntryPosition) -> int | None:
+    def _executed_since(self, position: EntryPosition) -> int | None:
         """Return how many transactions the source executed that a position lacks."""
-        return self._in_sets(place, self.end_place)
+        return self._in_sets(position, self.end_position)
 
     def _in_sets(self, start: EntryPosition, stop: EntryPosition) -> int | None:
         """Return by how many transactions the sets of two positions differ.
@@ -288,24 +292,24 @@ class SourceView:
     # --- purged data
     # -------------------------------------------------------------------
 
-    def purged_after(self, place: EntryPosition) -> PurgedPart | None:
+    def purged_after(self, position: EntryPosition) -> PurgedPart | None:
         """Return what was purged after a position, None when nothing was."""
-        purged = self.files.purged_from(place.journal_name)
+        purged = self.files.purged_from(position.journal_name)
         if purged is None:
             return None
         return PurgedPart(
             first=purged.first,
             last=purged.last,
             files=purged.number,
-            since_ms=place.timestamp,
+            since_ms=position.timestamp,
             until_ms=self.scanner.first_event_ms(self.files.files[0].name),
-            transactions=self._transactions_purged_after(place),
+            transactions=self._transactions_purged_after(position),
         )
 
-    def _transactions_purged_after(self, place: EntryPosition) -> int | None:
-        if not self.purged or not place.gtid or not self.config.source.gtid_on:
+    def _transactions_purged_after(self, position: EntryPosition) -> int | None:
+        if not self.purged or not position.gtid or not self.config.source.gtid_on:
             return None
-        lost = GtidSet.parse(self.purged).subtract(GtidSet.parse(place.gtid))
+        lost = GtidSet.parse(self.purged).subtract(GtidSet.parse(position.gtid))
         return transactions_in(str(lost))
 
 

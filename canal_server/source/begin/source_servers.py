@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from canal_server.model.positions import LogIdentity
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 
 if TYPE_CHECKING:
     from canal_server.config.schema import HostConfig, SourceConfig

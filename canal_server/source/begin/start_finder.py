@@ -22,8 +22,8 @@ from canal_server.mysql.binlogs import (
 )
 from canal_server.mysql.server_errors import is_refusal
 from canal_server.mysql.standby import gtids_of
-from canal_server.position.log_positions import same_server
-from canal_server.source.read.start_position import FIRST_EVENT, Place
+from canal_server.position.log_position_managers import same_server
+from canal_server.source.read.start_position import FIRST_EVENT, StartPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ class Found:
 class Start:
     """A position with its reason, and what it implies for stored positions."""
 
-    place: Place
+    position: StartPosition
     why: str
     # Stored files and offsets do not belong to this server's binlog.
     voids_stored: bool = False
@@ -138,18 +138,18 @@ class StartFinder:
         configured = self.configured
         # 3. A configured GTID set.
         if self.gtid_on and configured.gtid:
-            place = self.by_gtid(configured.gtid, what="canal.instance.master.gtid")
-            return Start(place, f"configured GTID set {configured.gtid[:200]!r}")
+            position = self.by_gtid(configured.gtid, what="canal.instance.master.gtid")
+            return Start(position, f"configured GTID set {configured.gtid[:200]!r}")
         # 4. A configured file, with an offset, a time, or from its first event.
         if configured.journal_name:
             return self._from_configured_file(configured.journal_name)
         # 5. A configured time only.
         if configured.timestamp_ms:
-            place, means = self.by_time(configured.timestamp_ms)
+            position, means = self.by_time(configured.timestamp_ms)
             note = f"configured time {configured.timestamp_ms}"
             if configured.timestamp_ms > self.now_ms():
                 note += f" ({_time_text(configured.timestamp_ms)}, in the future)"
-            return Start(place, f"{note}, {means}")
+            return Start(position, f"{note}, {means}")
         # 6. Nothing: start from now on.
         return Start(self.end(), "nothing stored, nothing configured: the current end")
 
@@ -179,8 +179,8 @@ class StartFinder:
             if position.server_id in (None, 0, self.info.server_id):
                 was = f"of another server than {self.info}"
             return self._by_stored_time(stored, f"{was} at this address")
-        place, means = self.at(position.journal_name, position.position)
-        return Start(place, f"stored position {stored}{means}")
+        start_position, means = self.at(position.journal_name, position.position)
+        return Start(start_position, f"stored position {stored}{means}")
 
     def _check_position(self, position: EntryPosition) -> None:
         """Raise SourceError when a stored position is not in this server's binlog."""
@@ -229,7 +229,7 @@ class StartFinder:
         if gtids is not None:
             gtids, note = self._with_past(gtids, stored.position)
             return Start(
-                Place("", 0, gtids, by_gtid=True),
+                StartPosition("", 0, gtids, by_gtid=True),
                 f"stored position {stored}, {why}: the GTID set stored with it{note}",
                 voids_stored=voids,
             )
@@ -240,12 +240,12 @@ class StartFinder:
                 " remove the destination's stored cursors to start as configured"
             )
         try:
-            place, means = self.by_time(when)
+            position, means = self.by_time(when)
         except PositionError as error:
             # Equivalent to purged, if the operator wants the end in that case.
             raise BinlogPurged(f"stored position {stored}, {why}: {error}") from error
         return Start(
-            place,
+            position,
             f"stored position {stored}, {why}: its time {stored.position.timestamp}"
             f" less {self.fallback_interval_s} s, {means}",
             voids_stored=voids,
@@ -262,11 +262,13 @@ class StartFinder:
             return gtids, ""
         when = self._time_before(position)
         try:
-            place, _ = self.by_time(when)
-            if place.position == FIRST_EVENT:
-                before = self.search.head_of(place.file)
+            start_position, _ = self.by_time(when)
+            if start_position.position == FIRST_EVENT:
+                before = self.search.head_of(start_position.file)
             else:
-                _, before = self.search.executed_at(place.file, place.position)
+                _, before = self.search.executed_at(
+                    start_position.file, start_position.position
+                )
         except PositionError:
             before = self.search.head_of(self.oldest().file)  # the rest is younger
         past = independent_part(before, gtids)
@@ -285,18 +287,18 @@ class StartFinder:
         if file.lower() == OLDEST:
             return Start(self.oldest(), "configured: the oldest file")
         if configured.position:
-            place, means = self.at(file, configured.position)
-            return Start(place, f"configured file and position{means}")
+            position, means = self.at(file, configured.position)
+            return Start(position, f"configured file and position{means}")
         if configured.timestamp_ms:
-            place, means = self.by_time(configured.timestamp_ms, files=(file,))
+            position, means = self.by_time(configured.timestamp_ms, files=(file,))
             note = f"configured file {file} and time {configured.timestamp_ms}"
-            return Start(place, f"{note}, {means}")
-        place, _ = self.at(file, FIRST_EVENT)
-        return Start(place, "configured file, from its first event")
+            return Start(position, f"{note}, {means}")
+        position, _ = self.at(file, FIRST_EVENT)
+        return Start(position, "configured file, from its first event")
 
     # --- kinds of positions -----------------------------------------------------------
 
-    def at(self, file: str, offset: int) -> tuple[Place, str]:
+    def at(self, file: str, offset: int) -> tuple[StartPosition, str]:
         """Return a position of a file, and what to log about it.
 
         In GTID mode it is the start of a transaction: a set that contains a transaction
@@ -304,16 +306,16 @@ class StartFinder:
         there.
         """
         if not self.gtid_on:
-            return Place(file, offset, None), ""
+            return StartPosition(file, offset, None), ""
         found, gtids = self.search.executed_at(file, offset)
         note = ""
         if found.offset != offset:
             note = f" {file}:{offset} is inside a transaction, moved back to its start"
-        return Place(file, found.offset, gtids), f",{note} by {found.means}"
+        return StartPosition(file, found.offset, gtids), f",{note} by {found.means}"
 
     def by_time(
         self, timestamp_ms: int, *, files: Sequence[str] = ()
-    ) -> tuple[Place, str]:
+    ) -> tuple[StartPosition, str]:
         """Return the end of the last transaction older than a time, and the means.
 
         `files`: where to search, empty for all. A given file is read from its beginning
@@ -331,41 +333,43 @@ class StartFinder:
                 " starts later; configure a later time (in milliseconds), or"
                 " canal.instance.master.journal.name = oldest to start at that file"
             )
-        place, _ = self.at(found.file, found.offset)
+        position, _ = self.at(found.file, found.offset)
         return replace(
-            place, timestamp_ms=timestamp_ms, time_ms=timestamp_ms
+            position, timestamp_ms=timestamp_ms, time_ms=timestamp_ms
         ), f"by {found.means}"
 
-    def by_gtid(self, text: str, *, what: str = "GTID set") -> Place:
+    def by_gtid(self, text: str, *, what: str = "GTID set") -> StartPosition:
         """Return the position after a GTID set, which errors call `what`.
 
         Raises PositionError.
         """
         try:
             kind = MariaGtidSet if self.info.is_mariadb else GtidSet
-            return Place("", 0, kind.parse(text), by_gtid=True)
+            return StartPosition("", 0, kind.parse(text), by_gtid=True)
         except ValueError as error:
             raise PositionError(f"{what} {text[:200]!r}: {error}") from error
 
-    def oldest(self) -> Place:
+    def oldest(self) -> StartPosition:
         """Return the start of the oldest file. Raises PositionError without any."""
         logs = binary_logs(self.connection)
         if not logs:
             raise PositionError(f"{self.identity.address}: the source lists no binlog")
-        place, _ = self.at(logs[0].name, FIRST_EVENT)
-        return place
+        position, _ = self.at(logs[0].name, FIRST_EVENT)
+        return position
 
-    def end(self) -> Place:
+    def end(self) -> StartPosition:
         """Return the current end. Raises SourceRefused without a binlog."""
         now_ms = self.now_ms()  # before what is written from there on
         end = current_end(self.connection, self.info)
-        place = Place(end.file, end.position, None, time_ms=now_ms, is_end=True)
+        position = StartPosition(
+            end.file, end.position, None, time_ms=now_ms, is_end=True
+        )
         kind = MariaGtidSet if self.info.is_mariadb else GtidSet
         if self.gtid_on:
-            return replace(place, gtids=kind.parse(end.gtids))
+            return replace(position, gtids=kind.parse(end.gtids))
         if self.follows_sets and end.gtids:
-            return replace(place, tracked=kind.parse(end.gtids))
-        return place
+            return replace(position, tracked=kind.parse(end.gtids))
+        return position
 
     def now_ms(self) -> int:
         """Return the server's current time."""

@@ -55,18 +55,18 @@ class Surveyor:
         reader = self._dump.reader(StatementCollector(), BoundedReader, whole=True)
         assert isinstance(reader, BoundedReader)
         reader.end = stop
-        place = FileStart(start.journal_name or "", start.position or FIRST_EVENT)
-        self._dump.run(reader, place, count.take)
+        position = FileStart(start.journal_name or "", start.position or FIRST_EVENT)
+        self._dump.run(reader, position, count.take)
         return count.found
 
-    def boundary_before(self, place: EntryPosition) -> EntryPosition:
+    def boundary_before(self, position: EntryPosition) -> EntryPosition:
         """Return the last boundary of transactions at or before a position.
 
         Searches only the position's own file, where no transaction continues from an
         earlier file; the start of the file has no time.
         """
-        begin = EntryPosition(place.journal_name, FIRST_EVENT, included=True)
-        return self.between(begin, replace(place, included=True)).last or begin
+        begin = EntryPosition(position.journal_name, FIRST_EVENT, included=True)
+        return self.between(begin, replace(position, included=True)).last or begin
 
 
 class _Count:

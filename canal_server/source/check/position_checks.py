@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import CanalError, PositionError
 from canal_server.model.check_results import fail, ok, skip, warn
 from canal_server.model.moments import time_text
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 from canal_server.source.begin.start_finder import OLDEST
 from canal_server.source.read.gtid_sets import parse, parsed, subtract
 from canal_server.source.read.start_position import FIRST_EVENT
@@ -92,14 +92,17 @@ def _file_lost(
     position: LogPosition, checked: CheckedSource, files: SourceFiles
 ) -> str:
     """Return why the binlog lacks a position, empty if it has it or may have it."""
-    place = position.position
-    if not same_server(position.identity, checked.identity) or not place.journal_name:
+    start_position = position.position
+    if (
+        not same_server(position.identity, checked.identity)
+        or not start_position.journal_name
+    ):
         return ""
-    purged = files.purged_from(place.journal_name)
+    purged = files.purged_from(start_position.journal_name)
     if purged is not None:
-        return f"at {place}, but {purged} was purged"
-    if not files.had(place.journal_name, place.position):
-        return f"at {place}, which is not in the binlog, which has {files}"
+        return f"at {start_position}, but {purged} was purged"
+    if not files.had(start_position.journal_name, start_position.position):
+        return f"at {start_position}, which is not in the binlog, which has {files}"
     return ""
 
 
@@ -147,17 +150,17 @@ def check_expiry(facts: SourceFacts, checked: CheckedSource) -> CheckResult:
     if not stored or isinstance(facts.clock, CanalError):
         return ok(name, kept)
     client, position = oldest_of(stored)
-    place = position.position
+    start_position = position.position
     # Files are purged whole, and never the last one.
-    if not place.timestamp or place.journal_name == facts.end_file:
+    if not start_position.timestamp or start_position.journal_name == facts.end_file:
         return ok(name, f"{kept}; the oldest position is in the newest file")
-    age_s = facts.clock.now_s - place.timestamp / 1000
+    age_s = facts.clock.now_s - start_position.timestamp / 1000
     if age_s < EXPIRY_SHARE * expire_s:
         return ok(name, f"{kept}; the oldest position is {age_s / 3600:.1f} hours old")
     return warn(
         name,
         f"{kept}, and the position of client {client} is {age_s / 3600:.1f} hours old"
-        f" ({place})",
+        f" ({start_position})",
         "let the client ack, or run SET GLOBAL binlog_expire_logs_seconds ="
         f" {2 * expire_s}",
     )

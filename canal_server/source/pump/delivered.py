@@ -3,7 +3,7 @@
 Records are distinguished by file, offset and ordinal, which are valid in the binlog of
 one server only. A row event with very many rows becomes several records that have these
 in common; they are counted, and have the same sizes when they are read again. Used by
-the pump's thread; `place` by any.
+the pump's thread; `position` by any.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from canal_server.core.blocks import Block
     from canal_server.ports import Span
     from canal_server.source.read.available_positions import SourceFiles
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
 
     Key = tuple[int, int, int]  # file number, offset, ordinal
 
@@ -35,7 +35,7 @@ class Delivered:
         self._skip_to: Key | None = None
         self._skip_pieces = 0  # of it, that are still to be left out
 
-    def place(self) -> tuple[str, tuple[int, int] | None]:
+    def position(self) -> tuple[str, tuple[int, int] | None]:
         """Return the name of the last record's file, and its file number and offset."""
         last = self._last
         return self.file, last and last[:2]
@@ -54,7 +54,7 @@ class Delivered:
         if self._last and not files.had(self.file, self._last[1]):
             self.forget()
 
-    def begin(self, place: Place, server: str, *, truncated: bool) -> bool:
+    def begin(self, position: StartPosition, server: str, *, truncated: bool) -> bool:
         """Note a session; return whether it continues after the last record.
 
         `truncated`: a transaction that was delivered in part comes again as a whole.
@@ -68,7 +68,7 @@ class Delivered:
         same = self._last is not None and self.server == server
         self._skip_to = self._last if same else None
         self._skip_pieces = self._pieces
-        if place.by_gtid and self._ended:
+        if position.by_gtid and self._ended:
             self._skip_to = None
         return same
 

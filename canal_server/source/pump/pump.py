@@ -27,7 +27,7 @@ from canal_server.model.positions import (
 )
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.replication import PumpReplica
-from canal_server.position.log_positions import same_server
+from canal_server.position.log_position_managers import same_server
 from canal_server.runtime.log_context import log_about
 from canal_server.source.begin.gtid_tracking import SetFollower, reachable_set
 from canal_server.source.begin.index_writer import session_writer
@@ -41,7 +41,7 @@ from canal_server.source.pump.pump_status import PumpState, PumpStatus
 from canal_server.source.pump.redelivery import Redelivery, redelivery_of
 from canal_server.source.pump.session_failures import Failures
 from canal_server.source.pump.session_reader import (
-    end_place,
+    end_position,
     reader_of,
     servers_before,
     stream_of,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from canal_server.source.begin.index_writer import IndexWriter
     from canal_server.source.pump.pump_ports import Outlet, PumpEvents, PumpSource
     from canal_server.source.read.binlog_reader import Reader
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
     from canal_server.tablemeta.history.tsdb import Steady
 
 _log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Pump:
         self._last_read: Span | None = None  # the last span of this session
         # Where the first session began; nothing before it was ever delivered.
         self.began_at: EntryPosition | None = None
-        self._begins_at: Place | None = None  # this session, once it may read
+        self._begins_at: StartPosition | None = None  # this session, once it may read
         self.has_delivered = False  # anything, ever
         self._switch = SourceSwitch()
         self._reader: Reader | None = None
@@ -129,7 +129,7 @@ class Pump:
         self._server_id = 0
         self._advanced = False  # something was delivered since the last failure
         # Whether the source lacks what is to be read: no session starts by itself.
-        self.lacks_place = False
+        self.is_purged = False
         self._thread = threading.Thread(
             target=self._run, name=f"pump-{config.destination}", daemon=True
         )
@@ -278,7 +278,7 @@ class Pump:
         """Switch to another server if that was requested."""
         if not self._switch.begin(self.sources.switch_to):
             return
-        self.lacks_place = False
+        self.is_purged = False
         self._start.turn_to(self._access, self._turn)
         # What was read from the other server says nothing about this one's files.
         self._delivered.forget()
@@ -300,8 +300,8 @@ class Pump:
             self._schemas.close()
         begins_elsewhere = self._start.failed(error, passed=self._passed is not None)
         message = f"{type(error).__name__}: {error}"
-        self.lacks_place = isinstance(error, BinlogPurged) and not begins_elsewhere
-        if self.lacks_place:
+        self.is_purged = isinstance(error, BinlogPurged) and not begins_elsewhere
+        if self.is_purged:
             name = self._config.destination
             stored = self._positions.latest(name)
             files = self._start.files
@@ -329,7 +329,7 @@ class Pump:
                 self._server, self._server_id = source_of(info), info.server_id
                 self.status.source = str(info)
                 self._delivered.check(self._start.list_files(control))
-                self._read(control, info, self._find_place(control, info))
+                self._read(control, info, self._find_position(control, info))
         finally:
             self._switch.control = None
             self._outlet.end()
@@ -339,9 +339,9 @@ class Pump:
 
         From any thread; true before the first session.
         """
-        return self._start.skips(position, *self._delivered.place())
+        return self._start.skips(position, *self._delivered.position())
 
-    def begins_after(self, place: LogPosition | None) -> EntryPosition | None:
+    def begins_after(self, start_position: LogPosition | None) -> EntryPosition | None:
         """Return after what the entries of a client begin, by what it has acked.
 
         None: all of them are for the client. From any thread.
@@ -349,16 +349,20 @@ class Pump:
         if self.sources.switches:
             # The ring may hold entries of another server before this one's.
             return None
-        if place is None or not same_server(place.identity, self.identity):
+        if start_position is None or not same_server(
+            start_position.identity, self.identity
+        ):
             return None
-        position = place.position
+        position = start_position.position
         if not self.skips(position):
             return None
         if position.included and position.position:
             return replace(position, position=position.position - 1)
         return position
 
-    def _find_place(self, control: ControlConnection, info: ServerInfo) -> Place:
+    def _find_position(
+        self, control: ControlConnection, info: ServerInfo
+    ) -> StartPosition:
         self._passed = self._begins_at = self.delivered_to = self._last_read = None
         self.passed_to = None
         stored = self._start.stored(
@@ -370,7 +374,7 @@ class Pump:
             stored = reachable(control, info, stored, self._turn, self._await)
         elif stored is not None:
             stored = reachable_set(control, info, stored)
-        place = self._start.find(
+        position = self._start.find(
             control,
             info,
             self.sources.current,
@@ -381,7 +385,7 @@ class Pump:
         if self._start.is_at_end:
             # The delivered files are deleted; new ones may have the same names.
             self._delivered.forget()
-        return place
+        return position
 
     def stored(self) -> LogPosition | None:
         """Return the position after which reading would continue."""
@@ -394,10 +398,12 @@ class Pump:
         self.status.failed(what)
         self._failures.warn(what)
 
-    def _read(self, control: ControlConnection, info: ServerInfo, place: Place) -> None:
+    def _read(
+        self, control: ControlConnection, info: ServerInfo, position: StartPosition
+    ) -> None:
         """Read from a position until the session ends. Raises CanalError."""
         schemas, begin = self._schemas.begin(
-            place,
+            position,
             control,
             info,
             access=self._access,
@@ -410,7 +416,7 @@ class Pump:
         reader = reader_of(
             self._source,
             self._read_as,
-            place,
+            position,
             begin,
             schemas=schemas,
             table_filter=self._table_filter,
@@ -419,20 +425,20 @@ class Pump:
         )
         self._sets.begin(reader, self._read_as, begin, info)
         truncated = self._outlet.begin()
-        continues = self._delivered.begin(place, self._server, truncated=truncated)
+        continues = self._delivered.begin(position, self._server, truncated=truncated)
         self.reads_after = None
-        self.reads_after_set = begin.gtids if place.by_gtid else None
-        if place.file and not place.by_gtid:
-            self.reads_after = binlog_file_number(place.file), place.position - 1
+        self.reads_after_set = begin.gtids if position.by_gtid else None
+        if position.file and not position.by_gtid:
+            self.reads_after = binlog_file_number(position.file), position.position - 1
         listed = [each.name for each in self._start.files.files]
         self._index_writer = session_writer(
-            self.index, self._server, reader, place, listed
+            self.index, self._server, reader, position, listed
         )
         if truncated or not continues:
             self._outlet.reset()
             self._events.on_reset()
         stored = self._positions.latest(self._config.destination)
-        self._redelivery = redelivery_of(self._config.destination, place, stored)
+        self._redelivery = redelivery_of(self._config.destination, position, stored)
         self._events.on_session()
         self._reader = reader
         # A change that was made while the reader was built.
@@ -443,10 +449,10 @@ class Pump:
         )
         try:
             stream.open()
-            reader.start(place.file, place.position)
-            self._log_begin(info, place)
-            self._begins_at = place
-            if place.is_end:
+            reader.start(position.file, position.position)
+            self._log_begin(info, position)
+            self._begins_at = position
+            if position.is_end:
                 reader.decoder.settle()
                 self._note_begin()
             at_end = reader.run(stream, self.deliver, self._idled, self._turn)
@@ -463,12 +469,12 @@ class Pump:
                 f"{self._access.address}: the server closed the connection"
             )
 
-    def _log_begin(self, info: ServerInfo, place: Place) -> None:
+    def _log_begin(self, info: ServerInfo, position: StartPosition) -> None:
         """Report that the source accepted the dump."""
         self.status.reads()
         self.status.connections += 1
         _log.info(
-            "destination %s reads %s from %s", self._config.destination, info, place
+            "destination %s reads %s from %s", self._config.destination, info, position
         )
         if self._start.unlisted:
             self._checks.note_unlisted(self._start.unlisted, self._failures)
@@ -481,16 +487,20 @@ class Pump:
         stored, when the binlog ends elsewhere. The source may still report that it
         lacks another position: its first event shows that it does not.
         """
-        place = self._begins_at
-        if self.began_at is not None or place is None:
+        start_position = self._begins_at
+        if self.began_at is not None or start_position is None:
             return
         stored = self._positions.latest(self._config.destination)
-        if place.by_gtid and not self._config.source.gtid_on and stored is not None:
+        if (
+            start_position.by_gtid
+            and not self._config.source.gtid_on
+            and stored is not None
+        ):
             # The set belongs to the stored position, which stays.
             self.began_at = replace(stored.position, source=stored.identity)
             self._events.on_begin(self.began_at)
             return
-        self.began_at = place.as_position(self._server_id, self._read_as)
+        self.began_at = start_position.as_position(self._server_id, self._read_as)
         position = LogPosition(self._read_as, self.began_at)
         self._positions.persist(self._config.destination, position)
         self._events.on_begin(self.began_at)
@@ -531,14 +541,18 @@ class Pump:
             return
         if self._last_read is not None and not self._delivered.has(self._last_read):
             return
-        place = end_place(reader, self._passed, self._server_id)
-        self._sets.settled(place)
+        position = end_position(reader, self._passed, self._server_id)
+        self._sets.settled(position)
         # The events that open a dump have the time at which their file was created.
         has_read = reader.decoder.events > _OPENING_EVENTS
         read_ms = reader.decoder.last_event_time * 1000 if has_read else 0
-        self.delivered_to = EntryPosition(place.journal_name, place.position, read_ms)
+        self.delivered_to = EntryPosition(
+            position.journal_name, position.position, read_ms
+        )
         self.status.delivered_at_ms = max(self.status.delivered_at_ms, read_ms)
-        self._move(place if self._config.source.gtid_on else replace(place, gtid=None))
+        self._move(
+            position if self._config.source.gtid_on else replace(position, gtid=None)
+        )
 
     def deliver(self, spans: list[Span]) -> bool:
         """Deliver the spans of a chunk, without what was delivered before.
@@ -580,11 +594,11 @@ class Pump:
             end = record["offset"] + record["event_length"]
             self.delivered_to = EntryPosition(block.file, end, timestamp)
 
-    def _move(self, place: EntryPosition) -> None:
+    def _move(self, position: EntryPosition) -> None:
         """Have a new connection begin at a position: all before it is delivered."""
-        self.status.position = str(place)
-        self._passed = place
-        self.passed_to = LogPosition(self._read_as, place)
+        self.status.position = str(position)
+        self._passed = position
+        self.passed_to = LogPosition(self._read_as, position)
         # First: the history may fail to store it, and by GTID a session that begins
         # before what was delivered delivers it again.
         self._positions.persist(self._config.destination, self.passed_to)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from canal_server.model.positions import LogPosition
     from canal_server.ports import Span
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Redelivery:
 
 
 def redelivery_of(
-    destination: str, place: Place, stored: LogPosition | None
+    destination: str, position: StartPosition, stored: LogPosition | None
 ) -> Redelivery | None:
     """Return what counts the redelivery of a session, None when there is none.
 
@@ -69,9 +69,9 @@ def redelivery_of(
     as the time between both.
     """
     until_ms = stored.position.timestamp if stored is not None else None
-    if not place.timestamp_ms or not until_ms or until_ms < place.timestamp_ms:
+    if not position.timestamp_ms or not until_ms or until_ms < position.timestamp_ms:
         return None
     source_messages.REDELIVERY_STARTED.log(
-        _log, destination, (until_ms - place.timestamp_ms) / 1000, stored
+        _log, destination, (until_ms - position.timestamp_ms) / 1000, stored
     )
-    return Redelivery(destination, until_ms, until_ms - place.timestamp_ms)
+    return Redelivery(destination, until_ms, until_ms - position.timestamp_ms)

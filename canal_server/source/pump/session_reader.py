@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from canal_server.source.pump.pump_ports import PumpSource
     from canal_server.source.pump.session_schemas import SessionSchemas
     from canal_server.source.read.silence_limit import Patience
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
     from canal_server.source.read.unreadable_events import Unreadable
 
 
@@ -42,15 +42,15 @@ def servers_before(
 def reader_of(
     source: PumpSource,
     read_as: LogIdentity,
-    place: Place,
-    begin: Place,
+    position: StartPosition,
+    begin: StartPosition,
     *,
     schemas: TableSchemas,
     table_filter: TablePredicate,
     columns: ColumnFilter,
     unreadable: Unreadable,
 ) -> Reader:
-    """Return a reader of what follows `place`; the dump starts at `begin`.
+    """Return a reader of what follows `position`; the dump starts at `begin`.
 
     All positions of the session carry the object `read_as`: by that the GTID sets of
     sessions are told apart, as another server may have the same address later.
@@ -67,22 +67,26 @@ def reader_of(
         unreadable=unreadable,
         gtids=begin.gtids if config.source.gtid_on else None,
         error_of_packet=lambda body: error_of_packet(
-            body, address=address, place=str(place)
+            body, address=address, position=str(position)
         ),
         source=read_as,
     )
-    reader.decoder.refuses_inside = not place.by_gtid
+    reader.decoder.refuses_inside = not position.by_gtid
     return reader
 
 
 def stream_of(
-    access: Access, replica: ReplicaId, begin: Place, turn: Stop, patience: Patience
+    access: Access,
+    replica: ReplicaId,
+    begin: StartPosition,
+    turn: Stop,
+    patience: Patience,
 ) -> DumpStream:
     """Return a stream of the binlog from a position; it is not open yet."""
     return DumpStream(access, replica, begin.dump_start(), turn, patience.options())
 
 
-def end_place(
+def end_position(
     reader: Reader, known: EntryPosition | None, server_id: int
 ) -> EntryPosition:
     """Return the end of what was read as a position to begin at; it must be settled.

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from canal_server.ports import TableSchemas
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.begin.session_start import SessionStart
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
     from canal_server.tablemeta.history.tsdb import Steady, TableMetaTsdb
 
-    SchemasOf = Callable[[ControlConnection, ServerInfo, Place], TableSchemas]
+    SchemasOf = Callable[[ControlConnection, ServerInfo, StartPosition], TableSchemas]
 
 
 class SessionSchemas:
@@ -72,7 +72,7 @@ class SessionSchemas:
 
     def begin(
         self,
-        place: Place,
+        position: StartPosition,
         control: ControlConnection,
         info: ServerInfo,
         *,
@@ -80,18 +80,18 @@ class SessionSchemas:
         stored: LogPosition | None,
         beginning: SessionStart,
         turn: Stop,
-    ) -> tuple[TableSchemas, Place]:
+    ) -> tuple[TableSchemas, StartPosition]:
         """Return the schemas as of a position, and where to start reading for them.
 
         Raises CanalError.
         """
         self._schemas = None
         if self._schemas_of is not None:
-            self._schemas = self._schemas_of(control, info, place)
-            return self._schemas, place
+            self._schemas = self._schemas_of(control, info, position)
+            return self._schemas, position
         if self._history is None:
             self._schemas = CachedColumns(control)
-            return self._schemas, place
+            return self._schemas, position
         schemas = HistorySchemas(
             self._history,
             control,
@@ -99,7 +99,7 @@ class SessionSchemas:
             destination=self._config.destination,
             scanner=DdlScanner(self._config, access, turn),
         )
-        begin = schemas.begin(place, stored, beginning.files, beginning.scanner)
+        begin = schemas.begin(position, stored, beginning.files, beginning.scanner)
         self._schemas = schemas
         return schemas, begin
 

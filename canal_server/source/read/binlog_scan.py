@@ -122,7 +122,7 @@ class Scanner:
         times.add(decoder.last_event_time)
         return SeenEvent(frozenset(times), decoder.event_server_id, packed_to)
 
-    def first_sent_ms(self, place: DumpStart) -> int | None:
+    def first_sent_ms(self, position: DumpStart) -> int | None:
         """Return the time of the first entry that the server sends from a position, ms.
 
         None when it has nothing to send.
@@ -135,7 +135,9 @@ class Scanner:
             found = block.record(first)["time"] * 1000
             return False
 
-        self._dump.run(self._dump.reader(StatementCollector(), whole=True), place, take)
+        self._dump.run(
+            self._dump.reader(StatementCollector(), whole=True), position, take
+        )
         return found
 
     def boundary_before(

@@ -85,22 +85,22 @@ class DdlScanner:
         reader = self._dump.reader(collector, BoundedReader)
         assert isinstance(reader, BoundedReader)
         reader.end = stop
-        place = FileStart(start.journal_name or "", start.position or 4)
-        self._dump.run(reader, place)
+        position = FileStart(start.journal_name or "", start.position or 4)
+        self._dump.run(reader, position)
         return [
             each for each in collector.events if each.position.order() < stop.order()
         ]
 
     def between_sets(
         self,
-        place: DumpStart,
+        position: DumpStart,
         executed: Gtids,
         target: Gtids,
     ) -> list[DdlStatement]:
         """Return the statements after a GTID set until another set was executed.
 
-        There may be a few more. `place` asks for what is not in `executed`, which grows
-        with what is read. Raises as `between`.
+        There may be a few more. `position` asks for what is not in `executed`, which
+        grows with what is read. Raises as `between`.
         """
         collector = StatementCollector()
         reader = self._dump.reader(collector, gtids=executed)
@@ -114,10 +114,10 @@ class DdlScanner:
             return not was_reached
 
         if not contains(executed, target):
-            self._dump.run(reader, place, take)
+            self._dump.run(reader, position, take)
         return collector.events
 
-    def first_position(self, place: DumpStart) -> EntryPosition | None:
+    def first_position(self, position: DumpStart) -> EntryPosition | None:
         """Return the position of the first event that the server sends from a position.
 
         None when it has nothing to send.
@@ -133,7 +133,7 @@ class DdlScanner:
             found = EntryPosition(block.file, record["offset"], record["time"] * 1000)
             return False
 
-        self._dump.run(reader, place, take)
+        self._dump.run(reader, position, take)
         for event in collector.events:
             if found is None or event.position.order() < found.order():
                 found = event.position

@@ -26,7 +26,7 @@ FIRST_EVENT = 4  # offset of the first event of every file
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StartPosition:
     """Where a dump starts.
 
     `file` and `position` name the first event; they are empty for a dump by GTID, where

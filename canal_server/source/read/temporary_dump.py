@@ -97,7 +97,7 @@ class TemporaryDump:
             unreadable=unreadable_of(self._config, self._access, is_quiet=True),
             gtids=gtids,
             error_of_packet=lambda body: error_of_packet(
-                body, address=address, place=self._asked
+                body, address=address, position=self._asked
             ),
             until=until,
         )
@@ -105,7 +105,7 @@ class TemporaryDump:
     def run(
         self,
         reader: Reader,
-        place: DumpStart,
+        position: DumpStart,
         take: Callable[[list[Span]], bool] | None = None,
     ) -> None:
         """Read until `take` returns false, or the reader or the binlog ends.
@@ -113,7 +113,7 @@ class TemporaryDump:
         Raises SourceError, and ConnectionLost when the read ended early.
         """
         is_enough = False
-        self._asked = str(place) if isinstance(place, FileStart) else ""
+        self._asked = str(position) if isinstance(position, FileStart) else ""
 
         def deliver(spans: list[Span]) -> bool:
             nonlocal is_enough
@@ -124,14 +124,14 @@ class TemporaryDump:
         stream = DumpStream(
             self._access,
             replica_id(self._config.destination, source.slave_id, reader=self._replica),
-            place,
+            position,
             self._stop,
             options_of(source, follow=False),
         )
         try:
             stream.open()
-            if isinstance(place, FileStart):
-                reader.start(place.file, place.position)
+            if isinstance(position, FileStart):
+                reader.start(position.file, position.position)
             cut = reader.run(stream, deliver, _nothing, self._stop)
         except StreamEnd:
             cut = False

@@ -140,8 +140,8 @@ class Unreadable:
             self._begin = here
         for found in self._found.values():
             event = found.event
-            place = (binlog_file_number(event.file), event.position)
-            if found.state == WAITING and self._begin <= place < here:
+            start_position = (binlog_file_number(event.file), event.position)
+            if found.state == WAITING and self._begin <= start_position < here:
                 found.state = READ
                 self._look()
                 source_messages.UNREADABLE_EVENT_NOT_MET.log(

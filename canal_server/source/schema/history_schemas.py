@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from canal_server.source.read.available_positions import SourceFiles
     from canal_server.source.read.binlog_scan import Scanner
     from canal_server.source.read.ddl_scan import DdlScanner
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
 
 _log = logging.getLogger(__name__)
@@ -62,11 +62,11 @@ class HistorySchemas:
 
     def begin(
         self,
-        place: Place,
+        position: StartPosition,
         stored: LogPosition | None,
         files: SourceFiles,
         looks: Scanner,
-    ) -> Place:
+    ) -> StartPosition:
         """Set the schemas to the position; returns what to read, which may be more.
 
         Raises SourceError, TableMetaError.
@@ -82,9 +82,9 @@ class HistorySchemas:
             looks=looks,
             collations=self._collations,
         )
-        at, segment, place = finder.find(place, stored)
+        at, segment, position = finder.find(position, stored)
         self._tsdb.rollback(at, segment)
-        return place
+        return position
 
     # --- the port -------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from canal_server.source.read.available_positions import SourceFiles
     from canal_server.source.read.binlog_scan import Scanner
     from canal_server.source.read.ddl_scan import DdlScanner
-    from canal_server.source.read.start_position import Place
+    from canal_server.source.read.start_position import StartPosition
     from canal_server.tablemeta.history.tsdb import TableMetaTsdb
     from canal_server.tablemeta.storage.history_storage import BinlogSegment, DdlRecord
 
@@ -74,64 +74,78 @@ class SegmentFinder:
         self._event = EntryPosition()
 
     def find(
-        self, place: Place, stored: LogPosition | None
-    ) -> tuple[EntryPosition, BinlogSegment, Place]:
+        self, position: StartPosition, stored: LogPosition | None
+    ) -> tuple[EntryPosition, BinlogSegment, StartPosition]:
         """Return the position as file and offset, its segment, and what to read.
 
         What to read is the position, or by GTID one that omits no statements. Raises
         SourceError, BinlogPurged when what follows the position is purged.
         """
         own = self._own_segment()
-        at, place = self._position_in_binlog(place, stored, own)
+        at, position = self._position_in_binlog(position, stored, own)
         segment = own and self._reaching(own, at)
         if segment is None:
-            segment = self._followed(place, at) or self._based(place, at)
+            segment = self._followed(position, at) or self._based(position, at)
         elif segment.last.order() < at.order():
             at = segment.last  # no statement lies in between
-        return at, self._recorded(segment, at), place
+        return at, self._recorded(segment, at), position
 
     # --- the position ---------------------------------------------------------------
 
     def _position_in_binlog(
-        self, place: Place, stored: LogPosition | None, own: BinlogSegment | None
-    ) -> tuple[EntryPosition, Place]:
+        self,
+        start_position: StartPosition,
+        stored: LogPosition | None,
+        own: BinlogSegment | None,
+    ) -> tuple[EntryPosition, StartPosition]:
         """Return file and offset before which all statements have been executed.
 
         Also returns a start position from which all later statements are sent.
         """
-        if place.file and not place.by_gtid:
-            gtids = place.tracked if place.gtids is None else place.gtids
+        if start_position.file and not start_position.by_gtid:
+            gtids = (
+                start_position.tracked
+                if start_position.gtids is None
+                else start_position.gtids
+            )
             gtid = None if gtids is None else str(gtids)
             self._event = EntryPosition(
-                place.file, place.position, place.timestamp_ms or None, gtid=gtid
+                start_position.file,
+                start_position.position,
+                start_position.timestamp_ms or None,
+                gtid=gtid,
             )
-            return self._event, place
+            return self._event, start_position
         position = None if stored is None else stored.position
-        if position is not None and self._is_position_of(position, place, own):
+        if position is not None and self._is_position_of(position, start_position, own):
             # Its last transaction was executed and is not sent again.
             self._event = position
-            return position_after(position), place
+            return position_after(position), start_position
         # Before the query: what is written meanwhile lies after it.
         end = self._end_of_binlog()
-        found = self._scanner.first_position(place.dump_start()) or end
-        if place.gtids is not None:
+        found = self._scanner.first_position(start_position.dump_start()) or end
+        if start_position.gtids is not None:
             known = (
                 each.position
                 for segment in self._tsdb.segments()
                 for each in self._tsdb.statements(segment)
             )
-            place = replace(
-                place, gtids=self._skips.asking_again(place.gtids, found, known)
+            start_position = replace(
+                start_position,
+                gtids=self._skips.asking_again(start_position.gtids, found, known),
             )
-        self._event = replace(found, gtid=str(place.gtids))
-        return self._event, place
+        self._event = replace(found, gtid=str(start_position.gtids))
+        return self._event, start_position
 
     def _end_of_binlog(self) -> EntryPosition:
         end = current_end(self._control, self._info)
         return EntryPosition(end.file, end.position)
 
     def _is_position_of(
-        self, position: EntryPosition, place: Place, own: BinlogSegment | None
+        self,
+        position: EntryPosition,
+        start_position: StartPosition,
+        own: BinlogSegment | None,
     ) -> bool:
         """Return whether a stored file and offset are this server's, and match the set.
 
@@ -141,7 +155,7 @@ class SegmentFinder:
             own is not None
             and own == self._tsdb.segments()[-1]
             and bool(position.journal_name)
-            and position.gtid == str(place.gtids)
+            and position.gtid == str(start_position.gtids)
             and position.order() >= own.first.order()
             and self._files.had(position.journal_name, position.position)
         )
@@ -237,7 +251,9 @@ class SegmentFinder:
 
     # --- from the history of another server -------------------------------------------
 
-    def _followed(self, place: Place, at: EntryPosition) -> BinlogSegment | None:
+    def _followed(
+        self, position: StartPosition, at: EntryPosition
+    ) -> BinlogSegment | None:
         """Start a segment from the history of another server, None if unknown.
 
         By GTID, which means the same on every server, or by time.
@@ -249,7 +265,7 @@ class SegmentFinder:
             if segment.source in self._names:
                 continue
             image = self._transfer.image(
-                segment, place, lambda: self._between(at, self._end_of_binlog())
+                segment, position, lambda: self._between(at, self._end_of_binlog())
             )
             if isinstance(image, NotCarried):
                 history_messages.HISTORY_NOT_TRANSFERRED.log(
@@ -273,7 +289,7 @@ class SegmentFinder:
 
     # --- from a base dump -----------------------------------------------------------
 
-    def _based(self, place: Place, at: EntryPosition) -> BinlogSegment:
+    def _based(self, position: StartPosition, at: EntryPosition) -> BinlogSegment:
         """Start a segment with a base dump of now, which may lie after the position."""
         now = self._end_of_binlog()
         # Before the dump, which takes time: report purged statements at once.
@@ -295,7 +311,7 @@ class SegmentFinder:
             return self._tsdb.extend(segment, (), last=last)
         if events:
             history_messages.HISTORY_STARTS_LATE.log(
-                _log, self._destination, base, place, len(events)
+                _log, self._destination, base, position, len(events)
             )
         first = _with_time(at, events[:1], base)
         return self._tsdb.extend(
@@ -308,11 +324,11 @@ def _from(events: list[DdlStatement], start: EntryPosition) -> list[DdlStatement
 
 
 def _with_time(
-    place: EntryPosition, events: list[DdlStatement], end: EntryPosition
+    position: EntryPosition, events: list[DdlStatement], end: EntryPosition
 ) -> EntryPosition:
     """Return a position with a time: its own, else a statement's, else the end's.
 
     These times lie inside what is known, so the segment claims no more than it has.
     """
-    times = (each.timestamp for each in (place, *(e.position for e in events), end))
-    return replace(place, timestamp=next(filter(None, times), None))
+    times = (each.timestamp for each in (position, *(e.position for e in events), end))
+    return replace(position, timestamp=next(filter(None, times), None))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import BinlogPurged
 from canal_server.model.moments import time_text
 from canal_server.source.read.gtid_sets import contains, parsed, subtract
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 from canal_server.source.schema.source_traits import records_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SchemaTransfer:
     def image(
         self,
         segment: BinlogSegment,
-        place: Place,
+        position: StartPosition,
         coming: Callable[[], list[DdlStatement]],
     ) -> FrozenTables | NotCarried:
         """Return the tables at a position, or why they cannot be known.
@@ -73,12 +73,12 @@ class SchemaTransfer:
         records = self._tsdb.statements(segment)
         more: list[DdlStatement] | NotCarried = []
         executed: _Executed | NotCarried
-        if place.timestamp_ms:
-            executed = _executed_by_time(segment, place.timestamp_ms, coming)
-        elif place.gtids is not None:
-            executed = self._executed_by_gtid(segment, place.gtids, records)
+        if position.timestamp_ms:
+            executed = _executed_by_time(segment, position.timestamp_ms, coming)
+        elif position.gtids is not None:
+            executed = self._executed_by_gtid(segment, position.gtids, records)
             if not isinstance(executed, NotCarried):
-                more = self._more_executed(segment, place.gtids, records)
+                more = self._more_executed(segment, position.gtids, records)
         else:
             return NotCarried("the start position has neither GTID set nor time")
         for each in (executed, more):
@@ -129,7 +129,7 @@ class SchemaTransfer:
             return NotCarried(f"the GTID set at its end, {segment.last}, is unknown")
         if contains(known, target):
             return []
-        start = Place("", 0, known, by_gtid=True).dump_start()
+        start = StartPosition("", 0, known, by_gtid=True).dump_start()
         end = _shown(known)  # before reading extends it
         try:
             events = self._scanner.between_sets(start, known, target)

@@ -359,13 +359,14 @@ class SqliteHistoryStorage:
         )
 
     def _record(self, segment_id: int, row: Row) -> DdlRecord:
-        place, schema, ddl, context, contained, *change, found = row
+        position, schema, ddl, context, contained, *change, found = row
         if found != sum_of((segment_id, *row[:-1])):
             raise self._database.damaged(
-                f"the statement at {place} of segment {segment_id} has a wrong checksum"
+                f"the statement at {position} of segment {segment_id} has a wrong"
+                " checksum"
             )
         return DdlRecord(
-            position_from_text(place),
+            position_from_text(position),
             schema,
             ddl,
             Context.from_json(context),
@@ -384,16 +385,16 @@ class SqliteHistoryStorage:
     def _put_images(
         self, segment_id: int, position: EntryPosition, images: bytes
     ) -> None:
-        place = position_to_text(position)
+        text = position_to_text(position)
         self._database.execute(
             "INSERT OR REPLACE INTO snapshot (stretch, file_number, start, place,"
             " images, sum) VALUES (?, ?, ?, ?, ?, ?)",
             (
                 segment_id,
                 *position.order(),
-                place,
+                text,
                 images,
-                sum_of((segment_id, place, images)),
+                sum_of((segment_id, text, images)),
             ),
         )
 
@@ -417,12 +418,13 @@ class SqliteHistoryStorage:
     def _position_and_images(
         self, segment_id: int, row: Row
     ) -> tuple[EntryPosition, bytes]:
-        place, images, found = row
-        if found != sum_of((segment_id, place, images)):
+        position, images, found = row
+        if found != sum_of((segment_id, position, images)):
             raise self._database.damaged(
-                f"the snapshot at {place} of segment {segment_id} has a wrong checksum"
+                f"the snapshot at {position} of segment {segment_id} has a wrong"
+                " checksum"
             )
-        return position_from_text(place), images
+        return position_from_text(position), images
 
 
 def _record_row(segment_id: int, record: DdlRecord) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ from canal_server.decoder.rows.relayed_rows import Renderer
 from canal_server.decoder.rows.table_shapes import layout_of
 from canal_server.errors import DecodeError
 from canal_server.source.pump.delivered import Delivered
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 
 if TYPE_CHECKING:
     from fix_blocks import Span
@@ -117,7 +117,7 @@ class Stopping(Reading):
         self.delivered = delivered
         self.left = records
         self.pieces: list[int] = []
-        delivered.begin(Place("bin.000001", 4, None), "one", truncated=False)
+        delivered.begin(StartPosition("bin.000001", 4, None), "one", truncated=False)
 
     def deliver(self, spans: list[Span]) -> bool:
         """Note records until there were enough."""

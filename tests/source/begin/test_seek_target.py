@@ -83,7 +83,7 @@ def finding(server, *, gtid_on=False):
 
         def find(text):
             found = TargetFinder(view).find(parse_target(text))
-            place = found.place
+            place = found.position
             assert place.included
             assert place.server_id == view.info.server_id
             assert place.timestamp

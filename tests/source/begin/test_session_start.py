@@ -23,7 +23,7 @@ from canal_server.source.begin.session_start import (
 from canal_server.source.begin.source_servers import MASTER, Source
 from canal_server.source.begin.start_finder import Start, StartFinder
 from canal_server.source.read.available_positions import SourceFiles
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 ACCESS = Access(address=Address("db", 1), credentials=Credentials("u", ""))
 FILES = SourceFiles((BinaryLog("bin.000002", 500), BinaryLog("bin.000003", 900)))
-PLACE = Place("bin.000003", 400, None)
+PLACE = StartPosition("bin.000003", 400, None)
 PURGED = BinlogPurged("gone")
 
 
@@ -71,7 +71,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Executed:
 
 def begin(
     made: SessionStart,
-    place: Place,
+    place: StartPosition,
     cursors: Iterable[EntryPosition] = (),
     *,
     voids_stored: bool = False,
@@ -85,7 +85,9 @@ def begin(
     made.find(connection, info, read, STORED, read_before=(), cursors=cursors)
 
 
-def beginning(*, auto_reset: bool = True, place: Place | None = PLACE) -> SessionStart:
+def beginning(
+    *, auto_reset: bool = True, place: StartPosition | None = PLACE
+) -> SessionStart:
     """Return a SessionStart whose session started at a position, None: has none."""
     source = SourceConfig(auto_reset_latest=auto_reset, gtid_sets=False)
     config = InstanceConfig(destination="d", source=source)
@@ -145,7 +147,7 @@ def test_inside_of_a_transaction() -> None:
     assert made.failed(error, passed=False)
     assert not made.failed(error, passed=False), "it never loops"
     assert not beginning().failed(error, passed=True)
-    by_gtid = Place("", 0, GtidSet(), by_gtid=True)
+    by_gtid = StartPosition("", 0, GtidSet(), by_gtid=True)
     for place in (None, by_gtid):
         assert not beginning(place=place).failed(error, passed=False)
 
@@ -181,7 +183,7 @@ def test_cursors_of_files() -> None:
 
 def test_cursors_by_gtid(search: Executed) -> None:
     """File and offset count when the set has everything executed up to there."""
-    place = Place("", 0, GtidSet.parse(f"{SID}:1-2"), by_gtid=True)
+    place = StartPosition("", 0, GtidSet.parse(f"{SID}:1-2"), by_gtid=True)
     covered, lacking = (
         cursor("bin.000003", 400, "1-4"),
         cursor("bin.000003", 800, "1-5"),
@@ -203,7 +205,7 @@ def test_cursors_by_gtid(search: Executed) -> None:
 
 def test_many_cursors(search: Executed) -> None:
     """Only so many are checked; clients with others get some transactions again."""
-    place = Place("", 0, GtidSet.parse(f"{SID}:1"), by_gtid=True)
+    place = StartPosition("", 0, GtidSet.parse(f"{SID}:1"), by_gtid=True)
     cursors = [cursor("bin.000003", 100, f"1-{n}") for n in range(2, 2 * CURSORS_MAX)]
     made = beginning(place=None)
     begin(made, place, cursors)

@@ -43,7 +43,7 @@ def test_behind(view):
         assert behind.transactions == 3
         assert behind.bytes == view.end.position - view.start.position
         assert 0 <= behind.seconds < 600
-        behind = view.behind(LogPosition(view.identity, view.end_place))
+        behind = view.behind(LogPosition(view.identity, view.end_position))
         assert (behind.bytes, behind.seconds, behind.transactions) == (0, 0.0, 0)
 
 
@@ -144,4 +144,4 @@ def test_purged(own_server):
         assert gone.until_ms is not None
         assert abs(gone.until_ms - view.now_ms) < 600_000
         assert gone.transactions == 3
-        assert view.purged_after(view.end_place) is None
+        assert view.purged_after(view.end_position) is None

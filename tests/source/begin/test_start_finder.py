@@ -19,7 +19,7 @@ from canal_server.source.begin.search import BinlogSearch
 from canal_server.source.begin.start_finder import Start, StartFinder
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_scan import SeenEvent
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,9 +142,9 @@ def start(
     ).find(stored)
 
 
-def found(stored: LogPosition | None = None, **options: Any) -> Place:
+def found(stored: LogPosition | None = None, **options: Any) -> StartPosition:
     """Return the start position."""
-    return start(stored, **options).place
+    return start(stored, **options).position
 
 
 def stored_at(
@@ -166,7 +166,7 @@ def stored_at(
 def test_nothing_known_starts_at_the_end() -> None:
     """Without anything stored or configured, only new changes are read."""
     place = found()
-    assert place == Place("bin.000003", 999, None, time_ms=NOW_MS, is_end=True)
+    assert place == StartPosition("bin.000003", 999, None, time_ms=NOW_MS, is_end=True)
     assert place.dump_start() == FileStart("bin.000003", 999)
     assert str(place) == "bin.000003:999"
 
@@ -181,14 +181,14 @@ def test_the_end_in_gtid_mode(gtids: str, *, mariadb: bool) -> None:
 
 def test_configured_file_and_position() -> None:
     """A configured position is used unchanged."""
-    assert found(journal_name="bin.000001", position=400) == Place(
+    assert found(journal_name="bin.000001", position=400) == StartPosition(
         "bin.000001", 400, None
     )
 
 
 def test_configured_file_alone() -> None:
     """A configured file is read from its first event."""
-    assert found(journal_name="bin.000001") == Place("bin.000001", 4, None)
+    assert found(journal_name="bin.000001") == StartPosition("bin.000001", 4, None)
 
 
 def test_configured_file_and_time() -> None:
@@ -212,7 +212,7 @@ def test_configured_position_inside_of_a_transaction() -> None:
     scans = Scans()
     scans.inside = 100
     told = start(gtid_on=True, journal_name="bin.000001", position=400, scans=scans)
-    assert (told.place.file, told.place.position) == ("bin.000001", 300)
+    assert (told.position.file, told.position.position) == ("bin.000001", 300)
     assert "bin.000001:400 is inside a transaction" in told.why
 
 
@@ -220,7 +220,7 @@ def test_configured_position_inside_of_a_transaction() -> None:
 def test_oldest(name: str) -> None:
     """The word means the first file that the source has, as a whole."""
     scans = Scans()
-    assert found(journal_name=name) == Place("bin.000001", 4, None)
+    assert found(journal_name=name) == StartPosition("bin.000001", 4, None)
     place = found(journal_name=name, gtid_on=True, scans=scans)
     assert (place.position, str(place.gtids)) == (4, f"{SID}:1-5")
     assert scans.gtids == [("bin.000001", 4)]
@@ -267,7 +267,7 @@ def test_time_within_a_file() -> None:
     """The newest file that begins before the time is searched."""
     scans = Scans()
     told = start(timestamp_ms=2 * HOUR_MS + HOUR_MS * 3 // 4, scans=scans)
-    place = told.place
+    place = told.position
     assert (
         told.why == "configured time 9900000, by reading bin.000002 from its beginning"
     )
@@ -307,7 +307,7 @@ def test_time_without_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stored_position_comes_first() -> None:
     """A stored position takes precedence over a configured one."""
     told = start(stored_at(), journal_name="bin.000001", gtid=f"{SID}:1-3")
-    assert told.place == Place("bin.000002", 700, None)
+    assert told.position == StartPosition("bin.000002", 700, None)
     assert told.why == "stored position db:3306/bin.000002:700"
     assert not told.voids_stored
 
@@ -361,7 +361,7 @@ def test_event_that_was_stored() -> None:
     scans = Scans()
     scans.event = WHEN // 1000
     stored = stored_at(when=WHEN, server_id=77)  # a replica's events keep their ids
-    assert found(stored, scans=scans) == Place("bin.000002", 700, None)
+    assert found(stored, scans=scans) == StartPosition("bin.000002", 700, None)
 
 
 def test_server_known_to_be_another() -> None:
@@ -370,14 +370,14 @@ def test_server_known_to_be_another() -> None:
     scans.event = WHEN // 1000
     told = start(stored_at(when=WHEN), scans=scans, changed=True)
     assert told.voids_stored
-    assert told.place.timestamp_ms == WHEN - 60_000
+    assert told.position.timestamp_ms == WHEN - 60_000
     assert scans.boundaries == [("bin.000002", WHEN - 60_000)]
     assert "stored position db:3306/bin.000002:700, of another server" in told.why
     # A server read earlier has the position, if the event is there.
     back = start(stored_at(when=WHEN), scans=scans, changed=True, others=True)
-    assert back.place == Place("bin.000002", 700, None)
+    assert back.position == StartPosition("bin.000002", 700, None)
     by_set = start(stored_at(gtid=f"{SID}:1-7"), gtid_on=True, changed=True)
-    assert by_set.place.by_gtid
+    assert by_set.position.by_gtid
     assert by_set.voids_stored
 
 
@@ -390,7 +390,7 @@ def test_server_seen_to_be_another(event: Any, known_by: str) -> None:
     stored = stored_at(when=WHEN, server_id=77 if known_by == "id" else SERVER_ID)
     told = start(stored, scans=scans, others=known_by == "history")
     assert told.voids_stored
-    assert told.place.timestamp_ms == WHEN - 60_000
+    assert told.position.timestamp_ms == WHEN - 60_000
 
 
 @pytest.mark.parametrize(

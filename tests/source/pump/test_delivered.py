@@ -7,10 +7,10 @@ from fix_blocks import BEGIN, END, ROWS, Entries, numbers_in
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.source.pump.delivered import Delivered
 from canal_server.source.read.available_positions import SourceFiles
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 
-BY_FILE = Place("bin.000001", 4, None)
-BY_GTID = Place("", 0, None, by_gtid=True)
+BY_FILE = StartPosition("bin.000001", 4, None)
+BY_GTID = StartPosition("", 0, None, by_gtid=True)
 
 
 def delivered_to(number: int, offset: int, ordinal: int = 0) -> Delivered:
@@ -23,7 +23,10 @@ def delivered_to(number: int, offset: int, ordinal: int = 0) -> Delivered:
 
 
 def rest(
-    entries: Entries, delivered: Delivered, place: Place = BY_FILE, server: str = "one"
+    entries: Entries,
+    delivered: Delivered,
+    place: StartPosition = BY_FILE,
+    server: str = "one",
 ) -> list[int]:
     """Return the numbers of the entries that a session delivers."""
     delivered.begin(place, server, truncated=False)
@@ -98,14 +101,14 @@ def test_a_set_sends_an_open_transaction_again() -> None:
 def test_the_place_is_that_of_the_last_record() -> None:
     """It moves on amid a transaction, too; before anything it is nowhere."""
     delivered, entries = Delivered(), Entries()
-    assert delivered.place() == ("", None)
+    assert delivered.position() == ("", None)
     entries.transaction(1)
     entries.add(BEGIN)
     delivered.note(entries.take(), "one")
-    assert delivered.place() == ("bin.000001", (1, 300))
+    assert delivered.position() == ("bin.000001", (1, 300))
     entries.add(ROWS)
     delivered.note(entries.take(), "one")
-    assert delivered.place() == ("bin.000001", (1, 400))
+    assert delivered.position() == ("bin.000001", (1, 400))
 
 
 def test_a_truncated_transaction_comes_whole() -> None:

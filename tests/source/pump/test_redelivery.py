@@ -7,7 +7,7 @@ from fix_blocks import BEGIN, END, ROWS, Entries
 
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.source.pump.redelivery import Redelivery, redelivery_of
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 
 STORED = LogPosition(
     LogIdentity("db", 3306), EntryPosition("bin.000007", 4, 101_000, 1)
@@ -26,7 +26,9 @@ def entries_at(*times: int) -> Entries:
 
 def overlap_before(caplog: pytest.LogCaptureFixture) -> Redelivery:
     """Return what counts from 60 seconds before the stored position on."""
-    overlap = redelivery_of("shop", Place("f.1", 4, None, timestamp_ms=41_000), STORED)
+    overlap = redelivery_of(
+        "shop", StartPosition("f.1", 4, None, timestamp_ms=41_000), STORED
+    )
     assert overlap is not None
     assert "60 s before db:3306/bin.000007:4" in caplog.text
     return overlap
@@ -68,15 +70,17 @@ def test_a_transaction_in_two_chunks(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("place", "stored"),
     [
-        (Place("f.1", 4, None), STORED),
-        (Place("f.1", 4, None, timestamp_ms=1), None),
+        (StartPosition("f.1", 4, None), STORED),
+        (StartPosition("f.1", 4, None, timestamp_ms=1), None),
         (
-            Place("f.1", 4, None, timestamp_ms=1),
+            StartPosition("f.1", 4, None, timestamp_ms=1),
             LogPosition(STORED.identity, EntryPosition("f.1", 4)),
         ),
     ],
     ids=["not by time", "a first start", "a position without a time"],
 )
-def test_where_nothing_comes_again(place: Place, stored: LogPosition | None) -> None:
+def test_where_nothing_comes_again(
+    place: StartPosition, stored: LogPosition | None
+) -> None:
     """Other starts have no overlap."""
     assert redelivery_of("shop", place, stored) is None

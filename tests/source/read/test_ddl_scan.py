@@ -17,7 +17,7 @@ from canal_server.errors import BinlogPurged
 from canal_server.model.positions import EntryPosition
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.ddl_scan import DdlScanner
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.tables.memory_tables import MemoryTableMeta
 
@@ -132,7 +132,7 @@ def test_between_sets(
         f"ALTER TABLE {database}.t ADD b INT",
     )
     wanted = executed(source_server)
-    place = Place("", 0, start, by_gtid=True).dump_start()
+    place = StartPosition("", 0, start, by_gtid=True).dump_start()
     found = scanner.between_sets(place, start, wanted)
     assert [event.ddl.split(" /*")[0] for event in found] == [
         f"CREATE TABLE {database}.t (a INT)",
@@ -179,10 +179,10 @@ def test_first_position(
     mariadb = source_server.flavour == "mariadb"
     name = "gtid_binlog_pos" if mariadb else "gtid_executed"
 
-    def place() -> Place:
+    def place() -> StartPosition:
         text = str(source_server.execute(f"SELECT @@global.{name}")[0][0])
         kind = MariaGtidSet if mariadb else GtidSet
-        return Place("", 0, kind.parse("".join(text.split())), by_gtid=True)
+        return StartPosition("", 0, kind.parse("".join(text.split())), by_gtid=True)
 
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
     before = place()

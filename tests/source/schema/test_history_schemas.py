@@ -16,7 +16,7 @@ from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_scan import Scanner
 from canal_server.source.read.ddl_scan import DdlScanner
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 from canal_server.source.schema import history_schemas
 from canal_server.source.schema.history_schemas import HistorySchemas
 from canal_server.tablemeta.history.tsdb import TableMetaTsdb
@@ -55,7 +55,9 @@ class Session:
         )
         self.read_to = self.here()
         self.images.begin(
-            Place(self.read_to.journal_name or "", self.read_to.position or 4, None),
+            StartPosition(
+                self.read_to.journal_name or "", self.read_to.position or 4, None
+            ),
             None,
             SourceFiles(tuple(binary_logs(self.control))),
             Scanner(CONFIG, access, Stop()),

@@ -23,7 +23,7 @@ from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_scan import Scanner
 from canal_server.source.read.ddl_scan import DdlScanner
-from canal_server.source.read.start_position import Place
+from canal_server.source.read.start_position import StartPosition
 from canal_server.source.schema.history_segments import SegmentFinder
 from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
 from canal_server.source.schema.source_traits import source_of, traits_of
@@ -99,11 +99,11 @@ class Handoff:
             )
 
     def begin(
-        self, place: EntryPosition | Place, stored: LogPosition | None = None
+        self, place: EntryPosition | StartPosition, stored: LogPosition | None = None
     ) -> BinlogSegment:
         """Start a session at a position; return its segment."""
         if isinstance(place, EntryPosition):
-            place = Place(place.journal_name or "", place.position or 4, None)
+            place = StartPosition(place.journal_name or "", place.position or 4, None)
         with self.finder() as finder:
             at, segment, self.reads = finder.find(place, stored)
             self.tsdb.rollback(at, segment)
@@ -260,7 +260,7 @@ def test_a_session_after_a_stored_transaction(handoff: Handoff) -> None:
     last = replace(end, position=(end.position or 0) - 31, gtid=str(gtids))
     stored = LogPosition(LogIdentity("db", 3306), last)
     for _ in range(2):
-        segment = handoff.begin(Place("", 0, gtids, by_gtid=True), stored)
+        segment = handoff.begin(StartPosition("", 0, gtids, by_gtid=True), stored)
         assert handoff.tsdb.end_event(segment).order() == last.order()
     handoff.run("ALTER TABLE t ADD b INT")
     assert handoff.begin(handoff.here()).id == segment.id
@@ -279,7 +279,7 @@ def test_a_session_after_a_stored_statement(handoff: Handoff) -> None:
     stored = LogPosition(
         LogIdentity("db", 3306), replace(event.position, gtid=str(gtids))
     )
-    segment = handoff.begin(Place("", 0, gtids, by_gtid=True), stored)
+    segment = handoff.begin(StartPosition("", 0, gtids, by_gtid=True), stored)
     assert handoff.columns() == ["a", "b"]
     assert handoff.tsdb.end_event(segment).order() == event.position.order()
 
@@ -305,7 +305,7 @@ def test_what_is_written_while_the_position_is_searched(handoff: Handoff) -> Non
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DdlScanner, "first_position", look_and_alter)
-        handoff.begin(Place("", 0, gtids, by_gtid=True))
+        handoff.begin(StartPosition("", 0, gtids, by_gtid=True))
     assert handoff.is_uncertain()
     handoff.follow(handoff.tsdb.segments()[0].first)
     assert not handoff.is_uncertain()
@@ -328,7 +328,7 @@ class TestTransfer:
 
     def begin_by(self, handoff: Handoff, gtids: Any) -> BinlogSegment:
         """Start where a set was executed."""
-        return handoff.begin(Place("", 0, gtids, by_gtid=True))
+        return handoff.begin(StartPosition("", 0, gtids, by_gtid=True))
 
     def test_all_is_known(self, handoff: Handoff, known: Any) -> None:
         """The tables of the other server are those of this one with the same set."""
@@ -356,7 +356,7 @@ class TestTransfer:
         late = replace(handoff.here(), gtid=str(known))
         handoff.run("ALTER TABLE t ADD d INT")
         handoff.begin(
-            Place("", 0, known, by_gtid=True),
+            StartPosition("", 0, known, by_gtid=True),
             LogPosition(LogIdentity("db", 3306), late),
         )
         assert handoff.columns() == ["a", "b"]
@@ -408,7 +408,7 @@ class TestTransfer:
         """Nor does it cover a position between its start and a contained statement."""
         begin, gtids = handoff.here(), handoff.gtids()
         handoff.run("ALTER TABLE t ADD b INT")
-        place = Place(begin.journal_name or "", begin.position or 4, gtids)
+        place = StartPosition(begin.journal_name or "", begin.position or 4, gtids)
         segment = handoff.begin(place)
         handoff.run("INSERT INTO t VALUES (1, 2)")
         handoff.reach()
@@ -435,7 +435,7 @@ class TestTransfer:
     def test_what_keeps_it(self, handoff: Handoff, known: Any) -> None:
         """Each reason is given: what is unknown about the segment, or the position."""
         (segment,) = handoff.tsdb.segments()
-        by_gtid = Place("", 0, known, by_gtid=True)
+        by_gtid = StartPosition("", 0, known, by_gtid=True)
         no_set = replace(segment.first, gtid=None)
         other = replace(segment.traits, mariadb=not segment.traits.mariadb)
         ahead = {"mysql": f"{GTID_AHEAD}:1-9", "mariadb": "99-1-9"}
@@ -446,10 +446,10 @@ class TestTransfer:
                 (replace(segment, last=no_set), by_gtid, "GTID set at its end, "),
                 (replace(segment, first=ahead_of), by_gtid, "lacks '"),
                 (replace(segment, traits=other), by_gtid, "that server was a M"),
-                (segment, Place("", 0, None), "has neither GTID set nor time"),
+                (segment, StartPosition("", 0, None), "has neither GTID set nor time"),
                 (
                     segment,
-                    Place("", 0, None, timestamp_ms=1000),
+                    StartPosition("", 0, None, timestamp_ms=1000),
                     "reading starts at 1970-01-01T00:00:01+00:00",
                 ),
             ):
@@ -497,7 +497,7 @@ def test_covered_from_the_first_transaction_on(from_nothing: Handoff) -> None:
     handoff.reach()
     known = handoff.gtids()
     handoff.run("ALTER TABLE t RENAME COLUMN b TO c")
-    handoff.begin(Place("", 0, known, by_gtid=True))
+    handoff.begin(StartPosition("", 0, known, by_gtid=True))
     assert handoff.columns() == ["b"]
     assert not handoff.is_uncertain()
 
@@ -509,7 +509,7 @@ def test_what_the_history_lacks_is_purged(
     handoff = from_nothing
     handoff.run("ALTER TABLE t RENAME COLUMN a TO b", "FLUSH BINARY LOGS")
     purge(handoff.server, handoff.here().journal_name)
-    handoff.begin(Place("", 0, handoff.gtids(), by_gtid=True))
+    handoff.begin(StartPosition("", 0, handoff.gtids(), by_gtid=True))
     assert handoff.columns() == ["b"]
     (line,) = [each for each in caplog.messages if "cannot be transferred" in each]
     assert "this server executed between its end, GTID set '', and '" in line
@@ -544,7 +544,7 @@ class TestTransferByTime:
     def begin_at(self, handoff: Handoff, place: EntryPosition, time_s: int) -> None:
         """Start at a position that was found by time."""
         handoff.begin(
-            Place(
+            StartPosition(
                 place.journal_name or "",
                 place.position or 4,
                 None,

@@ -15,7 +15,7 @@ from canal_server.core.table_ids import TableIds
 from canal_server.filters.table_filters import TableFilter
 from canal_server.model.entry import EntryType
 from canal_server.pipeline.transaction_buffer import TransactionBuffer
-from canal_server.position.log_positions import MemoryLogPositionManager
+from canal_server.position.log_position_managers import MemoryLogPositionManager
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.source.pump.pump import Pump
 from canal_server.source.pump.pump_ports import PumpSource

@@ -259,7 +259,7 @@ class FakeInstance:
         """Ask the store."""
         return self.store.resume_position(client_id)
 
-    def resume_places(self, client_id: int) -> dict[int, LogPosition]:
+    def resume_source_positions(self, client_id: int) -> dict[int, LogPosition]:
         """Return nothing: there is one source."""
         del client_id
         return {}
@@ -276,7 +276,7 @@ class FakeInstance:
         """Return what a test says of a client."""
         return self.lost.get(client_id, "")
 
-    def check_room(self, identity: ClientIdentity) -> None:
+    def check_subscription_limit(self, identity: ClientIdentity) -> None:
         """Refuse what a test has no room for."""
         if len(self.meta.subscriptions(self.destination)) >= self.clients_max:
             raise ClientError(f"no room for {identity.client_id}")

@@ -19,7 +19,7 @@ from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.atomic_file import Disk
 from canal_server.position.file_meta import MetaFiles
-from canal_server.position.write_behind import MixedMetaManager, Writing
+from canal_server.position.mixed_meta import MixedMetaManager, Writing
 from canal_server.position.zookeeper_meta import MetaNodes
 
 CLIENT = ClientIdentity("example", 1001)

@@ -13,7 +13,7 @@ from canal_server.model.positions import (
     LogPosition,
     PositionRange,
 )
-from canal_server.position.write_behind import MixedMetaManager, StoredClient, Writing
+from canal_server.position.mixed_meta import MixedMetaManager, StoredClient, Writing
 
 CLIENT = ClientIdentity("example", 1001, r"a\..*")
 PLACE = LogPosition(LogIdentity("db", 3306), EntryPosition("bin.000001", 4, 0, 1, ""))
@@ -119,7 +119,7 @@ def test_the_first_cursor_does_not_wait_for_the_period(first):
     if first.cursor:
         meta.update_cursor(CLIENT, first.cursor)
     for member, place in first.source_positions.items():
-        meta.update_places(CLIENT, {member: place})
+        meta.update_source_positions(CLIENT, {member: place})
     eventually(lambda: shelf.written[-1] == ("example", [first]))
     meta.stop()
 
@@ -137,7 +137,7 @@ def test_idle_clients_are_written_as_they_were():
     later = LogPosition(PLACE.identity, EntryPosition("bin.000001", 8, 0, 1, ""))
     meta.subscribe(again)
     meta.update_cursor(clients[1], later)
-    meta.update_places(clients[2], {0: later})
+    meta.update_source_positions(clients[2], {0: later})
     meta.flush()
     (_, before), (_, after) = shelf.written[-2:]
     assert after == [

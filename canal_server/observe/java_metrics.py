@@ -57,7 +57,7 @@ class Families:
         yield from self._found.values()
 
 
-def canal_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
+def java_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
     """Yield the metrics of the Java server."""
     families = Families()
     for reading in readings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from canal_server.server.refusals import ADDRESSES_MAX, PERIOD_S, Refusals
+from canal_server.server.refusal_log import ADDRESSES_MAX, PERIOD_S, Refusals
 
 
 def test_first_at_once_and_the_rest_in_sum(caplog):

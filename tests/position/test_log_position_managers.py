@@ -7,7 +7,7 @@ import pytest
 from canal_server.errors import MetaStoreError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.position.log_positions import (
+from canal_server.position.log_position_managers import (
     FailbackLogPositionManager,
     MemoryLogPositionManager,
     MetaLogPositionManager,

@@ -80,9 +80,8 @@ class MixedMetaManager:
     `start` reads the clients of `destinations`; those of others are read at the first
     request, so that any call may raise MetaStoreError. Subscriptions are written at
     once, and so is the first cursor of a client: without it, a start after a crash
-    would
-    begin at the end of the binlog. Cursors that move are written as `writing` says.
-    Except with `Writing.AT_ONCE` a thread writes, so that no client waits for the
+    would begin at the end of the binlog. Cursors that move are written as `writing`
+    says. Except with `Writing.AT_ONCE` a thread writes, so that no client waits for the
     storage. Failed writes are retried.
     """
 
@@ -177,18 +176,20 @@ class MixedMetaManager:
         self._memory.update_cursor(identity, position)
         self._mark(identity.destination, urgent=is_first)
 
-    def places(self, identity: ClientIdentity) -> dict[int, LogPosition]:
+    def source_positions(self, identity: ClientIdentity) -> dict[int, LogPosition]:
         """Return the client's acked position in each source of a group."""
         self._load(identity.destination)
-        return self._memory.places(identity)
+        return self._memory.source_positions(identity)
 
-    def update_places(
+    def update_source_positions(
         self, identity: ClientIdentity, positions: Mapping[int, LogPosition]
     ) -> None:
         """Move these positions of the client."""
         self._load(identity.destination)
-        has_first = not self._memory.places(identity).keys() >= positions.keys()
-        self._memory.update_places(identity, positions)
+        has_first = (
+            not self._memory.source_positions(identity).keys() >= positions.keys()
+        )
+        self._memory.update_source_positions(identity, positions)
         self._mark(identity.destination, urgent=has_first)
 
     def add_batch(self, identity: ClientIdentity, positions: PositionRange) -> int:
@@ -256,7 +257,7 @@ class MixedMetaManager:
         # Batches change with every get: one snapshot in a period would say nothing.
         periodic = self._writing is Writing.PERIODIC
         batches = {} if periodic else self._memory.batches(identity)
-        positions = self._memory.places(identity)
+        positions = self._memory.source_positions(identity)
         if (
             known is not None
             and known.identity is identity  # others with another filter are equal

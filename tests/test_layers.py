@@ -40,7 +40,7 @@ LAYERS = {
     "source.pump": 4,
     "capture": 5, "ranges": 5, "catchup": 5,
     "instance": 6, "cursor_moves": 6,
-    "observe": 7, "web": 7, "alarms": 7,
+    "observe": 7, "web": 7, "alarms": 7, "admin": 7,
     "daemon": 8,
     "cli": 9,
     "__main__": 10,

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     allow_descriptors()
     zookeepers = ZooKeepers()
     make_instance = partial(Instance, zookeepers=zookeepers)
-    if daemon.run(config, make_instance, zookeepers, levels):
+    if daemon.run(config, make_instance, zookeepers, levels, args.log_dir):
         return 0
     # Threads that do not end would keep the interpreter from exiting.
     logging.shutdown()

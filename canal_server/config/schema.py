@@ -98,6 +98,9 @@ class ServerConfig:
     http_ip: str = "127.0.0.1"
     http_user: str = ""  # empty: no login required
     http_passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
+    admin_port: int = -1  # for canal-admin; 0: any free one, -1: none
+    admin_user: str = ""
+    admin_passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
     alarm_after_s: float = 60.0  # for how long a condition must last
     alarm_lag_s: float = 0.0  # of reading; 0: no alarm
     alarm_client_lag_s: float = 0.0

@@ -51,9 +51,6 @@ INERT = (
 )
 
 ADMINISTRATION = (
-    Unserved("canal.admin.port", ("11110",)),
-    Unserved("canal.admin.user", ("admin",)),
-    Unserved("canal.admin.passwd", ("4acfe3202a5ff5cf467898fc58aab1d615029441",)),
     Unserved("canal.admin.register.auto", ("true", "false")),
     Unserved("canal.admin.register.cluster"),
     Unserved("canal.admin.register.name"),

@@ -26,6 +26,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
+from canal_server.admin.admin_actions import AdminActions
+from canal_server.admin.admin_server import AdminServer
+from canal_server.admin.log_reading import LogReading
 from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
 from canal_server.alarms.alarm_watch import Alarms, AlarmWatch
@@ -45,6 +48,7 @@ from canal_server.model.positions import log_position_from_json
 from canal_server.observe.metrics_server import Metrics, MetricsServer
 from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
+from canal_server.protocol.auth import Credentials
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
@@ -55,6 +59,7 @@ from canal_server.web.web_server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
+    from pathlib import Path
     from types import FrameType
 
     from canal_server.alarms.alarm_hooks import AlarmHook
@@ -81,10 +86,12 @@ class Daemon:
         make_instance: MakeInstance,
         zookeepers: ZooKeepers | None = None,
         log_levels: LogLevels | None = None,
+        log_dir: Path | None = None,
     ) -> None:
         """Create without starting; `zookeepers` are those of the instances.
 
-        `log_levels`: what an operator may change. Raises ConfigError.
+        `log_levels`: what an operator may change; `log_dir`: the folder of log files.
+        Raises ConfigError.
         """
         self._config = config
         self._log_levels = log_levels
@@ -106,6 +113,7 @@ class Daemon:
         self._server = Server(config.server, self._destinations, tls)
         self._metrics = self._metrics_server()
         self._web = self._web_server()
+        self._admin = self._admin_server(log_dir)
         self._alarms = self._alarm_watch()
         self._watch = _watch(config, self._destinations)
         self._subscriptions = SubscriptionRequests(self._destinations, self._server)
@@ -145,6 +153,8 @@ class Daemon:
                 self._start("metrics", self._metrics)
             if self._web is not None:
                 self._start("page", self._web)
+            if self._admin is not None:
+                self._start("port for canal-admin", self._admin)
             self._start("alarms", self._alarms)
             if self._watch is not None:
                 self._start("watch of the conf folder", self._watch)
@@ -215,6 +225,18 @@ class Daemon:
             tls=self._tls if server.tls.http else None,
         )
 
+    def _admin_server(self, log_dir: Path | None) -> AdminServer | None:
+        server = self._config.server
+        if server.admin_port < 0:
+            return None
+        return AdminServer(
+            server.ip,
+            server.admin_port,
+            Credentials(server.admin_user, server.admin_passwd),
+            AdminActions(self._destinations),
+            LogReading(log_dir),
+        )
+
     def _alarm_watch(self) -> AlarmWatch:
         server = self._config.server
         hooks: list[AlarmHook] = [LogHook()]
@@ -258,6 +280,7 @@ class Daemon:
             "port": self._server.port if self._config.server.listen else None,
             "metrics_port": None if self._metrics is None else self._metrics.port,
             "http_port": None if self._web is None else self._web.port,
+            "admin_port": None if self._admin is None else self._admin.port,
             "stopping": self.stop.requested(),
             "instances": instances,
             "refused": refused,  # files that did not become destinations
@@ -395,6 +418,7 @@ def run(
     make_instance: MakeInstance,
     zookeepers: ZooKeepers | None = None,
     log_levels: LogLevels | None = None,
+    log_dir: Path | None = None,
 ) -> bool:
     """Run until a signal or the control socket ends it; main thread only.
 
@@ -402,7 +426,7 @@ def run(
     or when a stage failed to stop properly.
     Raises CanalError when the start fails.
     """
-    daemon = Daemon(config, make_instance, zookeepers, log_levels)
+    daemon = Daemon(config, make_instance, zookeepers, log_levels, log_dir)
     with signals() as wait:
         daemon.start()
         listens = config.server.listen

@@ -215,6 +215,11 @@ class DestinationLife:
                 self._changed.notify_all()
 
     @property
+    def is_shared(self) -> bool:
+        """Return whether another server of a cluster can run it."""
+        return self._lease.shared
+
+    @property
     def is_held(self) -> bool:
         """Return whether an operator stopped it."""
         return self._is_held

@@ -188,6 +188,16 @@ class Destinations:
         """Return whether the destination is configured on this server."""
         return destination in self._lives
 
+    def is_held(self, destination: str) -> bool:
+        """Return whether an operator stopped the destination."""
+        life = self._lives.get(destination)
+        return life is not None and life.is_held
+
+    def is_shared(self, destination: str) -> bool:
+        """Return whether another server of a cluster can run the destination."""
+        life = self._lives.get(destination)
+        return life is not None and life.is_shared
+
     def running(self, destination: str) -> RunningInstance | None:
         """Return the instance if it runs here."""
         life = self._lives.get(destination)

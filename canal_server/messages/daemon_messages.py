@@ -6,6 +6,44 @@ from logging import ERROR, WARNING
 
 from canal_server.messages.message import Message
 
+ADMIN_CONNECTION_FAILED = Message(
+    name="admin-connection-failed",
+    level=ERROR,
+    text="closed the connection of canal-admin at %s because of an internal error",
+    meaning="The server met an error that it does not expect while it answered"
+    " canal-admin.",
+    remedy="Report the traceback that follows the line.",
+)
+
+ADMIN_LOGIN_REFUSED = Message(
+    name="admin-login-refused",
+    level=WARNING,
+    text="refused the login of canal-admin at %s: wrong user or password",
+    meaning="Someone who is not canal-admin, or canal-admin with other settings.",
+    remedy="Set the same user and password in canal-admin and in `canal.admin.user` and"
+    " `canal.admin.passwd`.",
+)
+
+ADMIN_PORT_LIMITED = Message(
+    name="admin-port-limited",
+    level=WARNING,
+    text="canal.admin.passwd is not set, or is the password of the files that canal"
+    " ships: the port for canal-admin listens on %s only; set another password",
+    meaning="Whoever logs in at this port can stop destinations, and that password is"
+    " public.",
+    remedy="If canal-admin is on another host, set `canal.admin.passwd` to"
+    " hex(SHA1(SHA1(password))) of another password. If you do not use it, remove"
+    " `canal.admin.port`.",
+)
+
+ADMIN_PORT_UNAVAILABLE = Message(
+    name="admin-port-unavailable",
+    level=WARNING,
+    text="no port for canal-admin: %s",
+    meaning="The server runs without this port.",
+    remedy="Set another `canal.admin.port`, and restart the server.",
+)
+
 ALARM_NOT_SENT = Message(
     name="alarm-not-sent",
     level=WARNING,

@@ -136,6 +136,27 @@ PORT_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.admin.port",
+        "admin_port",
+        values.integer(-1, PORT_MAX),
+        "The TCP port for [canal-admin](../howto/canal-admin.md). -1 opens none, 0"
+        " picks any free port. Without a password, or with that of canal's own files,"
+        " it listens on 127.0.0.1 only; otherwise on `canal.ip`.",
+    ),
+    Key(
+        "canal.admin.user",
+        "admin_user",
+        values.text,
+        "The name that canal-admin logs in with. Empty accepts any.",
+    ),
+    Key(
+        "canal.admin.passwd",
+        "admin_passwd",
+        values.password_hash,
+        "The password of canal-admin, in the same form as `canal.passwd`.",
+        secret=True,
+    ),
+    Key(
         "canal.alarm.after.seconds",
         "alarm_after_s",
         values.seconds(0, DAY_S),

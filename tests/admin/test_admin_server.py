@@ -1,0 +1,255 @@
+"""The port for canal-admin, as its connector uses it, on a real socket."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+
+import pytest
+from admin_connector import Connector
+from fix_server import PATIENCE_S
+
+from canal_server.admin import admin_actions, admin_server
+from canal_server.admin.admin_actions import AdminActions
+from canal_server.admin.admin_messages import (
+    AdminHandshake,
+    AdminPacketType,
+    InstanceAdmin,
+    LogAdmin,
+    ServerAdmin,
+)
+from canal_server.admin.admin_server import AdminServer, address_for
+from canal_server.admin.log_reading import LogReading
+from canal_server.errors import CanalError, ClientError
+from canal_server.protocol.auth import Credentials, stored_form
+from canal_server.runtime.lifecycle import Deadline
+
+PASSWORD = "open sesame"
+SERVER, INSTANCE, LOG = (
+    AdminPacketType.SERVER,
+    AdminPacketType.INSTANCE,
+    AdminPacketType.LOG,
+)
+
+
+class Destinations:
+    """Destinations that stop and start at once."""
+
+    def __init__(self):
+        self.lives = {"one": "running", "two": "running", "lazy": "idle"}
+        self.shared = {"two"}
+        self.asked: list[tuple[str, str]] = []
+
+    def names(self):
+        """Return all names."""
+        return list(self.lives)
+
+    def is_held(self, destination):
+        """Return whether it was stopped."""
+        return self.lives[destination] == "stopped"
+
+    def is_shared(self, destination):
+        """Return whether it is in a cluster."""
+        return destination in self.shared
+
+    def status_of(self, destination):
+        """Return its status."""
+        life = self.lives.get(destination)
+        return None if life is None else {"life": life}
+
+    def stop(self, destination):
+        """Stop it."""
+        self._note("stop", destination, "stopped")
+
+    def resume(self, destination):
+        """Start it."""
+        self._note("resume", destination, "running")
+
+    def _note(self, what, destination, life):
+        if destination not in self.lives:
+            raise ClientError(f"can't find destination:{destination}")
+        self.asked.append((what, destination))
+        self.lives[destination] = life
+
+
+@pytest.fixture
+def destinations():
+    """Give destinations."""
+    return Destinations()
+
+
+@pytest.fixture
+def port(destinations, tmp_path):
+    """Give the port of a server with log files."""
+    for name in ("canal", "one"):
+        (tmp_path / name).mkdir()
+        lines = "".join(f"{name} {number}\n" for number in range(100))
+        (tmp_path / name / f"{name}.log").write_text(lines)
+    (tmp_path / "one/one.log.1").write_text("old\n")
+    (tmp_path / "one/link.log").symlink_to("/etc/passwd")
+    server = AdminServer(
+        "127.0.0.1",
+        0,
+        Credentials("admin", stored_form(PASSWORD)),
+        AdminActions(destinations),
+        LogReading(tmp_path),
+    )
+    server.start()
+    assert server.port
+    yield server.port
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+
+
+@pytest.fixture
+def connector(port):
+    """Give a connection that has logged in."""
+    with closing(Connector(port)) as connector:
+        assert connector.log_in("admin", PASSWORD).code == 0
+        yield connector
+
+
+@pytest.mark.parametrize(
+    ("user", "password"),
+    [("admin", "wrong"), ("admin", ""), ("other", PASSWORD), ("", PASSWORD)],
+)
+def test_refused_logins(port, caplog, user, password):
+    """A wrong login is answered, logged, and ends the connection."""
+    with closing(Connector(port)) as connector:
+        answer = connector.log_in(user, password)
+        assert answer.code == 300
+        assert answer.message == f"auth failed for user:{user}"
+        with pytest.raises(EOFError):
+            connector.packet()
+    assert "refused the login of canal-admin at 127.0.0.1" in caplog.text
+
+
+def test_no_request_before_the_login(port, destinations):
+    """The first packet is a login, whatever its type says."""
+    with closing(Connector(port)) as connector:
+        assert connector.ask(SERVER, ServerAdmin("stop")).code == 300
+    assert destinations.asked == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "answer", "asked"),
+    [
+        (SERVER, ServerAdmin("check"), "1", []),
+        (SERVER, ServerAdmin("list"), "one,two", []),
+        (SERVER, ServerAdmin("start"), "0", []),
+        (INSTANCE, InstanceAdmin("one", "check"), "1", []),
+        (INSTANCE, InstanceAdmin("lazy", "check"), "0", []),
+        (INSTANCE, InstanceAdmin("lazy", "start"), "1", ["resume lazy"]),
+        (INSTANCE, InstanceAdmin("one", "stop"), "1", ["stop one"]),
+        (INSTANCE, InstanceAdmin("one", "restart"), "1", ["stop one", "resume one"]),
+        (INSTANCE, InstanceAdmin("one", "release"), "1", ["stop one"]),
+        (INSTANCE, InstanceAdmin("two", "release"), "1", ["stop two", "resume two"]),
+        (INSTANCE, InstanceAdmin("none", "check"), "0", []),
+        (INSTANCE, InstanceAdmin("none", "stop"), "0", []),
+        (INSTANCE, InstanceAdmin("../x", "restart"), "0", []),
+        (LOG, LogAdmin("server", "list", "", "", 0), "canal.log", []),
+        (LOG, LogAdmin("server", "file", "", "", 2), "canal 98\ncanal 99", []),
+        (LOG, LogAdmin("server", "file", "", "", 0), "", []),
+        (LOG, LogAdmin("instance", "file", "one", "", 1), "one 99", []),
+        (LOG, LogAdmin("instance", "file", "one", "one.log.1", 9), "old", []),
+    ],
+)
+def test_requests(connector, destinations, kind, content, answer, asked):  # noqa: PLR0917
+    """Each request has the answer that canal-admin reads, and its effect."""
+    found = connector.ask(kind, content)
+    assert (found.code, found.message) == (0, answer)
+    assert [" ".join(each) for each in destinations.asked] == asked
+
+
+def test_log_files_of_a_destination(connector):
+    """All names are listed."""
+    found = connector.ask(LOG, LogAdmin("instance", "list", "one", "", 0)).message
+    assert set(found.split(",")) >= {"one.log", "one.log.1"}
+
+
+def test_the_server_stops_and_starts(connector, destinations):
+    """To stop it is to stop all its destinations; it answers meanwhile."""
+
+    def ask(action):
+        return connector.ask(SERVER, ServerAdmin(action)).message
+
+    assert [ask("stop"), ask("check"), ask("stop"), ask("list")] == ["1", "0", "0", ""]
+    assert [ask("start"), ask("check"), ask("start")] == ["1", "1", "0"]
+    assert ask("restart") == "1"
+    assert set(destinations.lives.values()) == {"running"}
+
+
+def test_one_that_does_not_stop(connector, destinations, monkeypatch):
+    """A restart that takes too long is a failure."""
+    monkeypatch.setattr(admin_actions, "STOP_S", 0.1)
+    monkeypatch.setattr(destinations, "stop", lambda _: None)
+    assert connector.ask(INSTANCE, InstanceAdmin("one", "restart")).message == "0"
+    assert destinations.asked == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "code", "text"),
+    [
+        (SERVER, ServerAdmin("explode"), 301, "ServerAdmin action: explode is unknown"),
+        (INSTANCE, InstanceAdmin("one", "x"), 301, "InstanceAdmin action: x is unk"),
+        (LOG, LogAdmin("x", "list"), 301, "LogAdmin type: x is unknown"),
+        (LOG, LogAdmin("instance", "list", ".."), 400, "is not the name of a dest"),
+        (LOG, LogAdmin("instance", "list", "a/b"), 400, "is not the name of a dest"),
+        (LOG, LogAdmin("instance", "file", "one", "../canal/canal.log", 5), 400, "not"),
+        (LOG, LogAdmin("instance", "file", "one", "link.log", 5), 400, "log file link"),
+        (LOG, LogAdmin("instance", "file", "none", "", 5), 400, "No such file"),
+        (AdminPacketType.HANDSHAKE, AdminHandshake(), 300, "packet type: HANDSHAKE is"),
+    ],
+)
+def test_refusals(connector, destinations, kind, content, code, text):  # noqa: PLR0917
+    """What cannot be done has a code and a reason; the connection stays."""
+    found = connector.ask(kind, content)
+    assert found.code == code
+    assert text in found.message
+    assert connector.ask(SERVER, ServerAdmin("check")).message == "1"
+    assert destinations.asked == []
+
+
+def test_no_log_files():
+    """A server that logs elsewhere says so."""
+    with pytest.raises(CanalError, match="start it with --log-dir"):
+        LogReading(None).names()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\xff\xff\xff\xff", b"\x7f\0\0\0", b"\0\0\0\5\xff\xff\xff\xff\xff"],
+)
+def test_hostile_bytes(port, sent):
+    """What is no packet ends the connection, and only that."""
+    with closing(Connector(port)) as connector:
+        connector.sock.sendall(sent)
+        with pytest.raises((EOFError, ConnectionError)):
+            connector.packet()
+    with closing(Connector(port)) as connector:
+        assert connector.log_in("admin", PASSWORD).code == 0
+
+
+def test_silent_peers(port, monkeypatch):
+    """Who does not log in is disconnected, and makes room for others."""
+    monkeypatch.setattr(admin_server, "LOGIN_S", 0.2)
+    with ExitStack() as opened:
+        for _ in range(admin_server.CONNECTIONS_MAX // 2):
+            silent = opened.enter_context(closing(Connector(port)))
+        with pytest.raises((EOFError, ConnectionError)):
+            silent.packet()
+    monkeypatch.setattr(admin_server, "LOGIN_S", PATIENCE_S)
+    with closing(Connector(port)) as connector:
+        assert connector.log_in("admin", PASSWORD).code == 0
+
+
+@pytest.mark.parametrize(
+    ("passwd", "address"),
+    [
+        ("", "127.0.0.1"),
+        ("4acfe3202a5ff5cf467898fc58aab1d615029441", "127.0.0.1"),
+        (stored_form("another"), "192.0.2.1"),
+    ],
+)
+def test_where_it_listens(passwd, address):
+    """Beyond this host only with a password that is not public."""
+    assert address_for("192.0.2.1", Credentials("admin", passwd)) == address

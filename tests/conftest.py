@@ -12,6 +12,7 @@ import pytest
 # environment variable overrides the file of settings, also of processes that we start.
 os.environ["CANAL_METRICS_PULL_PORT"] = "-1"
 os.environ["CANAL_HTTP_PORT"] = "-1"
+os.environ["CANAL_ADMIN_PORT"] = "-1"
 
 # Shells and nohup start processes in the background with these ignored; processes that
 # tests start inherit that, and tests of signals would wait for what never comes.

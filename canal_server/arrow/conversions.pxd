@@ -25,6 +25,7 @@ cdef enum:
     READ_DAY            # a DATETIME to a DATE
     READ_DAY_TEXT       # a text to a DATE
     READ_MOMENT_TEXT    # a text to a DATETIME
+    READ_JSON           # a document; see `convert`
     READ_NEVER          # one type determines nothing of the other
 
 # Returns the text for the kind's own reader, which is the value itself or in `room` of

@@ -32,9 +32,10 @@ _TEXTS: Final = {
          "bigint", "serial", "year", "bit", "enum", "set"), "whole"
     ),
     **dict.fromkeys(
-        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json",
-         "time"), "text"
+        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "time"),
+        "text",
     ),
+    "json": "document",
     **dict.fromkeys(
         ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "bytes"
     ),
@@ -56,6 +57,7 @@ _PAIRS: Final[dict[tuple[str, str], str]] = {
     **{(text, "double"): "as double" for text in ("whole", "digits", "text")},
     ("float", "double"): "widened",
     ("double", "float"): "narrowed",
+    ("document", "text"): "json",
     ("date", "datetime"): "midnight",
     ("datetime", "date"): "day",
     ("text", "date"): "day text",

@@ -169,11 +169,14 @@ cdef object read_value(ColumnPlan plan, Slice value, ValueOptions options):
     elif kind == VALUE_SET:
         if read_u64(value.p, value.n, &large):
             found = joined_labels(plan.labels, large)
-    elif kind == VALUE_JSON and options.load_json is not None:
-        try:
-            return options.load_json(text_of(value))
-        except (ValueError, RecursionError):
-            found = None
+    elif kind == VALUE_JSON:
+        # A document of no bytes, of ALTER TABLE … ADD … JSON NOT NULL, is null in MySQL.
+        found = text_of(value) if value.n else "null"
+        if options.load_json is not None:
+            try:
+                return options.load_json(found)
+            except (ValueError, RecursionError):
+                pass
     return text_of(value) if found is None else found
 
 

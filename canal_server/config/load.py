@@ -199,7 +199,7 @@ class _Loading:
             **_fields(read, ""), tls=TlsConfig(**_fields(read, "tls."))
         )
         self._check_tls(server.tls, lookup)
-        for name in ("canal", "canal.http", "canal.admin"):
+        for name in ("canal", "canal.http"):
             user = find(lookup, f"{name}.user", self._problems)
             if user and not find(lookup, f"{name}.passwd", self._problems):
                 self._problems.add(

@@ -232,7 +232,10 @@ class Daemon:
         return AdminServer(
             server.ip,
             server.admin_port,
-            Credentials(server.admin_user, server.admin_passwd),
+            # Without a password, everybody on this host may log in, by any name.
+            Credentials(
+                server.admin_user if server.admin_passwd else "", server.admin_passwd
+            ),
             AdminActions(self._destinations),
             LogReading(log_dir),
         )

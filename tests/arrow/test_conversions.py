@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         ("day text", "2024-02-29", "2024-02-29"), ("day text", "2023-02-29", None),
         ("moment text", "2024-02-29 01:02:03.5", "2024-02-29 01:02:03.5"),
         ("moment text", "0000-00-00 00:00:00", None), ("never", "1", None),
+        ("json", "", "null"), ("json", "[1]", "[1]"),
     ],
 )  # fmt: skip
 def test_texts(reading: str, text: str, found: str | None) -> None:

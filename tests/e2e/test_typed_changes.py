@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import struct
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from canal_server.client import CanalClient
@@ -152,3 +153,40 @@ def test_zero_dates_stay_texts(pipeline) -> None:
         client.subscribe()
         (change,) = receive(client, 1)
     assert change.after == {"id": 1, "da": "0000-00-00", "dt": "2024-00-01 00:00:00"}
+
+
+def test_documents_of_no_bytes(make_pipeline, mysql_server, database) -> None:
+    """A document that a new JSON column has in old rows is null, as SELECT shows it.
+
+    The protocol has an empty text for it, as the Java server does.
+    """
+    pipeline = make_pipeline(mysql_server, database)
+    pipeline.start()
+    name = f"{database}.documents"
+    loads: list[tuple[Any, Any]] = [("typed", None), ("typed", json.loads)]
+    with ExitStack() as opened:
+        clients = []
+        for number, (values, load) in enumerate([*loads, ("text", None)]):
+            client = CanalClient(
+                port=pipeline.server_port,
+                client_id=number + 1,
+                values=values,
+                load_json=load,
+            )
+            clients.append(opened.enter_context(client))
+            client.subscribe()
+        pipeline.source.execute(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, n INT)",
+            f"INSERT INTO {name} VALUES (1, 1)",
+            f"ALTER TABLE {name} ADD COLUMN j JSON NOT NULL",
+            f"UPDATE {name} SET n = 2",
+        )
+        updates = [list(receive(client, 2))[-1] for client in clients]
+    assert [
+        (each.before["j"], each.after["j"])
+        for each in updates
+        if each.before is not None and each.after is not None
+    ] == [
+        ("null", "null"), (None, None), ("", ""),
+    ]  # fmt: skip
+    assert mysql_server.execute(f"SELECT j FROM {name}")[0][0] == "null"

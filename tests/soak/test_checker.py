@@ -276,6 +276,18 @@ def test_documents_are_compared_by_what_they_mean(ledger):
     assert plain(values(0, 0, "[ 1]"), []) == values(0, 0, "[ 1]")
 
 
+def test_a_document_of_no_bytes(ledger):
+    """It is JSON's null, which is not NULL."""
+    for number in range(2):
+        written = values(number, number, "null")
+        change = ledger.change(T, "INSERT", {}, written, ["text"])
+        ledger.settle(ledger.note_rows([[change]]), State.DONE)
+    follower = Scene(ledger).follower()
+    follower.transaction([row(T, {}, values(0, 0, ""))])
+    with pytest.raises(Violation, match=r"after\.text is None, was 'null'"):
+        follower.transaction([row(T, {}, values(1, 1, None))])
+
+
 def test_documents_of_a_table_made_anew(ledger):
     """A column that was JSON is a text as any other in a table of the same name."""
     document, text = values(0, 0, "[1, 2]"), values(1, 1, "[1, 2]")

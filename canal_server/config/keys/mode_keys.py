@@ -50,7 +50,7 @@ SERVER_MODES = (
         "canal.admin.manager",
         "empty",
         "",
-        "Must be empty: canal-admin is not supported.",
+        "Must be empty: settings from canal-admin are not supported.",
     ),
 )
 

@@ -93,7 +93,7 @@ BAD: list[tuple[RangeRequest, str]] = [
     (RangePlan("example", "", AT, BEHIND, 4, "x" * (64 * 1024 + 1)), "filter"),
     (RangeLocate("example", "", "acked"), "name"),
     (RangeLocate("example", "a/b", "latest"), "name"),
-    (RangeLocate("example", "", "x" * (256 * 1024 + 1)), "place"),
+    (RangeLocate("example", "", "x" * (256 * 1024 + 1)), "position"),
 ]
 
 

@@ -471,7 +471,8 @@ def options_of(
     """Return the options of a command at this port."""
     return argparse.Namespace(
         host="127.0.0.1", port=port, destination=DESTINATION, user="",
-        password_file=None, filter=wanted, start=start,
+        password_file=None, filter=wanted, start=start, tls=False, tls_ca_file="",
+        tls_cert_file="", tls_key_file="",
     )  # fmt: skip
 
 

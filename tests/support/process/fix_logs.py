@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from canal_server.runtime.log_context import log_about
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,6 +19,7 @@ def log_as_before() -> Iterator[None]:
     root = logging.getLogger()
     level = root.level
     yield
+    log_about("")
     root.setLevel(level)
     for handler in tuple(root.handlers):
         # pytest's own come and go with each phase of a test.

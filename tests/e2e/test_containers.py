@@ -102,6 +102,8 @@ def test_cursors_in_zookeeper(
         {
             "canal.zkServers": container_zookeeper.servers,
             "canal.zookeeper.flush.period": 20,
+            # The lease outlasts the restart, however slow that is.
+            "canal.zookeeper.session.timeout.ms": 40_000,
         },
         wiring="classpath:spring/default-instance.xml",
     )

@@ -22,6 +22,7 @@ from canal_server.protocol.packets import (
 )
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
     from types import TracebackType
     from typing import Self
@@ -93,6 +94,7 @@ class DrainClient:
         *,
         alive: Callable[[], bool] = lambda: True,
         timeout_s: float = 30.0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._destination = destination
         self._view = memoryview(bytearray(RECEIVE_BYTES))
@@ -100,6 +102,8 @@ class DrainClient:
         self._socket = _connect(address, alive, timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(SILENCE_SECONDS_MAX)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         try:
             self._receive_whole()  # the handshake
             self._send(PacketType.CLIENTAUTHENTICATION, ClientAuth())

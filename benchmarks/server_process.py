@@ -64,7 +64,7 @@ class ServerProcess:
     """`canal-server start` on one destination; a context manager that ends it.
 
     Reads `server` from where `load` begins, by GTID if `gtid`; all else is default, but
-    for settings of the instance that are given.
+    for settings of the instance, and `main` ones of the server, that are given.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class ServerProcess:
         gtid: bool = False,
         wiring: str = MEMORY_WIRING,
         settings: Mapping[str, str] | None = None,
+        main: Mapping[str, str] | None = None,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="canal-bench-")
         folder = Path(self._folder.name)
@@ -83,7 +84,8 @@ class ServerProcess:
         self._log = folder / "log"
         self._conf = folder / "conf"
         key = "canal.instance.global.spring.xml"
-        write_conf(self._conf, self.address[1], folder, **{key: wiring})
+        wanted_main = {key: wiring, **(main or {})}
+        write_conf(self._conf, self.address[1], folder, **wanted_main)
         wanted = {"canal.instance.tsdb.dir": history_folder(), **(settings or {})}
         write_instance(self._conf / DESTINATION, server, load, gtid=gtid, **wanted)
         self._process: subprocess.Popen[bytes] | None = None

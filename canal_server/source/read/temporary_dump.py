@@ -6,7 +6,8 @@ decoded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Final
 
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from canal_server.runtime.lifecycle import Stop
 
 
+_SERIALS: Final = itertools.count()  # of the dumps of this process
+_READERS: Final = 1 << 16  # numbers of readers are below
+
+
 class StatementCollector:
     """The port TableSchemas for a reader that needs only the statements."""
 
@@ -60,7 +65,9 @@ class StatementCollector:
 class TemporaryDump:
     """Reads parts of one server's binlog; for one thread.
 
-    `replica` distinguishes it from other readers of the same destination.
+    `replica` distinguishes it from other readers of the same destination. Each dump has
+    an id of its own: MariaDB would let it wait for an earlier one with the same id that
+    is stuck in a link, and sends nothing meanwhile.
     """
 
     def __init__(
@@ -123,7 +130,11 @@ class TemporaryDump:
         source = self._config.source
         stream = DumpStream(
             self._access,
-            replica_id(self._config.destination, source.slave_id, reader=self._replica),
+            replica_id(
+                self._config.destination,
+                source.slave_id,
+                reader=self._replica + _READERS * next(_SERIALS),
+            ),
             position,
             self._stop,
             options_of(source, follow=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,10 @@ from canal_server.config.schema import InstanceConfig
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import BinlogPurged, ConnectionLost
-from canal_server.mysql.replication import GtidStart, MariaGtidStart
+from canal_server.mysql.replication import FileStart, GtidStart, MariaGtidStart
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_scan import Scanner
+from canal_server.source.read.temporary_dump import StatementCollector, TemporaryDump
 
 if TYPE_CHECKING:
     from servers import Server
@@ -191,3 +193,37 @@ def test_after_a_statement_that_leaves_no_record(
     found, after = scanner.executed_at(file, end, mariadb=mariadb)
     assert (found, after) == (end, kind.parse(executed))
     assert not scanner.head_of(file, mariadb=mariadb).contains(before)  # type: ignore[arg-type]
+
+
+def test_beside_a_stalled_dump(source_server: Server, database: str) -> None:
+    """A dump does not wait for an earlier one of the same reader that is stuck.
+
+    MariaDB would not answer until the earlier one has ended.
+    """
+    source_server.execute(f"CREATE TABLE {database}.t (a LONGTEXT)")
+    file = new_file(source_server)
+    for _ in range(20):
+        source_server.execute(f"INSERT INTO {database}.t VALUES (REPEAT('x', 1000000))")
+    config = InstanceConfig(destination="stalled")
+    is_stalled, may_end = threading.Event(), threading.Event()
+
+    def read(take) -> None:
+        dump = TemporaryDump(config, access_of(source_server), Stop(), replica=3)
+        reader = dump.reader(StatementCollector(), whole=True)
+        dump.run(reader, FileStart(file), take)
+
+    def stall(_) -> bool:
+        is_stalled.set()
+        may_end.wait()
+        return False
+
+    stalled = threading.Thread(target=read, args=(stall,))
+    stalled.start()
+    try:
+        assert is_stalled.wait(UNIT_S)
+        spans: list[object] = []
+        read(lambda found: spans.extend(found) or True)
+        assert len(spans) >= 20
+    finally:
+        may_end.set()
+        stalled.join()

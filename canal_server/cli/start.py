@@ -6,15 +6,19 @@ import logging
 import os
 import resource
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canal_server.admin.managed_settings import ManagedSettings
+from canal_server.admin.settings_client import SettingsError
 from canal_server.cli.conf_options import add_conf_option
 from canal_server.cli.log_files import LogFolder
 from canal_server.cli.log_lines import ClientThrottle, JsonFormatter, LineFormatter
-from canal_server.config.load import load
+from canal_server.config.load import listed_destinations, load, load_managed
 from canal_server.daemon import daemon
+from canal_server.daemon.daemon import Outcome
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.instance.instance import Instance
 from canal_server.messages import daemon_messages
@@ -63,17 +67,58 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the server until it stops; the log goes to standard error."""
+    settings, warnings = managed_settings(args.conf)
     config = load(args.conf, os.environ)
+    config = replace(config, warnings=(*warnings, *config.warnings))
     folder = None if args.log_dir is None else LogFolder(args.log_dir)
     levels = log_to(args.log_level, folder, args.log_format)
     allow_descriptors()
-    zookeepers = ZooKeepers()
-    make_instance = partial(Instance, zookeepers=zookeepers)
-    if daemon.run(config, make_instance, zookeepers, levels, args.log_dir):
+    while True:
+        zookeepers = ZooKeepers()
+        make_instance = partial(Instance, zookeepers=zookeepers)
+        outcome = daemon.run(
+            config,
+            make_instance,
+            zookeepers,
+            levels,
+            log_dir=args.log_dir,
+            settings=settings,
+        )
+        if outcome is not Outcome.RESTARTS:
+            break
+        config = load(args.conf, os.environ)
+    if outcome is Outcome.ENDED:
         return 0
     # Threads that do not end would keep the interpreter from exiting.
     logging.shutdown()
     os._exit(1)
+
+
+def managed_settings(conf: Path) -> tuple[ManagedSettings | None, list[str]]:
+    """Fetch the settings from canal-admin, if it hands out any; returns warnings, too.
+
+    While canal-admin cannot be reached, those that it handed out last are used. Raises
+    CanalError if there are none.
+    """
+    managed = load_managed(conf, os.environ)
+    if managed is None:
+        return None, []
+    settings = ManagedSettings(
+        managed,
+        lambda: load(conf, os.environ),
+        lambda: listed_destinations(conf, os.environ),
+    )
+    try:
+        changes = settings.fetch()
+    except SettingsError as error:
+        if not settings.has_copy:
+            raise
+        text = daemon_messages.ADMIN_SETTINGS_UNAVAILABLE.text % error
+    else:
+        if not changes.refused:
+            return settings, []
+        text = daemon_messages.ADMIN_SETTINGS_REFUSED.text % changes.refused
+    return settings, [text]
 
 
 def allow_descriptors() -> None:

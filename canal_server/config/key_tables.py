@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from canal_server.config.keys.filter_keys import FILTER_KEYS
 from canal_server.config.keys.history_keys import TABLE_META_KEYS
+from canal_server.config.keys.manager_keys import MANAGER_KEYS
 from canal_server.config.keys.mode_keys import (
     DESTINATION_MODES,
     HISTORY_MODES,
@@ -21,7 +22,7 @@ from canal_server.config.keys.tls_keys import TLS_KEYS
 
 __all__ = ["INSTANCE_KEYS", "MODE_KEYS", "PER_DESTINATION", "SERVER_KEYS", "Key"]
 
-SERVER_KEYS = (*PORT_KEYS, *TLS_KEYS)
+SERVER_KEYS = (*PORT_KEYS, *TLS_KEYS, *MANAGER_KEYS)
 INSTANCE_KEYS = (
     *SOURCE_KEYS,
     *FILTER_KEYS,

@@ -1,5 +1,9 @@
 """Reads a conf folder: canal.properties and one instance.properties per destination.
 
+Settings that canal-admin hands out are read from a copy in the data folder, which
+`canal_server.admin.managed_settings` keeps; `canal.properties` of the conf folder
+overrides the one of canal-admin.
+
 All problems are reported at once. Finding the text of a key is left to `substitution`,
 parsing it to `values`.
 """
@@ -7,6 +11,7 @@ parsing it to `values`.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +34,7 @@ from canal_server.config.schema import (
     FilterConfig,
     HostConfig,
     InstanceConfig,
+    ManagerConfig,
     PositionConfig,
     ServerConfig,
     SourceConfig,
@@ -42,11 +48,24 @@ from canal_server.config.unserved import (
     unknown_warnings,
     unserved_warning,
 )
+from canal_server.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAIN_FILE = "canal.properties"
+MANAGED_FOLDER = "canal-admin"  # in the data folder
+NO_START = "; it does not start"  # ends a warning about a destination of canal-admin
+ADMIN_PORT = 11110  # as which a server is known to canal-admin, unless it is set
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedConf:
+    """The settings that canal-admin hands out, and the copy of them on the disk."""
+
+    server: ServerConfig  # by the local file alone
+    main_file: Path  # as canal-admin handed it out
+    instances_dir: Path  # one folder per destination
 
 
 def load(conf_dir: Path, environ: Mapping[str, str]) -> DaemonConfig:
@@ -67,6 +86,19 @@ def load_data_dir(conf_dir: Path, environ: Mapping[str, str]) -> Path:
     return _Loading(conf_dir, environ).data_dir()
 
 
+def load_managed(conf_dir: Path, environ: Mapping[str, str]) -> ManagedConf | None:
+    """Return where the settings from canal-admin are, None: it hands out none.
+
+    Raises ConfigError for invalid local settings.
+    """
+    return _Loading(conf_dir, environ).managed()
+
+
+def listed_destinations(conf_dir: Path, environ: Mapping[str, str]) -> list[str]:
+    """Return the destinations that `canal.destinations` lists. Raises ConfigError."""
+    return _Loading(conf_dir, environ).listed()
+
+
 class InstanceLoader:
     """Reads the settings of single destinations later on.
 
@@ -77,7 +109,9 @@ class InstanceLoader:
         """Read `canal.properties`. Raises ConfigError."""
         self.conf_dir = conf_dir
         self._environ = dict(environ)
-        self._main = _Loading(conf_dir, environ).main_file()
+        loading = _Loading(conf_dir, environ)
+        self._main = loading.main_files()
+        self._instances_dir = loading.instances_dir()
 
     def scanned(self) -> list[str]:
         """Return the folders that contain an instance file. Raises OSError.
@@ -85,11 +119,11 @@ class InstanceLoader:
         Also if `canal.properties` is missing: the folder may be unmounted.
         """
         (self.conf_dir / MAIN_FILE).stat()
-        return modes.folders_with_instances(self.conf_dir)
+        return modes.folders_with_instances(self._instances_dir)
 
     def path_of(self, destination: str) -> Path:
         """Return the file with the settings of a destination."""
-        return self.conf_dir / destination / modes.INSTANCE_FILE
+        return self._instances_dir / destination / modes.INSTANCE_FILE
 
     def load(
         self, destination: str, others: Sequence[InstanceConfig]
@@ -109,11 +143,11 @@ class _Loading:
         self,
         conf_dir: Path,
         environ: Mapping[str, str],
-        main: Properties | None = None,
+        main: Sequence[Properties] = (),
     ) -> None:
         self._conf_dir = conf_dir
         self._environ = environ
-        self._main = main  # None: not read yet
+        self._main = main  # empty: not read yet
         self._problems = Problems()
         self._files: list[Properties] = []
         self._used: set[str] = set()
@@ -121,22 +155,32 @@ class _Loading:
         self._hints: list[str] = []
 
     def run(self) -> DaemonConfig:
-        main = self.main_file()
-        lookup = Lookup(self._environ, [main])
+        main = self.main_files()
+        lookup = Lookup(self._environ, main)
+        folder = self.instances_dir()
         modes.refuse_server_modes(lookup, self._problems)
         server = self._server(lookup)
-        names = modes.destinations(lookup, main.origin, self._conf_dir, self._problems)
+        names = modes.destinations(lookup, main[-1].origin, folder, self._problems)
         scans = modes.scans_folders(lookup, self._problems)
         interval_s = modes.scan_interval_s(lookup, self._problems)
-        instances = [self._instance(name, main, lookup) for name in names]
+        is_managed = folder != self._conf_dir
+        instances = (
+            self._valid_instances(names, main, lookup)
+            if is_managed and scans
+            else [self._instance(name, main, lookup) for name in names]
+        )
         data_dir = self._data_dir(main)
-        history_location.check_folders(instances, main.origin, self._problems)
-        self._hints += history_location.shared_hints(instances, main.origin)
+        history_location.check_folders(instances, main[-1].origin, self._problems)
+        self._hints += history_location.shared_hints(instances, main[-1].origin)
         self._problems.raise_if_any(lambda: self._warnings(names))
         if not names:
             self._hints.append(
-                f"{main.origin}: no destinations yet; a folder with an"
-                f" {modes.INSTANCE_FILE} becomes one"
+                f"{main[-1].origin}: no destinations yet; "
+                + (
+                    "canal-admin has none for this server"
+                    if is_managed
+                    else f"a folder with an {modes.INSTANCE_FILE} becomes one"
+                )
             )
         return DaemonConfig(
             conf_dir=Path(os.path.abspath(self._conf_dir)),  # noqa: PTH100  # links stay
@@ -144,42 +188,128 @@ class _Loading:
             server=server,
             instances=tuple(instances),
             scan_interval_s=interval_s if scans else 0.0,
+            poll_interval_s=interval_s if server.manager.address else 0.0,
+            instances_managed=is_managed,
             warnings=tuple(self._warnings(names)),
         )
 
     def run_one(
         self, destination: str, others: Sequence[InstanceConfig]
     ) -> tuple[InstanceConfig, list[str]]:
-        main = self.main_file()
-        config = self._instance(destination, main, Lookup(self._environ, [main]))
+        main = self.main_files()
+        config = self._instance(destination, main, Lookup(self._environ, main))
         together = [each for each in others if each.destination != destination]
         if len(together) >= modes.DESTINATIONS_MAX:
             self._problems.add_file(
                 str(self._conf_dir / destination),
                 f"too many destinations; the limit is {modes.DESTINATIONS_MAX}",
             )
-        history_location.check_folders([*together, config], main.origin, self._problems)
-        self._hints += history_location.shared_hints([config], main.origin)
+        origin = main[-1].origin
+        history_location.check_folders([*together, config], origin, self._problems)
+        self._hints += history_location.shared_hints([config], origin)
         self._problems.raise_if_any(lambda: self._warnings([destination]))
         return config, self._warnings([destination])
 
     def data_dir(self) -> Path:
-        found = self._data_dir(self.main_file())
+        found = self._data_dir(self.main_files(needs_managed=False))
         self._problems.raise_if_any()
         return found
 
-    def main_file(self) -> Properties:
-        if self._main is not None:
-            return self._main
-        main = self._read(self._conf_dir / MAIN_FILE)
-        if main is None:
-            self._problems.add_file(
-                str(self._conf_dir / MAIN_FILE),
-                "file not found; set the conf folder with --conf",
+    def managed(self) -> ManagedConf | None:
+        local = self._local_file()
+        lookup = Lookup(self._environ, [local])
+        folder = self._managed_folder(local)
+        server = self._server(lookup)
+        if folder is not None and not server.admin_passwd:
+            self._problems.add(
+                local.origin,
+                "canal.admin.passwd",
+                "",
+                "not set, but canal-admin hands out settings to who knows its password"
+                " only; set hex(SHA1(SHA1(password))) of its canal.adminPasswd",
             )
         self._problems.raise_if_any()
-        assert main is not None, "otherwise a problem was raised"
-        return main
+        if folder is None:
+            return None
+        if server.admin_port <= 0:
+            server = replace(server, admin_port=ADMIN_PORT)
+        return ManagedConf(server, folder / MAIN_FILE, folder / "instances")
+
+    def listed(self) -> list[str]:
+        main = self.main_files()
+        lookup = Lookup(self._environ, main)
+        names = modes.listed_destinations(lookup, self._problems)
+        self._problems.raise_if_any()
+        return names
+
+    def main_files(self, *, needs_managed: bool = True) -> Sequence[Properties]:
+        """Return canal.properties, that of the conf folder last, as it counts more."""
+        if self._main:
+            return self._main
+        local = self._local_file()
+        self._main = [local]
+        folder = self._managed_folder(local)
+        if folder is not None:
+            path = folder / MAIN_FILE
+            managed = self._read(path)
+            if managed is not None:
+                self._main = [managed, local]
+            elif needs_managed:
+                self._problems.add_file(
+                    str(path),
+                    "file not found: nothing was fetched from canal-admin yet; run"
+                    " canal-server start",
+                )
+        self._problems.raise_if_any()
+        return self._main
+
+    def instances_dir(self) -> Path:
+        """Return the folder with a folder for each destination."""
+        main = self.main_files()
+        lookup = Lookup(self._environ, main)
+        if not modes.is_managed(lookup, self._problems):
+            return self._conf_dir
+        folder = self._managed_folder(main[-1])
+        return self._conf_dir if folder is None else folder / "instances"
+
+    def _managed_folder(self, local: Properties) -> Path | None:
+        """Return where settings from canal-admin are stored, None: it is not used."""
+        lookup = Lookup(self._environ, [local])
+        if find(lookup, "canal.admin.manager", self._problems) is None:
+            return None
+        return self._data_dir([local]) / MANAGED_FOLDER
+
+    def _local_file(self) -> Properties:
+        path = self._conf_dir / MAIN_FILE
+        local = self._read(path)
+        if local is None:
+            self._problems.add_file(
+                str(path), "file not found; set the conf folder with --conf"
+            )
+        self._problems.raise_if_any()
+        assert local is not None, "otherwise a problem was raised"
+        return local
+
+    def _valid_instances(
+        self, names: Sequence[str], main: Sequence[Properties], lookup: Lookup
+    ) -> list[InstanceConfig]:
+        """Return the settings of those that can be used, with a warning for the others.
+
+        One whose settings are repaired in canal-admin starts then.
+        """
+        valid: list[InstanceConfig] = []
+        common = self._problems
+        for name in names:
+            self._problems = Problems()
+            try:
+                config = self._instance(name, main, lookup)
+                self._problems.raise_if_any()
+            except ConfigError as error:
+                self._hints += [f"{each}{NO_START}" for each in error.problems]
+            else:
+                valid.append(config)
+        self._problems = common
+        return valid
 
     def _read(self, path: Path) -> Properties | None:
         """Read a file; None if there is none. Reports unreadable files."""
@@ -196,7 +326,9 @@ class _Loading:
     def _server(self, lookup: Lookup) -> ServerConfig:
         read = self._anchor(read_all(SERVER_KEYS, lookup, self._problems))
         server = ServerConfig(
-            **_fields(read, ""), tls=TlsConfig(**_fields(read, "tls."))
+            **_fields(read, ""),
+            tls=TlsConfig(**_fields(read, "tls.")),
+            manager=ManagerConfig(**_fields(read, "manager.")),
         )
         self._check_tls(server.tls, lookup)
         for name in ("canal", "canal.http"):
@@ -234,14 +366,14 @@ class _Loading:
                 )
 
     def _instance(
-        self, destination: str, main: Properties, server_lookup: Lookup
+        self, destination: str, main: Sequence[Properties], server_lookup: Lookup
     ) -> InstanceConfig:
-        path = self._conf_dir / destination / modes.INSTANCE_FILE
+        path = self.instances_dir() / destination / modes.INSTANCE_FILE
         found = self._read(path)
         own = found or Properties(str(path), {})
         lookup = InstanceLookup(
             self._environ,
-            [main, own],
+            [*main, own],
             fixed={"canal.instance.destination": destination},
         )
         problems = self._problems
@@ -252,7 +384,8 @@ class _Loading:
             if grouped
             else modes.wiring_of(server_lookup, destination, problems)
         )
-        modes.check_zookeeper(lookup, destination, wiring, main.origin, problems)
+        origin = main[-1].origin
+        modes.check_zookeeper(lookup, destination, wiring, origin, problems)
         lazy = modes.is_lazy(server_lookup, destination, problems)
         read = self._anchor(read_all(INSTANCE_KEYS, lookup, problems))
         numbered = group_sources.numbered_sources(lookup, problems) if grouped else {}
@@ -404,10 +537,10 @@ class _Loading:
                     f"a key without a certificate; also set {prefix}sslCert",
                 )
 
-    def _data_dir(self, main: Properties) -> Path:
+    def _data_dir(self, main: Sequence[Properties]) -> Path:
         # Values that depend on the destination are not available yet.
         fixed = {"canal.instance.destination": ""}
-        lookup = InstanceLookup(self._environ, [main], fixed=fixed)
+        lookup = InstanceLookup(self._environ, main, fixed=fixed)
         found = find(lookup, DATA_DIR_KEY, self._problems)
         path = Path(found.text) if found else DATA_DIR_DEFAULT
         return anchored(self._conf_dir, path)

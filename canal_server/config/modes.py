@@ -30,6 +30,10 @@ WIRINGS = {
     "file-instance.xml": Wiring.FILE,
     "default-instance.xml": Wiring.ZOOKEEPER,
 }
+MODE_KEY = "canal.instance.global.mode"
+SPRING = "spring"  # settings of instances are in files of the conf folder
+MANAGER = "manager"  # canal-admin hands them out
+
 GROUP_FILE = "group-instance.xml"
 WIRING_REMEDY = "write classpath:spring/file-instance.xml"
 
@@ -41,15 +45,22 @@ def refuse_server_modes(lookup: Lookup, problems: Problems) -> None:
     mode = find(lookup, "canal.serverMode", problems)
     if mode and mode.text.lower() != "tcp":
         _refuse(problems, "canal.serverMode", mode, "unsupported mode; write tcp")
-    manager = find(lookup, "canal.admin.manager", problems)
-    if manager:
+    managed = find(lookup, MODE_KEY, problems)
+    if managed and managed.text.lower() == MANAGER and not is_managed(lookup, problems):
         _refuse(
             problems,
-            "canal.admin.manager",
-            manager,
-            "settings from canal-admin are not supported; leave it empty and keep the"
-            " settings in files",
+            MODE_KEY,
+            managed,
+            "canal.admin.manager is not set; set the address of canal-admin in the"
+            " canal.properties of the conf folder, or write spring",
         )
+
+
+def is_managed(lookup: Lookup, problems: Problems) -> bool:
+    """Return whether the settings of instances come from canal-admin."""
+    mode = find(lookup, MODE_KEY, problems)
+    address = find(lookup, "canal.admin.manager", problems)
+    return mode is not None and mode.text.lower() == MANAGER and address is not None
 
 
 def refuse_instance_modes(
@@ -57,8 +68,19 @@ def refuse_instance_modes(
 ) -> None:
     """Report unsupported modes of one instance."""
     key, mode = _of_destination(lookup, destination, "mode", problems)
-    if mode and mode.text.lower() != "spring":
-        _refuse(problems, key, mode, "unsupported mode; write spring")
+    common = find(lookup, MODE_KEY, problems)
+    if mode and mode.text.lower() not in (SPRING, MANAGER):
+        _refuse(problems, key, mode, "unsupported mode; write spring or manager")
+    elif mode and key != MODE_KEY:
+        expected = common.text.lower() if common else SPRING
+        if mode.text.lower() != expected:
+            _refuse(
+                problems,
+                key,
+                mode,
+                f"all destinations have the same mode; write {expected}, or change"
+                f" {MODE_KEY}",
+            )
     key = "canal.instance.enableDruid"
     encrypted = find(instance_lookup, key, problems)
     if encrypted and encrypted.text.lower() in values.TRUE:
@@ -134,25 +156,7 @@ def destinations(
     With canal.auto.scan, folders of `conf_dir` with an instance file are included.
     `file` is the one to report if there is no destination at all.
     """
-    key = "canal.destinations.expr"
-    found = find(lookup, key, problems)
-    if found:
-        names = _expanded(found, problems)
-    else:
-        key = "canal.destinations"
-        found = find(lookup, key, problems)
-        names = found.text.split(",") if found else []
-    names = [name.strip() for name in names if name.strip()]
-    usable = [name for name in names if _is_usable(name)]
-    if found and len(usable) < len(names):
-        bad = next(name for name in names if not _is_usable(name))
-        _refuse(
-            problems,
-            key,
-            found,
-            f"invalid name {bad}; use up to {DESTINATION_CHARACTERS_MAX} characters"
-            " without blanks and slashes",
-        )
+    usable = listed_destinations(lookup, problems)
     scans = scans_folders(lookup, problems)
     if scans:
         try:
@@ -162,9 +166,35 @@ def destinations(
                 str(conf_dir), f"cannot list the folder: {error.strerror}"
             )
     # With a scan of folders, the first destination may appear later.
-    if not found and not usable and not scans:
+    key = "canal.destinations"
+    listed = any(find(lookup, each, problems) for each in (f"{key}.expr", key))
+    if not listed and not usable and not scans:
         problems.add(file, key, "", "no destinations; set at least one")
     return list(dict.fromkeys(usable))
+
+
+def listed_destinations(lookup: Lookup, problems: Problems) -> list[str]:
+    """Return the valid names of `canal.destinations`, or of its expression."""
+    key = "canal.destinations.expr"
+    found = find(lookup, key, problems)
+    if found:
+        names = _expanded(found, problems)
+    else:
+        key = "canal.destinations"
+        found = find(lookup, key, problems)
+        names = found.text.split(",") if found else []
+    names = [name.strip() for name in names if name.strip()]
+    usable = [name for name in names if is_destination_name(name)]
+    if found and len(usable) < len(names):
+        bad = next(name for name in names if not is_destination_name(name))
+        _refuse(
+            problems,
+            key,
+            found,
+            f"invalid name {bad}; use up to {DESTINATION_CHARACTERS_MAX} characters"
+            " without blanks and slashes",
+        )
+    return usable
 
 
 def scans_folders(lookup: Lookup, problems: Problems) -> bool:
@@ -211,12 +241,12 @@ def folders_with_instances(conf_dir: Path) -> list[str]:
         for folder in conf_dir.iterdir()
         if folder.is_dir()
         and folder.name.lower() != "spring"
-        and _is_usable(folder.name)
+        and is_destination_name(folder.name)
         and (folder / INSTANCE_FILE).is_file()
     )
 
 
-def _is_usable(name: str) -> bool:
+def is_destination_name(name: str) -> bool:
     """Return whether a name can be a folder and a field of the protocol."""
     return (
         len(name) <= DESTINATION_CHARACTERS_MAX

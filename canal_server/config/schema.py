@@ -77,6 +77,16 @@ class TlsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerConfig:
+    """The canal-admin that hands out the settings, and what this server is there."""
+
+    address: str = ""  # URL; empty: all settings are in the conf folder
+    register: bool = False  # add this server there
+    cluster: str = ""  # to which it is added
+    name: str = ""  # under which it is added; empty: the host's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """The TCP port for clients."""
 
@@ -107,6 +117,7 @@ class ServerConfig:
     alarm_webhook: str = field(default="", repr=False)  # URL; it may have a secret
     alarm_command: str = ""  # without a shell
     tls: TlsConfig = TlsConfig()
+    manager: ManagerConfig = ManagerConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +335,8 @@ class DaemonConfig:
     server: ServerConfig = ServerConfig()
     instances: tuple[InstanceConfig, ...] = ()  # in configuration order
     scan_interval_s: float = 0.0  # between scans for instances; 0: only at start
+    poll_interval_s: float = 0.0  # between requests to canal-admin; 0: none
+    instances_managed: bool = False  # whether canal-admin hands them out
     warnings: tuple[str, ...] = ()  # one line each, for the log
 
     @property

@@ -50,12 +50,6 @@ INERT = (
     "canal.instance.parser.parallelBufferSize",
 )
 
-ADMINISTRATION = (
-    Unserved("canal.admin.register.auto", ("true", "false")),
-    Unserved("canal.admin.register.cluster"),
-    Unserved("canal.admin.register.name"),
-)
-
 MESSAGE_QUEUES = (
     Unserved("canal.mq.flatMessage", ("true",)),
     Unserved("canal.mq.canalBatchSize", ("50",)),
@@ -124,7 +118,6 @@ NOT_YET = (Unserved("canal.instance.filter.druid.ddl", ("true",)),)
 
 UNSERVED = (
     *NOT_YET,
-    *ADMINISTRATION,
     *MESSAGE_QUEUES,
     *CLOUD,
     *KEY_STORES,

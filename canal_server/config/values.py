@@ -307,6 +307,14 @@ def web_url(value: str) -> str:
     return value
 
 
+@reader("`host:port` or URL")
+def manager_address(value: str) -> str:
+    """Parse the address of a canal-admin, a URL or `host:port`; returns a URL."""
+    url = value if "://" in value else f"http://{value}"
+    WebTarget(url)
+    return url.rstrip("/")
+
+
 @reader("command line")
 def command(value: str) -> str:
     """Parse a command with arguments, quoted as for a shell."""

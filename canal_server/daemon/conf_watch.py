@@ -80,6 +80,11 @@ class ConfWatch:
         self._thread.join(deadline.remaining_s())
         return not self._thread.is_alive()
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Return whether a change has to be checked again before it counts."""
+        return bool(self._unsettled)
+
     def refused(self) -> dict[str, str]:
         """Return the errors of files that are not used; by any thread."""
         return dict(self._refused)

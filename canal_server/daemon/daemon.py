@@ -8,6 +8,7 @@
     metrics        ── for Prometheus, unless that is turned off
     page           ── the HTTP port, unless that is turned off
     alarms         ── of all destinations
+    watch          ── of canal-admin, if it hands out settings
     watch          ── of the conf folder, if that is configured
 
 They end in the reverse order. Leaves out the destinations
@@ -23,6 +24,7 @@ import select
 import signal
 import socket
 import time
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
@@ -37,6 +39,7 @@ from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
 from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
+from canal_server.daemon.settings_watch import SettingsWatch
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
+    from canal_server.admin.managed_settings import ManagedSettings
     from canal_server.alarms.alarm_hooks import AlarmHook
     from canal_server.config.schema import DaemonConfig, InstanceConfig, ServerConfig
     from canal_server.daemon.control import Arguments
@@ -77,6 +81,16 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SAME_SIGNAL_S = 0.2
 
 
+class Outcome(Enum):
+    """How a run ended."""
+
+    ENDED = auto()
+    # A stage did not end in time, so that its threads may still run, or it failed to
+    # stop properly.
+    FAILED = auto()
+    RESTARTS = auto()  # it is to start again, with other settings
+
+
 class Daemon:
     """Everything one process runs. A stage; `run` drives it."""
 
@@ -86,17 +100,20 @@ class Daemon:
         make_instance: MakeInstance,
         zookeepers: ZooKeepers | None = None,
         log_levels: LogLevels | None = None,
+        *,
         log_dir: Path | None = None,
+        settings: ManagedSettings | None = None,
     ) -> None:
         """Create without starting; `zookeepers` are those of the instances.
 
-        `log_levels`: what an operator may change; `log_dir`: the folder of log files.
-        Raises ConfigError.
+        `log_levels`: what an operator may change; `log_dir`: the folder of log files;
+        `settings`: those that canal-admin hands out. Raises ConfigError.
         """
         self._config = config
         self._log_levels = log_levels
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
+        self.restarts = False  # whether it stops to start with other settings
         leases = Leases(
             zookeepers or ZooKeepers(),
             config.server,
@@ -116,6 +133,7 @@ class Daemon:
         self._admin = self._admin_server(log_dir)
         self._alarms = self._alarm_watch()
         self._watch = _watch(config, self._destinations)
+        self._settings_watch = self._watch_of(settings)
         self._subscriptions = SubscriptionRequests(self._destinations, self._server)
         self._control = ControlServer(
             config.data_dir,
@@ -156,7 +174,9 @@ class Daemon:
             if self._admin is not None:
                 self._start("port for canal-admin", self._admin)
             self._start("alarms", self._alarms)
-            if self._watch is not None:
+            if self._settings_watch is not None:
+                self._start("watch of canal-admin", self._settings_watch)
+            if self._watch is not None and not self._config.instances_managed:
                 self._start("watch of the conf folder", self._watch)
         except BaseException:
             self.request_stop()
@@ -239,6 +259,21 @@ class Daemon:
             AdminActions(self._destinations),
             LogReading(log_dir),
         )
+
+    def _watch_of(self, settings: ManagedSettings | None) -> SettingsWatch | None:
+        if settings is None:
+            return None
+        return SettingsWatch(
+            settings,
+            self._restart,
+            self._watch if self._config.instances_managed else None,
+            interval_s=self._config.poll_interval_s,
+        )
+
+    def _restart(self) -> None:
+        """Stop, to start again with other settings; by any thread."""
+        self.restarts = True
+        self.stop.request()
 
     def _alarm_watch(self) -> AlarmWatch:
         server = self._config.server
@@ -396,6 +431,7 @@ class Daemon:
 
     def _on_stop_command(self) -> dict[str, object]:
         log.info("received a stop command on the control socket, shutting down")
+        self.restarts = False
         self.stop.request()
         return {"pid": os.getpid()}
 
@@ -421,15 +457,22 @@ def run(
     make_instance: MakeInstance,
     zookeepers: ZooKeepers | None = None,
     log_levels: LogLevels | None = None,
+    *,
     log_dir: Path | None = None,
-) -> bool:
+    settings: ManagedSettings | None = None,
+) -> Outcome:
     """Run until a signal or the control socket ends it; main thread only.
 
-    Returns false when a stage did not end in time, so that its threads may still run,
-    or when a stage failed to stop properly.
     Raises CanalError when the start fails.
     """
-    daemon = Daemon(config, make_instance, zookeepers, log_levels, log_dir)
+    daemon = Daemon(
+        config,
+        make_instance,
+        zookeepers,
+        log_levels,
+        log_dir=log_dir,
+        settings=settings,
+    )
     with signals() as wait:
         daemon.start()
         listens = config.server.listen
@@ -437,11 +480,14 @@ def run(
         name = wait(daemon.stop)
         if name:
             log.info("received %s, shutting down (repeat to force)", name)
-        notify(STOPPING)
+        if name or not daemon.restarts:
+            notify(STOPPING)
         daemon.request_stop()
         ended = daemon.join(Deadline(STOP_TIMEOUT_S))
     log.info("shut down")
-    return ended
+    if not ended:
+        return Outcome.FAILED
+    return Outcome.RESTARTS if daemon.restarts and not name else Outcome.ENDED
 
 
 @contextlib.contextmanager

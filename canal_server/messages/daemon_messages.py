@@ -44,6 +44,25 @@ ADMIN_PORT_UNAVAILABLE = Message(
     remedy="Set another `canal.admin.port`, and restart the server.",
 )
 
+ADMIN_SETTINGS_REFUSED = Message(
+    name="admin-settings-refused",
+    level=ERROR,
+    text="canal-admin changed canal.properties to settings that cannot be used, the"
+    " previous ones are kept: %s",
+    meaning="The server runs on with the settings that it had.",
+    remedy="Correct the named keys in canal-admin.",
+)
+
+ADMIN_SETTINGS_UNAVAILABLE = Message(
+    name="admin-settings-unavailable",
+    level=WARNING,
+    text="no settings from canal-admin, using those that it handed out last: %s",
+    meaning="Changes in canal-admin have no effect until it answers again. The server"
+    " asks it again at every `canal.auto.scan.interval`; this line is not repeated.",
+    remedy="Start canal-admin, or correct `canal.admin.manager`, `canal.admin.user` and"
+    " `canal.admin.passwd`.",
+)
+
 ALARM_NOT_SENT = Message(
     name="alarm-not-sent",
     level=WARNING,

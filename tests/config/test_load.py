@@ -185,14 +185,17 @@ def test_one_destination_later(make_conf):
             f"{MAIN}{GLOBAL_XML} = default-instance.xml\ncanal.zkServers = a b",
             "canal.zkServers = a b: not a list of servers",
         ),
-        (f"{MAIN}canal.admin.manager = m:1", "canal.admin.manager = m:1: settings"),
         (
             f"{MAIN}canal.instance.global.mode = manager",
-            "canal.instance.global.mode = manager: unsupported mode",
+            "canal.instance.global.mode = manager: canal.admin.manager is not set",
         ),
         (
             f"{MAIN}canal.instance.example.mode = manager",
-            "canal.instance.example.mode = manager: unsupported mode",
+            "canal.instance.example.mode = manager: all destinations have the same",
+        ),
+        (
+            f"{MAIN}canal.instance.example.mode = xml",
+            "canal.instance.example.mode = xml: unsupported mode",
         ),
         (
             f"{MAIN}{GLOBAL_XML} = classpath:spring/default-instance.xml",

@@ -19,13 +19,13 @@ def warnings_of(conf, environ=None):
 def test_one_warning_lists_what_is_not_served(make_conf):
     """All keys that ask for something missing stand in one line, each once."""
     conf = make_conf(
-        "canal.destinations = example,b\ncanal.admin.register.name = 9000\n",
+        "canal.destinations = example,b\ncanal.aliyun.uid = 9000\n",
         example=f"{MASTER}canal.instance.multi.stream.on = true\n",
         b=f"{MASTER}canal.mq.dynamicTopic = a\n",
     )
     (warning,) = warnings_of(conf)
     assert warning == (
-        "not supported, no effect: canal.admin.register.name,"
+        "not supported, no effect: canal.aliyun.uid,"
         " canal.instance.multi.stream.on, canal.mq.dynamicTopic"
     )
 
@@ -33,8 +33,7 @@ def test_one_warning_lists_what_is_not_served(make_conf):
 @pytest.mark.parametrize(
     "line",
     [
-        "canal.admin.register.auto = true",
-        "canal.admin.register.name =",
+        "canal.aliyun.uid =",
         "canal.instance.detecting.enable = on",
         "canal.instance.parser.parallelThreadSize = 16",
         "canal.mq.flatMessage = TRUE",
@@ -67,8 +66,8 @@ def test_a_key_store_names_the_key_to_use(make_conf):
 
 def test_the_environment_can_ask_too(make_conf):
     """A variable that requests a missing feature is reported like a line of a file."""
-    (warning,) = warnings_of(make_conf(), {"CANAL_ADMIN_REGISTER_NAME": "x"})
-    assert "canal.admin.register.name" in warning
+    (warning,) = warnings_of(make_conf(), {"CANAL_ALIYUN_UID": "x"})
+    assert "canal.aliyun.uid" in warning
 
 
 def test_unknown_keys_name_their_nearest(make_conf):

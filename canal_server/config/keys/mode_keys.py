@@ -46,21 +46,17 @@ SERVER_MODES = (
         "",
         "The conf folder, for use as `${canal.conf.dir}` in other values.",
     ),
-    Mode(
-        "canal.admin.manager",
-        "empty",
-        "",
-        "Must be empty: settings from canal-admin are not supported.",
-    ),
 )
 
 # Each also exists for a single destination, as canal.instance.<destination>.<word>.
 DESTINATION_MODES = (
     Mode(
         "canal.instance.global.mode",
-        "`spring`",
+        "`spring` or `manager`",
         "spring",
-        "Where settings come from. Only `spring`, settings in files, is supported.",
+        "Where the settings of instances come from: `spring` from files of the conf"
+        " folder, `manager` from [canal-admin](#canaladminmanager). The same for all"
+        " destinations.",
     ),
     Mode(
         "canal.instance.global.lazy",
@@ -83,7 +79,7 @@ DESTINATION_MODES = (
         "canal.instance.global.manager.address",
         "text",
         "",
-        "The address of canal-admin. It is not used.",
+        "The address of canal-admin. It is not used; set `canal.admin.manager`.",
     ),
 )
 

@@ -43,7 +43,7 @@ class ManagedDestinations(Protocol):
 class AdminActions:
     """The actions by their names in the protocol; thread-safe.
 
-    To stop the server is to stop all its destinations: the process goes on, as it does
+    To stop the server is to stop all its destinations: the process continues, as it does
     in the Java server.
     """
 

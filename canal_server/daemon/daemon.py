@@ -227,7 +227,11 @@ class Daemon:
         return MetricsServer(
             server.metrics_ip or server.ip or LOOPBACK,
             server.metrics_port,
-            Metrics(self.readings, __version__),
+            Metrics(
+                self.readings,
+                __version__,
+                is_managed=self._config.instances_managed,
+            ),
             self._tls if server.tls.metrics else None,
         )
 

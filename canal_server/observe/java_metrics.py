@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from canal_server.observe.readings import Reading
     from canal_server.store.counts import StoreCounts
 
-MODE: Final = "spring"  # instances are configured by files
+# Where the settings of instances are from: files, or canal-admin.
+FILES: Final = "spring"
+MANAGER: Final = "manager"
 LABEL: Final = ("destination",)
 _DELAYS: Final = {
     "put_delay": "put into the ring",
@@ -57,23 +59,23 @@ class Families:
         yield from self._found.values()
 
 
-def java_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
+def java_metrics(readings: Sequence[Reading], mode: str = FILES) -> Iterator[Metric]:
     """Yield the metrics of the Java server."""
     families = Families()
     for reading in readings:
-        _add_instance(families, reading)
+        _add_instance(families, reading, mode)
         _add_store(families, reading)
         _add_requests(families, reading)
     yield from families.all()
     yield _latencies(readings)
 
 
-def _add_instance(families: Families, reading: Reading) -> None:
+def _add_instance(families: Families, reading: Reading, mode: str) -> None:
     found, name = reading.metrics, reading.destination
     if found is None:
         return
     families.gauge(
-        "canal_instance", "A running destination", 1, destination=name, mode=MODE
+        "canal_instance", "A running destination", 1, destination=name, mode=mode
     )
     families.gauge(
         "canal_instance_subscriptions",

@@ -17,7 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from canal_server.messages import daemon_messages
-from canal_server.observe.java_metrics import info, java_metrics
+from canal_server.observe.java_metrics import FILES, MANAGER, info, java_metrics
 from canal_server.observe.server_metrics import server_metrics
 
 if TYPE_CHECKING:
@@ -38,24 +38,35 @@ _POLL_S: Final = 0.5  # how soon the port ends
 class _Collector(Collector):
     """Makes all metrics when they are asked for."""
 
-    def __init__(self, read: Callable[[], Sequence[Reading]], version: str) -> None:
+    def __init__(
+        self, read: Callable[[], Sequence[Reading]], version: str, mode: str
+    ) -> None:
         self._read = read
         self._version = version
+        self._mode = mode
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         readings = self._read()
         yield info("canal_server_info", "This server", version=self._version)
-        yield from java_metrics(readings)
+        yield from java_metrics(readings, self._mode)
         yield from server_metrics(readings)
 
 
 class Metrics:
     """The metrics as text."""
 
-    def __init__(self, read: Callable[[], Sequence[Reading]], version: str) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Sequence[Reading]],
+        version: str,
+        *,
+        is_managed: bool = False,
+    ) -> None:
+        """Create them; `is_managed`: canal-admin hands out the settings."""
+        mode = MANAGER if is_managed else FILES
         self._registry = CollectorRegistry()
-        self._registry.register(_Collector(read, version))
+        self._registry.register(_Collector(read, version, mode))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
 

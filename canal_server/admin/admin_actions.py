@@ -43,8 +43,8 @@ class ManagedDestinations(Protocol):
 class AdminActions:
     """The actions by their names in the protocol; thread-safe.
 
-    To stop the server is to stop all its destinations: the process continues, as it does
-    in the Java server.
+    To stop the server is to stop all its destinations: the process continues, as that
+    of the Java server does.
     """
 
     def __init__(self, destinations: ManagedDestinations) -> None:

@@ -36,6 +36,15 @@ MIRROR_RULE_UNUSED = Message(
     remedy="Correct `match`, or GRANT SELECT.",
 )
 
+MIRROR_SOURCE_UNAVAILABLE = Message(
+    name="mirror-source-unavailable",
+    level=WARNING,
+    text="cannot start yet: %s; retrying in %.0f s",
+    meaning="The source did not answer when the mirror started again. Nothing is lost.",
+    remedy="Nothing if the source becomes available again; otherwise check it, and"
+    " `source` in the settings.",
+)
+
 MIRROR_SPARK_LEFT = Message(
     name="mirror-spark-left",
     level=WARNING,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from fix_mirror_process import NAME, MirrorProcess
 from fix_mounts import mounted
 from fix_pipeline import Pipeline
 from fix_spark import skip_without_spark
+from tcp_proxy import Proxy
 
 from canal_server.cli import FAILED, UNUSABLE
 from canal_server.mirror.lake.lake_storage import open_folder
@@ -195,3 +197,22 @@ def test_signal_while_no_server_answers(pipeline, tmp_path) -> None:
     assert process.wait() == 0
     assert "stopped" in process.log[-2]
     assert left(tmp_path / "lake") == LOCK
+
+
+@pytest.mark.slow
+def test_source_unavailable_at_a_restart(pipeline, tmp_path) -> None:
+    """A mirror that has copied tables waits for its source when it starts again."""
+    proxy = Proxy(pipeline.source.host, pipeline.source.port)
+    mirror = MirrorProcess(pipeline, tmp_path, port=proxy.port)
+    with contextlib.ExitStack() as ending:
+        ending.callback(proxy.close)
+        ending.callback(mirror.close)
+        mirror.start()
+        mirror.stop()
+        pipeline.source.execute(f"INSERT INTO {SCHEMA}.t VALUES (1, 1)")
+        with proxy.refuse():
+            mirror.start(wait=False)
+            assert mirror.process is not None
+            mirror.process.wait_for_log("cannot start yet: .*; retrying in 1 s")
+        mirror.agree(t=("id",))
+        mirror.stop()

@@ -19,7 +19,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
+from canal_server.errors import (
+    CanalError,
+    ConfigError,
+    ConnectionLost,
+    LakeError,
+    SourceError,
+)
 from canal_server.messages import mirror_run_messages
 from canal_server.mirror.follow.dropped_tables import DroppedTables
 from canal_server.mirror.follow.key_changes import KeyChanges
@@ -46,16 +52,20 @@ from canal_server.runtime.backoff import Backoff
 from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from canal_server.mirror.follow.micro_batches import BatchReport
     from canal_server.mirror.run.progress import Progress
     from canal_server.mirror.run.resume import Selected
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.table_values import TableName
     from canal_server.runtime.lifecycle import Stop
 
 log = logging.getLogger(__name__)
 
 TURN_S: Final = 0.5  # how often requests, failures and due tables are checked
 RETRY_FIRST_S: Final = 1.0
+SOURCE_RETRY_MAX_S: Final = 10.0
 LAKE_RETRY_MAX_S: Final = 10.0  # meanwhile nothing else is checked
 
 
@@ -97,7 +107,7 @@ class Mirror:
                 raise
 
     def _run(self, lease: Lease) -> None:
-        selected = self._found()
+        selected = self._await_source(lease)
         if selected is None:
             return
         self._keys.begin(selected.hidden_keys)
@@ -137,10 +147,31 @@ class Mirror:
                 ending.callback(pool.shutdown, wait=True, cancel_futures=True)
                 ending.callback(stop_and_log, "the stream", query.stop)
 
-    def _found(self) -> Selected | None:
+    def _await_source(self, lease: Lease) -> Selected | None:
+        """Return what the servers report; None when a stop is requested first.
+
+        A mirror that has copied tables waits for its source, as it does while it runs;
+        before, the settings may be wrong, which is an error.
+        """
+        backoff = Backoff(RETRY_FIRST_S, SOURCE_RETRY_MAX_S)
+        while True:
+            known = self._store.read_all()
+            try:
+                return self._found(known)
+            except ConnectionLost as error:
+                if not known:
+                    raise CanalError(in_settings(str(error))) from error
+                pause_s = backoff.delay_s(time.monotonic())
+                mirror_run_messages.MIRROR_SOURCE_UNAVAILABLE.log(
+                    log, in_settings(str(error)), pause_s
+                )
+                if self._stop.wait(pause_s):
+                    return None
+                lease.renew()
+
+    def _found(self, known: Mapping[TableName, TableState]) -> Selected | None:
         """Return what the servers report; None when a stop is requested first."""
         try:
-            known = self._store.read_all()
             # Tables created from now on appear in the stream.
             feed = begin_stream(
                 self._settings,
@@ -159,6 +190,8 @@ class Mirror:
                 return None
             if isinstance(error, DataLossError):
                 raise _copy_all(error) from error
+            if isinstance(error, ConnectionLost):
+                raise
             if isinstance(error, SourceError):
                 raise CanalError(in_settings(str(error))) from error
             raise

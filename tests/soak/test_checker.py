@@ -183,7 +183,7 @@ def test_a_gap_in_what_is_repeated(scene):
         follower.transaction(rows)
     follower.resume()
     follower.transaction(scene.rows[2])
-    with pytest.raises(Violation, match="in the place of item 3"):
+    with pytest.raises(Violation, match="instead of item 3"):
         follower.transaction(scene.rows[4])
 
 

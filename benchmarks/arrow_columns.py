@@ -127,9 +127,9 @@ def run_python(pieces: list[bytes]) -> int:
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     """Return the seconds of CPU that something took, and its result."""
-    begun = time.thread_time()
+    started = time.thread_time()
     result = work()
-    return time.thread_time() - begun, result
+    return time.thread_time() - started, result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,19 +138,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--python-rows", type=int, default=20_000)
-    wanted = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     with (
         PrivateServer("mysql", SERVER_OPTIONS) as server,
         Writer(server, ours=True) as writer,
     ):
-        load = Load(server, writer.write(replace(LOADS[0], rows=wanted.rows)))
+        load = Load(server, writer.write(replace(LOADS[0], rows=options.rows)))
     total = sum(map(len, load.pieces))
     print(f"{load.rows:,} rows, {total / load.rows:.0f} bytes each as entries")
 
     for kind in ("typed", "generic", "generic, json"):
         rates = []
-        for _ in range(wanted.runs):
+        for _ in range(options.runs):
             batches = load.batches(kind)
             seconds, (rows, size) = timed(lambda: run_batches(batches, load.pieces))  # noqa: B023
             assert rows == load.rows, (rows, load.rows)
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{kind:14} {median:12,.0f} rows/s (best {best:,.0f}{verdict}), "
             f"{size / rows:.0f} bytes a row"
         )
-    pieces = load.first(wanted.python_rows)
+    pieces = load.first(options.python_rows)
     seconds, rows = timed(lambda: run_python(pieces))
     print(f"{'in Python':14} {rows / seconds:12,.0f} rows/s, dictionaries of texts")
     return 0

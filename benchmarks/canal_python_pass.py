@@ -58,17 +58,17 @@ def rows_of(entry: Any) -> list[dict[str, str | None]]:
 def main() -> None:
     """Do the task of standard input."""
     task = json.load(sys.stdin)
-    rows, begun = 0, 0.0
+    rows, started = 0, 0.0
     with contextlib.redirect_stdout(sys.stderr):  # the package prints what it does
         client = connected(task["port"], task["destination"])
         while rows < task["rows"]:
             message = client.get_without_ack(task["batch_size"])
-            begun = begun or (time.monotonic() if message["entries"] else 0.0)
+            started = started or (time.monotonic() if message["entries"] else 0.0)
             for entry in message["entries"]:
                 if entry.entryType == packets.EntryType.ROWDATA:
                     rows += len(rows_of(entry))
             client.ack(message["id"])
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         client.disconnect()
     memory = Memory.of(os.getpid())
     answer = {

@@ -38,14 +38,14 @@ LOOK_S = 1.0
 
 
 def run_clients(
-    server: Server, load: Range, runs: int, tell: Callable[[str], None]
+    server: Server, load: Range, runs: int, show: Callable[[str], None]
 ) -> ClientResult:
     """Measure every client on a load, in turn. Raises SubprocessError for ours."""
     result = ClientResult(load.load.name, load.load.title)
 
     def add(who: str, run: ClientRun) -> None:
         result.add(who, run)
-        tell(f"  client, {who}: {run.rows / run.seconds:,.0f} rows/s")
+        show(f"  client, {who}: {run.rows / run.seconds:,.0f} rows/s")
 
     ways = list(WAYS)
     if not importlib.util.find_spec("pyarrow"):
@@ -71,7 +71,7 @@ def run_clients(
     except (NotHereError, subprocess.SubprocessError) as error:
         result.missing["java"] = _reason(error)
     for who, why in result.missing.items():
-        tell(f"  client, {who}: {why}")
+        show(f"  client, {who}: {why}")
     return result
 
 

@@ -42,18 +42,18 @@ class CpuProfile:
 
     def __enter__(self) -> Self:
         # It begins when it is told to, and says when it has: `--delay -1`, `--control`.
-        told, tell = os.pipe()
+        control, commands = os.pipe()
         answer, answered = os.pipe()
         what = ["--freq", str(RATE_HZ), "--pid", str(self._pid)]
-        when = ["--delay", "-1", "--control", f"fd:{told},{answered}"]
+        when = ["--delay", "-1", "--control", f"fd:{control},{answered}"]
         self._recorder = subprocess.Popen(
             ["perf", "record", "--quiet", *what, *when, "--output", str(self._data)],
-            pass_fds=(told, answered),
+            pass_fds=(control, answered),
         )
-        os.close(told)
+        os.close(control)
         os.close(answered)
-        self._pipes = (tell, answer)  # it ends badly when they close before it
-        os.write(tell, b"enable\n")
+        self._pipes = (commands, answer)  # it ends badly when they close before it
+        os.write(commands, b"enable\n")
         os.read(answer, len(b"ack\n"))  # nothing when it has died
         return self
 

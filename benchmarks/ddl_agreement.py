@@ -102,8 +102,8 @@ class Disagreement:
 
     def __str__(self) -> str:
         sql = self.line["sql"][:STATEMENT_CHARS_MAX]
-        shown = "\n    ".join(self.differences[:12])
-        return f"{self.line['file']} {self.line['seq']}: {sql}\n    {shown}"
+        reported = "\n    ".join(self.differences[:12])
+        return f"{self.line['file']} {self.line['seq']}: {sql}\n    {reported}"
 
 
 @dataclass
@@ -194,7 +194,7 @@ def compare(
         differences: list[str] = []
         letters = False
         for schema in {*truth.schemas, line["schema"]}:
-            found = differ(truth.columns(schema), told(subject, schema))
+            found = differ(truth.columns(schema), reported(subject, schema))
             differences += (f"{schema}.{each}" for each, _ in found)
             letters = letters or any(of_type for _, of_type in found)
             if found:
@@ -207,7 +207,7 @@ def compare(
             yield Disagreement(line, differences)
 
 
-def told(subject: Asked, schema: str) -> dict[str, Columns]:
+def reported(subject: Asked, schema: str) -> dict[str, Columns]:
     """Return what the subject says, in the form of the truth."""
     return {
         name: [
@@ -219,22 +219,24 @@ def told(subject: Asked, schema: str) -> dict[str, Columns]:
 
 
 def differ(
-    truth: dict[str, Columns], told: dict[str, Columns]
+    truth: dict[str, Columns], reported: dict[str, Columns]
 ) -> list[tuple[str, bool]]:
     """Return differences, and of each whether it is the text of a type."""
     found: list[tuple[str, bool]] = []
-    for name in sorted({*truth, *told}):
-        if name not in told:
+    for name in sorted({*truth, *reported}):
+        if name not in reported:
             found.append((f"{name}: the server has it", False))
         elif name not in truth:
             found.append((f"{name}: the server has it not", False))
-        elif [c[0] for c in truth[name]] != [c[0] for c in told[name]]:
-            names = [c[0] for c in truth[name]], [c[0] for c in told[name]]
-            found.append((f"{name}: columns {names[0]}, but told {names[1]}", False))
+        elif [c[0] for c in truth[name]] != [c[0] for c in reported[name]]:
+            names = [c[0] for c in truth[name]], [c[0] for c in reported[name]]
+            found.append(
+                (f"{name}: columns {names[0]}, but reported {names[1]}", False)
+            )
         else:
-            for right, wrong in zip(truth[name], told[name], strict=True):
+            for right, wrong in zip(truth[name], reported[name], strict=True):
                 if right != wrong:
-                    text = f"{name}.{right[0]}: {right[1:]}, but told {wrong[1:]}"
+                    text = f"{name}.{right[0]}: {right[1:]}, but reported {wrong[1:]}"
                     found.append((text, right[1] != wrong[1]))
     return found
 
@@ -248,7 +250,9 @@ def main() -> int:
     """Print the figures and each disagreement; 1 when there is one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--subject", help="a program that speaks the line protocol")
-    parser.add_argument("--limit", type=int, default=1000, help="disagreements shown")
+    parser.add_argument(
+        "--limit", type=int, default=1000, help="disagreements reported"
+    )
     parser.add_argument("--doubts", action="store_true", help="print them, too")
     parser.add_argument("corpora", nargs="*", type=Path)
     arguments = parser.parse_args()
@@ -257,7 +261,7 @@ def main() -> int:
         parser.error(f"no corpora are given, and none are in {CORPORA}")
 
     sums: dict[str, Sum] = {}
-    shown = 0
+    reported = 0
     for path in paths:
         flavour = flavour_of(path)
         total = sums.setdefault(flavour, Sum())
@@ -267,8 +271,8 @@ def main() -> int:
             else Subject(mariadb=flavour == "mariadb")
         )
         for disagreement in compare(subject, lines_of(path), total):
-            shown += 1
-            if shown <= arguments.limit:
+            reported += 1
+            if reported <= arguments.limit:
                 print(disagreement)
     for flavour, total in sums.items():
         if arguments.doubts:

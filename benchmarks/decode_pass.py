@@ -54,9 +54,9 @@ class _Pass:
         path = Path(self._task["path"])
         with FileSource(path) as source:
             reader.start(path.name, 4)
-            begun = time.monotonic()
+            started = time.monotonic()
             reader.run(source, self._take, lambda: None, Stop())
-            self.seconds = time.monotonic() - begun
+            self.seconds = time.monotonic() - started
 
     def _take(self, spans: list[Span]) -> bool:
         for block, first, stop in spans:

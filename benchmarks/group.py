@@ -25,7 +25,7 @@ from cpu_profile import CpuProfile, perf_missing
 from drain import BATCH_SIZE, SILENCE_SECONDS_MAX, WAIT_MS, DrainClient, DrainError
 from idle_instances import seconds_of
 from loads import END_TABLE, LOADS, SERVER_OPTIONS, Load, Range, Writer
-from run import machine, tell
+from run import machine, show
 from server_process import DESTINATION, ServerProcess, require_package
 from servers import PrivateServer
 
@@ -159,7 +159,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.profile and (missing := perf_missing()):
         parser.error(missing)
-    tell(f"canal_server: {require_package()}")
+    show(f"canal_server: {require_package()}")
     too_much = False
     with ExitStack() as stack:
         servers = [
@@ -176,7 +176,7 @@ def main() -> int:
             for _ in range(args.runs):
                 single.append(run(bench.single(whole), 1))
                 group.append(run(bench.group(halves), 2))
-                tell(f"  {load.name}: {single[-1]}, merged {group[-1]}")
+                show(f"  {load.name}: {single[-1]}, merged {group[-1]}")
             cost = costs(load, args.rows, single, group)
             too_much |= cost > COST_PERCENT_MAX
             if args.profile:

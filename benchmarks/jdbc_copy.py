@@ -54,7 +54,7 @@ def copy(job: dict[str, Any]) -> tuple[float, int]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    begun = time.monotonic()
+    started = time.monotonic()
     frame = (
         session.read.format("jdbc")
         .option("driver", "org.mariadb.jdbc.Driver")
@@ -70,7 +70,7 @@ def copy(job: dict[str, Any]) -> tuple[float, int]:
         .load()
     )
     frame.write.mode("overwrite").option("compression", "zstd").parquet(job["folder"])
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started
     rows = session.read.parquet(job["folder"]).count()
     session.stop()
     return seconds, rows

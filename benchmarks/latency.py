@@ -80,11 +80,11 @@ def measure(
     finally:
         writer.join(LATE_SECONDS_MAX)
         writer.kill()
-    came = [arrived[key] for key in keys]
+    arrivals = [arrived[key] for key in keys]
     return Latency(
         rows=len(keys),
-        from_send=_quantiles_since([sent for sent, _ in stamps], came),
-        from_commit=_quantiles_since([done for _, done in stamps], came),
+        from_send=_quantiles_since([sent for sent, _ in stamps], arrivals),
+        from_commit=_quantiles_since([done for _, done in stamps], arrivals),
     )
 
 
@@ -113,17 +113,17 @@ def collect(client: DrainClient, timeout_ms: int, keys: range) -> dict[int, floa
     return arrived
 
 
-def _write(server: Server, keys: range, told: Connection) -> None:
+def _write(server: Server, keys: range, stamped: Connection) -> None:
     """Insert a row per key at the pace; tell when each was sent and committed."""
     stamps = []
     with server.connect(database=SCHEMA) as connection, connection.cursor() as cursor:
-        begun = time.monotonic()
+        started = time.monotonic()
         for number, key in enumerate(keys):
-            _pause(begun + number / PER_SECOND - time.monotonic())
+            _pause(started + number / PER_SECOND - time.monotonic())
             sent = time.monotonic()
             insert_row(cursor, key)
             stamps.append((sent, time.monotonic()))
-    told.send(stamps)
+    stamped.send(stamps)
 
 
 def _pause(seconds: float) -> None:

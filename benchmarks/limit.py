@@ -88,13 +88,13 @@ class Limit:
         output, _ = process.communicate()
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, process.args)
-        told: dict[str, Any] = json.loads(output)
+        measured: dict[str, Any] = json.loads(output)
         return LimitRun(
-            rows=told["rows"],
-            transactions=told["transactions"],
-            seconds=last - told["first"],
-            bytes=told["bytes"],
-            cpu_s=told["cpu_s"],
+            rows=measured["rows"],
+            transactions=measured["transactions"],
+            seconds=last - measured["first"],
+            bytes=measured["bytes"],
+            cpu_s=measured["cpu_s"],
         )
 
     def _begin_dump(self, server: Server, load: Range) -> socket.socket:

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from jdbc_copy import find_driver, url_of
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
-from mirror_load import PlaceWatch, measure_delays
+from mirror_load import PositionWatch, measure_delays
 from results import Verdict
 from server_process import DESTINATION, ServerProcess, require_package
-from spark_source import require_spark, tell
+from spark_source import require_spark, show
 from tree_memory import TreeMemory
 
 from canal_server.mirror.lake.lake_storage import open_folder
@@ -89,7 +89,7 @@ class Subject:
         self.process = process
         self._log = process.lake / SCHEMA / TABLE / "_delta_log"
         self._next = 0  # version of the Delta table
-        self._place = -1
+        self._position = -1
 
     @property
     def phase(self) -> str:
@@ -112,17 +112,17 @@ class Subject:
         """Tell whether readers see the copy."""
         return (self._log / f"{0:020}.json").exists()
 
-    def place(self) -> int:
+    def position(self) -> int:
         """Return the number of the place up to which changes are in the lake."""
         while True:
             try:
                 text = (self._log / f"{self._next:020}.json").read_text()
             except FileNotFoundError:
-                return self._place
+                return self._position
             self._next += 1
             actions = [json.loads(line) for line in text.splitlines()]
             applied = [each["txn"]["version"] for each in actions if "txn" in each]
-            self._place = max([self._place, *applied])
+            self._position = max([self._position, *applied])
 
     def wait(self, done: Callable[[], bool], what: str) -> float:
         """Return when something came to be so."""
@@ -180,9 +180,9 @@ def copy_by_jdbc(server: Server, rows: int, folder: Path) -> Copied | str:
 
 def copy_by_mirror(subject: Subject, rows: int) -> Copied:
     """Wait until the mirror has copied the table, and follows it."""
-    begun = subject.wait(lambda: subject.phase == "copying", "the copy's begin")
-    copied = Copied(rows, subject.wait(subject.is_published, "the copy") - begun)
-    tell(f"  mirror: {copied.rate:,.0f} rows/s")
+    started = subject.wait(lambda: subject.phase == "copying", "the copy's begin")
+    copied = Copied(rows, subject.wait(subject.is_published, "the copy") - started)
+    show(f"  mirror: {copied.rate:,.0f} rows/s")
     subject.wait(lambda: subject.phase == "following", "the stream")
     return copied
 
@@ -197,11 +197,11 @@ def take_in(
         connection.cursor().execute(f"CALL {procedure}(%s, %s)", (first, stop))
     since_ms = round(time.time() * 1000)
     subject.process.launch()
-    wanted = stop - first
-    subject.wait(lambda: subject.rates(since_ms)[0] >= wanted, f"{wanted:,} {name}")
+    expected = stop - first
+    subject.wait(lambda: subject.rates(since_ms)[0] >= expected, f"{expected:,} {name}")
     rows, seconds = subject.rates(since_ms)
     rate = rows / seconds
-    tell(f"  {name}: {rate:,.0f} rows/s")
+    show(f"  {name}: {rate:,.0f} rows/s")
     measured = f"{rate:,.0f} rows/s, {rows:,} in {seconds:.1f} s"
     target = f"{CHANGE_RATE:,} rows/s"
     return Verdict(f"{name} taken in", target, measured, rate >= CHANGE_RATE)
@@ -216,51 +216,53 @@ def delays(
         (f"within the newest {len(newest):,} keys", newest),
         (f"spread over {rows:,} keys", range(1, rows)),
     ):
-        with PlaceWatch(subject.place) as watch:
+        with PositionWatch(subject.position) as watch:
             # The first ones warm up what has just begun.
             pace = PER_SECOND, seconds / 4
             measure_delays(server, watch, keys, pace, subject.epoch)
             pace = PER_SECOND, seconds
             found = measure_delays(server, watch, keys, pace, subject.epoch)
-        tell(f"  {name}: {found}")
+        show(f"  {name}: {found}")
         yield name, found
 
 
 def measure(
-    server: Server, process: ServerProcess, folder: Path, wanted: argparse.Namespace
+    server: Server, process: ServerProcess, folder: Path, options: argparse.Namespace
 ) -> Iterator[Verdict | str]:
     """Yield what is found, one after the other."""
     mirror = MirrorProcess(
         folder, server, process.address, destination=DESTINATION, tables=SETTINGS
     )
     subject = Subject(mirror)
-    other = "left out" if wanted.no_jdbc else copy_by_jdbc(server, wanted.rows, folder)
+    other = (
+        "left out" if options.no_jdbc else copy_by_jdbc(server, options.rows, folder)
+    )
     beside = other if isinstance(other, str) else f"{other.rate:,.0f} rows/s"
     yield f"      Spark's JDBC reader into Parquet files: {beside}"
     with ExitStack() as stack:
         stack.callback(mirror.stop)
         mirror.launch()
         memory = stack.enter_context(TreeMemory(mirror.pid))
-        copied = copy_by_mirror(subject, wanted.rows)
+        copied = copy_by_mirror(subject, options.rows)
         measured = f"{copied.rate:,.0f} rows/s, {copied.seconds:.1f} s"
         target, reached = f"{COPY_RATE:,} rows/s", copied.rate >= COPY_RATE
         yield Verdict("copied into a Delta table", target, measured, reached)
-        first, rows = wanted.rows + 1, wanted.rows + wanted.changes
+        first, rows = options.rows + 1, options.rows + options.changes
         yield take_in(subject, server, "inserts", ("fill", first, rows + 1))
         stack.enter_context(last := TreeMemory(mirror.pid))
         yield take_in(subject, server, "updates", ("update_all", first, rows + 1))
         stack.enter_context(final := TreeMemory(mirror.pid))
-        for name, found in delays(subject, server, rows, wanted.seconds):
+        for name, found in delays(subject, server, rows, options.seconds):
             what = f"commit to lake at {PER_SECOND:,} rows/s {name}"
             if "newest" in name:
                 reached = found.reached(DELAY_MS_MAX)
                 yield Verdict(what, f"99 % {DELAY_MS_MAX:,} ms", str(found), reached)
             else:
                 yield f"      {what}: {found}"
-        begun = time.monotonic()
+        started = time.monotonic()
         status, output = mirror.run("verify")
-        seconds = time.monotonic() - begun
-        tell(output)
+        seconds = time.monotonic() - started
+        show(output)
         yield Verdict("verify", "equal", f"{seconds:.0f} s", status == 0)
         highest = max((memory, last, final), key=lambda each: each.highest)
         yield memory_verdict(highest)
@@ -278,14 +280,14 @@ def memory_verdict(memory: TreeMemory) -> Verdict:
     )
 
 
-def behind(load: Range) -> Range:
+def after(load: Range) -> Range:
     """Return what a server reads that begins behind a load."""
     return replace(load, file=load.end_file, position=load.end)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures; returns 0 whether or not the targets were reached."""
-    wanted = _parse(arguments)
+    options = _parse(arguments)
     require_package()
     require_spark()
     with (
@@ -293,11 +295,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         PrivateServer("mysql", SERVER_OPTIONS) as server,
         Writer(server, ours=True) as writer,
     ):
-        load = writer.write(replace(LOADS[0], rows=wanted.rows))
-        with ServerProcess(server, behind(load)) as process:
-            where = wanted.keep or Path(folder)
+        load = writer.write(replace(LOADS[0], rows=options.rows))
+        with ServerProcess(server, after(load)) as process:
+            where = options.keep or Path(folder)
             where.mkdir(parents=True, exist_ok=True)
-            for found in measure(server, process, where.absolute(), wanted):
+            for found in measure(server, process, where.absolute(), options):
                 print(found, flush=True)
             memory = process.memory()
     print(f"canal-server held {memory.highest / 2**20:,.0f} MiB at most")
@@ -315,11 +317,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--quick", action="store_true", help="a few hundred thousand rows")
     add("--no-jdbc", action="store_true", help="leave out Spark's own JDBC reader")
     add("--keep", type=Path, metavar="FOLDER", help="for files that stay")
-    wanted = parser.parse_args(arguments)
-    wanted.rows = wanted.rows or (300_000 if wanted.quick else 5_000_000)
-    wanted.changes = wanted.changes or (100_000 if wanted.quick else 1_000_000)
-    wanted.seconds = wanted.seconds or (8 if wanted.quick else 30)
-    return wanted
+    options = parser.parse_args(arguments)
+    options.rows = options.rows or (300_000 if options.quick else 5_000_000)
+    options.changes = options.changes or (100_000 if options.quick else 1_000_000)
+    options.seconds = options.seconds or (8 if options.quick else 30)
+    return options
 
 
 if __name__ == "__main__":

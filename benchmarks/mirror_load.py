@@ -36,7 +36,7 @@ class Written:
     """Commits: when each was done, and the number of its place."""
 
     times: list[float] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     rows: int = 0
     seconds: float = 0.0  # in which all of them were written
 
@@ -52,12 +52,12 @@ class Delays:
 
     times: Quantiles
     rate: float  # rows/s that were written
-    wanted: float
+    requested: float
 
     @property
     def is_at_pace(self) -> bool:
         """Whether so many rows came as were asked for; else the delays tell nothing."""
-        return self.rate >= RATE_LEAST * self.wanted
+        return self.rate >= RATE_LEAST * self.requested
 
     def reached(self, delay_ms: float) -> bool:
         """Tell whether 99 % of the changes were there in less time, at that pace."""
@@ -65,7 +65,7 @@ class Delays:
 
     def __str__(self) -> str:
         times = self.times
-        slow = "" if self.is_at_pace else f", not the {self.wanted:,.0f} asked for"
+        slow = "" if self.is_at_pace else f", not the {self.requested:,.0f} asked for"
         return (
             f"median {times.median:,.0f} ms, 99 % {times.p99:,.0f} ms, "
             f"at most {times.highest:,.0f} ms; {self.rate:,.0f} rows/s were written"
@@ -73,18 +73,18 @@ class Delays:
         )
 
 
-class PlaceWatch:
+class PositionWatch:
     """A thread that notes when the lake's place moved, and to where."""
 
-    def __init__(self, place: Callable[[], int]) -> None:
-        """`place` returns the number of the place up to which changes are applied."""
-        self._place = place
+    def __init__(self, number: Callable[[], int]) -> None:
+        """Take the function that returns up to which number changes are applied."""
+        self._number = number
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="place")
+        self._thread = threading.Thread(target=self._run, name="lake position")
         self._moved = threading.Condition()
         self._error: Exception | None = None
         self.times: list[float] = []
-        self.places: list[int] = []
+        self.numbers: list[int] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -94,32 +94,34 @@ class PlaceWatch:
         self._ending.set()
         self._thread.join()
 
-    def wait_for(self, place: int, patience_s: float = PATIENCE_S) -> float:
+    def wait_for(self, number: int, patience_s: float = PATIENCE_S) -> float:
         """Return when the lake came to a place. Raises SystemExit if it does not."""
         with self._moved:
             done = self._moved.wait_for(
-                lambda: bool(self.places and self.places[-1] >= place) or self._error,
+                lambda: (
+                    bool(self.numbers and self.numbers[-1] >= number) or self._error
+                ),
                 patience_s,
             )
         if self._error is not None:
             raise self._error
         if not done:
             raise SystemExit(f"the lake did not come to its place in {patience_s:g} s")
-        return self.when(place)
+        return self.when(number)
 
-    def when(self, place: int) -> float:
+    def when(self, number: int) -> float:
         """Return when the lake came to a place that it has come to."""
         return next(
             at
-            for at, reached in zip(self.times, self.places, strict=True)
-            if reached >= place
+            for at, reached in zip(self.times, self.numbers, strict=True)
+            if reached >= number
         )
 
     def delays(self, written: Written) -> list[float]:
         """Return how many seconds after its commit each change was there."""
         found, number = [], 0
-        for at, place in zip(written.times, written.places, strict=True):
-            while self.places[number] < place:
+        for at, reached in zip(written.times, written.numbers, strict=True):
+            while self.numbers[number] < reached:
                 number += 1
             found.append(max(0.0, self.times[number] - at))
         return found
@@ -127,11 +129,11 @@ class PlaceWatch:
     def _run(self) -> None:
         try:
             while not self._ending.wait(LOOK_S):
-                place = self._place()
-                if not self.places or place > self.places[-1]:
+                number = self._number()
+                if not self.numbers or number > self.numbers[-1]:
                     with self._moved:
                         self.times.append(time.monotonic())
-                        self.places.append(place)
+                        self.numbers.append(number)
                         self._moved.notify_all()
         except Exception as error:  # noqa: BLE001  # told by `wait_for`
             with self._moved:
@@ -147,9 +149,9 @@ def update_steadily(
     commits = int(seconds * rows_per_s / ROWS_A_COMMIT)
     with server.connect(database=SCHEMA) as connection, connection.cursor() as cursor:
         cursor.execute("SET autocommit = 1")
-        begun = time.monotonic()
+        started = time.monotonic()
         for number in range(commits):
-            due = begun + number * ROWS_A_COMMIT / rows_per_s
+            due = started + number * ROWS_A_COMMIT / rows_per_s
             time.sleep(max(0.0, due - time.monotonic()))
             cursor.execute(
                 UPDATE, (f"note {number}", *chance.sample(keys, ROWS_A_COMMIT))
@@ -159,22 +161,22 @@ def update_steadily(
                 cursor.execute("SHOW BINARY LOG STATUS")
                 file, offset = cursor.fetchone()[:2]
                 written.times.append(at)
-                written.places.append(version(epoch, file, offset))
+                written.numbers.append(version(epoch, file, offset))
         # A commit has its share of the time, that is, until the next one is due.
-        due = begun + commits * ROWS_A_COMMIT / rows_per_s
-        written.seconds = max(due, time.monotonic()) - begun
+        due = started + commits * ROWS_A_COMMIT / rows_per_s
+        written.seconds = max(due, time.monotonic()) - started
         written.rows = commits * ROWS_A_COMMIT
     return written
 
 
 def measure_delays(
     server: Server,
-    watch: PlaceWatch,
+    watch: PositionWatch,
     keys: Sequence[int],
     pace: tuple[int, float],
     epoch: int,
 ) -> Delays:
     """Return how long changes took from commit into the lake; `pace`: rows/s, s."""
     written = update_steadily(server, keys, *pace, epoch)
-    watch.wait_for(written.places[-1])
+    watch.wait_for(written.numbers[-1])
     return Delays(Quantiles.of(watch.delays(written)), written.rate, pace[0])

@@ -51,12 +51,12 @@ class Stopwatch:
 
     def __init__(self, groups: Mapping[str, Callable[[], float]]) -> None:
         self._groups = groups
-        self._begun = {name: seconds() for name, seconds in groups.items()}
+        self._at_start = {name: seconds() for name, seconds in groups.items()}
 
     def seconds(self) -> dict[str, float]:
         """Return what each group took since then."""
         return {
-            name: seconds() - self._begun[name]
+            name: seconds() - self._at_start[name]
             for name, seconds in self._groups.items()
         }
 

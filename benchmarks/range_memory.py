@@ -87,7 +87,7 @@ class Reader:
         end = self._driver.locate(DESTINATION, f"file:{load.end_file}:{load.end}")
         _forget_highest(pid)
         watch = Stopwatch({"server": lambda: seconds_of(pid)})
-        begun, rows, size = time.monotonic(), 0, 0
+        started, rows, size = time.monotonic(), 0, 0
         while rows < load.rows:
             found = self._driver.head(
                 DESTINATION, name, at, max_rows=batch_rows, wait_ms=10_000, ack=True
@@ -96,8 +96,10 @@ class Reader:
                 raise SystemExit(f"{rows:,} of {load.rows:,} rows came before {end}")
             size += self._read(name, at, found.end)
             rows, at = rows + found.rows, found.end
-        taken = time.monotonic() - begun
-        cost = Cost(title, rows, size, taken, watch.seconds()["server"], Memory.of(pid))
+        seconds = time.monotonic() - started
+        cost = Cost(
+            title, rows, size, seconds, watch.seconds()["server"], Memory.of(pid)
+        )
         self._driver.unsubscribe(DESTINATION, name)
         return cost
 
@@ -126,13 +128,13 @@ def _forget_highest(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text(RESET_HIGHEST)
 
 
-def measure(writer: Writer, server: PrivateServer, wanted: argparse.Namespace) -> None:
+def measure(writer: Writer, server: PrivateServer, options: argparse.Namespace) -> None:
     """Write the loads, read them and print what it cost."""
-    small = BATCHES[0] * (10 if wanted.quick else 100)
+    small = BATCHES[0] * (10 if options.quick else 100)
     loads = {
         "inserts": writer.write(replace(INSERTS, rows=small)),
         "big": writer.write(replace(BIG, rows=small)),
-        "replay": writer.write(replace(INSERTS, rows=wanted.rows)),
+        "replay": writer.write(replace(INSERTS, rows=options.rows)),
     }
     print("| | rows/s | server, s a million | bytes a row | highest memory, MB |")
     print("|---|---:|---:|---:|---:|", flush=True)
@@ -148,7 +150,7 @@ def measure(writer: Writer, server: PrivateServer, wanted: argparse.Namespace) -
         _cost(begin, loads["big"], small, f"one transaction of {small:,} rows")
     )
     replay = _cost(
-        begin, loads["replay"], BATCHES[-1], f"replay of {wanted.rows:,} rows"
+        begin, loads["replay"], BATCHES[-1], f"replay of {options.rows:,} rows"
     )
     growth = max(cost.memory.highest for cost in costs) - costs[0].memory.highest
     busy = replay.server_s / replay.seconds
@@ -200,14 +202,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--rows", type=int, default=0, help="to replay (2,000,000)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
-    wanted = parser.parse_args(arguments)
-    wanted.rows = wanted.rows or (200_000 if wanted.quick else 2_000_000)
+    options = parser.parse_args(arguments)
+    options.rows = options.rows or (200_000 if options.quick else 2_000_000)
     require_package()
     with (
         PrivateServer("mysql", SERVER_OPTIONS) as server,
         Writer(server, ours=True) as writer,
     ):
-        measure(writer, server, wanted)
+        measure(writer, server, options)
     return 0
 
 

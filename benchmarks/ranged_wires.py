@@ -82,23 +82,23 @@ class Reads:
         self._channel = Channel(options, DESTINATION)
         # It may take a moment until the server listens.
         self._client = self._channel.call(lambda client: client)
-        places = (
+        positions = (
             f"file:{load.file}:{load.position}",
             f"file:{load.end_file}:{load.end}",
         )
-        self._ends = [self._client.locate(DESTINATION, each) for each in places]
+        self._ends = [self._client.locate(DESTINATION, each) for each in positions]
 
     def kinds(self) -> dict[str, Callable[[], Batches]]:
         """Return what makes batches of each kind."""
-        told = self._client.schema(DESTINATION, SCHEMA, TABLE).columns
-        wanted = [
+        shown = self._client.schema(DESTINATION, SCHEMA, TABLE).columns
+        columns = [
             wanted_column(
                 ColumnMeta(each.name, each.mysql_type, each.charset or None, each.key)
             )
-            for each in told
+            for each in shown
         ]
         return {
-            "typed": lambda: typed_batches(SCHEMA, TABLE, wanted),
+            "typed": lambda: typed_batches(SCHEMA, TABLE, columns),
             "generic": lambda: generic_batches(DESTINATION),
         }
 
@@ -115,13 +115,13 @@ class Reads:
                 size += len(piece)
                 yield piece
 
-        server_s, begun = processor_s(pid), time.process_time()
+        server_s, started = processor_s(pid), time.process_time()
         for piece in rendered(counted()):
             for batch in batches.feed(piece):
                 rows += batch.num_rows
         rest = batches.rest()
         rows += rest.num_rows if rest is not None else 0
-        reader_s = time.process_time() - begun
+        reader_s = time.process_time() - started
         return Figures(size, processor_s(pid) - server_s, reader_s, rows)
 
     def close(self) -> None:
@@ -133,13 +133,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    wanted = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     require_package()
     with (
         PrivateServer("mysql", SERVER_OPTIONS) as server,
         Writer(server, ours=True) as writer,
     ):
-        load = writer.write(replace(LOADS[0], rows=wanted.rows))
+        load = writer.write(replace(LOADS[0], rows=options.rows))
         with ServerProcess(server, load) as process:
             reads = Reads(load, process)
             settle(process.pid)

@@ -36,8 +36,8 @@ class LibraryRun:
 
 def run_library(server: Server, load: Range) -> LibraryRun | None:
     """Read the first rows of a load; None for a load that is not compared."""
-    wanted = min(load.rows, ROWS_MAX.get(load.load.name, 0))
-    if not wanted:
+    rows_max = min(load.rows, ROWS_MAX.get(load.load.name, 0))
+    if not rows_max:
         return None
     rows = 0
     first_at = 0.0
@@ -63,7 +63,7 @@ def run_library(server: Server, load: Range) -> LibraryRun | None:
             for event in stream:
                 first_at = first_at or time.monotonic()
                 rows += len(event.rows)
-                if rows >= wanted:
+                if rows >= rows_max:
                     break
             return LibraryRun(rows, time.monotonic() - first_at)
         finally:

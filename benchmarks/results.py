@@ -142,14 +142,14 @@ def verdicts(
 
 def _load_verdicts(load: LoadResult) -> list[Verdict]:
     found = []
-    wanted = SHARES.get(load.name)
-    if wanted and load.share is not None:
+    required = SHARES.get(load.name)
+    if required and load.share is not None:
         found.append(
             Verdict(
                 load.title,
-                f"{wanted:.2f} of the limit",
+                f"{required:.2f} of the limit",
                 f"{load.share:.2f}",
-                load.share >= wanted,
+                load.share >= required,
             )
         )
         limit, decode = load.rate("limit"), load.rate("decode")
@@ -157,9 +157,9 @@ def _load_verdicts(load: LoadResult) -> list[Verdict]:
             found.append(
                 Verdict(
                     f"{load.title}, decoding alone",
-                    f"above {wanted:.2f} of the limit",
+                    f"above {required:.2f} of the limit",
                     f"{decode / limit:.2f}",
-                    decode / limit > wanted,
+                    decode / limit > required,
                 )
             )
     if load.memory_highest is not None:

@@ -53,22 +53,22 @@ LATENCY_SECONDS, LATENCY_QUICK_SECONDS = 20, 4
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; returns 0 when it ran, whether targets were reached."""
-    wanted = _parse(arguments)
+    options = _parse(arguments)
     home = java_home()
-    tell(f"canal_server: {require_package()}")
+    show(f"canal_server: {require_package()}")
     with (
         named_or_private("mysql", SERVER_OPTIONS) as server,
         Writer(server, ours=isinstance(server, PrivateServer)) as writer,
         Limit() as limit,
     ):
         about = machine(server)
-        tell(about)
-        bench = Bench(server, writer, limit, home, wanted)
+        show(about)
+        bench = Bench(server, writer, limit, home, options)
         for load in LOADS:
             bench.run_load(load)
-        if LATENCY in wanted.loads:
+        if LATENCY in options.loads:
             bench.run_latency()
-        if CLIENTS in wanted.loads:
+        if CLIENTS in options.loads:
             bench.run_client_latency()
     print(f"\n{about}\n")
     if bench.results:
@@ -81,8 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n### {title}\n\n{text}")
     for failure in bench.failures:
         print(f"FAIL  {failure}")
-    if wanted.json:
-        wanted.json.write_text(bench.as_json(about))
+    if options.json:
+        options.json.write_text(bench.as_json(about))
     return 1 if bench.failures else 0
 
 
@@ -95,13 +95,13 @@ class Bench:
         writer: Writer,
         limit: Limit,
         java: Path | None,
-        wanted: argparse.Namespace,
+        options: argparse.Namespace,
     ) -> None:
         self._server = server
         self._writer = writer
         self._limit = limit
         self._java = java
-        self._wanted = wanted
+        self._options = options
         self.results: list[LoadResult] = []
         self.latencies: dict[str, Latency] = {}
         self.clients: list[ClientResult] = []
@@ -112,24 +112,24 @@ class Bench:
     def run_load(self, load: Load) -> None:
         """Write a load if it was asked for, and measure everybody on it in turn."""
         names = [load.name] + ([GTID] if load.name == "single" else [])
-        names = [name for name in names if name in self._wanted.loads]
-        clients = CLIENTS in self._wanted.loads and load.name in CLIENT_LOADS
+        names = [name for name in names if name in self._options.loads]
+        clients = CLIENTS in self._options.loads and load.name in CLIENT_LOADS
         if not names and not clients:
             return
-        written = self._writer.write(load, quick=self._wanted.quick)
-        tell(
+        written = self._writer.write(load, quick=self._options.quick)
+        show(
             f"{load.title}: {written.rows:,} rows from {written.file}:"
             f"{written.position}, {written.bytes or 0:,} bytes"
         )
         if GTID in names and not written.gtids:
-            tell("the server has no GTIDs: nothing is measured in GTID mode")
+            show("the server has no GTIDs: nothing is measured in GTID mode")
             names.remove(GTID)
         if names:
             self._run_server(written, names)
         if clients:
             with self._going_on_after(f"{load.title}, clients"):
-                runs = self._wanted.runs
-                self.clients.append(run_clients(self._server, written, runs, tell))
+                runs = self._options.runs
+                self.clients.append(run_clients(self._server, written, runs, show))
 
     def _run_server(self, written: Range, names: Sequence[str]) -> None:
         load = written.load
@@ -143,9 +143,9 @@ class Bench:
         ]
         self.results += results
 
-        for _ in range(self._wanted.runs):
+        for _ in range(self._options.runs):
             limit = self._limit.run(self._server, written)
-            tell(f"  limit {limit.rows / limit.seconds:,.0f} rows/s")
+            show(f"  limit {limit.rows / limit.seconds:,.0f} rows/s")
             for result in results:
                 result.limit.append(limit)
                 with self._going_on_after(result.title):
@@ -153,13 +153,13 @@ class Bench:
         for result in results:
             with self._going_on_after(f"{result.title}, others"):
                 self._run_others(written, result)
-            if self._wanted.profile:
+            if self._options.profile:
                 with self._going_on_after(f"{result.title}, profile"):
                     self._profile(written, result)
 
     def run_latency(self) -> None:
         """Measure a waiting and a polling client."""
-        seconds = LATENCY_QUICK_SECONDS if self._wanted.quick else LATENCY_SECONDS
+        seconds = LATENCY_QUICK_SECONDS if self._options.quick else LATENCY_SECONDS
         count = seconds * PER_SECOND
         clients = {"waiting 100 ms": WAITING_MS, "polling": POLLING_MS}
         self._writer.recreate_table()
@@ -178,11 +178,11 @@ class Bench:
                 self.latencies[name] = measure(
                     self._server, partial(collect, client, timeout_ms, keys), keys
                 )
-                tell(f"latency, {name}: {self.latencies[name]}")
+                show(f"latency, {name}: {self.latencies[name]}")
 
     def run_client_latency(self) -> None:
         """Measure from a commit to the handler in a Python client."""
-        seconds = LATENCY_QUICK_SECONDS if self._wanted.quick else LATENCY_SECONDS
+        seconds = LATENCY_QUICK_SECONDS if self._options.quick else LATENCY_SECONDS
         self._writer.recreate_table()
         with (
             self._going_on_after("latency, Python client"),
@@ -195,7 +195,7 @@ class Bench:
                 range(1, seconds * PER_SECOND + 1),
             )
             self.client_latencies["Python client"] = found
-            tell(f"latency, Python client: {found}")
+            show(f"latency, Python client: {found}")
 
     def verdicts(self) -> list[Verdict]:
         """Compare everything with its targets."""
@@ -210,7 +210,7 @@ class Bench:
             yield
         except (DrainError, subprocess.SubprocessError) as error:
             notes = getattr(error, "__notes__", [])
-            tell("\n".join([f"{what}: {error}", *notes]))
+            show("\n".join([f"{what}: {error}", *notes]))
             self.failures.append(f"{what}: {error}")
 
     def as_json(self, about: str) -> str:
@@ -245,7 +245,7 @@ class Bench:
             client.subscribe()
             run = drain(client, END, BATCH_SIZE)
             memory = ours.memory()
-        tell(
+        show(
             f"  canal-server{' in GTID mode' if gtid else ''} "
             f"{written.rows / run.seconds:,.0f} rows/s, "
             f"{run.bytes / 1e6:.0f} MB in {run.batches} batches, waited for "
@@ -264,18 +264,18 @@ class Bench:
     def _run_others(self, written: Range, result: LoadResult) -> None:
         gtid = result.name == GTID
         if isinstance(self._server, PrivateServer) and written.bytes and not gtid:
-            result.decode = run_decode(self._server, written, self._wanted.runs)
+            result.decode = run_decode(self._server, written, self._options.runs)
         if not gtid and (library := run_library(self._server, written)):
             result.library.append(library)
         if self._java:
             runs = run_java(
-                self._java, self._server, written, self._wanted.runs, gtid=gtid
+                self._java, self._server, written, self._options.runs, gtid=gtid
             )
             for run, memory in runs:
                 result.java.append(
                     ServerRun(run.seconds, run.waited_s, run.bytes, run.batches, memory)
                 )
-                tell(f"  Java {written.rows / run.seconds:,.0f} rows/s")
+                show(f"  Java {written.rows / run.seconds:,.0f} rows/s")
 
     def _profile(self, written: Range, result: LoadResult) -> None:
         with (
@@ -308,7 +308,7 @@ def machine(server: Server) -> str:
     )
 
 
-def tell(text: str) -> None:
+def show(text: str) -> None:
     """Say what is going on, beside the results."""
     print(text, file=sys.stderr, flush=True)
 
@@ -328,17 +328,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--profile", action="store_true", help="one more run of each load under perf"
     )
-    wanted = parser.parse_args(arguments)
-    wanted.loads = wanted.loads.split(",")
-    if unknown := set(wanted.loads) - set(NAMES):
+    options = parser.parse_args(arguments)
+    options.loads = options.loads.split(",")
+    if unknown := set(options.loads) - set(NAMES):
         parser.error(
             f"no such load: {', '.join(unknown)}; there are {', '.join(NAMES)}"
         )
-    if wanted.runs < 1:
-        parser.error(f"--runs {wanted.runs}: at least 1")
-    if wanted.profile and (missing := cpu_profile.perf_missing()):
+    if options.runs < 1:
+        parser.error(f"--runs {options.runs}: at least 1")
+    if options.profile and (missing := cpu_profile.perf_missing()):
         parser.error(missing)
-    return wanted
+    return options
 
 
 if __name__ == "__main__":

@@ -84,10 +84,10 @@ class ServerProcess:
         self._log = folder / "log"
         self._conf = folder / "conf"
         key = "canal.instance.global.spring.xml"
-        wanted_main = {key: wiring, **(main or {})}
-        write_conf(self._conf, self.address[1], folder, **wanted_main)
-        wanted = {"canal.instance.tsdb.dir": history_folder(), **(settings or {})}
-        write_instance(self._conf / DESTINATION, server, load, gtid=gtid, **wanted)
+        all_main = {key: wiring, **(main or {})}
+        write_conf(self._conf, self.address[1], folder, **all_main)
+        properties = {"canal.instance.tsdb.dir": history_folder(), **(settings or {})}
+        write_instance(self._conf / DESTINATION, server, load, gtid=gtid, **properties)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -137,7 +137,7 @@ class ServerProcess:
 def write_conf(conf: Path, port: int, data_dir: Path, **settings: str) -> None:
     """Write canal.properties: memory wiring, one destination, else defaults."""
     conf.mkdir(parents=True, exist_ok=True)
-    wanted = {
+    properties = {
         "canal.ip": "127.0.0.1",
         "canal.port": str(port),
         "canal.metrics.pull.port": "0",
@@ -147,7 +147,7 @@ def write_conf(conf: Path, port: int, data_dir: Path, **settings: str) -> None:
         "canal.file.data.dir": str(data_dir),
         **settings,
     }
-    (conf / "canal.properties").write_text(_properties(wanted))
+    (conf / "canal.properties").write_text(_properties(properties))
 
 
 def write_instance(
@@ -155,7 +155,7 @@ def write_instance(
 ) -> None:
     """Write instance.properties: the source and where to begin, readable by us only."""
     folder.mkdir(exist_ok=True)
-    wanted = {
+    properties = {
         "canal.instance.master.address": f"{server.host}:{server.port}",
         "canal.instance.dbUsername": server.user,
         "canal.instance.dbPassword": server.password,
@@ -164,13 +164,13 @@ def write_instance(
         **settings,
     }
     if gtid:
-        wanted["canal.instance.master.gtid"] = load.gtids
+        properties["canal.instance.master.gtid"] = load.gtids
     else:
-        wanted["canal.instance.master.journal.name"] = load.file
-        wanted["canal.instance.master.position"] = str(load.position)
+        properties["canal.instance.master.journal.name"] = load.file
+        properties["canal.instance.master.position"] = str(load.position)
     path = folder / "instance.properties"
     path.touch(mode=0o600)
-    path.write_text(_properties(wanted))
+    path.write_text(_properties(properties))
 
 
 def end(process: subprocess.Popen[bytes], how: int = signal.SIGTERM) -> None:

@@ -52,15 +52,15 @@ class Figures:
 
     began: float = 0.0
     written: dict[int, float] = field(default_factory=dict)  # by the row's id
-    came: dict[int, float] = field(default_factory=dict)
+    received: dict[int, float] = field(default_factory=dict)
     batches: list[tuple[float, int, float]] = field(default_factory=list)
 
     def delays(self) -> list[tuple[float, float]]:
-        """Return when each steady row was written, and how many ms later it came."""
+        """Return when each steady row was written, and how many ms later it arrived."""
         return [
-            (then - self.began, 1000 * (self.came[key] - then))
+            (then - self.began, 1000 * (self.received[key] - then))
             for key, then in sorted(self.written.items())
-            if key in self.came
+            if key in self.received
         ]
 
     def by_second(self) -> list[tuple[float, float, float]]:
@@ -101,7 +101,7 @@ def write_burst(server: Server, rows: int, at: float) -> None:
         cursor.execute("CALL fill(%s, %s)", (WARM_ROWS + 1, WARM_ROWS + 1 + rows))
 
 
-def run(spark: Any, server: Server, options: dict[str, str], wanted: Any) -> Figures:
+def run(spark: Any, server: Server, source: dict[str, str], options: Any) -> Figures:
     """Let the stream run while rows are written; returns when all have come."""
     figures = Figures()
     total = 0
@@ -110,12 +110,12 @@ def run(spark: Any, server: Server, options: dict[str, str], wanted: Any) -> Fig
         nonlocal total
         ids = frame.select(frame["id"].cast("long")).toArrow().column(0).to_pylist()
         now = time.time()
-        figures.came.update((key, now) for key in ids if key >= FIRST)
+        figures.received.update((key, now) for key in ids if key >= FIRST)
         total += len(ids)
 
-    count = wanted.seconds * PER_SECOND
+    count = options.seconds * PER_SECOND
     with tempfile.TemporaryDirectory(prefix="canal-bench-") as folder:
-        frame = spark.readStream.format("canal").options(**options).load()
+        frame = spark.readStream.format("canal").options(**source).load()
         query = (
             frame.writeStream.foreachBatch(apply)
             .option("checkpointLocation", folder)
@@ -123,16 +123,18 @@ def run(spark: Any, server: Server, options: dict[str, str], wanted: Any) -> Fig
         )
         wait_until(lambda: total >= WARM_ROWS, query)
         figures.began = time.time()
-        burst_at = figures.began + wanted.seconds / 3
+        burst_at = figures.began + options.seconds / 3
         threads = [
             threading.Thread(target=write_steadily, args=(server, count, figures)),
-            threading.Thread(target=write_burst, args=(server, wanted.burst, burst_at)),
+            threading.Thread(
+                target=write_burst, args=(server, options.burst, burst_at)
+            ),
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        everything = WARM_ROWS + count + wanted.burst
+        everything = WARM_ROWS + count + options.burst
         wait_until(lambda: total >= everything, query)
         figures.batches = [batch_of(each) for each in query.recentProgress]
         query.stop()
@@ -157,7 +159,7 @@ def wait_until(done: Any, query: Any) -> None:
         time.sleep(0.1)
 
 
-def tell(figures: Figures) -> None:
+def show(figures: Figures) -> None:
     """Print the figures, and a line for each second."""
     delays = [delay for _, delay in figures.delays()]
     rates = [(began, rate) for began, length, rate in figures.rates() if rate > 1000]
@@ -207,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=30, help="how long to write")
     parser.add_argument("--burst", type=int, default=500_000, help="rows at once")
     parser.add_argument("--output", type=Path, default=Path("spark-delay.svg"))
-    wanted = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     require_package()
     require_spark()
 
@@ -220,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ServerProcess(server, load) as process:
             spark = make_session(Path(folder))
             try:
-                options = {
+                source = {
                     "servers": "{}:{}".format(*process.address),
                     "destination": DESTINATION,
                     "subscription": "plot",
@@ -228,12 +230,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     "table": f"{SCHEMA}.{TABLE}",
                     "maxPartitions": "2",
                 }
-                figures = run(spark, server, options, wanted)
+                figures = run(spark, server, source, options)
             finally:
                 spark.stop()
-    tell(figures)
-    wanted.output.write_text(draw(figures))
-    print(f"{wanted.output} shows it")
+    show(figures)
+    options.output.write_text(draw(figures))
+    print(f"{options.output} shows it")
     return 0
 
 

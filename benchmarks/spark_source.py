@@ -71,7 +71,7 @@ class Runs:
         """Take note of a run."""
         self.rates.append(rows / seconds)
         self.times.append({name: 1e6 * s / rows for name, s in times.items()})
-        tell(f"  {self.title}: {self.rates[-1]:,.0f} rows/s")
+        show(f"  {self.title}: {self.rates[-1]:,.0f} rows/s")
 
     def verdict(self) -> Verdict:
         """Compare the median with the target."""
@@ -128,10 +128,10 @@ class SparkReads:
             "maxPartitions": "2",
         }
         frame = self.spark.read.format("canal").options(**options).load()
-        watch, begun = Stopwatch(self._groups), time.monotonic()
+        watch, started = Stopwatch(self._groups), time.monotonic()
         frame.write.format("noop").mode("overwrite").save()
         if runs is not None:
-            runs.add(load.rows, time.monotonic() - begun, watch.seconds())
+            runs.add(load.rows, time.monotonic() - started, watch.seconds())
 
     def streamed(
         self, kind: str, load: Range, folder: Path, runs: Sequence[Runs]
@@ -168,20 +168,20 @@ class SparkReads:
 def delays_of(reads: SparkReads, server: Server, count: int) -> tuple[Quantiles, int]:
     """Return the time from commit to `foreachBatch`, and the shortest batch's in ms."""
     written: dict[int, float] = {}
-    came: dict[int, float] = {}
+    received: dict[int, float] = {}
     options = reads.options("typed", "latest")
 
     def apply(frame: Any, _: int) -> None:
         rows = frame.select("id").collect()
         now = time.monotonic()
-        came.update((int(row["id"]), now) for row in rows)
+        received.update((int(row["id"]), now) for row in rows)
 
     def write() -> None:
         with server.connect(database=SCHEMA) as connection:
             cursor = connection.cursor()
-            begun = time.monotonic()
+            started = time.monotonic()
             for number in range(count):
-                pause = begun + number / PER_SECOND - time.monotonic()
+                pause = started + number / PER_SECOND - time.monotonic()
                 time.sleep(max(0.0, pause))
                 insert_row(cursor, FIRST_SINGLE_ID + number)
                 written[FIRST_SINGLE_ID + number] = time.monotonic()
@@ -199,14 +199,14 @@ def delays_of(reads: SparkReads, server: Server, count: int) -> tuple[Quantiles,
         writer = threading.Thread(target=write)
         writer.start()
         writer.join()
-        wait_for(lambda: len(came) == count)
+        wait_for(lambda: len(received) == count)
         times = [
             each["durationMs"]["triggerExecution"]
             for each in query.recentProgress
             if each["numInputRows"]
         ]
         query.stop()
-    return Quantiles.of([came[key] - written[key] for key in written]), min(times)
+    return Quantiles.of([received[key] - written[key] for key in written]), min(times)
 
 
 def wait_for(done: Callable[[], bool]) -> None:
@@ -228,8 +228,8 @@ def bytes_a_row(load: Range, address: tuple[str, int], wire: Wire) -> float:
                 (load.end_file, load.end),
             )
         )
-        wanted = KINDS["generic"]["filter"]
-        pieces = client.read(DESTINATION, "", start, end, filter=wanted, wire=wire)
+        expected = KINDS["generic"]["filter"]
+        pieces = client.read(DESTINATION, "", start, end, filter=expected, wire=wire)
         return sum(map(len, pieces)) / load.rows
 
 
@@ -242,25 +242,25 @@ def require_spark() -> None:
 
 
 def measure_rates(
-    reads: SparkReads, writer: Writer, wanted: argparse.Namespace, folder: Path
+    reads: SparkReads, writer: Writer, options: argparse.Namespace, folder: Path
 ) -> Iterator[Runs]:
     """Write the loads and read each of them in its way, typed and generic."""
-    load = writer.write(replace(LOADS[0], rows=wanted.rows))
+    load = writer.write(replace(LOADS[0], rows=options.rows))
     for wire in Wire:
         size = bytes_a_row(load, reads.address, wire)
-        tell(f"{size:,.0f} bytes a row, wire = {wire.name.lower()}")
+        show(f"{size:,.0f} bytes a row, wire = {wire.name.lower()}")
     for kind, target in RATES.items():
         runs = Runs(f"{kind}, read at once", target)
-        for number in range(WARM_UPS + wanted.runs):
+        for number in range(WARM_UPS + options.runs):
             reads.at_once(kind, load, runs if number >= WARM_UPS else None)
         yield runs
-    if not wanted.stream:
+    if not options.stream:
         return
-    load = writer.write(replace(LOADS[0], rows=wanted.rows * STREAM_LOADS))
+    load = writer.write(replace(LOADS[0], rows=options.rows * STREAM_LOADS))
     for kind, target in RATES.items():
         runs = Runs(f"{kind}, as a stream", target)
         reads.streamed(kind, load, folder, ())  # warms up
-        for _ in range(-(-wanted.runs // (STREAM_LOADS - 1))):
+        for _ in range(-(-options.runs // (STREAM_LOADS - 1))):
             reads.streamed(kind, load, folder, (runs,))
         yield runs
 
@@ -296,17 +296,17 @@ def report(found: Sequence[Runs], delays: Quantiles, smallest_ms: int) -> None:
         print(verdict)
 
 
-def tell(text: str) -> None:
+def show(text: str) -> None:
     """Say how far it is."""
     print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures; returns 0 whether or not the targets were reached."""
-    wanted = _parse(arguments)
+    options = _parse(arguments)
     require_package()
     require_spark()
-    settings = dict(each.partition("=")[::2] for each in wanted.option)
+    settings = dict(each.partition("=")[::2] for each in options.option)
     with (
         tempfile.TemporaryDirectory(prefix="canal-bench-") as name,
         PrivateServer("mysql", SERVER_OPTIONS) as server,
@@ -315,11 +315,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         nothing = writer.write(replace(LOADS[0], rows=1))
         with ServerProcess(server, nothing) as process:
-            spark = make_session(folder, parallel_gc=wanted.parallel_gc)
+            spark = make_session(folder, parallel_gc=options.parallel_gc)
             try:
                 reads = SparkReads(spark, process, server, settings)
-                found = list(measure_rates(reads, writer, wanted, folder))
-                count = PER_SECOND * wanted.seconds
+                found = list(measure_rates(reads, writer, options, folder))
+                count = PER_SECOND * options.seconds
                 delays, smallest_ms = delays_of(reads, server, count)
             finally:
                 spark.stop()
@@ -352,11 +352,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME=VALUE",
         help="of the source; may be given more than once",
     )
-    wanted = parser.parse_args(arguments)
-    wanted.rows = wanted.rows or (100_000 if wanted.quick else 1_000_000)
-    wanted.runs = wanted.runs or (2 if wanted.quick else 5)
-    wanted.seconds = wanted.seconds or (4 if wanted.quick else 15)
-    return wanted
+    options = parser.parse_args(arguments)
+    options.rows = options.rows or (100_000 if options.quick else 1_000_000)
+    options.runs = options.runs or (2 if options.quick else 5)
+    options.seconds = options.seconds or (4 if options.quick else 15)
+    return options
 
 
 if __name__ == "__main__":

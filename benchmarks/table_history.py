@@ -88,16 +88,16 @@ def measure_memory(tables: int, columns: int) -> None:
     """Print what a process with so many tables, all of them read, takes."""
     model = MemoryTableMeta(server_version=80401)
     model.load_database("shop", "utf8mb4_0900_ai_ci")
-    begun_s = time.perf_counter()
+    started_s = time.perf_counter()
     for number in range(tables):
         model.load("shop", create_text(number, columns), f"t{number}")
         found = model.find("shop", f"t{number}")
         assert found is not None
         assert len(found.columns) == columns
-    read_s = time.perf_counter() - begun_s
+    read_s = time.perf_counter() - started_s
     resident = int(Path("/proc/self/statm").read_text().split()[1])
     mib = resident * os.sysconf("SC_PAGESIZE") / 1024 / 1024
-    tell(
+    show(
         f"{tables:,} tables of {columns} columns, all read",
         f"{mib:.0f} MB resident, {tables / read_s:,.0f} tables/s",
         "500 MB",
@@ -117,23 +117,23 @@ def measure_history(tables: int, ddls: int, columns: int) -> None:
         gap = ddls - STATEMENTS_DURABLE
         extra = CONTEXT.to_json()
         records = [
-            made_record(place(n), "shop", statement(n, tables, chance), extra)
+            made_record(position(n), "shop", statement(n, tables, chance), extra)
             for n in range(gap)
         ]
-        segment = tsdb.extend(segment, records, last=place(gap))
-        begun_s = time.perf_counter()
-        tsdb.rollback(place(gap), segment)
-        replayed_s = time.perf_counter() - begun_s
+        segment = tsdb.extend(segment, records, last=position(gap))
+        started_s = time.perf_counter()
+        tsdb.rollback(position(gap), segment)
+        replayed_s = time.perf_counter() - started_s
         rate = gap / replayed_s
-        tell("statements replayed, /s", f"{rate:,.0f}", "2,000", rate >= 2000)
+        show("statements replayed, /s", f"{rate:,.0f}", "2,000", rate >= 2000)
 
         texts = [statement(n, tables, chance) for n in range(gap, ddls)]
-        begun_s = time.perf_counter()
+        started_s = time.perf_counter()
         for number, text in enumerate(texts, gap):
-            tsdb.apply(made_record(place(number), "shop", text, extra))
-        applied_s = time.perf_counter() - begun_s
+            tsdb.apply(made_record(position(number), "shop", text, extra))
+        applied_s = time.perf_counter() - started_s
         durable = STATEMENTS_DURABLE / applied_s
-        tell("statements applied and durable, /s", f"{durable:,.0f}", "", True)
+        show("statements applied and durable, /s", f"{durable:,.0f}", "", True)
         tsdb.close()
         size = sum(each.stat().st_size for each in Path(folder).iterdir())
         print(f"  the file: {size / 1024 / 1024:.0f} MB")
@@ -146,7 +146,7 @@ def start(path: Path, ddls: int) -> None:
         "import sys,time;b=time.perf_counter();"
         "from table_history import *;i=time.perf_counter();"
         "t=TableMetaTsdb(SqliteHistoryStorage(Path(sys.argv[1])));t.init('bench');"
-        "t.rollback(place(int(sys.argv[2])-1));t.find('shop','t1');"
+        "t.rollback(position(int(sys.argv[2])-1));t.find('shop','t1');"
         "print(time.perf_counter()-i)"
     )
     found = subprocess.run(
@@ -157,7 +157,7 @@ def start(path: Path, ddls: int) -> None:
         check=True,
     )
     seconds = float(found.stdout)
-    tell("start-up: open, roll back to the end", f"{seconds:.2f} s", "1 s", seconds < 1)
+    show("start-up: open, roll back to the end", f"{seconds:.2f} s", "1 s", seconds < 1)
 
 
 def measure_base(flavour: str, tables: int) -> None:
@@ -183,17 +183,17 @@ def dump_base(server: Server, tables: int) -> None:
         credentials=Credentials(server.user, server.password),
     )
     scanner = DdlScanner(InstanceConfig(destination="bench"), access, Stop())
-    begun_s = time.perf_counter()
+    started_s = time.perf_counter()
     with ControlConnection(access) as control:
         dump = BaseDumper(control, read_server_info(control), scanner).take()
-    took_s = time.perf_counter() - begun_s
+    took_s = time.perf_counter() - started_s
     assert sum(len(schema.tables) for schema in dump.schemas) >= tables
-    tell(
+    show(
         f"base dump of {tables:,} tables, {server.flavour}", f"{took_s:.1f} s", "", True
     )
 
 
-def place(number: int) -> EntryPosition:
+def position(number: int) -> EntryPosition:
     """Return where the nth statement begins."""
     file, offset = divmod(number, 1000)
     return EntryPosition(
@@ -201,7 +201,7 @@ def place(number: int) -> EntryPosition:
     )
 
 
-def tell(what: str, figure: str, target: str, reached: bool) -> None:
+def show(what: str, figure: str, target: str, reached: bool) -> None:
     """Print a figure with its target."""
     mark = ("PASS" if reached else "miss") if target else "    "
     print(f"{mark}  {what}: {figure}{f' (target: {target})' if target else ''}")
@@ -215,9 +215,9 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--server", choices=["mysql", "mariadb"])
     parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    if wanted.memory:
-        measure_memory(wanted.memory, wanted.columns)
+    options = parser.parse_args()
+    if options.memory:
+        measure_memory(options.memory, options.columns)
         return
     subprocess.run(
         [
@@ -226,13 +226,13 @@ def main() -> None:
             "--memory",
             "100000",
             "--columns",
-            str(wanted.columns),
+            str(options.columns),
         ],
         check=True,
     )
-    measure_history(wanted.tables, wanted.ddls, wanted.columns)
-    if wanted.server:
-        measure_base(wanted.server, wanted.tables)
+    measure_history(options.tables, options.ddls, options.columns)
+    if options.server:
+        measure_base(options.server, options.tables)
 
 
 if __name__ == "__main__":

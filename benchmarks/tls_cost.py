@@ -107,11 +107,11 @@ class Bench:
                 tls=self.clients[client],
             )
             with connect():
-                before, begun = seconds_of(ours.pid), time.monotonic()
+                before, started = seconds_of(ours.pid), time.monotonic()
             for _ in range(LOGINS):
                 with connect():
                     pass
-            took = time.monotonic() - begun
+            took = time.monotonic() - started
             return LOGINS / took, (seconds_of(ours.pid) - before) * 1000 / LOGINS
 
 

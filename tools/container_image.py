@@ -157,10 +157,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--suite", help="Debian release, which becomes the tag")
     parser.add_argument("images", nargs="+", choices=[*RECIPES, "python"])
-    wanted = parser.parse_args(arguments)
-    for image in wanted.images:
+    options = parser.parse_args(arguments)
+    for image in options.images:
         try:
-            print(make_image(image, wanted.suite), flush=True)
+            print(make_image(image, options.suite), flush=True)
         except Unavailable as error:
             print(f"{image}: unavailable: {error}", file=sys.stderr)
             return 1

@@ -88,10 +88,10 @@ def demo(stack: ExitStack, flavours: Sequence[str]) -> None:
             for _ in range(BURST):
                 connection.cursor().execute(SALE + ", (2, 3)" * (BURST_ROWS - 1))
 
-    begun_at = time.monotonic()
+    started_at = time.monotonic()
     burst = pool.submit(write_burst)
     _, changes = take(client, rows := BURST * BURST_ROWS)
-    seconds = time.monotonic() - begun_at
+    seconds = time.monotonic() - started_at
     burst.result()
     print(f"  {rows:,} rows in {seconds:.2f} s: {rows / seconds:,.0f} rows/s")
     apply(copy, changes)
@@ -184,8 +184,8 @@ def wait_until_stored(folder: Path, message: Message) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Show canal-server at work.")
     parser.add_argument("flavour", nargs="?", choices=FLAVOURS)
-    wanted = parser.parse_args().flavour
+    chosen = parser.parse_args().flavour
     # A named server is used alone; otherwise MySQL is tried before MariaDB.
     named = [name for name in FLAVOURS if os.environ.get(f"{name.upper()}_URL")]
-    flavours = [wanted] if wanted else named[:1] or FLAVOURS
+    flavours = [chosen] if chosen else named[:1] or FLAVOURS
     sys.exit(run(lambda stack: demo(stack, flavours)))

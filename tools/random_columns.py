@@ -312,10 +312,10 @@ def _varbinary(rng: random.Random, flavour: str) -> Kind:
 
 def _enum(rng: random.Random, flavour: str) -> Kind:
     count = rng.choice([1, 3, 255, 256, 700])
-    members = ",".join(f"'m{n}{rng.choice(['', 'é', ' x'])}'" for n in range(count))
+    labels = ",".join(f"'m{n}{rng.choice(['', 'é', ' x'])}'" for n in range(count))
     charset = rng.choice(["utf8mb4", "latin1"])
     return Kind(
-        f"enum({members}) CHARACTER SET {charset}",
+        f"enum({labels}) CHARACTER SET {charset}",
         lambda rng: str(rng.choice([0, 1, count, rng.randint(1, count)])),
         "CAST({c} AS UNSIGNED)",
     )
@@ -323,9 +323,9 @@ def _enum(rng: random.Random, flavour: str) -> Kind:
 
 def _set(rng: random.Random, flavour: str) -> Kind:
     count = rng.choice([1, 8, 9, 17, 33, 64])
-    members = ",".join(f"'s{n}'" for n in range(count))
+    labels = ",".join(f"'s{n}'" for n in range(count))
     return Kind(
-        f"set({members})",
+        f"set({labels})",
         lambda rng: str(rng.choice([0, 1, (1 << count) - 1, rng.getrandbits(count)])),
         "CAST({c} AS UNSIGNED)",
     )

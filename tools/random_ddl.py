@@ -258,8 +258,8 @@ class RandomScript:
             rng.choice(names) if exists and words.chance(40) else words.new_name()
         )
         made = words.column(new_name, names)
-        place = self._place([*names, new_name] if words.chance(3) else names)
-        return f"ADD{column}{exists} {made}{place}"
+        position = self._place([*names, new_name] if words.chance(3) else names)
+        return f"ADD{column}{exists} {made}{position}"
 
     def _item_modify(self, names: list[str]) -> str:
         words = self._words

@@ -144,7 +144,7 @@ class Words:
             return self.rng.choice(ORACLE_TYPES)
         makers = (
             self._integer, self._integer, self._decimal, self._real, self._time,
-            self._text, self._text, self._text, self._blob, self._members, self._other,
+            self._text, self._text, self._text, self._blob, self._labels, self._other,
         )  # fmt: skip
         return self.rng.choice(makers)()
 
@@ -224,7 +224,7 @@ class Words:
              "LONG BYTE", "CHAR BYTE", "CHAR(7) BYTE", "VARCHAR(9) BYTE", "TEXT BYTE")
         )  # fmt: skip
 
-    def _members(self) -> str:
+    def _labels(self) -> str:
         word = self.rng.choice(("ENUM", "SET", "enum"))
         number = self.rng.randrange(10, 99)
         forms = (
@@ -234,9 +234,9 @@ class Words:
         )  # fmt: skip
         weights = (15, 15, 20, 20, 3, 3, 2, 5, 5, 3, 3, 3, 3)
         count = self.rng.choice((1, 2, 3, 3, 10))
-        members = dict.fromkeys(self.rng.choices(forms, weights, k=count))
+        labels = dict.fromkeys(self.rng.choices(forms, weights, k=count))
         separator = self.rng.choice((",", ", ", " , "))
-        return f"{word}({separator.join(members)})" + self.charset_clause()
+        return f"{word}({separator.join(labels)})" + self.charset_clause()
 
     def _other(self) -> str:
         if self.mariadb:

@@ -120,9 +120,9 @@ class TableChanges:
         kind = rng.choice(makers)(rng, self._flavour)
         column = RandomColumn(self._column_name(rng), kind, rng.random() < 0.6)
         default = f" DEFAULT {column.literal(rng)}" if rng.random() < 0.4 else ""
-        place = rng.randint(0, len(table.columns))
-        columns = [*table.columns[:place], column, *table.columns[place:]]
-        where = f"AFTER {columns[place - 1].quoted}" if place else "FIRST"
+        index = rng.randint(0, len(table.columns))
+        columns = [*table.columns[:index], column, *table.columns[index:]]
+        where = f"AFTER {columns[index - 1].quoted}" if index else "FIRST"
         sql = f"ADD COLUMN {defined(column)}{default} {where}"
         return "a new column", [altered(table, sql)], [replace(table, columns=columns)]
 
@@ -177,11 +177,11 @@ class TableChanges:
                 for old, new in ((one, third), (other, one), (third, other))
             ),
         ]
-        meanwhile = with_column(table, one, third).columns
+        swapped = with_column(table, one, third).columns
         for columns in (
             [other, *table.columns],
-            [other, *meanwhile],
-            [one, *meanwhile],
+            [other, *swapped],
+            [one, *swapped],
         ):
             between = replace(table, columns=columns)
             self.ever.setdefault(table.name, []).append(between)

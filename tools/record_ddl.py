@@ -33,8 +33,8 @@ SCRIPTS_PER_SERVER = 60  # what scripts leave behind slows a server down
 class Recorder:
     """Runs scripts one after another, each as a stream, on servers of one flavour."""
 
-    def __init__(self, wanted: argparse.Namespace) -> None:
-        self._wanted = wanted
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
         self._server: RecordingServer | None = None
         self._used = 0
 
@@ -74,23 +74,23 @@ class Recorder:
             for statement in FORMS[seed]():
                 server.run_text(statement)
             return
-        runner = Runner(server, [Path(root) for root in self._wanted.root])
-        for setting in self._wanted.variable:
+        runner = Runner(server, [Path(root) for root in self._options.root])
+        for setting in self._options.variable:
             key, _, value = setting.partition("=")
             runner.variables[key] = value
         runner.run(script)
 
     def _ready(self) -> RecordingServer:
         """Return a server without schemas, a new one when that is needed."""
-        wanted = self._wanted
+        options = self._options
         if self._used % SCRIPTS_PER_SERVER == 0:
             self.stop()
         self._used += 1
         for _ in range(2):
             if self._server is None:
-                self._server = RecordingServer(wanted.flavour, wanted.option)
+                self._server = RecordingServer(options.flavour, options.option)
             try:
-                self._server.begin(seconds=wanted.seconds, lines_max=wanted.lines)
+                self._server.begin(seconds=options.seconds, lines_max=options.lines)
             except Unwell as error:
                 print(f"  the server {error}", file=sys.stderr)
                 self.stop()
@@ -113,19 +113,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60, help="for each script")
     parser.add_argument("--lines", type=int, default=300, help="of each script")
     parser.add_argument("--ddl-min", type=int, default=2, help="lines worth keeping")
-    wanted = parser.parse_args(arguments)
-    recorder = Recorder(wanted)
-    base = Path(wanted.root[0]) if wanted.root else Path()
+    options = parser.parse_args(arguments)
+    recorder = Recorder(options)
+    base = Path(options.root[0]) if options.root else Path()
     try:
-        with lzma.open(wanted.out, "wt", encoding="utf-8", preset=6) as out:
-            for script in scripts_below(wanted.scripts):
+        with lzma.open(options.out, "wt", encoding="utf-8", preset=6) as out:
+            for script in scripts_below(options.scripts):
                 inside = base in script.parents
                 name = str(script.relative_to(base) if inside else script)
-                begun = time.monotonic()
+                started = time.monotonic()
                 lines = recorder.record(script, name)
-                seconds = time.monotonic() - begun
+                seconds = time.monotonic() - started
                 print(f"{name}: {len(lines)} lines, {seconds:.1f} s", flush=True)
-                if len(lines) >= wanted.ddl_min:
+                if len(lines) >= options.ddl_min:
                     out.write("".join(f"{line}\n" for line in lines))
     except Unavailable as error:
         print(error, file=sys.stderr)

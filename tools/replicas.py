@@ -114,7 +114,7 @@ class Replicas:
         self.replica.execute("STOP REPLICA", "RESET REPLICA ALL")
         self.source, self.replica = self.replica, self.source
 
-    def begin_behind(self) -> None:
+    def begin_after(self) -> None:
         """Let the replica follow from now on, whatever it has too much or lacks.
 
         A MariaDB that died with transactions of its own is else refused.

@@ -66,13 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-n", default="4", help="processes for most tests (4)")
     parser.add_argument("--spark-n", default="2", help="processes for Spark's (2)")
     parser.add_argument("--second-try", action="store_true")
-    wanted = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     status, unstable = 0, []
     for group in (
-        ["-m", f"not {SPARK}", "-n", wanted.n, "--dist", "worksteal"],
-        ["-m", SPARK, "-n", wanted.spark_n, "--dist", "worksteal"],
+        ["-m", f"not {SPARK}", "-n", options.n, "--dist", "worksteal"],
+        ["-m", SPARK, "-n", options.spark_n, "--dist", "worksteal"],
     ):
-        ended, passed = run_group(group, second_try=wanted.second_try)
+        ended, passed = run_group(group, second_try=options.second_try)
         status = status or ended
         unstable += passed
     for each in unstable:

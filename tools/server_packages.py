@@ -190,11 +190,11 @@ def unpack_packages(
             f"--option={key}={architecture}"
             for key in ("APT::Architecture", "APT::Architectures")
         ]
-    wanted = " and ".join(packages)
-    run([*apt_get, "update"], f"reading Debian's package lists for {wanted}")
+    names = " and ".join(packages)
+    run([*apt_get, "update"], f"reading Debian's package lists for {names}")
     run(
         [*apt_get, "install", "--download-only", *packages],
-        f"downloading {wanted} of Debian {suite}",
+        f"downloading {names} of Debian {suite}",
     )
     for package in sorted((apt / "cache/archives").glob("*.deb")):
         run(["dpkg-deb", "--extract", str(package), str(tree)], f"unpacking {package}")
@@ -210,11 +210,11 @@ def suite_of(flavour: str) -> str:
 
 def host_mirror() -> str:
     """Return the Debian mirror that the host's apt uses. Raises Unavailable."""
-    told = run(
+    output = run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)"],
         "asking apt for its sources",
     )
-    for line in told.splitlines():
+    for line in output.splitlines():
         mirror = line.rstrip("/")
         if mirror.endswith("/debian"):
             return mirror

@@ -24,7 +24,7 @@ class Spawner:
     """
 
     def __init__(self) -> None:
-        self._wanted: queue.SimpleQueue[
+        self._requests: queue.SimpleQueue[
             tuple[list[str], Path, Path, Future[subprocess.Popen[bytes]]]
         ] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -41,7 +41,7 @@ class Spawner:
                 )
                 self._thread.start()
         made: Future[subprocess.Popen[bytes]] = Future()
-        self._wanted.put((command, folder, log, made))
+        self._requests.put((command, folder, log, made))
         try:
             return made.result(timeout=SPAWN_SECONDS_MAX)
         except FileNotFoundError as error:
@@ -49,7 +49,7 @@ class Spawner:
 
     def _run(self) -> None:
         while True:
-            command, folder, log, made = self._wanted.get()
+            command, folder, log, made = self._requests.get()
             try:
                 with log.open("ab") as output:
                     made.set_result(

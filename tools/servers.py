@@ -189,13 +189,13 @@ class PrivateServer(Server):
         super().__init__(flavour, f"mysql://{CANAL[0]}:{CANAL[1]}@127.0.0.1:1")
         self.admin = ADMIN
         self.options = list(options)
-        self._wanted_port = port  # 0: any that is free
+        self._requested_port = port  # 0: any that is free
         self.folder: Path | None = None
         self._owned: int | None = None  # descriptor whose lock says the folder is used
         self._process: subprocess.Popen[bytes] | None = None
 
     def connect(self, **options: Any) -> pymysql.Connection[Any]:
-        """Open a connection as `Server` does, but without TLS unless that is wanted.
+        """Open a connection as `Server` does, but without TLS unless that is requested.
 
         To this machine it protects nothing, and takes longer than most statements.
         """
@@ -228,10 +228,10 @@ class PrivateServer(Server):
         shutil.copytree(template, self.data_folder)
         for attempt in range(START_TRIES_MAX):
             try:
-                self.port = free_port(self._wanted_port)
+                self.port = free_port(self._requested_port)
                 self._launch()
             except Unavailable as error:
-                in_use = "in use" in str(error) and not self._wanted_port
+                in_use = "in use" in str(error) and not self._requested_port
                 if in_use and attempt + 1 < START_TRIES_MAX:
                     continue
                 self.stop()
@@ -361,19 +361,19 @@ def named_or_private(flavour: str, options: Sequence[str] = ()) -> Server:
     return Server(flavour, url) if url else PrivateServer(flavour, options)
 
 
-def free_port(wanted: int = 0) -> int:
-    """Return a port that nobody listens on: the wanted one, or any.
+def free_port(requested: int = 0) -> int:
+    """Return a port that nobody listens on: the requested one, or any.
 
-    Raises Unavailable when the wanted one is taken: another server of ours there would
-    answer to our accounts, and be taken for the one that could not start.
+    Raises Unavailable when the requested one is in use: another server of ours there
+    would answer to our accounts, and be mistaken for the one that could not start.
     """
     with socket.socket() as probe:
-        if wanted:  # connections that a server there has closed do not matter
+        if requested:  # connections that a server there has closed do not matter
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", wanted))
+            probe.bind(("127.0.0.1", requested))
         except OSError as error:
-            raise Unavailable(f"port {wanted}: {error.strerror}") from error
+            raise Unavailable(f"port {requested}: {error.strerror}") from error
         return int(probe.getsockname()[1])
 
 
@@ -387,17 +387,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     foreground.add_argument("--port", type=int, default=0, help="default: a free one")
     foreground.add_argument("flavour", choices=["mysql", "mariadb"])
     foreground.add_argument("options", nargs="*", help="for mysqld, after --")
-    wanted = parser.parse_args(arguments)
-    if wanted.command == "prepare":
+    options = parser.parse_args(arguments)
+    if options.command == "prepare":
         missing = 0
-        for flavour in wanted.flavours:
+        for flavour in options.flavours:
             try:
                 print(f"{flavour}: {template_of(find_programs(flavour))}")
             except Unavailable as error:
                 missing += 1
                 print(f"{flavour}: unavailable: {error}", file=sys.stderr)
         return 1 if missing else 0
-    if any(option.startswith("--port") for option in wanted.options):
+    if any(option.startswith("--port") for option in options.options):
         foreground.error("name the port in front of the flavour, it is ours to know")
     stop, over = threading.Event(), threading.Event()
 
@@ -408,7 +408,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     try:
-        with PrivateServer(wanted.flavour, wanted.options, port=wanted.port) as server:
+        with PrivateServer(
+            options.flavour, options.options, port=options.port
+        ) as server:
             admin = f"mysql://{ADMIN[0]}:{ADMIN[1]}@{server.host}:{server.port}"
             print(f"{server.url}\nadministrator: {admin}", flush=True)
             server.on_end(over.set)
@@ -416,11 +418,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not stop.is_set():
                 log = server.log_tail()
                 print(
-                    f"{wanted.flavour}: the server has ended:\n{log}", file=sys.stderr
+                    f"{options.flavour}: the server has ended:\n{log}", file=sys.stderr
                 )
                 return 1
     except Unavailable as error:
-        print(f"{wanted.flavour}: unavailable: {error}", file=sys.stderr)
+        print(f"{options.flavour}: unavailable: {error}", file=sys.stderr)
         return 1
     return 0
 

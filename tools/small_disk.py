@@ -59,7 +59,7 @@ def _run(*command: str) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        told = getattr(error, "stderr", "") or error
+        shown = getattr(error, "stderr", "") or error
         raise Unavailable(
-            f"file systems cannot be mounted here (uid {os.getuid()}): {told}"
+            f"file systems cannot be mounted here (uid {os.getuid()}): {shown}"
         ) from error

@@ -17,7 +17,7 @@ COLUMNS = (
     "destination", "table", "op", "before", "after", "sql",
     "_commit_version", "_seq", "_row",
 )  # fmt: skip
-CAME = "destination, version, seq, row, name, sql, body"
+FIELDS = "destination, version, seq, row, name, sql, body"
 
 
 class StreamSink:
@@ -27,7 +27,7 @@ class StreamSink:
         self.file = file
         with closing(self.connect()) as db, db:
             db.execute("CREATE TABLE IF NOT EXISTS ledger (batch INTEGER PRIMARY KEY)")
-            db.execute(f"CREATE TABLE IF NOT EXISTS came (batch, {CAME})")
+            db.execute(f"CREATE TABLE IF NOT EXISTS received (batch, {FIELDS})")
             db.execute("CREATE TABLE IF NOT EXISTS again (batch)")
 
     def connect(self) -> sqlite3.Connection:
@@ -36,18 +36,18 @@ class StreamSink:
 
     def apply(self, frame: Any, batch: int) -> None:
         """Take a micro-batch, unless it was taken; it must be the same then."""
-        rows = sorted(map(_told, frame.select(*COLUMNS, "is_ddl").collect()))
+        rows = sorted(map(_fields, frame.select(*COLUMNS, "is_ddl").collect()))
         with closing(self.connect()) as db, db:
             known = db.execute("SELECT 1 FROM ledger WHERE batch = ?", (batch,))
             if known.fetchone():
-                select = f"SELECT {CAME} FROM came WHERE batch = ?"
+                select = f"SELECT {FIELDS} FROM received WHERE batch = ?"
                 before = sorted(db.execute(select, (batch,)).fetchall())
                 assert _same(before, rows), f"batch {batch} is not what it was"
                 db.execute("INSERT INTO again VALUES (?)", (batch,))
                 return
             db.execute("INSERT INTO ledger VALUES (?)", (batch,))
             db.executemany(
-                "INSERT INTO came VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO received VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [(batch, *row) for row in rows],
             )
 
@@ -55,8 +55,8 @@ class StreamSink:
         """Return how many rows each micro-batch had."""
         with closing(self.connect()) as db:
             found = db.execute(
-                "SELECT count(came.batch) FROM ledger LEFT JOIN came"
-                " ON came.batch = ledger.batch AND sql = ''"
+                "SELECT count(received.batch) FROM ledger LEFT JOIN received"
+                " ON received.batch = ledger.batch AND sql = ''"
                 " GROUP BY ledger.batch ORDER BY ledger.batch"
             )
             return [count for (count,) in found]
@@ -69,7 +69,7 @@ class StreamSink:
     def count(self, table: str = "%") -> int:
         """Return how many rows came, of all tables or of one."""
         with closing(self.connect()) as db:
-            select = "SELECT count(*) FROM came WHERE sql = '' AND name LIKE ?"
+            select = "SELECT count(*) FROM received WHERE sql = '' AND name LIKE ?"
             return int(db.execute(select, (table,)).fetchone()[0])
 
 
@@ -97,7 +97,7 @@ def _numbered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [(order[version], *rest[2:]) for _, version, *rest in rows]
 
 
-def _told(row: Any) -> tuple[Any, ...]:
+def _fields(row: Any) -> tuple[Any, ...]:
     """Return a row as the file has it; only statements have a text."""
     before, after = (
         {} if image is None else dict(image) for image in (row["before"], row["after"])

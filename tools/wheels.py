@@ -156,9 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--python", dest="versions", nargs="+", default=supported_versions())
     add("--native", action="store_true", help="only for this machine's processor")
     add("folder", nargs="?", type=Path, default=ROOT / "dist")
-    wanted = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        made = build(wanted.folder, wanted.versions, native=wanted.native)
+        made = build(options.folder, options.versions, native=options.native)
         _run([sys.executable, "-m", "twine", "check", "--strict", *map(str, made)])
     except BuildError as error:
         print(f"wheels: {error}", file=sys.stderr)

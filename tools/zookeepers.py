@@ -59,7 +59,7 @@ class PrivateZooKeeper:
         quorum: str = "",
         session_max_ms: int = SESSION_MAX_MS,
     ) -> None:
-        self._wanted_port = port  # 0: any that is free
+        self._requested_port = port  # 0: any that is free
         self._number = number
         self._quorum = quorum
         self._session_max_ms = session_max_ms
@@ -80,11 +80,11 @@ class PrivateZooKeeper:
         self._folder, self._owned = claim_folder("zookeeper")
         atexit.register(self.stop)
         for attempt in range(START_TRIES_MAX):
-            self.port = self._wanted_port or _free_port()
+            self.port = self._requested_port or _free_port()
             try:
                 self._launch(command)
             except Unavailable:
-                if not self._wanted_port and attempt + 1 < START_TRIES_MAX:
+                if not self._requested_port and attempt + 1 < START_TRIES_MAX:
                     continue
                 self.stop()
                 raise
@@ -303,15 +303,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("prepare", help="fetch the programs")
     foreground = commands.add_parser("run", help="run a ZooKeeper until ^C")
     foreground.add_argument("--port", type=int, default=0, help="default: a free one")
-    wanted = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        if wanted.command == "prepare":
+        if options.command == "prepare":
             print(" ".join(_command()))
             return 0
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
-        with PrivateZooKeeper(port=wanted.port) as server:
+        with PrivateZooKeeper(port=options.port) as server:
             print(server.servers, flush=True)
             stop.wait()
     except Unavailable as error:

@@ -77,13 +77,13 @@ def fed(batches: Batches, data: bytes, rng: random.Random | None = None) -> list
 
 def check_generic(data: bytes, rng: random.Random, *, json: bool) -> int:
     """Compare generic batches with the oracle; returns the number of rows."""
-    wanted = GenericTruth(epoch=3, json=json).read(entries_of(data))
+    expected = GenericTruth(epoch=3, json=json).read(entries_of(data))
     batches = generic_batches(
         "example", payload="json" if json else "map", epoch=3, rows_max=100
     )
     found = fed(batches, data, rng)
     rows = [row for batch in found for row in generic_rows(batch, json_payload=json)]
-    for got, right in zip(rows, wanted, strict=True):
+    for got, right in zip(rows, expected, strict=True):
         assert got == right
     assert all(batch.num_rows >= 100 for batch in found[:-1])
     return len(rows)
@@ -104,14 +104,14 @@ def check_typed(
     for (schema, table), columns in load_workload(name).last_columns().items():
         if rng.random() < 0.2:
             continue
-        wanted = tuple(wanted_column(column) for column in columns.values())
+        requested = tuple(wanted_column(column) for column in columns.values())
         truth = TypedTruth(
-            schema=schema, table=table, columns=wanted, updates=updates,
+            schema=schema, table=table, columns=requested, updates=updates,
             split_keys=split_keys,
         )  # fmt: skip
         statements: list[Statement] = []
         batches = typed_batches(
-            schema, table, wanted, updates=updates, split_keys=split_keys,
+            schema, table, requested, updates=updates, split_keys=split_keys,
             on_statement=statements.append, rows_max=50,
         )  # fmt: skip
         try:

@@ -32,9 +32,9 @@ from canal_server.model.columns_known import ColumnMeta
 def test_types(mysql_type: str, spark_type: str) -> None:
     """Each type has one of Spark that holds all of its values."""
     column = ColumnMeta("c", mysql_type, charset="utf8mb4")
-    wanted = wanted_column(column)
-    assert wanted.name == "c"
-    assert wanted.spark_type == spark_type
+    expected = wanted_column(column)
+    assert expected.name == "c"
+    assert expected.spark_type == spark_type
 
 
 def test_binary_character_set() -> None:

@@ -131,11 +131,11 @@ def test_a_commit_told_in_advance() -> None:
     generic.feed(body_of([begin(100)]))
     generic.expect(at(999), TIME_MS)
     body = body_of([insert(200, ROW), insert(300, ROW)])
-    taken = generic.feed(body)
-    assert 0 < taken < len(body)
+    received = generic.feed(body)
+    assert 0 < received < len(body)
     assert generic.full
     assert order_of(generic) == [(at(999), TIME_MS * 1000, at(200), 0)]
-    assert taken + generic.feed(body[taken:]) == len(body)
+    assert received + generic.feed(body[received:]) == len(body)
     assert [row[0] for row in order_of(generic)] == [at(999)]
     # Its end, and then another transaction.
     generic.feed(body_of([end(899), insert(1000, ROW), end(1100)]))
@@ -174,12 +174,12 @@ def test_a_limit_of_rows() -> None:
     generic = GenericColumns("d", rows_max=2)
     whole = [begin(100), insert(200, ROW, ROW, ROW), insert(300, ROW), end(400)]
     body = body_of([*whole, begin(500), insert(600, ROW), end(700)])
-    taken = generic.feed(body)
-    assert body[:taken] == body_of(whole)
+    received = generic.feed(body)
+    assert body[:received] == body_of(whole)
     assert generic.full
-    assert generic.feed(body[taken:]) == 0
+    assert generic.feed(body[received:]) == 0
     assert len(order_of(generic)) == 4
-    assert generic.feed(body[taken:]) == len(body) - taken
+    assert generic.feed(body[received:]) == len(body) - received
     assert (generic.rows, generic.full) == (1, False)
 
 
@@ -189,8 +189,8 @@ def test_a_limit_of_bytes() -> None:
     long_row = columns({"id": "1", "note": "x" * 10_000})
     generic = GenericColumns("d", bytes_max=limit)
     body = body_of([insert(100, long_row), end(200)] * 300)
-    taken = generic.feed(body)
-    assert 0 < taken < len(body)
+    received = generic.feed(body)
+    assert 0 < received < len(body)
     assert limit <= generic.bytes_held < 2 * limit
 
 
@@ -310,12 +310,12 @@ def test_statements_stop_typed_columns() -> None:
     typed = TypedColumns("d", "t", [("id", "int32", 0, 0)])
     ddl = statement(300, EventType.ALTER, "alter table t …")
     body = body_of([insert(100, ROW), end(200), ddl, insert(500, ROW), end(600)])
-    taken = typed.feed(body)
-    assert body[:taken] == body_of([insert(100, ROW), end(200), ddl])
-    behind = 300 + EVENT_BYTES
+    received = typed.feed(body)
+    assert body[:received] == body_of([insert(100, ROW), end(200), ddl])
+    later = 300 + EVENT_BYTES
     assert typed.take_statements() == [
-        (FILE, 300, behind, "d", "t", EventType.ALTER, True, "alter table t …", "d")
+        (FILE, 300, later, "d", "t", EventType.ALTER, True, "alter table t …", "d")
     ]
     assert typed.take_statements() == []
-    assert taken + typed.feed(body[taken:]) == len(body)
+    assert received + typed.feed(body[received:]) == len(body)
     assert typed.rows == 2

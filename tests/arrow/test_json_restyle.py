@@ -70,5 +70,5 @@ def test_means_the_same(rng: random.Random) -> None:
         text = chr(rng.randrange(0x3000)) + '"\\'
         document = [*numbers, rng.getrandbits(70), text]
         for ascii_only in (True, False):
-            told = json.dumps(document, ensure_ascii=ascii_only)
-            assert json.loads(restyled(told.encode())) == document
+            shown = json.dumps(document, ensure_ascii=ascii_only)
+            assert json.loads(restyled(shown.encode())) == document

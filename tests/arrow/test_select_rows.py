@@ -68,7 +68,7 @@ def answer(
 
 def read_all(columns: ResultColumns, data: bytes, step: int) -> list[Any]:
     """Feed the bytes in steps; return the columns of each batch."""
-    feed, taken = Feed(64), []
+    feed, received = Feed(64), []
     for start in range(0, len(data), step):
         piece = data[start : start + step]
         with feed.space(len(piece)) as space:
@@ -76,25 +76,25 @@ def read_all(columns: ResultColumns, data: bytes, step: int) -> list[Any]:
         feed.filled(len(piece))
         columns.read(feed)
         while columns.full:
-            taken.append(columns.take())
+            received.append(columns.take())
             columns.read(feed)
     if columns.rows:
-        taken.append(columns.take())
-    return taken
+        received.append(columns.take())
+    return received
 
 
-def lengths(taken: list[Any]) -> list[int]:
+def lengths(received: list[Any]) -> list[int]:
     """Return the lengths of the batches' first columns."""
-    return [batch[0][0] for batch in taken]
+    return [batch[0][0] for batch in received]
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 10_000])
 def test_in_pieces(step: int) -> None:
     """However the bytes come, the rows are the same."""
     columns = ResultColumns(FIELDS)
-    (taken,) = read_all(columns, answer(), step)
+    (received,) = read_all(columns, answer(), step)
     assert columns.done
-    numbers, texts, is_evictable, labels = taken
+    numbers, texts, is_evictable, labels = received
     assert numbers[:2] == (3, 1)
     assert bytes(numbers[2][2]) == b"\1\0\0\0\0\0\0\0\xf9\xff\xff\xff"
     assert bytes(texts[2][2]) == "é".encode()
@@ -144,10 +144,10 @@ def test_malformed(name: str) -> None:
 def test_another_character_set() -> None:
     """A text that comes in another one is refused; of one, all collations will do."""
     for collation in (5, 47, 1024 + 47, 800, 60_000):
-        (taken,) = read_all(
+        (received,) = read_all(
             ResultColumns(FIELDS), answer(text=definition(collation)), 50
         )
-        assert bytes(taken[1][2][2]) == "é".encode()
+        assert bytes(received[1][2][2]) == "é".encode()
     others = ((255, "utf8mb4"), (33, "utf8mb3"), (2048, "utf8mb3"), (63, "binary"))
     for collation, name in others:
         data = answer(text=definition(collation))

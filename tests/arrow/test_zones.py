@@ -35,10 +35,10 @@ def test_steps(name: str, rng: random.Random) -> None:
             continue
         local = datetime.fromtimestamp(second, UTC).astimezone(zone)
         naive = local.replace(tzinfo=UTC, fold=0)
-        wanted = local.replace(fold=0).utcoffset()
-        assert wanted is not None
+        expected = local.replace(fold=0).utcoffset()
+        assert expected is not None
         found = offset_at(steps, int(naive.timestamp()))
-        assert found == wanted.total_seconds(), local
+        assert found == expected.total_seconds(), local
 
 
 def test_utc_has_no_steps() -> None:

@@ -23,5 +23,5 @@ def test_way(way, serve, instance) -> None:
     assert run.seconds > 0
     assert run.cpu_seconds > 0
     assert (run.message_bytes > 0) == (way == "count")
-    (place,) = instance.store.places.values()
-    assert place.got == len(instance.store.records)
+    (cursor,) = instance.store.cursors.values()
+    assert cursor.got == len(instance.store.records)

@@ -29,14 +29,14 @@ def reached(*results: ClientResult) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize(
-    ("name", "rate", "wanted"),
+    ("name", "rate", "expected"),
     [("inserts", 350, True), ("inserts", 349, False), ("single", 175, True)],
 )
-def test_times_of_another_client(name, rate, wanted) -> None:
+def test_times_of_another_client(name, rate, expected) -> None:
     """Inserts are to be ten times as fast as the library, small transactions five."""
     found = reached(result(name, typed=rate, mysql_replication=35))
     (verdict,) = [each for key, each in found.items() if "mysql-replication" in key]
-    assert verdict is wanted
+    assert verdict is expected
 
 
 def test_java_counts_for_inserts_only() -> None:
@@ -57,12 +57,12 @@ def test_absolute_rates() -> None:
     assert not found["client, inserts, Arrow: 800,000 rows/s"]
 
 
-@pytest.mark.parametrize(("rate", "wanted"), [(80, True), (79, False)])
-def test_asyncio(rate, wanted) -> None:
+@pytest.mark.parametrize(("rate", "expected"), [(80, True), (79, False)])
+def test_asyncio(rate, expected) -> None:
     """The client of asyncio may lose a fifth, on every load."""
     found = reached(result("single", typed=100, asyncio=rate))
     assert found["client, single, typed changes, asyncio: 0.8 times typed changes"] is (
-        wanted
+        expected
     )
 
 

@@ -9,13 +9,13 @@ from typing import Any, Self
 import mirror_load
 import pytest
 from latency import Quantiles
-from mirror_load import Delays, PlaceWatch, Written, update_steadily
+from mirror_load import Delays, PositionWatch, Written, update_steadily
 
 
 def test_delays() -> None:
     """A change is there with the first place that is not before its end."""
-    watch = PlaceWatch(lambda: 0)
-    watch.times, watch.places = [10.0, 11.0, 12.5], [5, 20, 40]
+    watch = PositionWatch(lambda: 0)
+    watch.times, watch.numbers = [10.0, 11.0, 12.5], [5, 20, 40]
     written = Written([9.5, 9.75, 10.5, 12.0], [5, 6, 20, 21])
     assert watch.delays(written) == [0.5, 1.25, 0.5, 0.5]
     assert watch.when(20) == 11.0
@@ -85,18 +85,18 @@ def test_what_was_written(
 
 def test_watch() -> None:
     """Places are noted as they move, and waited for."""
-    place = 1
-    gone_on = threading.Event()
+    number = 1
+    continued = threading.Event()
 
     def look() -> int:
-        gone_on.set()
-        return place
+        continued.set()
+        return number
 
-    with PlaceWatch(look) as watch:
-        assert gone_on.wait(30)
-        place = 7
+    with PositionWatch(look) as watch:
+        assert continued.wait(30)
+        number = 7
         at = watch.wait_for(7, 30)
-    assert watch.places in ([1, 7], [7])
+    assert watch.numbers in ([1, 7], [7])
     assert watch.times[-1] == at
 
 
@@ -106,5 +106,5 @@ def test_watch_that_fails() -> None:
     def look() -> int:
         raise OSError("no such lake")
 
-    with PlaceWatch(look) as watch, pytest.raises(OSError, match="no such lake"):
+    with PositionWatch(look) as watch, pytest.raises(OSError, match="no such lake"):
         watch.wait_for(7, 30)

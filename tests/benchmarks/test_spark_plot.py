@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from spark_plot import Figures, batch_of, draw, tell
+from spark_plot import Figures, batch_of, draw, show
 
 FIGURES = Figures(
     began=1000.0,
     written={7: 1000.5, 8: 1000.9, 9: 1001.5, 10: 1001.6},
-    came={7: 1000.75, 8: 1001.5, 9: 1002.0},
+    received={7: 1000.75, 8: 1001.5, 9: 1002.0},
     batches=[(999.0, 5000, 1.0), (1000.25, 6000, 0.5), (1001.0, 0, 0.25)],
 )
 
@@ -43,7 +43,7 @@ def test_a_batch_as_spark_tells_it() -> None:
 
 def test_the_whole(capsys) -> None:
     """Figures are printed by second, with the batches of the burst; and drawn."""
-    tell(FIGURES)
+    show(FIGURES)
     printed = capsys.readouterr().out
     assert "3 steady rows: median 500 ms" in printed
     assert "12,000 rows/s" in printed

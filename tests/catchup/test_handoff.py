@@ -31,9 +31,9 @@ def scene():
     return SimpleNamespace(pump=pump, handoff=handoff, t=t)
 
 
-def meets(scene, place, gtids="", server=SERVER):
+def meets(scene, position, gtids="", server=SERVER):
     """Tell whether a client may be handed over there; it does not stay."""
-    here = place, gtids, server
+    here = position, gtids, server
     met = scene.handoff.join(CLIENT, None, *here)
     assert scene.handoff.is_near(*here) is met
     scene.t.store.unsubscribe(CLIENT)
@@ -86,8 +86,8 @@ def test_by_set_outside_of_gtid_mode(scene):
 
 def rejoins(scene, offset):
     """Tell whether a client that has acked to a place finds what follows."""
-    place = EntryPosition("bin.000001", offset)
-    acked = LogPosition(LogIdentity("127.0.0.1", 3306), place)
+    position = EntryPosition("bin.000001", offset)
+    acked = LogPosition(LogIdentity("127.0.0.1", 3306), position)
     return scene.handoff.rejoin(CLIENT, None, acked)
 
 

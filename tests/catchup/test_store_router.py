@@ -89,8 +89,10 @@ class Reader:
         if not self.store.put(self._numbers.spans(self._next), stop):
             return
         self._next += 1
-        place = 1, (self._numbers.firsts[self._next] - 1) * 100 + 29
-        if self._ring.join(LATE, self.table_filter, place, self._ring.run, needs=place):
+        position = 1, (self._numbers.firsts[self._next] - 1) * 100 + 29
+        if self._ring.join(
+            LATE, self.table_filter, position, self._ring.run, needs=position
+        ):
             self.met = True
             self.store.end()
 
@@ -106,16 +108,16 @@ class Apart:
         self.acked = -1
         self.reader = None
         self.stores = ClientStores(self.ring, self._rejoin, self._read)
-        self.absent.tell = self.stores.divert
+        self.absent.report = self.stores.divert
         self.ring.begin_run((1, 0))
         for client_id in (LIVE, LATE):
             self.stores.subscribe(client_id, None, None)
         self._put = 0
 
     def _rejoin(self, client_id, table_filter):
-        place = 1, max(self.acked, 0) * 100
+        position = 1, max(self.acked, 0) * 100
         return self.acked >= 0 and self.ring.join(
-            client_id, table_filter, place, self.ring.run, needs=(1, place[1] - 1)
+            client_id, table_filter, position, self.ring.run, needs=(1, position[1] - 1)
         )
 
     def _read(self, client_id, table_filter, filter_changed):

@@ -48,11 +48,11 @@ def test_an_unknown_command(capsys):
 def test_a_command_without_its_action(capsys, command):
     """It says which actions there are, what they do, and how to name one."""
     assert cli.main([command]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert f"usage: canal-server {command} [-h] action ..." in told.err
-    shown = re.findall(r"\n    (\w+) +\w", told.err)
-    line = told.err.splitlines()[-1]
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert f"usage: canal-server {command} [-h] action ..." in output.err
+    shown = re.findall(r"\n    (\w+) +\w", output.err)
+    line = output.err.splitlines()[-1]
     assert line.startswith(f"canal-server {command}: missing action: expected ")
     assert (
         re.findall(r"\w+", line.rpartition("expected")[2].replace(" or ", " ")) == shown
@@ -183,5 +183,5 @@ def test_a_relative_time_that_is_none(capsys, arguments):
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2
-    told = capsys.readouterr().err.rpartition("argument --")[2]
-    assert "-1h" in told
+    output = capsys.readouterr().err.rpartition("argument --")[2]
+    assert "-1h" in output

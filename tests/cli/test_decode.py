@@ -313,8 +313,8 @@ def test_until(capsys, filled) -> None:
     options = ["--source", server.url, "--from", start, "--filter", rf"{schema}\..*"]
     printed = decode(capsys, *options)
     update = next(change for change in printed if change["type"] == "UPDATE")
-    place = f"{update['file']}:{update['position']}"
-    before = decode(capsys, *options, "--until", place)
+    position = f"{update['file']}:{update['position']}"
+    before = decode(capsys, *options, "--until", position)
     assert before == printed[: printed.index(update)]
 
 
@@ -343,8 +343,8 @@ def test_times(capsys, make_conf, database, source_server) -> None:
     )
     assert made in before
     assert rows_of(before) == []
-    told = failure(capsys, 1, *options, "--from", "-520w")
-    assert "`--from oldest` starts at the oldest file" in told
+    output = failure(capsys, 1, *options, "--from", "-520w")
+    assert "`--from oldest` starts at the oldest file" in output
 
 
 def rows_of(changes: list[Json]) -> list[Json]:
@@ -360,10 +360,10 @@ def wait_for_second(source: Server, second: int) -> None:
 def test_a_file_that_was_purged(capsys, filled) -> None:
     """A position that is not there is an error without advice for destinations."""
     server, _, _ = filled
-    told = failure(capsys, 1, "--source", server.url, "--from", "binlog.000999:4")
-    assert "binlog.000999 does not exist yet: the newest binlog file" in told
-    assert "position show" not in told
-    assert "journal.name" not in told
+    output = failure(capsys, 1, "--source", server.url, "--from", "binlog.000999:4")
+    assert "binlog.000999 does not exist yet: the newest binlog file" in output
+    assert "position show" not in output
+    assert "journal.name" not in output
 
 
 def test_a_file_with_the_columns_of_a_server(capsys, filled) -> None:

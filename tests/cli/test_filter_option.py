@@ -25,9 +25,9 @@ from canal_server.errors import ConfigError
 def test_in_vain(command, text, why, capsys):
     """A filter that can match nothing is an error, with what may be written."""
     assert main([*command, "--filter", text]) == 2
-    told = capsys.readouterr().err
-    assert f"canal-server {command[0]}: --filter '{text}': {why}" in told
-    assert r"such as '.*\..*' for all tables" in told
+    output = capsys.readouterr().err
+    assert f"canal-server {command[0]}: --filter '{text}': {why}" in output
+    assert r"such as '.*\..*' for all tables" in output
 
 
 @pytest.mark.parametrize("text", ["", r".*\..*", "*.*", r"shop\..*,crm\.person"])

@@ -78,7 +78,7 @@ def test_paragraphs_are_wrapped(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["schema", "show", "--foo"], "canal-server schema show: unrecognized"),
         (["tail", "--foo"], "canal-server tail: unrecognized arguments: --foo"),
@@ -87,14 +87,14 @@ def test_paragraphs_are_wrapped(monkeypatch, capsys):
         (["dance"], "canal-server: argument command: invalid choice: 'dance'"),
     ],
 )
-def test_errors_of_usage(capsys, arguments, told):
+def test_errors_of_usage(capsys, arguments, expected):
     """They begin with the command, and follow how it is used."""
     with pytest.raises(SystemExit) as caught:
         cli.main(arguments)
     assert caught.value.code == 2
     lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].startswith(told)
-    assert lines[0].startswith(f"usage: {told.partition(':')[0]} [-h]")
+    assert lines[-1].startswith(expected)
+    assert lines[0].startswith(f"usage: {expected.partition(':')[0]} [-h]")
 
 
 @pytest.mark.parametrize(

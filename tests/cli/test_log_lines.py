@@ -13,14 +13,14 @@ from canal_server.runtime.log_context import log_about
 
 
 def lines_of(messages):
-    """Return the log lines for messages of `thread`, `place`, `text`."""
+    """Return the log lines for messages of `thread`, `position`, `text`."""
     root, output = logging.getLogger(), io.StringIO()
     handler, level = logging.StreamHandler(output), root.level
     log_to("info", handler)
     root.removeHandler(handler)
     root.setLevel(level)
-    for thread, place, text in messages:
-        record = logging.LogRecord("a", logging.INFO, "", place, "%s", (text,), None)
+    for thread, position, text in messages:
+        record = logging.LogRecord("a", logging.INFO, "", position, "%s", (text,), None)
         record.threadName = thread
         handler.handle(record)
     return output.getvalue().splitlines()

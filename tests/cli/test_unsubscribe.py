@@ -28,7 +28,7 @@ def test_the_client_holds_nothing_any_more(serve, instance, capsys):
     assert unsubscribe(port, "--client-id", "7") == 0
     shown = capsys.readouterr()
     assert shown.out == f"client 7 is no longer subscribed to {DESTINATION}\n"
-    assert set(instance.store.places) == {8}
+    assert set(instance.store.cursors) == {8}
     assert not instance.meta.has_subscribed(ClientIdentity(DESTINATION, 7))
     assert instance.meta.has_subscribed(ClientIdentity(DESTINATION, 8))
 
@@ -52,9 +52,9 @@ def test_one_that_never_was(serve, instance, capsys):
     port = serve().port
     for _ in range(2):
         assert unsubscribe(port, "--client-id", "7") == 1
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert "client 7 is not subscribed; `canal-server status` lists" in told.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert "client 7 is not subscribed; `canal-server status` lists" in output.err
     with CanalClient("127.0.0.1", port, DESTINATION, 7) as client:
         client.subscribe()
     assert unsubscribe(port, "--client-id", "7") == 0

@@ -67,28 +67,28 @@ def expected(value: object, mysql_type: str) -> object:
     return value
 
 
-def assert_same(found, wanted):
+def assert_same(found, requested):
     """Compare a row; a column that was not logged is NULL."""
     for name, value in found.items():
         if name.startswith("_"):
             continue
-        if name in wanted and wanted[name] is ...:
+        if name in requested and requested[name] is ...:
             assert isinstance(value, str)
             continue
-        assert value == wanted.get(name), name
+        assert value == requested.get(name), name
         if isinstance(value, dt.datetime):
-            assert (value.tzinfo is None) == (wanted[name].tzinfo is None)
+            assert (value.tzinfo is None) == (requested[name].tzinfo is None)
 
 
 def test_values_are_those_of_changes(recorded):
     """Every row of every recorded workload is there, in order, with its values."""
-    wanted = rows_of(recorded)
+    requested = rows_of(recorded)
     found: dict[tuple[str, str], list[object]] = defaultdict(list)
     for each in ArrowReader().read(recorded):
         assert each.batch.validate(full=True) is None
         found[each.schema, each.table] += each.batch.to_pylist()
-    assert found.keys() == wanted.keys()
-    for name, rows in wanted.items():
+    assert found.keys() == requested.keys()
+    for name, rows in requested.items():
         assert len(found[name]) == len(rows)
         for values, typed in zip(found[name], rows, strict=True):
             assert_same(values, typed)
@@ -96,10 +96,10 @@ def test_values_are_those_of_changes(recorded):
 
 def test_tables_of_recorded_workloads(recorded):
     """Batches of several forms of a table are joined into one table, or not."""
-    wanted = rows_of(recorded)
+    requested = rows_of(recorded)
     tables = tables_of(ArrowReader().read(recorded))
     assert {name: table.num_rows for name, table in tables.items()} == {
-        name: len(rows) for name, rows in wanted.items()
+        name: len(rows) for name, rows in requested.items()
     }
 
 

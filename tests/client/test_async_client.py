@@ -33,7 +33,7 @@ def port(serve):
 
 def acked_by(store, client_id=1001):
     """Return how many entries a client acked."""
-    return store.places[client_id].acked
+    return store.cursors[client_id].acked
 
 
 async def take(client, count):
@@ -72,7 +72,7 @@ def test_requests_one_by_one(port, store):
                 await client.get()
 
     run(main())
-    assert store.places == {}
+    assert store.cursors == {}
 
 
 def test_loop(port, store):

@@ -99,8 +99,8 @@ def test_time_of_the_last_entry() -> None:
     assert last_time_ms(b"") == 0
     for count in range(1, 5):
         entries = [BEGIN, *ROWS, END][:count]
-        wanted = decode_entry(entries[-1]).header.execute_time
-        assert last_time_ms(fields(*entries)) == wanted
+        expected = decode_entry(entries[-1]).header.execute_time
+        assert last_time_ms(fields(*entries)) == expected
 
 
 def test_malformed() -> None:

@@ -129,14 +129,14 @@ def test_messages(client, instance):
     ]
     assert seen == [[5], [6]]
     client.get()  # answered after the acks
-    assert instance.store.places[1001].acked == 1
+    assert instance.store.cursors[1001].acked == 1
 
 
 def test_unsubscribe(client, instance):
     """After the end of a subscription the server refuses gets; the link lives on."""
     client.subscribe()
     client.unsubscribe()
-    assert instance.store.places == {}
+    assert instance.store.cursors == {}
     with pytest.raises(ClientError, match="should subscribe first"):
         client.get()
     client.subscribe()

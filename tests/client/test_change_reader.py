@@ -83,11 +83,11 @@ def recorded(request, tmp_path_factory) -> bytes:
 def test_texts_are_the_entries(recorded: bytes) -> None:
     """With texts, each change has what its entry has, and none is left out."""
     entries = list(entries_of(recorded))
-    wanted = list(expected(entries))
+    requested = list(expected(entries))
     found = changes_of(recorded)
-    for change, each in zip(found, wanted, strict=True):
+    for change, each in zip(found, requested, strict=True):
         assert {name: getattr(change, name) for name in each} == each
-    rows = [each for each in wanted if each["sql"] is None]
+    rows = [each for each in requested if each["sql"] is None]
     assert count_rows(recorded) >= len(rows)
     assert len(raw_entries_of(recorded)) == len(entries)
 
@@ -144,7 +144,7 @@ def test_key_without_the_other_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("time_ms", "wanted"),
+    ("time_ms", "requested"),
     [
         (0, "1970-01-01 00:00:00+00:00"),
         (1_700_000_000_000, "2023-11-14 22:13:20+00:00"),
@@ -154,10 +154,10 @@ def test_key_without_the_other_values() -> None:
         (-(2**63), "0001-01-01 00:00:00+00:00"),
     ],
 )
-def test_commit_times(time_ms: int, wanted: str) -> None:
+def test_commit_times(time_ms: int, requested: str) -> None:
     """A time that no datetime holds is the last or the first one."""
     entry = decode_entry(row(1))
     raw = encode(replace(entry, header=replace(entry.header, execute_time=time_ms)))
     (change,) = changes_of(b"\x12" + varint(len(raw)) + raw)
-    assert str(change.commit_time) == wanted
+    assert str(change.commit_time) == requested
     assert change.commit_time_ms == time_ms

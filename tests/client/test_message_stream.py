@@ -54,7 +54,7 @@ def client(serve):
 
 def acked_by(store, client_id=1001):
     """Return how many entries a client acked."""
-    return store.places[client_id].acked
+    return store.cursors[client_id].acked
 
 
 def stop_after(client, changes, count):
@@ -76,7 +76,7 @@ class TestIteration:
         reader = client()
         assert stop_after(reader, reader, 3) == [1, 2, 3]
         reader.close()
-        assert store.places[1001].acked == 5
+        assert store.cursors[1001].acked == 5
 
     def test_filter_of_the_client(self, client, instance):
         """The filter of the constructor is the subscription's."""
@@ -174,8 +174,8 @@ class TestAcks:
         store.append(*map(row, range(1, 6)))
         reader = client(ack="manual", batch_size=1)
         messages = reader.messages()
-        taken = list(itertools.islice(messages, 3))
-        reader.ack(taken[1].id)
+        received = list(itertools.islice(messages, 3))
+        reader.ack(received[1].id)
         reader.close()
         assert acked_by(store) == 2
 
@@ -196,7 +196,7 @@ class TestAcks:
         acks = []
         messages = reader.messages()
         for message in messages:
-            reader_acked = acked_by(store) if 1001 in store.places else 0
+            reader_acked = acked_by(store) if 1001 in store.cursors else 0
             acks.append(reader_acked)
             if message.ends_transaction and len(acks) == 3:
                 reader.stop()
@@ -234,7 +234,7 @@ class TestAcks:
         )
         thread.start()
         deadline = Deadline(PATIENCE_S)
-        while (1001 not in store.places or not acked_by(store)) and (
+        while (1001 not in store.cursors or not acked_by(store)) and (
             not deadline.passed()
         ):
             store.wait_for_getters(1)

@@ -109,15 +109,19 @@ def value_of(
     return change.after["c0"]
 
 
-def same(found: object, wanted: object) -> bool:
+def same(found: object, expected: object) -> bool:
     """Check equality of value, type and, for decimals, the number of digits."""
-    return found == wanted and type(found) is type(wanted) and str(found) == str(wanted)
+    return (
+        found == expected
+        and type(found) is type(expected)
+        and str(found) == str(expected)
+    )
 
 
-@pytest.mark.parametrize(("mysql_type", "text", "wanted"), VALUES)
-def test_values(mysql_type: str, text: str, wanted: object) -> None:
+@pytest.mark.parametrize(("mysql_type", "text", "expected"), VALUES)
+def test_values(mysql_type: str, text: str, expected: object) -> None:
     """A text becomes the value of its type; with `as_texts` it stays."""
-    assert same(value_of(mysql_type, text), wanted)
+    assert same(value_of(mysql_type, text), expected)
     assert same(value_of(mysql_type, text, as_texts=True), text)
     assert value_of(mysql_type, None) is None
 
@@ -150,20 +154,20 @@ def test_random_decimals(rng: random.Random) -> None:
         whole = str(rng.randrange(10 ** rng.randint(1, 35)))
         fraction = "".join(rng.choices("0123456789", k=rng.randint(0, scale)))
         text = rng.choice(["", "-"]) + whole + ("." + fraction if fraction else "")
-        wanted = Decimal(
+        expected = Decimal(
             text
             + ("" if fraction or not scale else ".")
             + "0" * (scale - len(fraction))
         )
-        assert same(value_of(f"decimal(65,{scale})", text), wanted), text
+        assert same(value_of(f"decimal(65,{scale})", text), expected), text
 
 
 def test_zone_of_timestamps() -> None:
     """TIMESTAMP texts are in the zone of the server, the values in UTC."""
     zone = ZoneInfo("Europe/Berlin")
-    wanted = datetime(2024, 6, 30, 22, tzinfo=UTC)
+    expected = datetime(2024, 6, 30, 22, tzinfo=UTC)
     found = value_of("timestamp", "2024-07-01 00:00:00", zone=zone)
-    assert same(found, wanted)
+    assert same(found, expected)
     assert found.tzinfo is UTC
     early = "0001-01-01 00:00:00"  # is before the year 1 in UTC
     assert value_of("timestamp", early, zone=ZoneInfo("Asia/Tokyo")) == early

@@ -351,7 +351,7 @@ def test_a_destination_without_a_file(make_conf):
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "expected"),
     [
         ("position = 4\n", "position: no effect: canal.instance.master.journal"),
         ("gtid = a:1-2\n", "gtid: no effect: canal.instance.gtidon is not true"),
@@ -359,15 +359,15 @@ def test_a_destination_without_a_file(make_conf):
         ("gtid = a:1-2\ncanal.instance.gtidon = true\n", None),
     ],
 )
-def test_a_place_that_counts_for_nothing(make_conf, lines, told):
+def test_a_place_that_counts_for_nothing(make_conf, lines, expected):
     """A start position that lacks a setting is a warning that says so."""
     conf = make_conf(MAIN, example=f"{MASTER}canal.instance.master.{lines}")
     warnings = load(conf, {}).warnings
-    if told is None:
+    if expected is None:
         assert warnings == ()
     else:
         (warning,) = warnings
-        assert f"instance.properties: canal.instance.master.{told}" in warning
+        assert f"instance.properties: canal.instance.master.{expected}" in warning
 
 
 STANDBY = "standby.address = db2:3306\n"
@@ -376,7 +376,7 @@ SWITCH = "canal.instance.detecting.heartbeatHaEnable = true\n"
 
 
 @pytest.mark.parametrize(
-    ("main", "lines", "told"),
+    ("main", "lines", "expected"),
     [
         ("", f"canal.instance.{STANDBY}", "standby.address: no effect"),
         (WATCH, f"canal.instance.{STANDBY}", "standby.address: no effect"),
@@ -385,14 +385,14 @@ SWITCH = "canal.instance.detecting.heartbeatHaEnable = true\n"
         (WATCH, "", ""),
     ],
 )
-def test_a_standby_that_is_never_gone_to(make_conf, main, lines, told):
+def test_a_standby_that_is_never_gone_to(make_conf, main, lines, expected):
     """A standby, the watch and the leave to switch belong together: else a warning."""
     conf = make_conf(
         f"canal.destinations = example\n{main}",
         example=f"{MASTER}{lines}",
     )
     warnings = load(conf, {}).warnings
-    assert [told in warning for warning in warnings] == ([True] if told else [])
+    assert [expected in warning for warning in warnings] == ([True] if expected else [])
 
 
 def test_cursors_in_zookeeper(make_conf):
@@ -453,7 +453,7 @@ def test_a_cluster_with_a_history_for_each_server(make_conf, xml, lines, warns):
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "expected"),
     [
         (
             "dbPassword = p",
@@ -468,14 +468,14 @@ def test_a_cluster_with_a_history_for_each_server(make_conf, xml, lines, warns):
         ("dbPassword = x${NAME}", "dbPassword = (hidden): ${NAME} is not set"),
     ],
 )
-def test_a_login_is_not_made_up(make_conf, lines, told):
+def test_a_login_is_not_made_up(make_conf, lines, expected):
     """A missing account or password is a problem; Java's defaults are not used."""
     text = f"canal.instance.{lines}\n"
     if "${" in lines:
         other = "dbUsername" if "dbPassword" in lines else "dbPassword"
         text += f"canal.instance.{other} = p\n"
     (sentence,) = problems_of(make_conf(MAIN, example=ADDRESS + text))
-    assert told in sentence
+    assert expected in sentence
     assert sentence.startswith("/")
 
 
@@ -530,12 +530,12 @@ def test_what_editors_and_templates_leave_behind(make_conf):
     (conf / "canal.properties").write_bytes(
         b"\xef\xbb\xbf" + MAIN.encode() + b"canal.port = ${PORT}\n"
     )
-    told = "\n".join(problems_of(conf))
-    assert "standby.address = db2,db3:3306: contains several servers" in told
-    assert "filter.regex = ${TABLES}: ${TABLES} is not set" in told
-    assert "canal.port = ${PORT}: ${PORT} is not replaced" in told
-    assert "dbUsername = : not set; set a MySQL account" in told
-    assert "dbPassword = : not set" in told
-    assert "canal.instance.master.address" not in told
-    assert "canal.destinations" not in told
-    assert len(told.splitlines()) == 5
+    text = "\n".join(problems_of(conf))
+    assert "standby.address = db2,db3:3306: contains several servers" in text
+    assert "filter.regex = ${TABLES}: ${TABLES} is not set" in text
+    assert "canal.port = ${PORT}: ${PORT} is not replaced" in text
+    assert "dbUsername = : not set; set a MySQL account" in text
+    assert "dbPassword = : not set" in text
+    assert "canal.instance.master.address" not in text
+    assert "canal.destinations" not in text
+    assert len(text.splitlines()) == 5

@@ -165,9 +165,15 @@ def test_first_behind() -> None:
     for offset, ordinal in ((100, 0), (200, 0), (200, 1), (200, 2), (300, 0)):
         entries.add(ROWS, offset=offset, ordinal=ordinal)
     ((block, first, stop),) = entries.take()
-    places = [((99, 0), 0), ((100, 0), 1), ((200, 1), 3), ((200, 2), 4), ((300, 0), 5)]
-    for (offset, ordinal), wanted in places:
-        assert block.first_after(first, stop, offset, ordinal) == wanted
+    positions = [
+        ((99, 0), 0),
+        ((100, 0), 1),
+        ((200, 1), 3),
+        ((200, 2), 4),
+        ((300, 0), 5),
+    ]
+    for (offset, ordinal), expected in positions:
+        assert block.first_after(first, stop, offset, ordinal) == expected
     assert block.first_after(2, 4, 0, 0) == 2
     assert block.first_after(0, 2, 300, 0) == 2
 
@@ -255,15 +261,15 @@ def test_random_use(rng: random.Random) -> None:
 
     def write() -> None:
         writer = BlockWriter(pool, "f", 1)
-        wanted = b""
+        expected = b""
         for _ in range(rng.randint(1, 10)):
             entry = rng.randbytes(rng.randint(0, 100))
             writer.append(entry, ROWS)
-            wanted += b"\x12" + bytes((len(entry),)) + entry
+            expected += b"\x12" + bytes((len(entry),)) + entry
         count = len(writer.block)
         first = rng.randint(0, count)
         begin = writer.block.size_of(0, first)
-        held.append((writer.block.slice(first, count), wanted[begin:]))
+        held.append((writer.block.slice(first, count), expected[begin:]))
 
     def drop() -> None:
         if held:
@@ -272,7 +278,7 @@ def test_random_use(rng: random.Random) -> None:
     actions = [write, write, drop]
     for _ in range(400):
         rng.choice(actions)()
-        assert all(view == wanted for view, wanted in held)
+        assert all(view == expected for view, expected in held)
     held.clear()
     gc.collect()
     assert pool.held <= pool.spare_max

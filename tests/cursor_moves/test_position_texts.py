@@ -23,12 +23,12 @@ def test_sizes():
 
 def test_what_is_gone():
     """The missing files are named, and the time in which they were written."""
-    gone = PurgedPart(
+    deleted = PurgedPart(
         "binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12
     )
-    told = purged_text(gone)
-    assert "binlog.000003 to binlog.000005 (3 files) purged" in told
-    assert "from 2025-11-21T" in told
-    assert ", 12 transactions are no longer in the binlog" in told
-    told = purged_text(PurgedPart("binlog.000003", "binlog.000003", 1, None, None))
-    assert told == "binlog.000003 purged: changes are no longer in the binlog"
+    shown = purged_text(deleted)
+    assert "binlog.000003 to binlog.000005 (3 files) purged" in shown
+    assert "from 2025-11-21T" in shown
+    assert ", 12 transactions are no longer in the binlog" in shown
+    shown = purged_text(PurgedPart("binlog.000003", "binlog.000003", 1, None, None))
+    assert shown == "binlog.000003 purged: changes are no longer in the binlog"

@@ -29,8 +29,8 @@ def test_which_source_is_looked_at():
         ("192.0.2.2", 3307, "192.0.2.2:3307"),
         ("192.0.2.3", 3306, "192.0.2.1:3306"),
     ):
-        place = LogPosition(LogIdentity(host, port), EntryPosition("f.000001", 4))
-        cursors = DestinationCursors((ClientCursor(identity, place),))
+        position = LogPosition(LogIdentity(host, port), EntryPosition("f.000001", 4))
+        cursors = DestinationCursors((ClientCursor(identity, position),))
         assert str(access_for(config, cursors).address) == found
     standby = DestinationCursors(cursors.clients, reads=LogIdentity("192.0.2.2", 3307))
     assert str(access_for(config, standby).address) == "192.0.2.2:3307"

@@ -136,12 +136,12 @@ def test_a_broken_change(watched, caplog):
     watched.write("one", f"canal.instance.master.address = db:many\n{ACCOUNT}")
     watched.settle()
     watched.settle()
-    (told,) = errors(caplog)
-    assert "destination one: " in told
-    assert "db:many" in told
-    assert told.endswith("; it keeps its previous settings")
+    (message,) = errors(caplog)
+    assert "destination one: " in message
+    assert "db:many" in message
+    assert message.endswith("; it keeps its previous settings")
     assert watched.source_of("one") == "db:3306"
-    assert told.endswith(watched.watch.refused()["one"])
+    assert message.endswith(watched.watch.refused()["one"])
     watched.write("one", OTHER)
     watched.settle()
     watched.wait_for("one", "other:3306")
@@ -168,11 +168,11 @@ def test_a_broken_new_one(watched, caplog):
     watched.write("wrong", OTHER)
     watched.settle()
     watched.settle()
-    told = errors(caplog)
-    assert len(told) == 2
-    assert "no MySQL server is set" in told[0]
-    assert told[0].endswith("; it does not start")
-    assert "wrong is wrong" in told[1]
+    messages = errors(caplog)
+    assert len(messages) == 2
+    assert "no MySQL server is set" in messages[0]
+    assert messages[0].endswith("; it does not start")
+    assert "wrong is wrong" in messages[1]
     assert watched.destinations.names() == ["one"]
     assert list(watched.watch.refused()) == ["two", "wrong"]
     watched.write("two", OTHER)
@@ -250,8 +250,8 @@ def test_the_folder_is_away(watched, caplog):
     watched.conf.rename(watched.conf.with_name("away"))
     watched.settle()
     watched.settle()
-    (told,) = errors(caplog)
-    assert "cannot check the conf folder" in told
+    (message,) = errors(caplog)
+    assert "cannot check the conf folder" in message
     assert watched.source_of("one") == "db:3306"
     watched.conf.with_name("away").rename(watched.conf)
     watched.settle()

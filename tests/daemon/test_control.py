@@ -227,10 +227,10 @@ def test_requests_have_arguments(tmp_path):
 def test_slow_requests_keep_nobody_waiting(tmp_path, monkeypatch):
     """During requests other commands are answered; too many requests are refused."""
     monkeypatch.setattr(control, "REQUESTS_MAX", 2)
-    go_on, begun = threading.Event(), threading.Semaphore(0)
+    go_on, started = threading.Event(), threading.Semaphore(0)
 
     def slow(_):
-        begun.release()
+        started.release()
         assert go_on.wait(LONG)
         return {"slow": True}
 
@@ -244,7 +244,7 @@ def test_slow_requests_keep_nobody_waiting(tmp_path, monkeypatch):
     try:
         for asker in askers:
             asker.start()
-            assert begun.acquire(timeout=LONG)
+            assert started.acquire(timeout=LONG)
         assert ask(tmp_path, "status")["pid"] == 1
         with pytest.raises(ControlError, match="2 requests are in progress"):
             ask(tmp_path, "slow")

@@ -70,8 +70,8 @@ class TestDaemon:
     def test_a_start_that_fails_ends_what_it_began(self, make_conf):
         """A port in use is an error that names it; the lock is released."""
         makes = Makes()
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as occupied:
+            port = occupied.getsockname()[1]
             conf = make_conf(f"{MAIN}example\ncanal.port = {port}\n")
             daemon = Daemon(load(conf, {}), makes)
             with pytest.raises(ConfigError, match=str(port)):
@@ -131,9 +131,9 @@ class TestDaemon:
         conf = make_conf(f"{MAIN}example\n{settings}\n")
         with caplog.at_level(logging.WARNING), running(conf):
             pass
-        told = [each for each in caplog.messages if "anyone who" in each]
-        assert len(told) == warns
-        assert all("canal.ip" in each and "canal.passwd" in each for each in told)
+        messages = [each for each in caplog.messages if "anyone who" in each]
+        assert len(messages) == warns
+        assert all("canal.ip" in each and "canal.passwd" in each for each in messages)
 
 
 class TestProcess:
@@ -218,8 +218,8 @@ class TestProcess:
 
     def test_a_port_in_use(self, make_conf, start_server):
         """1. start on a port in use. One clear line, status not 0."""
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as occupied:
+            port = occupied.getsockname()[1]
             conf = make_conf(f"{MAIN}example\ncanal.port = {port}\n")
             server = start_server(conf)
             assert server.wait() == 2
@@ -245,7 +245,7 @@ class TestProcess:
         )
         server = start_server(conf)
         assert server.wait() == 2
-        told = server.log.splitlines()
+        messages = server.log.splitlines()
         for problem in (
             "canal.serverMode = kafka",
             "canal.instance.master.address = ",
@@ -254,6 +254,6 @@ class TestProcess:
             "canal.instance.dbUsername = : not set; set a MySQL account",
             "canal.instance.dbPassword = : not set",
         ):
-            (line,) = (line for line in told if problem in line)
-            told.remove(line)
-        assert told == []
+            (line,) = (line for line in messages if problem in line)
+            messages.remove(line)
+        assert messages == []

@@ -182,7 +182,7 @@ def test_a_stop_during_a_start(destinations_of):
         target=lambda: found.append(destinations.start_lazy("a"))
     )
     starter.start()
-    assert makes.made[0].begun.wait(LONG)
+    assert makes.made[0].entered.wait(LONG)
     destinations.request_stop()
     makes.made[0].may_start.set()
     starter.join(LONG)
@@ -202,7 +202,7 @@ def test_one_that_waits_in_its_start(destinations_of):
     destinations = destinations_of(configs("a", "b"), makes, lease)
     makes.made[0].may_start.clear()
     destinations.start()
-    assert makes.made[0].begun.wait(LONG)
+    assert makes.made[0].entered.wait(LONG)
     assert destinations.running("a") is None
     assert destinations.start_lazy("b")
     destinations.request_stop()

@@ -54,7 +54,7 @@ class TestStoppedByAnOperator:
         destinations = destinations_of(configs("a"), makes, lease)
         makes.made[0].may_start.clear()
         destinations.start()
-        assert makes.made[0].begun.wait(LONG)
+        assert makes.made[0].entered.wait(LONG)
         destinations.stop("a")
         makes.made[0].may_start.set()
         eventually(lambda: destinations.status()[0]["life"] == "stopped")

@@ -121,7 +121,7 @@ def test_while_it_starts_nobody_is_moved(destinations_of):
     makes.made[0].may_start.clear()
     destinations.start()
     starting = in_thread(destinations.start_lazy, "a")
-    assert makes.made[0].begun.wait(LONG)
+    assert makes.made[0].entered.wait(LONG)
     with pytest.raises(CanalError, match="destination a is starting, try again"):
         destinations.seek("a", [1001], MOVED_TO)
     makes.made[0].may_start.set()

@@ -36,8 +36,8 @@ def test_recordings(name: str, tmp_path: Path) -> None:
     workload = load_workload(name)
     whole = raw_entries_of(decode_fields(workload, tmp_path))
     counted = raw_entries_of(decode_fields(workload, tmp_path, counts=True))
-    wanted = [emptied(decode_entry(each)) for each in whole]
-    assert [decode_entry(each) for each in counted] == wanted
+    expected = [emptied(decode_entry(each)) for each in whole]
+    assert [decode_entry(each) for each in counted] == expected
 
 
 def test_rows_that_end_early() -> None:

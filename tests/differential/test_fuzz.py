@@ -316,7 +316,7 @@ def fuzz(rng: random.Random, rounds: int) -> None:
     for number in range(rounds):
         seed = rng.getrandbits(64)
         name = rng.choice(names)
-        with told(f"round {number}: {name}, seed {seed}"):
+        with reported(f"round {number}: {name}, seed {seed}"):
             count, error = read(
                 random.Random(seed), workload(name), damaged, by_maps=seed % 2 == 0
             )
@@ -328,7 +328,7 @@ def fuzz(rng: random.Random, rounds: int) -> None:
 
 
 @contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
+def reported(what: str) -> Iterator[None]:
     """Say in which round an error happened that is not allowed."""
     try:
         yield

@@ -142,16 +142,16 @@ def test_a_stop_ends_the_wait(own_zookeeper):
 def test_a_server_that_stops_and_restarts(own_zookeeper):
     """The connection is reported lost and back; in between, requests fail at once."""
     session = connected(own_zookeeper.servers)
-    told: queue.SimpleQueue[SessionState] = queue.SimpleQueue()
-    session.listen(told.put)
+    states: queue.SimpleQueue[SessionState] = queue.SimpleQueue()
+    session.listen(states.put)
     session.create("/a", b"1")
     own_zookeeper.kill()
-    assert told.get(timeout=PATIENCE_S) is SessionState.SUSPENDED
+    assert states.get(timeout=PATIENCE_S) is SessionState.SUSPENDED
     assert session.state is SessionState.SUSPENDED
     with pytest.raises(ZooKeeperUnavailable, match=r"cannot read /a .* suspended"):
         session.read("/a")
     own_zookeeper.restart()
-    assert told.get(timeout=PATIENCE_S) is SessionState.CONNECTED
+    assert states.get(timeout=PATIENCE_S) is SessionState.CONNECTED
     assert session.read("/a") == Node(b"1", 0)
     session.close()
 

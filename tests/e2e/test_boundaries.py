@@ -62,7 +62,7 @@ def test_killed(
             print(f"killed with {checker.done} done, {marks} marks in the index")
             allow_from(stored_cursor(pipeline), checker)
             pipeline.start()
-            assert not told_of_index(pipeline)
+            assert not log_of_index(pipeline)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
     pipeline.stop()
@@ -98,7 +98,7 @@ def _state(path: Path) -> object:
     return found.st_size, found.st_mtime_ns
 
 
-def told_of_index(pipeline: Pipeline) -> list[str]:
+def log_of_index(pipeline: Pipeline) -> list[str]:
     """Return what the server had to say against its index."""
     return [line for line in pipeline.process.log if "index of boundaries" in line]
 
@@ -123,10 +123,10 @@ def check_index(
         for _ in range(TIMES):
             time_ms = (writer.now_s - rng.randrange(len(files))) * 1000
             found = with_it.boundary_before(files, time_ms)
-            wanted = without.boundary_before(files, time_ms)
+            expected = without.boundary_before(files, time_ms)
             assert found is not None
-            assert wanted is not None
-            assert (found.file, found.offset) == (wanted.file, wanted.offset)
+            assert expected is not None
+            assert (found.file, found.offset) == (expected.file, expected.offset)
     finally:
         index.close()
     return marks

@@ -57,7 +57,7 @@ def test_a_start_reports_all_failures(make_pipeline, source_server, database, ca
         pipeline = make_pipeline(source_server, database, settings)
         status, found = checks_of(pipeline, capsys)
         pipeline.start()
-        pipeline.wait_for_status(lambda told: told["error"])
+        pipeline.wait_for_status(lambda shown: shown["error"])
         error = pipeline.status()["error"]
         pipeline.stop()
     assert status == 1

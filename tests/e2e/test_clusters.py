@@ -138,10 +138,10 @@ def test_cut_off_and_asked_and_stopped(cluster):
         with cluster.way(one).silence(), taking_over(seen, two, "cut off"):
             line = one.process.wait_for_log("stepping down: no contact with ZooKeeper")
             assert not one.status()["running"]
-            taken = two.process.wait_for_log("is run by this server")
+            received = two.process.wait_for_log("is run by this server")
             (silence_s,) = map(float, re.findall(r"for ([\d.]+) s", line))
             # Where the machine stood still, nobody could give up in time.
-            assert line.split()[0] < taken.split()[0] or silence_s >= SESSION_S
+            assert line.split()[0] < received.split()[0] or silence_s >= SESSION_S
         with taking_over(seen, one, "asked for"):
             cluster.hand_over(one, seen)
         with taking_over(seen, two, "stopped"):

@@ -33,14 +33,14 @@ def test_mysql(compressing, rng, gtid):
     pipeline = compressing({"canal.instance.gtidon": gtid})
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)
-    place = pipeline.source.binlog_position()
+    position = pipeline.source.binlog_position()
     with pipeline.client() as client:
         for session in (COMPRESSED, (), COMPRESSED):
             writer.session = session
             writer.write(20)
         writer.write(1, rows=3000)
         pipeline.receive(client, checker)
-    assert "Transaction_payload" in event_types(pipeline.source, *place)
+    assert "Transaction_payload" in event_types(pipeline.source, *position)
     assert checker.repeated == 0
 
 
@@ -92,7 +92,7 @@ def test_mariadb(own_server, make_pipeline, rng):
     source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
     pipeline = make_pipeline(source, "shop")
     pipeline.start()
-    place = source.binlog_position()
+    position = source.binlog_position()
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)
     comment = "c" * 500
@@ -107,5 +107,5 @@ def test_mariadb(own_server, make_pipeline, rng):
             if entry.header.event_type == EventType.CREATE
         ]
     assert statements == [create]
-    kinds = event_types(source, *place)
+    kinds = event_types(source, *position)
     assert {"Query_compressed", "Write_rows_compressed_v1"} <= kinds

@@ -60,7 +60,7 @@ def test_running_out_of_descriptors(make_pipeline, mysql_server, database, rng) 
         process.wait_for_log("accepting clients again")
         assert command.result()["ok"]
         pipeline.receive(client, checker)
-    told = [line for line in process.log if "too many open files" in line]
-    assert len(told) <= 4, "".join(process.log)
+    messages = [line for line in process.log if "too many open files" in line]
+    assert len(messages) <= 4, "".join(process.log)
     assert "Traceback" not in "".join(process.log)
     pipeline.stop()

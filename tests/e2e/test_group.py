@@ -67,7 +67,7 @@ def test_killed(group, rng):
         assert branch.checker.done == len(branch.writer.transactions)
         print(
             f"master{branch.number}: {branch.checker.done} transactions,"
-            f" {branch.checker.repeated} changes came again"
+            f" {branch.checker.repeated} changes arrived again"
         )
 
 
@@ -160,14 +160,14 @@ def test_one_source_purged(make_group, mysql_server, own_server, database, capsy
         assert "the other sources of example continue" in line
         group.receive_until(client, lambda: first.checker.done == 6)
 
-        def told_by_status():
+        def shown_by_status():
             assert main(["status", *conf]) == 0
             status = capsys.readouterr().out
             assert "example/master1: running" in status
             return "example/master2: waiting: BinlogPurged" in status
 
         # At first it is tried again every other moment.
-        eventually(told_by_status)
+        eventually(shown_by_status)
         assert main(["position", "show", *conf]) == 0
         shown = capsys.readouterr().out
         assert f"{missing} purged: changes" in shown
@@ -209,8 +209,8 @@ def test_unlike_speeds(mixed):
         for _ in range(5):
             fast.writer.write(40, rows=10)
             slow.writer.write(1, rows=1)
-            wanted = slow.checker.done + 1
-            group.receive_until(client, lambda w=wanted: slow.checker.done == w)
+            expected = slow.checker.done + 1
+            group.receive_until(client, lambda w=expected: slow.checker.done == w)
         group.receive(client)
     assert [branch.checker.repeated for branch in group.branches] == [0, 0]
 
@@ -287,18 +287,18 @@ def test_filtered_source_moves_too(mixed):
     group = mixed
     one, two = group.branches
     group.wait_until_running()
-    begun = one.server.binlog_position()
+    started = one.server.binlog_position()
 
-    def place_of(branch):
-        place = group.places().get(branch.number)
-        return place and (place["journalName"], place["position"])
+    def position_of(branch):
+        position = group.positions().get(branch.number)
+        return position and (position["journalName"], position["position"])
 
     def has_moved():
         # An ack moves the places in all that was read up to then, so there are more.
         two.writer.write(1)
-        wanted = len(two.writer.transactions)
-        group.receive_until(client, lambda: two.checker.done == wanted)
-        return (place_of(one) or begun) > begun
+        expected = len(two.writer.transactions)
+        group.receive_until(client, lambda: two.checker.done == expected)
+        return (position_of(one) or started) > started
 
     with group.pipeline.client(filter_=rf".*\.{two.writer.table}") as client:
         one.writer.write(40)
@@ -307,7 +307,7 @@ def test_filtered_source_moves_too(mixed):
     group.pipeline.stop()
     assert one.checker.done == 0
     for branch in (one, two):
-        assert place_of(branch) <= branch.server.binlog_position()
+        assert position_of(branch) <= branch.server.binlog_position()
 
 
 def test_link_cut_in_large_transactions(
@@ -345,7 +345,7 @@ def test_cursors_in_zookeeper(
             branch.writer.write(10)
         group.receive(client)
     group.pipeline.stop()
-    assert group.places() == {}
+    assert group.positions() == {}
     for branch in group.branches:
         branch.checker.resume(branch.checker.done, branch.checker.done)
         branch.writer.write(10)

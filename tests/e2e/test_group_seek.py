@@ -28,8 +28,8 @@ def shown(group, capsys):
     """Return what `position show --json` says, of all and of each source."""
     capsys.readouterr()
     assert position(group, "show", "--json") == 0
-    (told,) = json.loads(capsys.readouterr().out)["destinations"]
-    return told, {each["name"]: each for each in told["sources"]}
+    (found,) = json.loads(capsys.readouterr().out)["destinations"]
+    return found, {each["name"]: each for each in found["sources"]}
 
 
 def here(branch):
@@ -54,23 +54,23 @@ def test_distances_of_each_source(group, capsys):
     two.writer.write(2)
     with group.pipeline.client() as client:
         group.receive(client)
-        told, sources = shown(group, capsys)
-        assert told["running"] is True
+        found, sources = shown(group, capsys)
+        assert found["running"] is True
         for name, branch in (("master1", one), ("master2", two)):
             source = sources[name]
             assert source["source"]["address"].endswith(f":{branch.server.port}")
             assert source["parsed"]["behind"]["transactions"] == 0
-            (place,) = source["clients"]
-            assert place["client"] == RED
-            assert place["behind"]["transactions"] == 0
+            (offset,) = source["clients"]
+            assert offset["client"] == RED
+            assert offset["behind"]["transactions"] == 0
     group.pipeline.stop()
     one.writer.write(3)
     two.writer.write(1)
-    told, sources = shown(group, capsys)
-    assert told["running"] is False
-    behind = [sources[name]["clients"][0]["behind"] for name in sorted(sources)]
-    assert [each["transactions"] for each in behind] == [3, 1]
-    assert all(each["bytes"] > 100 and each["seconds"] >= 0 for each in behind)
+    found, sources = shown(group, capsys)
+    assert found["running"] is False
+    lags = [sources[name]["clients"][0]["behind"] for name in sorted(sources)]
+    assert [each["transactions"] for each in lags] == [3, 1]
+    assert all(each["bytes"] > 100 and each["seconds"] >= 0 for each in lags)
     assert position(group, "show") == 0
     text = capsys.readouterr().out
     assert "master1: 127.0.0.1:" in text
@@ -203,8 +203,8 @@ def test_under_load(group, rng):
     begin, moves = here(two), 3
     with group.load(), group.pipeline.client() as client:
         for _ in range(moves):
-            wanted = one.checker.done + rng.randint(5, 20)
-            group.receive_until(client, lambda w=wanted: one.checker.done >= w)
+            expected = one.checker.done + rng.randint(5, 20)
+            group.receive_until(client, lambda w=expected: one.checker.done >= w)
             seek(group, begin, "--source", "master2")
             group.resume(one)
             group.resume(two)

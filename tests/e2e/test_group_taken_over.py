@@ -97,12 +97,12 @@ def test_killed(shared: Shared, rng: random.Random) -> None:
         killed.start()
     with group.pipeline.client() as client:
         group.receive(client)
-    assert set(group.places()) == {1, 2}
+    assert set(group.positions()) == {1, 2}
     for branch in group.branches:
         assert branch.checker.done == len(branch.writer.transactions)
         print(
             f"master{branch.number}: {branch.checker.done} transactions,"
-            f" {branch.checker.repeated} changes came again"
+            f" {branch.checker.repeated} changes arrived again"
         )
 
 

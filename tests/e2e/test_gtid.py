@@ -216,7 +216,7 @@ def test_begun_anew(deliver, *, flavour, gtid):
     pipeline.stop()
 
 
-def begin_anew(source, flavour: str) -> None:
+def restart_numbering(source, flavour: str) -> None:
     """Throw the binlog away; the executed GTIDs stay, as on a rebuilt source."""
     if flavour == "mysql":
         ((executed,),) = source.execute("SELECT @@global.gtid_executed")
@@ -235,7 +235,7 @@ def test_other_file_numbers(deliver, *, flavour, restart):
     made = deliver(flavour, GTID_MODE, flushes=4)
     if restart:
         made.pipeline.stop()
-    begin_anew(made.source, flavour)
+    restart_numbering(made.source, flavour)
     made.checker.resume(5, 5)  # offsets go back, transactions do not
     made.writer.write(5)
     if restart:
@@ -251,7 +251,7 @@ def test_reset_to_latest_of_other_files(deliver, flavour):
     made = deliver(flavour, settings, flushes=4)
     pipeline = made.pipeline
     pipeline.stop()
-    begin_anew(made.source, flavour)
+    restart_numbering(made.source, flavour)
     pipeline.start()
     pipeline.process.wait_for_log("ERROR .* BinlogPurged.*was reset")
     pipeline.process.wait_for_log("reads .* from")

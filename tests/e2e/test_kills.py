@@ -33,7 +33,7 @@ def test_server_killed(pipeline, rng):
     with pipeline.client() as client:
         pipeline.receive(client, checker)
     assert checker.done == len(writer.transactions)
-    print(f"{checker.done} transactions, {checker.repeated} changes came again")
+    print(f"{checker.done} transactions, {checker.repeated} changes arrived again")
 
 
 def test_server_stopped(pipeline, rng):

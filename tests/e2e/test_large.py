@@ -26,9 +26,13 @@ def fill(server, table, count):
     """Insert rows with keys from 0 on in one statement."""
     digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3"
     digits += "".join(f" UNION ALL SELECT {d}" for d in range(4, 10)) + ")"
-    places = len(str(count - 1))
-    number = " + ".join(f"t{place}.d * {10**place}" for place in range(places))
-    tables = " CROSS JOIN ".join(f"{digits} t{place}" for place in range(places))
+    positions = len(str(count - 1))
+    number = " + ".join(
+        f"t{position}.d * {10**position}" for position in range(positions)
+    )
+    tables = " CROSS JOIN ".join(
+        f"{digits} t{position}" for position in range(positions)
+    )
     server.execute(
         f"INSERT INTO {table} SELECT n, REPEAT('x', 100), n % 7 FROM"
         f" (SELECT {number} AS n FROM {tables}) numbers WHERE n < {count} ORDER BY n"

@@ -69,7 +69,7 @@ class Scene:
             self.writer.write(transactions)
             draining.finish()
         self.pipeline.wait_for_status(
-            lambda told: not told["late_clients"][str(LATE)]["in_ring"]
+            lambda status: not status["late_clients"][str(LATE)]["in_ring"]
         )
 
     def receive(self, client_id):
@@ -140,8 +140,8 @@ def test_returns(scene):
     """A client that was passed over gets all it lacks, then goes on from the ring."""
     scene.begin()
     scene.pass_over()
-    told = scene.pipeline.status()["late_clients"][str(LATE)]
-    assert told["reading"] is False
+    status = scene.pipeline.status()["late_clients"][str(LATE)]
+    assert status["reading"] is False
     with scene.pipeline.client(LATE) as client:
         scene.pipeline.receive(client, scene.checkers[LATE])
         scene.pipeline.process.wait_for_log(SERVED)
@@ -150,7 +150,7 @@ def test_returns(scene):
         with Draining(scene.pipeline, scene.live, scene.checkers[LIVE]):
             scene.writer.write(5)
             scene.pipeline.receive(client, scene.checkers[LATE])
-        scene.pipeline.wait_for_status(lambda told: not told["late_clients"])
+        scene.pipeline.wait_for_status(lambda status: not status["late_clients"])
     scene.pipeline.stop()
 
 
@@ -164,7 +164,7 @@ def test_restart(make_scene, source_server, database, gtid):
     scene.stack.close()
     scene.pipeline.stop()
     scene.pipeline.start()
-    scene.pipeline.wait_for_status(lambda told: told["state"] == "running")
+    scene.pipeline.wait_for_status(lambda status: status["state"] == "running")
     assert scene.pipeline.status()["late_clients"][str(LATE)]["in_ring"] is False
     with scene.pipeline.client(LIVE) as scene.live:
         scene.writer.write(10)
@@ -184,13 +184,13 @@ def test_restart_amid(make_scene, mysql_server, database):
     with scene.pipeline.client(LATE) as client:
         scene.pipeline.receive_some(client, scene.checkers[LATE], 2, batch_size=5)
         scene.pipeline.wait_for_status(
-            lambda told: told["late_clients"][str(LATE)]["reading"]
+            lambda status: status["late_clients"][str(LATE)]["reading"]
         )
         scene.stack.close()
         scene.pipeline.stop()
     scene.checkers[LATE].resume(0, scene.checkers[LATE].done)
     scene.pipeline.start()
-    scene.pipeline.wait_for_status(lambda told: told.get("state") == "running")
+    scene.pipeline.wait_for_status(lambda status: status.get("state") == "running")
     assert list(scene.pipeline.status()["late_clients"]) == [str(LATE)]
     scene.receive(LATE)
 
@@ -213,7 +213,7 @@ def test_floats_before_the_source_is_back(
         with proxy.refuse():
             pipeline.start()
             scene.live = stack.enter_context(pipeline.client(LIVE))
-            pipeline.wait_for_status(lambda told: str(LATE) in told["late_clients"])
+            pipeline.wait_for_status(lambda status: str(LATE) in status["late_clients"])
         scene.writer.write(3)
         scene.drain()
         scene.receive(LATE)
@@ -227,14 +227,14 @@ def test_restart_with_cursors_in_zookeeper(
     wiring = "classpath:spring/default-instance.xml"
     pipeline.configure({"canal.zkServers": zookeeper_root}, wiring=wiring)
     pipeline.start()
-    pipeline.wait_for_status(lambda told: told["running"])
+    pipeline.wait_for_status(lambda status: status["running"])
     scene = Scene(pipeline, pipeline.writer(rng))
     with scene.stack:
         scene.begin()
         scene.pass_over()
     pipeline.stop()
     pipeline.start()
-    pipeline.wait_for_status(lambda told: told.get("state") == "running")
+    pipeline.wait_for_status(lambda status: status.get("state") == "running")
     assert list(pipeline.status()["late_clients"]) == [str(LATE)]
     scene.receive(LATE)
     pipeline.process.wait_for_log(SERVED)
@@ -260,7 +260,7 @@ def test_pinned_for_a_while(make_scene, mysql_server, database):
     ):
         scene.writer.write(40)
         # It is here, and so it is waited for.
-        scene.pipeline.wait_for_status(lambda told: told["waits_for"] == [LATE])
+        scene.pipeline.wait_for_status(lambda status: status["waits_for"] == [LATE])
         scene.receive(LATE)
     scene.pass_over()
     log = scene.pipeline.process.wait_for_log(f"continues without client {LATE}")
@@ -474,8 +474,8 @@ def test_seek_of_another(make_scene, mysql_server, database):
     with scene.pipeline.client(LATE, rf"{schema}\.ledger"):
         scene.pipeline.process.wait_for_log(CAUGHT_UP)
     conf = ("--conf", str(scene.pipeline.conf), "--yes")
-    place = ("--to", f"{file}:{offset}", "--client", str(LIVE))
-    assert main(["position", "seek", *conf, *place]) == 0
+    position = ("--to", f"{file}:{offset}", "--client", str(LIVE))
+    assert main(["position", "seek", *conf, *position]) == 0
     with scene.pipeline.client(LATE, rf"{schema}\.ledger") as client:
         scene.take_rest(client, LATE)
 

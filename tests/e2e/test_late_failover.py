@@ -62,9 +62,9 @@ def test_amid_catching_up(make_scene: Callable[..., Scene], by: str) -> None:
             scene.receive(client)
         scene.writer.write(80)
         pipeline.wait_for_status(
-            lambda told: (
-                str(LATE) in told["late_clients"]
-                and not told["late_clients"][str(LATE)]["in_ring"]
+            lambda status: (
+                str(LATE) in status["late_clients"]
+                and not status["late_clients"][str(LATE)]["in_ring"]
             )
         )
         with pipeline.client(LATE) as client:

@@ -85,7 +85,7 @@ def test_refused(leave, flavour, gtid):
     pipeline.process.wait_for_log(
         f"ERROR .*client {DEAD} of example needs .* no longer has: .* purged"
     )
-    pipeline.wait_for_status(lambda told: told["state"] == "running")
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
     assert list(pipeline.status()["lost_clients"]) == [str(DEAD)]
     left.live.resume(10, 10)
     left.receive(LIVE)
@@ -117,7 +117,7 @@ def test_moved(leave, flavour, gtid):
     left.live.resume(10, 10)
     left.receive(LIVE)
     # A restart before the dead one comes: it was moved, so this is no second loss.
-    pipeline.wait_for_status(lambda told: told["state"] == "running")
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
     pipeline.stop()
     left.writer.write(2)
     pipeline.start()
@@ -136,7 +136,7 @@ def test_all_of_them(leave):
     purge(pipeline.source)
     pipeline.start()
     pipeline.process.wait_for_log("the current end; changes in between are lost")
-    pipeline.wait_for_status(lambda told: told["state"] == "running")
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
     pipeline.stop()
     left.writer.write(3)
     pipeline.start()

@@ -42,8 +42,8 @@ def test_files_without_anything_unread_may_go(quiet, capsys) -> None:
         pipeline.wait_for_status(lambda s, file=file: s["position"].startswith(file))
         assert main(["position", "show", "--conf", str(pipeline.conf)]) == 0
         shown = capsys.readouterr().out.splitlines()
-        (told,) = [line for line in shown if "client 1001 at" in line]
-        assert "up to date" in told
+        (found,) = [line for line in shown if "client 1001 at" in line]
+        assert "up to date" in found
         pipeline.stop()
         assert file in pipeline.meta_file.read_text()
         purge(pipeline.source, file)
@@ -70,9 +70,9 @@ def test_a_file_with_something_unread_is_not_left(quiet) -> None:
         file, _ = pipeline.source.binlog_position()
         pipeline.wait_for_status(lambda s: s["position"].startswith(file))
     pipeline.stop()
-    told = pipeline.meta_file.read_text()
-    assert before in told
-    assert file not in told
+    text = pipeline.meta_file.read_text()
+    assert before in text
+    assert file not in text
     pipeline.start()
     with pipeline.client() as client:
         pipeline.receive(client, checker)

@@ -55,7 +55,7 @@ def read(client, start, end, *, name=NAME, **options):
     return found
 
 
-def told(entries):
+def plain(entries):
     """Return the kind, the table and the values of each entry, rows one by one."""
     found: list[tuple[str | None, ...]] = []
     for entry in map(decode_entry, entries):
@@ -75,7 +75,7 @@ def told(entries):
 def rows_of(entries):
     """Return the rows and statements alone."""
     return [
-        each for each in told(entries) if not str(each[0]).startswith("TRANSACTION")
+        each for each in plain(entries) if not str(each[0]).startswith("TRANSACTION")
     ]
 
 
@@ -117,14 +117,17 @@ def looks(pipeline):
     return ranges["from_memory"], ranges["from_binlog"]
 
 
-def wait_for_memory(pipeline, place):
+def wait_for_memory(pipeline, position):
     """Wait until memory has the COMMIT that ends at a place; a head may be ahead."""
 
     def has_it(status):
         file, _, offset = status["position"].partition(":")
         reached = binlog_file_number(file), int(offset)
-        wanted = binlog_file_number(place.journal), place.position - COMMIT_BYTES_MAX
-        return reached >= wanted
+        expected = (
+            binlog_file_number(position.journal),
+            position.position - COMMIT_BYTES_MAX,
+        )
+        return reached >= expected
 
     pipeline.wait_for_status(has_it)
 
@@ -261,22 +264,22 @@ def test_acks_outlive_a_crash(pipeline, ranged):
     table = f"{pipeline.schema}.t"
     pipeline.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY)")
     at = ranged.subscribe(DESTINATION, NAME).cursor
-    places = [at]
+    positions = [at]
     for n in range(3):
         pipeline.source.execute(f"INSERT INTO {table} VALUES ({n})")
-        places.append(head(ranged, places[-1]).end)
-    entries = read(ranged, places[0], places[3])
-    ranged.head(DESTINATION, NAME, places[1], ack=True)
-    ranged.ack(DESTINATION, NAME, places[2])
+        positions.append(head(ranged, positions[-1]).end)
+    entries = read(ranged, positions[0], positions[3])
+    ranged.head(DESTINATION, NAME, positions[1], ack=True)
+    ranged.ack(DESTINATION, NAME, positions[2])
     pipeline.kill()
     pipeline.start()
     with ranged_client(pipeline) as again:
         found = again.subscribe(DESTINATION, NAME)
-        assert (found.cursor, found.created) == (places[2], False)
-        assert read(again, places[0], places[3]) == entries
-        assert head(again, places[2]).end == places[3]
+        assert (found.cursor, found.created) == (positions[2], False)
+        assert read(again, positions[0], positions[3]) == entries
+        assert head(again, positions[2]).end == positions[3]
         waiting = in_thread(
-            again.head, DESTINATION, NAME, places[3], wait_ms=10 * WAIT_MS
+            again.head, DESTINATION, NAME, positions[3], wait_ms=10 * WAIT_MS
         )
         pipeline.stop()
         with pytest.raises((ClientError, OSError)):

@@ -79,9 +79,9 @@ class Query:
 
     def finish(self, end: dict[str, object]) -> None:
         """Take a batch up to its end."""
-        places = offset_from_json(self.log), offset_from_json(end)
-        self.scene.follower.take(self.entries(self.driver.plan(*places)))
-        self.driver.committed(places[1])
+        positions = offset_from_json(self.log), offset_from_json(end)
+        self.scene.follower.take(self.entries(self.driver.plan(*positions)))
+        self.driver.committed(positions[1])
         self.log = end
 
     def entries(self, parts: list[Range]) -> list[Entry]:
@@ -124,8 +124,8 @@ class Query:
 
     def catch_up(self) -> None:
         """Take batches until all that was written has come."""
-        wanted = len(self.scene.writer.transactions)
-        while not self.scene.follower.checker.has(wanted):
+        expected = len(self.scene.writer.transactions)
+        while not self.scene.follower.checker.has(expected):
             self.batch()
 
 
@@ -176,6 +176,6 @@ def test_without_sets(make_scene: Callable[..., Scene]) -> None:
         query.catch_up()
         scene.die()
         scene.writer.write(5)
-        with pytest.raises(PositionError, match="its GTID set is unknown") as told:
+        with pytest.raises(PositionError, match="its GTID set is unknown") as raised:
             query.catch_up()
-        assert getattr(told.value.__cause__, "code", None) == OTHER_EPOCH
+        assert getattr(raised.value.__cause__, "code", None) == OTHER_EPOCH

@@ -73,12 +73,12 @@ def test_cursors():
 def test_batches():
     """So is a batch, which has the name of its node by its id."""
     for text in contents("/1001/mark/0000000001$"):
-        told = json.loads(text)
+        shown = json.loads(text)
         batch = PositionRange(
-            log_position_from_json(told["start"]),
-            log_position_from_json(told["end"]),
-            log_position_from_json(told["ack"]),
-            told["endSeq"],
+            log_position_from_json(shown["start"]),
+            log_position_from_json(shown["end"]),
+            log_position_from_json(shown["ack"]),
+            shown["endSeq"],
         )
         assert node_json.encode_mark(batch).decode() == text
     assert node_json.mark_name(1) == "0000000001"

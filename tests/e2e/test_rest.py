@@ -34,15 +34,15 @@ def pipeline(make_pipeline, source_server, database, monkeypatch):
 def request(conf, path, method="GET", login="", body=None):
     """Send a request; returns its status and content."""
     port = ask(conf, "status")["http_port"]
-    wanted = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+    expected = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     if body is not None:
-        wanted.add_header("Content-Type", "application/json")
-        wanted.data = json.dumps(body).encode()
+        expected.add_header("Content-Type", "application/json")
+        expected.data = json.dumps(body).encode()
     if login:
         encoded = base64.b64encode(login.encode()).decode()
-        wanted.add_header("Authorization", f"Basic {encoded}")
+        expected.add_header("Authorization", f"Basic {encoded}")
     try:
-        with urllib.request.urlopen(wanted, timeout=30) as answer:
+        with urllib.request.urlopen(expected, timeout=30) as answer:
             body = answer.read()
             return answer.status, json.loads(body) if body else None
     except urllib.error.HTTPError as error:
@@ -201,8 +201,8 @@ def test_login(pipeline, monkeypatch):
 
 def test_a_port_in_use(make_conf, start_server):
     """The server runs without the page, and the log says which port it is."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
         conf = make_conf(MAIN)
         server = start_server(conf, CANAL_HTTP_PORT=str(port))
         server.read_until(f"127.0.0.1:{port}: Address already in use")

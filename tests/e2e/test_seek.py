@@ -35,8 +35,8 @@ def shown(pipeline, capsys):
     """Return what `position show --json` says of the destination."""
     capsys.readouterr()
     assert position(pipeline, "show", "--json") == 0
-    (told,) = json.loads(capsys.readouterr().out)["destinations"]
-    return told
+    (found,) = json.loads(capsys.readouterr().out)["destinations"]
+    return found
 
 
 def text_of(pipeline, capsys):
@@ -84,30 +84,30 @@ def written_to(pipeline, rng):
 
 def test_back_and_forth(pipeline, ledger, capsys):
     """A client that stays connected goes on where it was moved to, exactly."""
-    places, checker = ledger
+    positions, checker = ledger
     for _ in range(3):
-        places.write(4)
+        positions.write(4)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
-        seek(pipeline, places.begins[1][0])
-        told = capsys.readouterr().out
-        assert "8 transactions" in told
-        assert "repeated, from 20" in told
+        seek(pipeline, positions.begins[1][0])
+        output = capsys.readouterr().out
+        assert "8 transactions" in output
+        assert "repeated, from 20" in output
         checker.resume(4, 4)
         pipeline.receive(client, checker, count=6, batch_size=1)
-        seek(pipeline, places.begins[2][0])
+        seek(pipeline, positions.begins[2][0])
         checker.resume(8, 8)
         pipeline.receive(client, checker)
-        places.write(4)
+        positions.write(4)
         seek(pipeline, "latest")
         assert "skipped" in capsys.readouterr().out or checker.has(12)
-        places.write(2)
+        positions.write(2)
         checker.resume(16, 16)
         pipeline.receive(client, checker)
     assert checker.done == 18
     pipeline.stop()
     pipeline.start()
-    places.write(2)
+    positions.write(2)
     with pipeline.client() as client:
         checker.resume(18, 18)
         pipeline.receive(client, checker)
@@ -115,32 +115,32 @@ def test_back_and_forth(pipeline, ledger, capsys):
 
 def test_dry_run_and_consent(on_mysql, capsys, monkeypatch):
     """What would happen is told, and nothing does, without the operator's word."""
-    pipeline, places, checker = on_mysql
-    places.write(3)
+    pipeline, positions, checker = on_mysql
+    positions.write(3)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
         before = shown(pipeline, capsys)["clients"]
-        to = ("seek", "--to", places.begins[0][0])
+        to = ("seek", "--to", positions.begins[0][0])
         assert position(pipeline, *to, "--dry-run") == 0
         assert "nothing was changed" in capsys.readouterr().out
         monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
         assert main(["position", *to, "--conf", str(pipeline.conf)]) == 2
         assert "--yes" in capsys.readouterr().err
         assert shown(pipeline, capsys)["clients"] == before
-        places.write(1)
+        positions.write(1)
         pipeline.receive(client, checker)
 
 
 def test_an_open_batch_is_void(on_mysql):
     """The ack of a batch from before the move is refused; the move stands."""
-    pipeline, places, checker = on_mysql
-    places.write(3)
-    places.write(3)
+    pipeline, positions, checker = on_mysql
+    positions.write(3)
+    positions.write(3)
     with pipeline.client() as client:
         pipeline.receive(client, checker, count=6)
-        places.write(3)
+        positions.write(3)
         message = next(pipeline.messages(client))
-        seek(pipeline, places.begins[1][0])
+        seek(pipeline, positions.begins[1][0])
         client.ack(message.id)
         with pytest.raises(ClientError, match="is not exist , please check"):
             client.get(1)
@@ -151,23 +151,23 @@ def test_an_open_batch_is_void(on_mysql):
 
 def test_one_of_two(pipeline, ledger, rng):
     """The other client gets nothing twice that it acked, and misses nothing."""
-    places, red = ledger
-    blue = pipeline.checker(places.writer)
-    places.write(5)
-    places.write(5)
+    positions, red = ledger
+    blue = pipeline.checker(positions.writer)
+    positions.write(5)
+    positions.write(5)
     with pipeline.client(RED) as red_client, pipeline.client(BLUE) as blue_client:
         pipeline.receive(red_client, red)
         pipeline.receive(blue_client, blue, count=7, batch_size=1)
         mark = blue.done
-        seek(pipeline, places.begins[0][0], RED)
+        seek(pipeline, positions.begins[0][0], RED)
         red.resume(0, 0)
         pipeline.receive(red_client, red)
         # A transaction of which it acked the BEGIN comes again from there.
         blue.resume(mark, mark)
         pipeline.receive(blue_client, blue)
         assert blue.done == 10
-        seek(pipeline, places.begins[1][0], BLUE)
-        places.write(2)
+        seek(pipeline, positions.begins[1][0], BLUE)
+        positions.write(2)
         pipeline.receive(red_client, red)
         blue.resume(5, 5)
         pipeline.receive(blue_client, blue)
@@ -175,19 +175,19 @@ def test_one_of_two(pipeline, ledger, rng):
 
 def test_places_told(on_mysql, capsys):
     """Place, time, bytes, seconds and transactions behind are told of each client."""
-    pipeline, places, checker = on_mysql
-    places.write(2)
+    pipeline, positions, checker = on_mysql
+    positions.write(2)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
         pipeline.wait_for_status(lambda status: status["position"])
-        told = shown(pipeline, capsys)
-        assert told["running"] is True
-        (one,) = told["clients"]
+        found = shown(pipeline, capsys)
+        assert found["running"] is True
+        (one,) = found["clients"]
         assert one["client"] == RED
         assert one["behind"]["transactions"] == 0
-        assert told["parsed"]["behind"]["transactions"] == 0
+        assert found["parsed"]["behind"]["transactions"] == 0
         assert "up to date" in text_of(pipeline, capsys)
-        places.write(3)
+        positions.write(3)
         message = next(pipeline.messages(client))
         (one,) = shown(pipeline, capsys)["clients"]
         assert one["behind"]["transactions"] == 3
@@ -199,23 +199,23 @@ def test_places_told(on_mysql, capsys):
             pipeline.receive(client, checker)
         pipeline.settle(client)
     pipeline.stop()
-    places.write(2)
-    told = shown(pipeline, capsys)
-    assert told["running"] is False
-    (one,) = told["clients"]
+    positions.write(2)
+    found = shown(pipeline, capsys)
+    assert found["running"] is False
+    (one,) = found["clients"]
     assert one["behind"]["transactions"] == 2
     assert "2 transactions" in text_of(pipeline, capsys)
 
 
 def test_stopped_with_files(on_mysql):
     """Of a stopped server the stored cursors are moved; it goes on there."""
-    pipeline, places, checker = on_mysql
-    places.write(4)
-    places.write(4)
+    pipeline, positions, checker = on_mysql
+    positions.write(4)
+    positions.write(4)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
     pipeline.stop()
-    seek(pipeline, places.begins[1][0])
+    seek(pipeline, positions.begins[1][0])
     checker.resume(4, 4)
     pipeline.start()
     with pipeline.client() as client:
@@ -223,7 +223,7 @@ def test_stopped_with_files(on_mysql):
     pipeline.stop()
     seek(pipeline, "latest")
     pipeline.start()
-    places.write(1)
+    positions.write(1)
     checker.resume(8, 8)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
@@ -231,12 +231,12 @@ def test_stopped_with_files(on_mysql):
 
 def test_a_place_inside_of_a_transaction(on_mysql, capsys):
     """It is told, and the place before the transaction is taken."""
-    pipeline, places, checker = on_mysql
-    places.write(2)
-    places.write(1)
+    pipeline, positions, checker = on_mysql
+    positions.write(2)
+    positions.write(1)
     with pipeline.client() as client:
         pipeline.receive(client, checker)
-        file, _, offset = places.begins[1][0].partition(":")
+        file, _, offset = positions.begins[1][0].partition(":")
         seek(pipeline, f"{file}:{int(offset) + 100}")
         assert (
             "is inside a transaction: using the end of the previous"
@@ -306,29 +306,29 @@ def test_under_load(pipeline, ledger, rng):
     One is moved and checked after each move; another one is never moved: what it
     acked never comes again, whatever it misses is an error.
     """
-    places, red = ledger
-    blue = pipeline.checker(places.writer)
+    positions, red = ledger
+    blue = pipeline.checker(positions.writer)
     end = threading.Event()
-    with Load(places), ExitStack() as stack:
+    with Load(positions), ExitStack() as stack:
         follower = Follower(pipeline, blue, end)
         stack.callback(follower.join)
         stack.callback(end.set)
         with pipeline.client(RED) as client:
             for _ in range(4):
                 pipeline.receive_some(client, red, 8, batch_size=rng.randint(1, 200))
-                place, number = rng.choice(list(places.begins))
-                print(f"to {place}, transaction {number}, from {red.done}")
-                seek(pipeline, place, RED)
+                offset, number = rng.choice(list(positions.begins))
+                print(f"to {offset}, transaction {number}, from {red.done}")
+                seek(pipeline, offset, RED)
                 red.resume(number, number)
             pipeline.receive_some(client, red, 4)
-    places.write(1)  # else all may have come, and nothing more would
+    positions.write(1)  # else all may have come, and nothing more would
     with pipeline.client(RED) as client, pipeline.client(BLUE) as other:
         # A message that was taken amid a transaction was acked.
         pipeline.receive(client, red)
         follower.resume()
         pipeline.receive(other, blue)
     print(f"{blue.done} transactions, {follower.refused} refusals of the follower")
-    assert red.done == blue.done == len(places.transactions)
+    assert red.done == blue.done == len(positions.transactions)
 
 
 class Follower:

@@ -46,7 +46,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
     first, second = scene.replicas.source, scene.replicas.replica
     files = FILES if first.options[-1] != REPLICA_OPTIONS[0] else FILES[::-1]
     pipeline, checker = scene.pipeline, scene.follower.checker
-    behind_a_set = (
+    after_a_set = (
         f"starts at GTID set .*{'stored GTID' if by == 'gtid' else 'stored with'}"
     )
     with pipeline.client() as client:
@@ -56,7 +56,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
         scene.die()
         scene.wait_until_reads("standby")
         if by != "time":
-            pipeline.process.wait_for_log(behind_a_set)
+            pipeline.process.wait_for_log(after_a_set)
             pipeline.process.wait_for_log("continuing the table history at")
         # What was read of the first server is acked with the first server's name. One
         # large batch might have some of both: its ack is of the second one.
@@ -280,13 +280,13 @@ def wait_until_received(replicas: Replicas) -> None:
             cursor.execute("SHOW REPLICA STATUS")
             names = [column[0] for column in cursor.description]
             row = dict(zip(names, cursor.fetchall()[0], strict=True))
-        places = {
+        positions = {
             (row.get(f"{word}_Log_File"), row.get(f"Read_{word}_Log_Pos"))
             for word in ("Source", "Master")
         }
-        if (file, offset) in places:
+        if (file, offset) in positions:
             return
-        assert time.monotonic() < give_up_at, f"{places}, not {file}:{offset}"
+        assert time.monotonic() < give_up_at, f"{positions}, not {file}:{offset}"
         time.sleep(POLL_S)
 
 
@@ -328,7 +328,9 @@ def test_an_address_that_changes_hands(
             if by == "time":
                 counted += pipeline.status()["repeated"]["rows"]
             replicas.rejoin()
-    print(f"{by}: {checker.done} transactions, {checker.repeated} changes came again")
+    print(
+        f"{by}: {checker.done} transactions, {checker.repeated} changes arrived again"
+    )
     assert scene.follower.changes == 2
     assert checker.done == len(scene.writer.transactions)
     if by == "gtid":
@@ -396,7 +398,7 @@ def test_the_source_and_the_server_die(
         scene.receive(client)
     checker = scene.follower.checker
     assert checker.done == len(scene.writer.transactions)
-    print(f"{checker.done} transactions, {checker.repeated} changes came again")
+    print(f"{checker.done} transactions, {checker.repeated} changes arrived again")
 
 
 @pytest.mark.parametrize("by", ["gtid", "set"])
@@ -478,10 +480,10 @@ def wait_until_beside(pipeline: Pipeline, ports: set[int]) -> None:
     while True:
         found = json.loads(path.read_text()) if path.exists() else {"clients": []}
         if any(
-            place["position"]["identity"]["sourceAddress"]["port"] in ports
-            and "executed" in place
+            position["position"]["identity"]["sourceAddress"]["port"] in ports
+            and "executed" in position
             for client in found["clients"]
-            for place in client["sources"]
+            for position in client["sources"]
         ):
             return
         assert time.monotonic() < give_up_at, found

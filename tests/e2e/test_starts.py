@@ -239,10 +239,10 @@ def test_wrong(begins_at, settings, error):
     pipeline = begins_at(settings)
     pipeline.process.wait_for_log(f"ERROR .*{error}")
 
-    def is_told():
+    def is_reported():
         status = printed_status(pipeline)
         return status["state"] == "waiting" and re.search(error, status["error"])
 
     # It tries again every other moment: then it connects, or reads until the refusal.
-    eventually(is_told)
+    eventually(is_reported)
     pipeline.stop()

@@ -48,12 +48,12 @@ def test_a_full_ring(small, capsys):
     assert status_of(small, capsys, "--check")[0] == 0
     with small.client(RED), small.client(SLOW) as slow:
         insert(small, RING)
-        small.wait_for_status(lambda told: told["blocked"])
-        told = small.status()
-        assert told["blocked"]["reason"] == "ring full, waits for clients 1001, 1002"
-        assert told["slowest_client"]["entries"] >= RING // 2
-        assert told["connected"] == [RED, SLOW]
-        assert told["slowest_client"]["connected"] is True
+        small.wait_for_status(lambda shown: shown["blocked"])
+        shown = small.status()
+        assert shown["blocked"]["reason"] == "ring full, waits for clients 1001, 1002"
+        assert shown["slowest_client"]["entries"] >= RING // 2
+        assert shown["connected"] == [RED, SLOW]
+        assert shown["slowest_client"]["connected"] is True
         _, text = status_of(small, capsys)
         row = next(line for line in text.splitlines() if line.startswith("example"))
         assert row.split()[1] == "blocked"
@@ -66,14 +66,14 @@ def test_a_full_ring(small, capsys):
         slow.unsubscribe()
     with small.client(RED) as client:
         small.wait_for_status(
-            lambda told: told["blocked"] and told["blocked"]["clients"] == [RED]
+            lambda shown: shown["blocked"] and shown["blocked"]["clients"] == [RED]
         )
         for message in small.messages(client):
             client.ack(message.id)
             small.settle(client)
             if (
-                not (told := small.status())["blocked"]
-                and told["slowest_client"] is None
+                not (shown := small.status())["blocked"]
+                and shown["slowest_client"] is None
             ):
                 break
         eventually(lambda: small.status()["lag"] == {"seconds": 0.0, "bytes": 0})
@@ -87,7 +87,7 @@ def test_warnings(make_pipeline, source_server, database, capsys):
     pipeline = make_pipeline(source_server, database, regex)
     source_server.execute(f"CREATE TABLE {database}.red (a INT)")
     pipeline.start()
-    pipeline.wait_for_status(lambda told: told["warnings"])
+    pipeline.wait_for_status(lambda status: status["warnings"])
     (warning,) = pipeline.status()["warnings"]
     assert warning.startswith(f"{key}: no table that account ")
     assert rf"matches '{database}\.late': correct it" in warning
@@ -95,7 +95,7 @@ def test_warnings(make_pipeline, source_server, database, capsys):
     source_server.execute(f"CREATE TABLE {database}.late (a INT)")
     pipeline.kill()
     pipeline.start()
-    pipeline.wait_for_status(lambda told: told["lag"]["seconds"] == 0)
+    pipeline.wait_for_status(lambda status: status["lag"]["seconds"] == 0)
     assert pipeline.status()["warnings"] == []
 
 
@@ -117,7 +117,7 @@ def test_select_is_granted_late(make_pipeline, source_server, database):
         pipeline = make_pipeline(source_server, database, account_of)
         pipeline.start()
         source_server.execute(f"INSERT INTO {table} VALUES (1)")
-        pipeline.wait_for_status(lambda told: "lacks SELECT" in told["error"])
+        pipeline.wait_for_status(lambda status: "lacks SELECT" in status["error"])
         (warning,) = pipeline.status()["warnings"]
         assert f"account {name} at " in warning
         assert "sees no table" in warning
@@ -125,7 +125,7 @@ def test_select_is_granted_late(make_pipeline, source_server, database):
 
         source_server.execute(f"GRANT SELECT ON *.* TO '{name}'@'%'")
         pipeline.start()
-        pipeline.wait_for_status(lambda told: told["rows"] == 1)
+        pipeline.wait_for_status(lambda status: status["rows"] == 1)
         assert pipeline.status()["warnings"] == []
         process = pipeline.process
         process.wait_for_log(f"table {table}, which .* was not in the history")
@@ -138,7 +138,7 @@ def test_select_is_granted_late(make_pipeline, source_server, database):
             f"INSERT INTO {table} VALUES (2, 3)",
         )
         pipeline.start()
-        pipeline.wait_for_status(lambda told: told["rows"])
+        pipeline.wait_for_status(lambda status: status["rows"])
         assert pipeline.status()["warnings"] == [warning]
         assert pipeline.status()["error"] == ""
 
@@ -150,17 +150,17 @@ def test_a_source_that_is_down(
     proxy = make_proxy(source_server)
     pipeline = make_pipeline(source_server, database, proxy=proxy)
     pipeline.start()
-    pipeline.wait_for_status(lambda told: told["lag"]["seconds"] == 0)
+    pipeline.wait_for_status(lambda shown: shown["lag"]["seconds"] == 0)
     assert pipeline.status()["error_since_ms"] is None
     with proxy.refuse():
         proxy.end_all()
-        pipeline.wait_for_status(lambda told: told["error"])
+        pipeline.wait_for_status(lambda shown: shown["error"])
         since_ms = pipeline.status()["error_since_ms"]
-        pipeline.wait_for_status(lambda told: told["lag"]["seconds"] > 0)
+        pipeline.wait_for_status(lambda shown: shown["lag"]["seconds"] > 0)
         status, text = status_of(pipeline, capsys, "--check")
         assert status == 5
         assert "example: ConnectionLost: " in text
         assert " (since " in text
         assert pipeline.status()["error_since_ms"] == since_ms
-    pipeline.wait_for_status(lambda told: not told["error"])
+    pipeline.wait_for_status(lambda shown: not shown["error"])
     assert pipeline.status()["error_since_ms"] is None

@@ -76,17 +76,17 @@ def test_from(pipeline, tail, capsys):
     insert(pipeline, 3)
     assert tail("--from", f"{file}:{offset}", "--count", "1") == 0
     assert keys_of(capsys.readouterr().out) == [3]
-    wanted = rf"{pipeline.schema}\.red"
-    assert keys_until(pipeline, 3, "--since", "-1h", "--filter", wanted) == [1, 2, 3]
+    expected = rf"{pipeline.schema}\.red"
+    assert keys_until(pipeline, 3, "--since", "-1h", "--filter", expected) == [1, 2, 3]
     assert keys_until(pipeline, 3, "--from", "oldest") == [1, 2, 3]
-    pipeline.wait_for_status(lambda told: not told["ranges"]["subscriptions"])
+    pipeline.wait_for_status(lambda status: not status["ranges"]["subscriptions"])
     assert pipeline.status()["clients"] == [1001]
 
 
 def test_it_follows(pipeline, tail, capsys):
     """What is written after it began comes as well."""
     following = in_thread(lambda: tail("--from", "latest", "--count", "2"))
-    pipeline.wait_for_status(lambda told: told["ranges"]["subscriptions"])
+    pipeline.wait_for_status(lambda status: status["ranges"]["subscriptions"])
     insert(pipeline, 7, 8)
     assert following.result(3 * UNIT_S) == 0
     assert keys_of(capsys.readouterr().out) == [7, 8]
@@ -100,18 +100,18 @@ def test_a_source_that_fails(make_pipeline, make_proxy, mysql_server, database, 
     file, offset = mysql_server.binlog_position()
     pipeline.start()
     common = ("--port", str(pipeline.server_port), "--destination", "example")
-    pipeline.wait_for_status(lambda told: told["state"] == "running")
-    told = ""
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
+    status = ""
     with proxy.refuse():
         proxy.end_all()
-        pipeline.wait_for_status(lambda told: told["error"])
+        pipeline.wait_for_status(lambda status: status["error"])
         start = ("--from", f"{file}:{offset}", "--count", "1")
         following = in_thread(lambda: cli.main(["tail", *common, *start]))
         give_up_at = time.monotonic() + 3 * UNIT_S
-        while "the source cannot be read: " not in told:
-            assert time.monotonic() < give_up_at, told
+        while "the source cannot be read: " not in status:
+            assert time.monotonic() < give_up_at, status
             assert not following.done(), capsys.readouterr().err
-            told += capsys.readouterr().err
+            status += capsys.readouterr().err
             time.sleep(POLL_S)
     insert(pipeline, 1)
     assert following.result(6 * UNIT_S) == 0
@@ -138,9 +138,9 @@ def test_nothing_stays_of_it(pipeline, number):
         [sys.executable, "-m", "canal_server", "tail", *common, "--from", "latest"],
         env=child_environ(),
     ) as process:
-        pipeline.wait_for_status(lambda told: told["ranges"]["subscriptions"])
+        pipeline.wait_for_status(lambda status: status["ranges"]["subscriptions"])
         process.send_signal(number)
-    pipeline.wait_for_status(lambda told: not told["ranges"]["subscriptions"])
+    pipeline.wait_for_status(lambda status: not status["ranges"]["subscriptions"])
 
 
 def test_a_filter_that_is_refused(make_pipeline, mysql_server, database, capsys):
@@ -183,9 +183,9 @@ def test_a_position_that_is_none(pipeline, tail, capsys, wrong, why):
         lambda: cli.main(["position", "seek", *conf, "--to", wrong, "--yes"]),
     ):
         assert run() == 1
-        told = capsys.readouterr()
-        assert told.out == ""
-        (line,) = told.err.splitlines()
+        output = capsys.readouterr()
+        assert output.out == ""
+        (line,) = output.err.splitlines()
         assert why in line
     assert pipeline.status()["ranges"]["subscriptions"] == {}
 
@@ -195,7 +195,7 @@ def test_a_position_inside_of_a_transaction(pipeline, tail, capsys):
     insert(pipeline, 1)
     file, offset = pipeline.source.binlog_position()
     insert(pipeline, 2, 3)
-    told = (
+    shown = (
         f"{file}:{offset + 5} is inside a transaction: starting before it,"
         f" at {file}:{offset}"
     )
@@ -210,7 +210,7 @@ def test_a_position_inside_of_a_transaction(pipeline, tail, capsys):
         assert run() == 0
         streams = capsys.readouterr()
         assert keys_of(streams.out)[:1] == [2]
-        assert told in streams.err
+        assert shown in streams.err
 
 
 def test_why_nothing_comes(make_pipeline, mysql_server, database, capsys):
@@ -225,12 +225,12 @@ def test_why_nothing_comes(make_pipeline, mysql_server, database, capsys):
     following = in_thread(
         lambda: cli.main(["tail", *common, "--filter", "none.such", "--count", "1"])
     )
-    told = ""
+    text = ""
     give_up_at = time.monotonic() + 6 * UNIT_S
-    while "match nothing of --filter 'none.such'" not in told:
-        assert time.monotonic() < give_up_at, told
+    while "match nothing of --filter 'none.such'" not in text:
+        assert time.monotonic() < give_up_at, text
         insert(pipeline, 1)
-        told += capsys.readouterr().err
+        text += capsys.readouterr().err
         time.sleep(POLL_S)
     (client_id,) = pipeline.status()["clients"]
     assert client_id in IDS

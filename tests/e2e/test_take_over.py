@@ -234,8 +234,8 @@ def test_outside_gtid_mode(make_scene: Callable[..., Scene], by: str) -> None:
         assert scene.follower.repeated, "nothing came again"
 
 
-@pytest.mark.parametrize("behind", [True, False], ids=["behind", "level"])
-def test_an_old_cursor(scene: Scene, *, behind: bool) -> None:
+@pytest.mark.parametrize("lags", [True, False], ids=["behind", "level"])
+def test_an_old_cursor(scene: Scene, *, lags: bool) -> None:
     """What was read and not acked comes again, from a replica that may lag behind."""
     scene.run(*SCRIPT[:5])
     scene.receive(2)
@@ -244,11 +244,11 @@ def test_an_old_cursor(scene: Scene, *, behind: bool) -> None:
         scene.run(*SCRIPT[5:12])
         scene.read_ahead()
         scene.pipeline.kill()
-        if behind:
+        if lags:
             scene.read_from(scene.replicas.replica)
             scene.receive(4)
     scene.replicas.catch_up()
-    if not behind:
+    if not lags:
         scene.read_from(scene.replicas.replica)
     scene.run(*SCRIPT[12:])
     scene.receive()

@@ -70,8 +70,8 @@ def test_iterating_clients(pipeline, authority):
 
     async def run():
         numbers = []
-        wanted = options(pipeline, authority)
-        async with AsyncCanalClient(**wanted, client_id=2) as client:
+        expected = options(pipeline, authority)
+        async with AsyncCanalClient(**expected, client_id=2) as client:
             await client.connect()
             await client.subscribe()
             await asyncio.to_thread(
@@ -90,9 +90,9 @@ def test_iterating_clients(pipeline, authority):
 
 def test_ranged_reads(pipeline, authority):
     """A range is read over TLS as over clear text."""
-    wanted = options(pipeline, authority)
-    destination = wanted.pop("destination")
-    with RangedClient(**wanted) as client:
+    expected = options(pipeline, authority)
+    destination = expected.pop("destination")
+    with RangedClient(**expected) as client:
         start = client.subscribe(destination, "lake").cursor
         insert(pipeline)
         end = client.head(destination, "lake", start, wait_ms=10_000).end

@@ -34,7 +34,7 @@ class Filtered:
         self.table_filter = table_filter
         self.changes += 1
 
-    def wanted(self) -> list[str]:
+    def selected(self) -> list[str]:
         """Return the tables that are let through."""
         table_filter = self.table_filter
         assert table_filter
@@ -55,20 +55,20 @@ def filtered() -> Filtered:
 def test_union(filtered: Filtered) -> None:
     """A table that one client selects passes, unless it is on the deny list."""
     filtered.filters.enter(client(r"b\..*", 1))
-    assert filtered.wanted() == ["b.t"]
+    assert filtered.selected() == ["b.t"]
     filtered.filters.enter(client(r"c\..*,black\..*", 2))
-    assert filtered.wanted() == ["b.t", "c.t"]
+    assert filtered.selected() == ["b.t", "c.t"]
     filtered.filters.leave(client("", 1))
-    assert filtered.wanted() == ["c.t"]
+    assert filtered.selected() == ["c.t"]
 
 
 def test_without_clients(filtered: Filtered) -> None:
     """Then what is configured counts, as for a client without a filter."""
     filtered.filters.enter(client(r"b\..*", 1))
     filtered.filters.leave(client("", 1))
-    assert filtered.wanted() == ["a.t", "c.t"]
+    assert filtered.selected() == ["a.t", "c.t"]
     filtered.filters.enter(client(""))
-    assert filtered.wanted() == ["a.t", "c.t"]
+    assert filtered.selected() == ["a.t", "c.t"]
 
 
 def test_same_filter_again(filtered: Filtered) -> None:
@@ -87,7 +87,7 @@ def test_cleared(filtered: Filtered) -> None:
     assert filtered.changes == 1
     filtered.filters.enter(client(r"b\..*"))
     assert filtered.changes == 2
-    assert filtered.wanted() == ["b.t"]
+    assert filtered.selected() == ["b.t"]
 
 
 def test_no_expression(filtered: Filtered) -> None:
@@ -108,7 +108,7 @@ def test_shared(filtered: Filtered) -> None:
     assert filtered.changes == 1
     filtered.filters.leave(client("", 1))
     assert filtered.changes == 1
-    assert filtered.wanted() == ["a.t"]
+    assert filtered.selected() == ["a.t"]
 
 
 def test_ready_filter(filtered: Filtered) -> None:

@@ -11,7 +11,7 @@ COLUMNS = ("id", "mail", "note")
 
 
 @pytest.mark.parametrize(
-    ("filters", "told"),
+    ("filters", "expected"),
     [
         (FilterConfig(), ""),
         (FilterConfig(regex=r"other\..*", unknown_events=True, query_dcl=True), ""),
@@ -38,9 +38,9 @@ COLUMNS = ("id", "mail", "note")
         ),
     ],
 )
-def test_left_out(filters: FilterConfig, told: str) -> None:
+def test_left_out(filters: FilterConfig, expected: str) -> None:
     """What is omitted is reported with the setting; an allow list of tables is not.
 
     A reader's own expression replaces that one.
     """
-    assert left_out(filters, "shop", "users", COLUMNS) == told
+    assert left_out(filters, "shop", "users", COLUMNS) == expected

@@ -116,13 +116,13 @@ def entries_from(instance: Instance) -> Iterator[Entry]:
         instance.store.ack(CLIENT.client_id, batch.last_sequence)
 
 
-def rows_of(instance: Instance, wanted: int) -> list[Entry]:
+def rows_of(instance: Instance, expected: int) -> list[Entry]:
     """Return the row entries, when there are so many; all is acked."""
     found: list[Entry] = []
     deadline = Deadline(PATIENCE_S)
-    while len(found) < wanted:
+    while len(found) < expected:
         batch = instance.store.get(CLIENT.client_id, 1000, deadline.remaining_s())
-        assert batch is not None, f"{len(found)} of {wanted} entries came"
+        assert batch is not None, f"{len(found)} of {expected} entries came"
         found += [
             entry
             for entry in entries_of(b"".join(batch.slices))
@@ -166,13 +166,13 @@ def test_places_before_anything_is_acked(
     instance = running(mysql_server, mariadb_server)
     subscribe(instance)
     eventually(lambda: len(instance.meta.source_positions(CLIENT)) == 2)
-    places = instance.meta.source_positions(CLIENT)
-    assert [places[number].identity.port for number in (1, 2)] == [
+    positions = instance.meta.source_positions(CLIENT)
+    assert [positions[number].identity.port for number in (1, 2)] == [
         mysql_server.port,
         mariadb_server.port,
     ]
-    assert instance.meta.cursor(CLIENT) in places.values()
-    assert instance.resume_source_positions(1001) == places
+    assert instance.meta.cursor(CLIENT) in positions.values()
+    assert instance.resume_source_positions(1001) == positions
     position = instance.resume_position(1001)
     cursor = instance.meta.cursor(CLIENT)
     assert cursor
@@ -379,8 +379,8 @@ def test_a_client_whose_place_in_one_source_is_gone(
     server = pump.identity
     dead, live = CLIENT, ClientIdentity("merged", 1002)
     files = SourceFiles((BinaryLog("bin.000003", 500),))
-    place = {dead: ("bin.000001", 4), live: ("bin.000003", 90)}
-    for client, (file, offset) in place.items():
+    at_position = {dead: ("bin.000001", 4), live: ("bin.000003", 90)}
+    for client, (file, offset) in at_position.items():
         position = LogPosition(server, EntryPosition(file, offset, 1000, 1))
         subscribe(group, client)
         group.meta.update_source_positions(client, {1: position})
@@ -414,12 +414,12 @@ def test_all_places_in_one_source_are_gone(
     group = running(auto_reset_latest=True)
     pump = group.pipelines[1].pump
     server = pump.identity
-    gone = LogPosition(server, EntryPosition("bin.000001", 4, 1000, 1))
+    deleted = LogPosition(server, EntryPosition("bin.000001", 4, 1000, 1))
     subscribe(group)
-    group.meta.update_source_positions(CLIENT, {1: gone})
-    group.meta.update_cursor(CLIENT, gone)
+    group.meta.update_source_positions(CLIENT, {1: deleted})
+    group.meta.update_cursor(CLIENT, deleted)
     files = SourceFiles((BinaryLog("bin.000003", 500),))
-    assert not pump._events.on_position_lost(LostPosition(gone, server, files))
+    assert not pump._events.on_position_lost(LostPosition(deleted, server, files))
     end = EntryPosition("bin.000003", 500, 2000, 1, included=True)
     pump._events.on_begin(end)
     assert group.meta.cursor(CLIENT) == group.meta.source_positions(CLIENT)[1]

@@ -117,13 +117,13 @@ def reading(instance: Instance) -> bool:
     return instance.status()["state"] == "running"
 
 
-def rows_of(instance: Instance, wanted: int, client_id: int = CLIENT) -> list[Entry]:
+def rows_of(instance: Instance, expected: int, client_id: int = CLIENT) -> list[Entry]:
     """Return the row entries of a client, when there are so many."""
     found: list[Entry] = []
     deadline = Deadline(PATIENCE_S)
-    while len(found) < wanted:
+    while len(found) < expected:
         batch = instance.store.get(client_id, 1000, deadline.remaining_s())
-        assert batch is not None, f"{len(found)} of {wanted} entries came"
+        assert batch is not None, f"{len(found)} of {expected} entries came"
         found += [
             entry
             for entry in entries_of(b"".join(batch.slices))
@@ -533,10 +533,10 @@ def test_a_restart_begins_where_was_read_last(
     first = running(config)
     for client_id, port, time_ms in ((1, 1, 1000), (2, 2, 2000), (3, 1, 1500)):
         subscribe(first, identity(client_id=client_id))
-        place = EntryPosition("f.000001", 4, time_ms, 6)
+        position = EntryPosition("f.000001", 4, time_ms, 6)
         first.meta.update_cursor(
             identity(client_id=client_id),
-            LogPosition(LogIdentity("127.0.0.1", port), place),
+            LogPosition(LogIdentity("127.0.0.1", port), position),
         )
     first.request_stop()
     assert first.join(Deadline(PATIENCE_S))
@@ -548,10 +548,10 @@ def test_a_place_of_another_server() -> None:
     """A position keeps the server that it was read from; others are the current's."""
     instance = Instance(config_for())
     read_from = LogIdentity("db2", 3308)
-    place = EntryPosition("f.000001", 4)
-    assert instance.log_position(place).identity == LogIdentity("127.0.0.1", 1)
-    other = replace(place, source=read_from)
-    assert instance.log_position(other) == LogPosition(read_from, place)
+    position = EntryPosition("f.000001", 4)
+    assert instance.log_position(position).identity == LogIdentity("127.0.0.1", 1)
+    other = replace(position, source=read_from)
+    assert instance.log_position(other) == LogPosition(read_from, position)
 
 
 def test_stop_before_anything(running: Callable[..., Instance]) -> None:

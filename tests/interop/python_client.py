@@ -51,7 +51,7 @@ def props_of(pairs):
     return {pair.key: pair.value for pair in pairs}
 
 
-def tell_column(column):
+def column_json(column):
     """Return a column as JSON may hold it."""
     return {
         "index": column.index,
@@ -66,7 +66,7 @@ def tell_column(column):
     }
 
 
-def tell_content(entry):
+def content_json(entry):
     """Return what the stored value of an entry says."""
     if entry.entryType == EntryType.TRANSACTIONBEGIN:
         begin = entries.TransactionBegin.FromString(entry.storeValue)
@@ -83,15 +83,15 @@ def tell_content(entry):
         "schema": change.ddlSchemaName,
         "rows": [
             {
-                "before": [tell_column(column) for column in row.beforeColumns],
-                "after": [tell_column(column) for column in row.afterColumns],
+                "before": [column_json(column) for column in row.beforeColumns],
+                "after": [column_json(column) for column in row.afterColumns],
             }
             for row in change.rowDatas
         ],
     }
 
 
-def tell_entry(entry):
+def entry_json(entry):
     """Return an entry as JSON may hold it."""
     header = entry.header
     return {
@@ -108,15 +108,15 @@ def tell_entry(entry):
         "length": header.eventLength,
         "event": EventType.Name(header.eventType),
         "props": props_of(header.props),
-        "content": tell_content(entry),
+        "content": content_json(entry),
     }
 
 
-def tell_message(message):
+def message_json(message):
     """Return a message as JSON may hold it."""
     return {
         "id": message["id"],
-        "entries": [tell_entry(entry) for entry in message["entries"]],
+        "entries": [entry_json(entry) for entry in message["entries"]],
     }
 
 
@@ -147,11 +147,11 @@ class Driver:
     def get(self, size, timeout_ms):
         """Get without an ack."""
         timeout = int(timeout_ms) if timeout_ms else -1
-        return tell_message(self.client.get_without_ack(int(size), timeout))
+        return message_json(self.client.get_without_ack(int(size), timeout))
 
     def take(self, size):
         """Get with an ack."""
-        return tell_message(self.client.get(int(size)))
+        return message_json(self.client.get(int(size)))
 
     def ack(self, batch_id):
         """Ack a batch."""
@@ -167,7 +167,7 @@ class Driver:
 
     def parse(self, data):
         """Read an entry."""
-        return tell_entry(entries.Entry.FromString(bytes.fromhex(data)))
+        return entry_json(entries.Entry.FromString(bytes.fromhex(data)))
 
 
 def main():
@@ -178,10 +178,10 @@ def main():
         try:
             # The package prints what it does.
             with contextlib.redirect_stdout(sys.stderr):
-                told = getattr(driver, verb)(*arguments) or {}
+                shown = getattr(driver, verb)(*arguments) or {}
         except Exception as error:  # noqa: BLE001  # it raises nothing more exact
-            told = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(told), flush=True)
+            shown = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(shown), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ def test_empty(daemon, start_client, client_kind):
     daemon.start()
     client = start_client(daemon)
     for timeout in ("", "1", "300"):
-        told = client.do("get", 10, timeout)
-        assert told == {"id": client_kind.empty_id, "entries": []}
+        received = client.do("get", 10, timeout)
+        assert received == {"id": client_kind.empty_id, "entries": []}
 
 
 @of_kinds(*KINDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fix_interop import KINDS, of_kinds
-from interop_form import OWN_CLIENT_ID, insert, make_table, tell
+from interop_form import OWN_CLIENT_ID, entry_json, insert, make_table
 
 from canal_server.client import EntryType, EventType
 from canal_server.protocol.entry_messages import decode_entry, encode
@@ -53,7 +53,7 @@ def test_changes(daemon, start_client, client_kind):
         )
     )
     assert [e for e in entries if e["type"] == "ROWDATA"] == [
-        tell(entry, client_kind) for entry in ours
+        entry_json(entry, client_kind) for entry in ours
     ]
     statement, inserted, updated, deleted = (
         entry["content"]
@@ -108,7 +108,7 @@ def test_boundaries(daemon, start_client, client_kind):
             ours += message.entries
             own.ack(message.id)
     entries = client.get_all(lambda found: len(found) >= len(ours))
-    assert entries == [tell(entry, client_kind) for entry in ours]
+    assert entries == [entry_json(entry, client_kind) for entry in ours]
     ends = [entry for entry in entries if entry["type"].startswith("TRANSACTION")]
     assert {(e["schema"], e["table"], e["event"]) for e in ends} == {
         ("", "", client_kind.no_event)
@@ -144,7 +144,7 @@ def test_many_and_large(daemon, start_client, client_kind, rng):
             message = next(daemon.messages(own))
             ours += message.entries
             own.ack(message.id)
-    assert entries == [tell(entry, client_kind) for entry in ours[: len(entries)]]
+    assert entries == [entry_json(entry, client_kind) for entry in ours[: len(entries)]]
     changes = [
         change
         for entry in entries
@@ -185,7 +185,7 @@ def test_defaults(start_client, client_kind):
     for data in written_by_the_original():
         short = without_defaults(data)
         saved += len(data) - len(short)
-        expected = tell(decode_entry(data), client_kind)
+        expected = entry_json(decode_entry(data), client_kind)
         assert client.do("parse", data.hex()) == expected
         assert client.do("parse", short.hex()) == expected
     assert saved > 0

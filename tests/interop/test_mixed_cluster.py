@@ -90,7 +90,7 @@ def test_goes_on_where_the_other_one_was(mixed, rng, way):
             server.receive_some(client, checker, acks, batch_size=2)
         server.stop()
         # At the first one nothing was acknowledged: its cursor is where it began.
-        begin = checker.resumes_at[stored_place(mixed)] if acks else 0
+        begin = checker.resumes_at[stored_position(mixed)] if acks else 0
         checker.resume(begin, begin)
         print(f"{server.conf.name}: {checker.done} done")
     mixed.start(ours)
@@ -98,11 +98,11 @@ def test_goes_on_where_the_other_one_was(mixed, rng, way):
         ours.receive(client, checker)
 
 
-def stored_place(mixed):
+def stored_position(mixed):
     """Return the place in the cursor's node."""
     node = mixed.zookeeper.read(CURSOR)
-    place = json.loads(node.data)["postion"] if node else {}
-    return place.get("journalName"), place.get("position")
+    position = json.loads(node.data)["postion"] if node else {}
+    return position.get("journalName"), position.get("position")
 
 
 class Commands:
@@ -140,7 +140,7 @@ def test_what_people_are_told(mixed, rng, commands):
     with java.client() as client:
         java.receive(client, checker)
     file, offset = next(reversed(checker.resumes_at))
-    mixed.wait_for(lambda: stored_place(mixed) == (file, offset), "the last cursor")
+    mixed.wait_for(lambda: stored_position(mixed) == (file, offset), "the last cursor")
     for ours_waits in (False, True):
         if ours_waits:
             ours.start()
@@ -152,7 +152,7 @@ def test_what_people_are_told(mixed, rng, commands):
         assert f"client 1001 at {file}:{offset} (" in shown
         refused = commands.seek("latest", status=1)
         assert f"is run by {its}: run this command where that server" in refused
-        assert stored_place(mixed) == (file, offset)
+        assert stored_position(mixed) == (file, offset)
     ours.stop()
     java.stop()
     assert commands.run("status").splitlines()[-1].split()[:3] == [
@@ -208,7 +208,7 @@ def receive_rows(server, expected):
 def test_one_history_of_tables(mixed, mariadb_server):
     """With the history in one data base, each knows what the other one saw altered."""
     java, ours = mixed.java, mixed.ours
-    told = Chronicle(ours.source, ours.schema)
+    chronicle = Chronicle(ours.source, ours.schema)
     with mysql_database(mariadb_server) as (access, name):
         url = f"jdbc:mysql://{access.address}/{name}?useSSL=false"
         mixed.configure(
@@ -220,24 +220,24 @@ def test_one_history_of_tables(mixed, mariadb_server):
             }
         )
         mixed.start(java)
-        told.write(a=1, b=2)
-        told.alter("ADD c INT FIRST")
-        told.write(c=3, a=4, b=5)
-        receive_rows(java, told.rows)
+        chronicle.write(a=1, b=2)
+        chronicle.alter("ADD c INT FIRST")
+        chronicle.write(c=3, a=4, b=5)
+        receive_rows(java, chronicle.rows)
         java.stop()
-        told.alter("CHANGE b d INT")
-        told.write(c=6, a=7, d=8)
+        chronicle.alter("CHANGE b d INT")
+        chronicle.write(c=6, a=7, d=8)
         mixed.start(ours)
-        told.alter("DROP c")
-        told.write(a=9, d=10)
-        receive_rows(ours, told.rows[2:])
+        chronicle.alter("DROP c")
+        chronicle.write(a=9, d=10)
+        receive_rows(ours, chronicle.rows[2:])
         ours.stop()
-        told.alter("ADD e INT AFTER a")
-        told.write(a=11, e=12, d=13)
+        chronicle.alter("ADD e INT AFTER a")
+        chronicle.write(a=11, e=12, d=13)
         mixed.start(java)
-        receive_rows(java, told.rows[4:])
+        receive_rows(java, chronicle.rows[4:])
         java.stop()
-        told.write(a=14, e=15, d=16)
+        chronicle.write(a=14, e=15, d=16)
         mixed.start(ours)
-        receive_rows(ours, told.rows[5:])
+        receive_rows(ours, chronicle.rows[5:])
         ours.stop()

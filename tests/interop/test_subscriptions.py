@@ -86,10 +86,10 @@ def test_cluster(daemon, start_client, client_kind):
         insert(daemon, table, *range(first + 5, first + 10))
         client.order("get", 1000, 5000)
         daemon.start()
-        told = client.answer()
-        client.do("ack", told["id"])
+        received = client.answer()
+        client.do("ack", received["id"])
         last = first + 9
-        ids = ids_of(told["entries"])
+        ids = ids_of(received["entries"])
         if ids[-1:] != [last]:
             ids += ids_of(client.get_all(ends_with(last)))
         # The last acks may have died with the server: then more comes again.

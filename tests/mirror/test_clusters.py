@@ -108,8 +108,8 @@ class Load:
         mirror = self.mirror
         mirror.write_conf()
         command = [sys.executable, "-m", "canal_server", "mirror", "verify", "--json"]
-        told = mirror.folder / "verified.json"
-        with told.open("w") as output:
+        shown = mirror.folder / "verified.json"
+        with shown.open("w") as output:
             popen = subprocess.Popen(
                 [*command, "--conf", str(mirror.conf)],
                 env=mirror.environ,
@@ -125,8 +125,8 @@ class Load:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(popen.pid, signal.SIGKILL)
-        outcomes = [each["outcome"] for each in json.loads(told.read_text())["tables"]]
-        assert outcomes == ["equal", "equal"], told.read_text()
+        outcomes = [each["outcome"] for each in json.loads(shown.read_text())["tables"]]
+        assert outcomes == ["equal", "equal"], shown.read_text()
 
 
 def survives(load: Load, *sessions: int) -> None:
@@ -240,8 +240,8 @@ def submit(mirror: MirrorProcess, *options: str) -> None:
 
 def driver(mirror: MirrorProcess) -> int:
     """Return the process that runs the mirror, as its status says."""
-    told = mirror.path / "_mirror" / NAME / "lock.json"
-    return int(json.loads(told.read_text())["pid"])
+    shown = mirror.path / "_mirror" / NAME / "lock.json"
+    return int(json.loads(shown.read_text())["pid"])
 
 
 def is_there(pid: int) -> bool:

@@ -151,7 +151,7 @@ def test_copied_again_from_a_replica(mirror: Any, replicas: Replicas) -> None:
     with Connections(replicas.replica) as seen, writing(mirror, *change):
         mirror.start()
         for name in ("a", "b", "log"):
-            mirror.wait_for(lambda n=name: mirror.told(n)[0] == "following", name)
+            mirror.wait_for(lambda n=name: mirror.phase_of(n)[0] == "following", name)
     print("connections of copies:", seen.most)
     assert CONNECTIONS // 2 < seen.most <= CONNECTIONS
     mirror.agree(a=("id",), b=("id",))
@@ -162,7 +162,7 @@ def test_copied_again_from_a_replica(mirror: Any, replicas: Replicas) -> None:
         cursor.execute(f"LOCK TABLES {mirror.pipeline.schema}.a WRITE")
         asked = mirror.command("copy", f"{mirror.pipeline.schema}.a")
         assert asked.returncode == 0, asked.stderr
-        mirror.wait_for(lambda: mirror.told("a")[0] == "copying", "copying")
+        mirror.wait_for(lambda: mirror.phase_of("a")[0] == "copying", "copying")
         run(
             mirror,
             "DELETE FROM a WHERE id % 2 = 0",
@@ -173,11 +173,11 @@ def test_copied_again_from_a_replica(mirror: Any, replicas: Replicas) -> None:
         )
         mirror.agree(b=("id",))
         mirror.wait_for(lambda: log_agrees(mirror), "the log")
-        assert mirror.told("a")[0] == "copying"
+        assert mirror.phase_of("a")[0] == "copying"
         assert mirror.lake("a", "id") == before
         cursor.execute("UNLOCK TABLES")
     mirror.agree(a=("id",))
-    mirror.wait_for(lambda: mirror.told("a")[0] == "following", "a")
+    mirror.wait_for(lambda: mirror.phase_of("a")[0] == "following", "a")
     assert (mirror.state("a")["copies"], mirror.state("b")["copies"]) == (2, 1)
 
     replicas.catch_up()

@@ -137,7 +137,7 @@ def test_a_table_without_a_key_that_changes_before_its_moment(
     work, store = work_on(pipeline, folder)
     channel = Channel(table_options(settings_of(pipeline, folder), name), DESTINATION)
     position = latest(settings_of(pipeline, folder), channel)
-    begun = TableState(
+    started = TableState(
         name, f"{database}/t", phase=Phase.COPYING, copy_id="c1", copies=1,
         position=position, columns=columns_at(channel, name, position),
     )  # fmt: skip
@@ -145,7 +145,7 @@ def test_a_table_without_a_key_that_changes_before_its_moment(
     source_server.execute(
         f"ALTER TABLE {name} MODIFY a INT NULL", f"INSERT INTO {name} VALUES (NULL)"
     )
-    work.sync(store.write(begun))
+    work.sync(store.write(started))
     left = store.read(name)
     assert left is not None
     assert left.phase is Phase.FOLLOWING

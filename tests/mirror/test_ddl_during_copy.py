@@ -61,7 +61,7 @@ def test_texts_defined_anew(mirror: MirrorProcess) -> None:
     }
     mirror.start(wait=False)
     mirror.wait_for(lambda: all(chunks_done(mirror, n) > 1 for n in TABLES), "chunks")
-    begun = {name: mirror.state(name)["copy_id"] for name in TABLES}
+    started = {name: mirror.state(name)["copy_id"] for name in TABLES}
     execute(
         f"ALTER TABLE {schema}.members MODIFY v ENUM('a','x','b','c')",
         f"ALTER TABLE {schema}.texts CONVERT TO CHARACTER SET utf8mb4",
@@ -75,10 +75,10 @@ def test_texts_defined_anew(mirror: MirrorProcess) -> None:
     )
     del mirror.settings["copy"]["rows_per_second"]
     mirror.start()
-    mirror.wait_for(lambda: mirror.told("sorted")[0] == "following", "sorted")
+    mirror.wait_for(lambda: mirror.phase_of("sorted")[0] == "following", "sorted")
     mirror.agree(**dict.fromkeys(TABLES, ("id",)))
     left = {name: mirror.state(name)["copy_id"] for name in TABLES}
-    assert not {*left.values()} & {*begun.values()}
+    assert not {*left.values()} & {*started.values()}
     mirror.stop()
 
 

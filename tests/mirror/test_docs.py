@@ -40,7 +40,7 @@ def test_examples_can_be_read(example: str):
     assert settings.tables[0].match.startswith(r"shop\.")
 
 
-def told_keys() -> Iterator[str]:
+def documented_keys() -> Iterator[str]:
     """Yield the keys of the table of settings, without their sections."""
     table = (ROOT / "docs/reference/mirror-settings.md").read_text()
     for line in table.splitlines():
@@ -64,6 +64,6 @@ def test_every_setting_is_told(monkeypatch: pytest.MonkeyPatch):
     whole = WHOLE.replace("u}", "u, replica: {host: r}}")
     text = f"{whole}mask_salt: 0123456789\n{masked}\n"
     settings_file.read(text, "/srv/mirror.yml", {})
-    told = set(told_keys())
+    documented = set(documented_keys())
     of_columns = {"a", "truncate"}
-    assert told == asked - of_columns
+    assert documented == asked - of_columns

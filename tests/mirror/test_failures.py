@@ -69,9 +69,9 @@ def failing(pipeline: Pipeline, tmp_path: Path) -> Callable[..., str]:
         assert found == status, log
         assert "Traceback" not in log
         assert SECRET not in log
-        told = [line for line in process.log if line.startswith(PREFIX)]
-        print(*told)
-        return "".join(told).removeprefix(PREFIX).rstrip("\n")
+        messages = [line for line in process.log if line.startswith(PREFIX)]
+        print(*messages)
+        return "".join(messages).removeprefix(PREFIX).rstrip("\n")
 
     return run
 
@@ -86,34 +86,35 @@ LOCK = [f"_mirror/{NAME}/lock.json"]
 
 def test_wrong_password(failing, tmp_path) -> None:
     """The account and the server are named; nothing but the lock is in the lake."""
-    told = failing(FAILED, source={"user": "nobody", "password": f"not-{SECRET}"})
-    assert "nobody" in told
-    assert "Access denied" in told
-    assert "correct the user name or the password in the settings" in told
+    output = failing(FAILED, source={"user": "nobody", "password": f"not-{SECRET}"})
+    assert "nobody" in output
+    assert "Access denied" in output
+    assert "correct the user name or the password in the settings" in output
     assert left(tmp_path / "lake") == LOCK
 
 
 def test_no_rights(failing, tmp_path) -> None:
     """The error for an account that sees no table names the rule."""
-    told = failing(UNUSABLE, source={"user": "nobody", "password": SECRET})
-    assert told.startswith(f"{tmp_path}/mirror.yml:")
+    output = failing(UNUSABLE, source={"user": "nobody", "password": SECRET})
+    assert output.startswith(f"{tmp_path}/mirror.yml:")
     assert (
-        "no table matches, or the account may not see it; a pattern must match" in told
+        "no table matches, or the account may not see it; a pattern must match"
+        in output
     )
     assert left(tmp_path / "lake") == LOCK
 
 
 def test_no_database(failing, tmp_path) -> None:
     """The error for a database that does not answer has its address."""
-    told = failing(FAILED, source={"port": 1})
-    assert "127.0.0.1:1" in told
+    output = failing(FAILED, source={"port": 1})
+    assert "127.0.0.1:1" in output
     assert left(tmp_path / "lake") == LOCK
 
 
 def test_no_server(failing, tmp_path) -> None:
     """Servers are asked for as long as the settings say; the key is named."""
-    told = failing(FAILED, canal={"servers": "127.0.0.1:1"})
-    assert told == (
+    output = failing(FAILED, canal={"servers": "127.0.0.1:1"})
+    assert output == (
         "no server runs destination example: tried 127.0.0.1:1 for 0.1 s "
         "(stream.retry_timeout), the last answer was: [Errno 111] Connection refused"
     )
@@ -122,16 +123,16 @@ def test_no_server(failing, tmp_path) -> None:
 
 def test_no_server_but_another(failing, pipeline) -> None:
     """An address where something else listens is reported as such."""
-    told = failing(FAILED, canal={"servers": f"127.0.0.1:{pipeline.source.port}"})
-    assert f"destination example at 127.0.0.1:{pipeline.source.port}: " in told
-    assert "canal.servers" in told
+    output = failing(FAILED, canal={"servers": f"127.0.0.1:{pipeline.source.port}"})
+    assert f"destination example at 127.0.0.1:{pipeline.source.port}: " in output
+    assert "canal.servers" in output
 
 
 def test_unknown_destination(failing, tmp_path) -> None:
     """The server says which destination it does not know."""
-    told = failing(FAILED, canal={"destination": "nowhere"})
-    assert told.startswith("destination nowhere at 127.0.0.1:")
-    assert told.endswith(
+    output = failing(FAILED, canal={"destination": "nowhere"})
+    assert output.startswith("destination nowhere at 127.0.0.1:")
+    assert output.endswith(
         "; see canal.destination, and canal.destinations of the server"
     )
     assert left(tmp_path / "lake") == LOCK
@@ -140,50 +141,50 @@ def test_unknown_destination(failing, tmp_path) -> None:
 def test_settings_that_no_table_has(failing, tmp_path) -> None:
     """Hidden columns that no table has are reported with their lines."""
     rules = [{"match": rf"{SCHEMA}\..*", "masks": {"mial": "drop"}}]
-    told = failing(UNUSABLE, tables=rules)
-    assert told.startswith(f"{tmp_path}/mirror.yml:")
-    assert "masks: no table has a column mial: remove it, or" in told
+    output = failing(UNUSABLE, tables=rules)
+    assert output.startswith(f"{tmp_path}/mirror.yml:")
+    assert "masks: no table has a column mial: remove it, or" in output
     assert left(tmp_path / "lake") == LOCK
 
 
 def test_lake_that_cannot_be(failing, tmp_path) -> None:
     """A path through a file, by its name."""
     (tmp_path / "file").write_text("")
-    told = failing(FAILED, lake={"path": str(tmp_path / "file" / "lake")})
-    assert told.startswith(f"cannot write {tmp_path}/file/lake/_mirror/{NAME}/lock")
-    assert "Not a directory" in told
+    output = failing(FAILED, lake={"path": str(tmp_path / "file" / "lake")})
+    assert output.startswith(f"cannot write {tmp_path}/file/lake/_mirror/{NAME}/lock")
+    assert "Not a directory" in output
 
 
 def test_lake_that_cannot_be_written(failing, tmp_path) -> None:
     """A file system that is mounted for readers only."""
     with mounted(tmp_path / "lake", "ro"):
-        told = failing(FAILED)
-    assert told.startswith(f"cannot write {tmp_path}/lake/_mirror/{NAME}/lock.json: ")
-    assert "Read-only file system" in told
+        output = failing(FAILED)
+    assert output.startswith(f"cannot write {tmp_path}/lake/_mirror/{NAME}/lock.json: ")
+    assert "Read-only file system" in output
 
 
 def test_two_at_once(failing, tmp_path) -> None:
     """The second one learns who holds the lock, which the first one keeps."""
     folder = open_folder(LakeSettings(path=str(tmp_path / "lake")), f"_mirror/{NAME}")
     with Lease(folder):
-        told = failing(FAILED)
-        assert told.startswith("this mirror is already running: process ")
-        assert "give this mirror another name" in told
+        output = failing(FAILED)
+        assert output.startswith("this mirror is already running: process ")
+        assert "give this mirror another name" in output
         assert left(tmp_path / "lake") == LOCK
     assert "another process" not in failing(FAILED, canal={"destination": "nowhere"})
 
 
 def test_no_java(failing, tmp_path) -> None:
     """Spark that cannot start says what it needs."""
-    told = failing(FAILED, {"JAVA_HOME": str(tmp_path)})
-    assert told.startswith("Spark failed: ")
-    assert "Java 17 or later, in PATH or in JAVA_HOME" in told
+    output = failing(FAILED, {"JAVA_HOME": str(tmp_path)})
+    assert output.startswith("Spark failed: ")
+    assert "Java 17 or later, in PATH or in JAVA_HOME" in output
 
 
 def test_spark_connect(failing) -> None:
     """A session whose driver is elsewhere is refused, with what to use instead."""
-    told = failing(UNUSABLE, spark={"spark.remote": "sc://localhost"})
-    assert told.startswith("spark.remote: ")
+    output = failing(UNUSABLE, spark={"spark.remote": "sc://localhost"})
+    assert output.startswith("spark.remote: ")
 
 
 def test_signal_while_no_server_answers(pipeline, tmp_path) -> None:

@@ -93,8 +93,8 @@ def check_once(mirror: MirrorProcess, table: str, writer: Writer) -> None:
     streamed = [
         c for c, file in changes_by_file(mirror, table) if file.startswith("changes-")
     ]
-    places = Counter((c["_seq"], c["_row"], c["_change_type"]) for c in streamed)
-    assert max(places.values()) == 1, places.most_common(3)
+    positions = Counter((c["_seq"], c["_row"], c["_change_type"]) for c in streamed)
+    assert max(positions.values()) == 1, positions.most_common(3)
     values = Counter(c["v"] for c in streamed if c["_change_type"] != "delete")
     twice = {value: count for value, count in values.items() if count > 1}
     assert not twice
@@ -128,11 +128,11 @@ def test_each_change_once(mirror, rng) -> None:
 
     with writer:
         mirror.start(wait=False)
-        mirror.wait_for(lambda: mirror.told("p")[0] == "copying", "a copy")
+        mirror.wait_for(lambda: mirror.phase_of("p")[0] == "copying", "a copy")
         mirror.kill()
         for _ in range(ROUNDS):
             mirror.start()
-            mirror.wait_for(lambda: mirror.told("j")[0] == "following", "following")
+            mirror.wait_for(lambda: mirror.phase_of("j")[0] == "following", "following")
             since = len(writer.written) + 60
             mirror.wait_for(lambda n=since: len(writer.written) > n, "writing")
             mirror.kill()

@@ -47,18 +47,18 @@ class Shop(MirrorProcess):
         """Run statements in the schema."""
         self.source.execute(f"USE {SCHEMA}", *statements)
 
-    def wait_for_told(self, table: str, phase: str, text: str) -> str:
+    def wait_for_phase(self, table: str, phase: str, text: str) -> str:
         """Wait until a table has such a message; returns the full text."""
 
         def look() -> bool:
-            found = self.told(table)
+            found = self.phase_of(table)
             return found[0] == phase and text in found[1]
 
         try:
             self.wait_for(look, f"{table} {phase}: {text}")
         finally:
-            print(table, self.told(table))
-        return self.told(table)[1]
+            print(table, self.phase_of(table))
+        return self.phase_of(table)[1]
 
     @contextmanager
     def writing(self, sql: str) -> Iterator[None]:
@@ -151,13 +151,13 @@ def test_troubles_of_tables_and_of_the_disk(shop, tmp_path) -> None:
         somebodys = str(mirror.path / SCHEMA / "other")
         deltalake.write_deltalake(somebodys, pa.table({"mine": [1, 2]}))
         mirror.start()
-        told = mirror.wait_for_told("part", "copying", "denied")
-        assert "run: GRANT SELECT ON *.* TO 'copier'@'%'" in told
-        assert f"table {SCHEMA}.part" in told
-        told = mirror.wait_for_told("hidden", "waiting", "canal-server leaves out")
-        assert "everything (canal.instance.filter.black.regex)" in told
-        told = mirror.wait_for_told("other", "stopped", "was not made by a mirror")
-        assert somebodys in told
+        shown = mirror.wait_for_phase("part", "copying", "denied")
+        assert "run: GRANT SELECT ON *.* TO 'copier'@'%'" in shown
+        assert f"table {SCHEMA}.part" in shown
+        shown = mirror.wait_for_phase("hidden", "waiting", "canal-server leaves out")
+        assert "everything (canal.instance.filter.black.regex)" in shown
+        shown = mirror.wait_for_phase("other", "stopped", "was not made by a mirror")
+        assert somebodys in shown
         assert deltalake.DeltaTable(somebodys).version() == 0
         mirror.sql(f"GRANT SELECT ON {SCHEMA}.part TO 'copier'@'%'")
         mirror.agree(t=("id",), part=("id",))
@@ -183,8 +183,8 @@ def test_troubles_of_tables_and_of_the_disk(shop, tmp_path) -> None:
         mirror.sql("INSERT INTO t VALUES (4, 'z', 4)", "TRUNCATE TABLE cols")
         mirror.agree(t=("id",), part=("b",))
         mirror.wait_for(mirror.logs_agree, "logs")
-        told = [(c["id"], c["_change_type"]) for c in changes(mirror, "texts")]
-        assert told == [(1, "insert"), (2, "insert"), (3, "insert"), (1, "delete")]
+        shown = [(c["id"], c["_change_type"]) for c in changes(mirror, "texts")]
+        assert shown == [(1, "insert"), (2, "insert"), (3, "insert"), (1, "delete")]
         mirror.check_log()
         mirror.stop()
 
@@ -206,22 +206,22 @@ def test_a_damaged_table(shop, tmp_path) -> None:
     for file in folder.glob("*.parquet"):
         file.unlink()
     mirror.sql("UPDATE part SET a = 'w'", "UPDATE t SET a = 'w'")
-    told = mirror.wait_for_told("part", "stopped", "not found")
-    assert "`canal-server mirror copy shop.part` makes a new copy" in told
+    shown = mirror.wait_for_phase("part", "stopped", "not found")
+    assert "`canal-server mirror copy shop.part` makes a new copy" in shown
     mirror.agree(t=("id",))
     assert mirror.command("copy", f"{SCHEMA}.part").returncode == 0
-    mirror.wait_for_told("part", "following", "")
+    mirror.wait_for_phase("part", "following", "")
     mirror.agree(part=("id",))
 
     newest = max(folder.glob("_delta_log/*.json"))
     newest.with_stem(f"{int(newest.stem) + 1:020}").write_text("{bad")
     mirror.sql("UPDATE part SET a = 'v'", "UPDATE t SET a = 'v'")
-    told = mirror.wait_for_told("part", "stopped", "cannot read")
-    assert "if that fails in the same way, move the lake's table away first" in told
+    shown = mirror.wait_for_phase("part", "stopped", "cannot read")
+    assert "if that fails in the same way, move the lake's table away first" in shown
     mirror.agree(t=("id",))
     shutil.move(folder, tmp_path / "away")  # another file system
     assert mirror.command("copy", f"{SCHEMA}.part").returncode == 0
-    mirror.wait_for_told("part", "following", "")
+    mirror.wait_for_phase("part", "following", "")
     mirror.agree(part=("id",))
     mirror.check_log()
 
@@ -258,13 +258,13 @@ def test_rows_that_move_with_partitions(shop, flavour, options) -> None:
             "ALTER TABLE p CONVERT PARTITION one TO TABLE u",
             "INSERT INTO u VALUES (4, 'then')",
         )
-        mirror.wait_for_told("u", "following", "")
+        mirror.wait_for_phase("u", "following", "")
         mirror.agree(u=("id",), p=("id",))
         mirror.sql(
             "UPDATE t SET id = id + 20",
             "ALTER TABLE p CONVERT TABLE t TO PARTITION three VALUES LESS THAN (30)",
         )
-        mirror.wait_for_told("t", "dropped", "")
+        mirror.wait_for_phase("t", "dropped", "")
         mirror.agree(u=("id",), p=("id",))
     mirror.check_log()
 
@@ -309,9 +309,9 @@ def test_what_happened_while_it_was_down(shop, flavour) -> None:
         "INSERT INTO made VALUES (1)",
     )
     mirror.start(wait=False)
-    told = mirror.wait_for_told("stopping", "stopped", "PRIMARY KEY")
-    assert told.endswith("`canal-server mirror copy shop.stopping` makes a new copy")
-    mirror.wait_for_told("gone", "dropped", "")
+    shown = mirror.wait_for_phase("stopping", "stopped", "PRIMARY KEY")
+    assert shown.endswith("`canal-server mirror copy shop.stopping` makes a new copy")
+    mirror.wait_for_phase("gone", "dropped", "")
     mirror.agree(t=("id",), copied=("b",), named=("id",), made=("id",))
     assert mirror.lake("stopping", "id")[1,]["a"] == "x"
     assert len(mirror.lake("gone", "id")) == 2
@@ -384,11 +384,11 @@ def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
     assert mirror.process
     assert mirror.process.wait(PATIENCE_S) == UNUSABLE
     mirror.check_log()
-    told = mirror.process.log[-2]
-    print(told)
-    assert told.startswith("canal-server mirror: subscription copy of destination ")
-    assert "are no longer available" in told
-    assert "run `canal-server mirror copy --all`" in told
+    message = mirror.process.log[-2]
+    print(message)
+    assert message.startswith("canal-server mirror: subscription copy of destination ")
+    assert "are no longer available" in message
+    assert "run `canal-server mirror copy --all`" in message
     assert before == (
         mirror.lake("t", "id"),
         changes(mirror, "cols"),
@@ -463,14 +463,14 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
         return
 
     # An earlier lake with a later checkpoint, which is abandoned.
-    told = own / "stream.json"
-    old = told.read_text()
+    shown = own / "stream.json"
+    old = shown.read_text()
     mirror.start()
     for number in (4, 5):
         mirror.sql(f"INSERT INTO t VALUES ({number}, 'z')")
         mirror.agree(t=("id",))
     mirror.stop()
-    told.write_text(old)
+    shown.write_text(old)
     mirror.sql("INSERT INTO t VALUES (6, 'z')")
     mirror.start()
     mirror.agree(t=("id",))
@@ -481,7 +481,7 @@ def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
     mirror.stop()
 
     # All three are lost: reported, and repaired by hand.
-    told.unlink()
+    shown.unlink()
     shutil.rmtree(own / "checkpoint")
     with RangedClient("127.0.0.1", mirror.pipeline.server_port) as client:
         client.unsubscribe(DESTINATION, NAME)

@@ -40,13 +40,13 @@ def test_file_numbers(name: str, number: int) -> None:
 
 def test_order() -> None:
     """Files are ordered by their number, not their text, and then by offset."""
-    places = [
+    positions = [
         EntryPosition("b.1000000", 200),
         EntryPosition("b.1000000", 30),
         EntryPosition("b.1000000", 4),
         EntryPosition("b.999999", 900),
     ]
-    assert sorted(places, key=EntryPosition.order) == places[::-1]
+    assert sorted(positions, key=EntryPosition.order) == positions[::-1]
 
 
 def test_order_of_unknown_places() -> None:

@@ -37,20 +37,20 @@ def test_order_follows_the_places(rng: random.Random) -> None:
     offsets += [
         EXACT_OFFSETS + rng.randrange(EXACT_OFFSETS) * STEP_BYTES for _ in range(100)
     ]
-    places = sorted(
+    positions = sorted(
         (epoch, number, offset)
         for epoch in (0, 1, EPOCH_MAX)
         for number in (0, 9, 999_999, 1_000_000, FILE_NUMBER_MAX)
         for offset in set(offsets)
     )
-    for one, other in itertools.pairwise(places):
+    for one, other in itertools.pairwise(positions):
         smaller, larger = version(*one), version(*other)
         if one[:2] == other[:2] and 0 < other[2] - one[2] < STEP_BYTES:
             assert smaller <= larger  # closer than any two transactions end
         else:
             assert smaller < larger, (one, other)
-    assert version(*places[0]) >= 0
-    assert version(*places[-1]) < 1 << 63
+    assert version(*positions[0]) >= 0
+    assert version(*positions[-1]) < 1 << 63
 
 
 def test_steps_apart_from_two_gigabytes_on() -> None:
@@ -63,20 +63,20 @@ def test_steps_apart_from_two_gigabytes_on() -> None:
 def test_places_come_back(rng: random.Random) -> None:
     """Below 2 GiB a number has the exact position, above it the step."""
     for _ in range(200):
-        place = VersionPosition(
+        position = VersionPosition(
             rng.randint(0, EPOCH_MAX),
             rng.randint(0, FILE_NUMBER_MAX),
             rng.randrange(EXACT_OFFSETS),
         )
-        assert position_of_version(version(*place)) == place
-        far = place._replace(offset=rng.randint(EXACT_OFFSETS, OFFSET_MAX))
+        assert position_of_version(version(*position)) == position
+        far = position._replace(offset=rng.randint(EXACT_OFFSETS, OFFSET_MAX))
         back = position_of_version(version(*far))
         assert back[:2] == far[:2]
         assert 0 <= far.offset - back.offset < STEP_BYTES
 
 
 @pytest.mark.parametrize(
-    ("place", "expected"),
+    ("position", "expected"),
     [
         ((EPOCH_MAX + 1, 1, 4), "epoch 128"),
         ((-1, 1, 4), "epoch -1"),
@@ -85,10 +85,10 @@ def test_places_come_back(rng: random.Random) -> None:
         ((0, 1, -1), "offset -1"),
     ],
 )
-def test_places_without_a_number(place: tuple[int, int, int], expected: str) -> None:
+def test_places_without_a_number(position: tuple[int, int, int], expected: str) -> None:
     """A position out of range is refused with the limit."""
     with pytest.raises(ValueError, match=expected):
-        version(*place)
+        version(*position)
 
 
 @pytest.mark.parametrize("number", [-1, 1 << 63])

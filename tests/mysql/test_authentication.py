@@ -63,12 +63,13 @@ def conversation(plugin: bytes, key: rsa.RSAPrivateKey, way: str) -> list[bytes]
 
 def has_password(heard: list[bytes], key: rsa.RSAPrivateKey) -> bool:
     """Return whether the received bytes have the password, in clear or for this key."""
-    for told in heard:
-        if PASSWORD.encode() in told:
+    for received in heard:
+        if PASSWORD.encode() in received:
             return True
         try:
             masked = key.decrypt(
-                told[4:], padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None)
+                received[4:],
+                padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None),
             )
         except ValueError:
             continue

@@ -173,10 +173,10 @@ def test_heartbeats_break_the_silence(source_server, dump):
     """An idle server sends heartbeats as often as requested; MySQL's carry 64 bits."""
     raw = dump(source_server, options=BEATING)
     mariadb = source_server.flavour == "mariadb"
-    wanted = HEARTBEAT if mariadb else HEARTBEAT_2
+    expected = HEARTBEAT if mariadb else HEARTBEAT_2
 
     for _ in range(3):
-        raw.until(lambda event: event.type == wanted)
+        raw.until(lambda event: event.type == expected)
     assert raw.stream.silence_s() < PATIENCE_S
 
 
@@ -233,8 +233,8 @@ def test_offsets_inside_an_event(own_server, dump, flavour):
     source.execute("CREATE DATABASE shop")
     _, end = source.binlog_position()
     # Inside a header, where lengths are nonsense, and too near the end for one.
-    for place in (offset + 1, offset + 5, offset + 13, end - 1):
-        error = error_in(dump(source, FileStart(file, place)))
+    for position in (offset + 1, offset + 5, offset + 13, end - 1):
+        error = error_in(dump(source, FileStart(file, position)))
         assert not isinstance(error, BinlogPurged)
         assert error.errno == 1236
         assert "may be inside an event" in str(error)

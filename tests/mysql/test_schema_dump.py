@@ -48,15 +48,15 @@ def test_all_tables(
         *(f"CREATE TABLE {database}.t{number} (a INT)" for number in range(5)),
         f"CREATE VIEW {database}.v AS SELECT 1",
     )
-    told: list[tuple[int, int]] = []
-    found = SchemaReader(source).read_all(lambda *counts: told.append(counts))
+    shown: list[tuple[int, int]] = []
+    found = SchemaReader(source).read_all(lambda *counts: shown.append(counts))
     schema = found.schemas[database]
     assert schema.collation == "latin2_bin"
     assert sorted(schema.tables) == [f"t{number}" for number in range(5)]
     assert schema.views == {"v"}
     assert "mysql" in found.schemas
     assert "information_schema" not in found.schemas
-    assert told[-1] == (found.count, found.count)
+    assert shown[-1] == (found.count, found.count)
 
 
 def test_read_again(

@@ -52,7 +52,7 @@ def channel(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "missing", "found", "why"),
+    ("required", "missing", "found", "why"),
     [
         (GTIDS, "", channel(), ""),
         (GTIDS, "", channel(NO, applies=False, lag_s=None), ""),
@@ -82,9 +82,9 @@ def channel(
         (Wanted(gtid_on=False), "", channel(lag_s=10**6), ""),
     ],
 )
-def test_rules(wanted: Wanted, missing: str, found: Channel, why: str) -> None:
+def test_rules(required: Wanted, missing: str, found: Channel, why: str) -> None:
     """Each state of a replica is refused with its reason, or accepted."""
-    refusal = _channel_refusal([found], wanted, missing=missing)
+    refusal = _channel_refusal([found], required, missing=missing)
     assert (why in refusal) if why else refusal == ""
 
 
@@ -99,9 +99,9 @@ def verdict_on(
     server: PrivateServer, gtids: str = "", *, lag_max_s: int = 0
 ) -> Verdict:
     """Return the verdict on a server, in GTID mode when there is a set."""
-    wanted = Wanted(gtid_on=bool(gtids), gtids=gtids, lag_max_s=lag_max_s)
+    required = Wanted(gtid_on=bool(gtids), gtids=gtids, lag_max_s=lag_max_s)
     with asked(server) as control:
-        return examine(control, wanted)
+        return examine(control, required)
 
 
 def wait_for_refusal(server: PrivateServer, gtids: str, why: str) -> None:
@@ -272,8 +272,8 @@ def test_without_what_was_lost(replicas: Replicas, replicated_schema: str) -> No
     with asked(replicas.replica) as control:
         ahead = f"{domain}-{server}-{int(sequence) + 5},77-1-3"
         assert without_lost(control, ahead) == f"{domain}-{server}-{sequence},77-1-3"
-        behind = f"{domain}-{server}-{int(sequence) - 1}"
-        assert without_lost(control, behind) == behind
+        earlier = f"{domain}-{server}-{int(sequence) - 1}"
+        assert without_lost(control, earlier) == earlier
         assert without_lost(control, "") == ""
         # Its own were not lost with another server: the binlog was reset.
         own = f"{domain}-{read_server_info(control).server_id}-999999"

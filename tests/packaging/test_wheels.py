@@ -53,9 +53,9 @@ def sdist_files() -> dict[str, bytes]:
     """Return the files of the sdist by their paths in it."""
     with tarfile.open(SDISTS[0]) as archive:
         return {
-            member.name.partition("/")[2]: content.read()
-            for member in archive.getmembers()
-            if (content := archive.extractfile(member)) is not None
+            entry.name.partition("/")[2]: content.read()
+            for entry in archive.getmembers()
+            if (content := archive.extractfile(entry)) is not None
         }
 
 
@@ -159,13 +159,13 @@ def recorded(tmp_path_factory) -> Path:
 def test_sdist_is_complete() -> None:
     """The sdist has all sources, settings and the licence, and no generated file."""
     files = sdist_files()
-    wanted = {
+    expected = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
         if path.name.endswith(SOURCES)
     }
-    assert {f for f in files if f.startswith(PACKAGES)} == wanted
+    assert {f for f in files if f.startswith(PACKAGES)} == expected
     others = {"pyproject.toml", "setup.py", "README.md", "CHANGELOG.md", "LICENSE"}
     settings = {str(p.relative_to(ROOT)) for p in (ROOT / "conf").rglob("*.properties")}
     assert others | settings <= files.keys()

@@ -20,12 +20,12 @@ FILES = SourceFiles((BinaryLog("bin.000003", 500), BinaryLog("bin.000004", 900))
 DEAD, SLOW, LIVE = (ClientIdentity("d", number, "") for number in (1, 2, 3))
 
 
-def place(number: int, offset: int = 4) -> LogPosition:
+def position_at(number: int, offset: int = 4) -> LogPosition:
     """Return a position in a file."""
     return LogPosition(HERE, EntryPosition(f"bin.{number:06}", offset, 1000, 1))
 
 
-PLACES = {DEAD: place(1), SLOW: place(3, 90), LIVE: place(4)}
+POSITIONS = {DEAD: position_at(1), SLOW: position_at(3, 90), LIVE: position_at(4)}
 
 
 class Clients:
@@ -33,19 +33,19 @@ class Clients:
 
     def __init__(self, *, resets: bool = False) -> None:
         self.lost = LostClients("d", resets=resets)
-        self.places = dict(PLACES)
+        self.positions = dict(POSITIONS)
         self.dropped: list[ClientIdentity] = []
 
     def move(self, identity: ClientIdentity, to: LogPosition) -> None:
         """Move a client."""
-        self.places[identity] = to
+        self.positions[identity] = to
 
     def leave_behind(
         self, refused: LogPosition, *, began: bool = False
     ) -> LogPosition | None:
         """Report that a position was refused."""
         return self.lost.leave_behind(
-            self.places,
+            self.positions,
             LostPosition(refused, HERE, FILES),
             began=began,
             move=self.move,
@@ -56,57 +56,57 @@ class Clients:
 def test_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     """A client that lost data is refused with the reason; the oldest left counts."""
     clients = Clients()
-    assert clients.leave_behind(place(1)) == PLACES[SLOW]
+    assert clients.leave_behind(position_at(1)) == POSITIONS[SLOW]
     assert clients.dropped == [DEAD]
-    assert clients.places == PLACES
+    assert clients.positions == POSITIONS
     assert "client 1 of d needs bin.000001:4" in clients.lost.why(1)
     assert not clients.lost.why(2)
     assert list(clients.lost.told()) == ["1"]
-    (told,) = (record.getMessage() for record in caplog.records)
-    assert "bin.000001 to bin.000002 (2 files) purged" in told
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert "bin.000001 to bin.000002 (2 files) purged" in message
 
 
 def test_a_place_that_is_refused_although_it_is_listed() -> None:
     """A refused position is not tried again, even if its file is listed."""
     clients = Clients()
-    clients.leave_behind(place(1))
-    assert clients.leave_behind(PLACES[SLOW]) == PLACES[LIVE]
+    clients.leave_behind(position_at(1))
+    assert clients.leave_behind(POSITIONS[SLOW]) == POSITIONS[LIVE]
     assert clients.dropped == [DEAD, SLOW]
-    assert clients.leave_behind(PLACES[LIVE]) is None
+    assert clients.leave_behind(POSITIONS[LIVE]) is None
     assert clients.dropped == [DEAD, SLOW], "the last one waits"
 
 
 def test_moved(caplog: pytest.LogCaptureFixture) -> None:
     """A client that lost data continues with the others if that is configured."""
     clients = Clients(resets=True)
-    assert clients.leave_behind(place(1)) == PLACES[SLOW]
-    assert clients.places[DEAD] == PLACES[SLOW]
+    assert clients.leave_behind(position_at(1)) == POSITIONS[SLOW]
+    assert clients.positions[DEAD] == POSITIONS[SLOW]
     assert not clients.lost.told()
     assert "the changes in between are lost" in caplog.text
-    assert clients.leave_behind(PLACES[SLOW]) == PLACES[LIVE]
-    assert set(clients.places.values()) == {PLACES[LIVE]}
-    assert clients.leave_behind(PLACES[LIVE]) is None
+    assert clients.leave_behind(POSITIONS[SLOW]) == POSITIONS[LIVE]
+    assert set(clients.positions.values()) == {POSITIONS[LIVE]}
+    assert clients.leave_behind(POSITIONS[LIVE]) is None
 
 
 def test_once_reading_began() -> None:
     """No client is moved or refused then: the store may retain entries for it."""
     for resets in (False, True):
         clients = Clients(resets=resets)
-        found = clients.leave_behind(place(3, 200), began=True)
-        assert found == (PLACES[LIVE] if resets else None)
-        assert clients.places == PLACES
+        found = clients.leave_behind(position_at(3, 200), began=True)
+        assert found == (POSITIONS[LIVE] if resets else None)
+        assert clients.positions == POSITIONS
         assert not clients.dropped
 
 
 def test_who_left_may_come_again() -> None:
     """A client that unsubscribed, and any after a move by hand, is served again."""
     clients = Clients()
-    clients.leave_behind(place(1))
+    clients.leave_behind(position_at(1))
     clients.lost.forget(2)
     assert clients.lost.why(1)
     clients.lost.forget(1)
     assert not clients.lost.told()
-    clients.leave_behind(place(1))
+    clients.leave_behind(position_at(1))
     clients.lost.clear()
     assert not clients.lost.told()
 
@@ -115,11 +115,11 @@ def test_sets_count_in_gtid_mode() -> None:
     """A set that contains everything that was purged is as good as an existing file."""
     sid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     at = LogPosition(HERE, EntryPosition("bin.000001", 400, 1, 1, f"{sid}:1-7"))
-    gone = LostPosition(place(1), HERE, FILES, GtidSet.parse(f"{sid}:1-7"))
+    deleted = LostPosition(position_at(1), HERE, FILES, GtidSet.parse(f"{sid}:1-7"))
     lost = LostClients("d", resets=False)
     found = lost.leave_behind(
-        {DEAD: place(1), LIVE: at},
-        gone,
+        {DEAD: position_at(1), LIVE: at},
+        deleted,
         began=False,
         move=lambda *_: None,
         drop=lambda _: None,
@@ -129,12 +129,12 @@ def test_sets_count_in_gtid_mode() -> None:
 
 def test_one_that_is_late(caplog: pytest.LogCaptureFixture) -> None:
     """A lagging client can be refused or moved on its own, whatever the others do."""
-    gone = LostPosition(place(1), HERE, FILES)
+    deleted = LostPosition(position_at(1), HERE, FILES)
     lost = LostClients("d", resets=True)
-    lost.refuse_one(DEAD, place(1), gone)
+    lost.refuse_one(DEAD, position_at(1), deleted)
     assert "no longer has" in lost.why(DEAD.client_id)
     lost.refuse_because(LIVE, "nobody knows")
     assert lost.why(LIVE.client_id).endswith("is lagging: nobody knows")
     caplog.clear()
-    lost.tell_moved(DEAD, place(1), place(2), gone)
+    lost.tell_moved(DEAD, position_at(1), position_at(2), deleted)
     assert "lost for it" in caplog.text

@@ -41,9 +41,9 @@ class Clients:
         self.looks += 1
         return list(self.cursors.items())
 
-    def look(self, place):
+    def look(self, position):
         """Check, and return the cursors."""
-        self.leaving.look(place)
+        self.leaving.look(position)
         return [self.cursors[ONE], self.cursors[TWO]]
 
 

@@ -38,7 +38,7 @@ def sets():
 
 
 @pytest.mark.parametrize(
-    ("position", "wanted"),
+    ("position", "expected"),
     [
         (at(499, file="binlog.000001"), None),
         (at(500, file="binlog.000001"), "one"),
@@ -53,9 +53,9 @@ def sets():
         (at(None, file=None), None),
     ],
 )
-def test_the_last_one_at_or_before(sets, position, wanted):
+def test_the_last_one_at_or_before(sets, position, expected):
     """A set that contains anything after the position would skip that."""
-    assert given(sets, position) == wanted
+    assert given(sets, position) == expected
 
 
 def test_another_session(sets):

@@ -19,7 +19,7 @@ def path(tmp_path):
 
 
 @pytest.fixture(params=["file", "node"])
-def make_place(request, path):
+def make_shelf(request, path):
     """Return `make()`, which returns the storage as another process opens it."""
     if request.param == "file":
         return lambda: SeenFile(path)
@@ -28,22 +28,22 @@ def make_place(request, path):
     return lambda: SeenNode(zookeeper, "example")
 
 
-def test_kept(make_place):
+def test_kept(make_shelf):
     """What is written is read by the next one; at first there is nothing."""
-    place = make_place()
-    place.open(Stop())
-    assert place.read() == {}
-    place.write(AWAY)
-    place.write(AWAY)
-    place.close()
-    place.close()
-    place = make_place()
-    place.open(Stop())
-    assert place.read() == AWAY
-    place.write({})
-    assert place.read() == {}
-    assert "answer" in place.silence
-    place.close()
+    shelf = make_shelf()
+    shelf.open(Stop())
+    assert shelf.read() == {}
+    shelf.write(AWAY)
+    shelf.write(AWAY)
+    shelf.close()
+    shelf.close()
+    shelf = make_shelf()
+    shelf.open(Stop())
+    assert shelf.read() == AWAY
+    shelf.write({})
+    assert shelf.read() == {}
+    assert "answer" in shelf.silence
+    shelf.close()
 
 
 @pytest.mark.parametrize(
@@ -60,29 +60,29 @@ def test_damaged_file(path, caplog, content):
 def test_damaged_node(zookeeper, caplog):
     """A damaged node counts as none, and is logged."""
     zookeeper.create(lease_path("example", zookeeper.session), ephemeral=True)
-    place = SeenNode(zookeeper, "example")
-    place.open(Stop())
+    shelf = SeenNode(zookeeper, "example")
+    shelf.open(Stop())
     zookeeper.create(seen_path("example"), b"{")
-    assert place.read() == {}
+    assert shelf.read() == {}
     assert "is damaged" in caplog.text
-    place.close()
+    shelf.close()
 
 
 def test_file_without_rights(path):
     """A file that cannot be read or written is an error that names it."""
     path.mkdir(parents=True)
-    place = SeenFile(path)
+    shelf = SeenFile(path)
     with pytest.raises(MetaStoreError, match=f"cannot read {path}"):
-        place.read()
+        shelf.read()
     with pytest.raises(MetaStoreError, match=f"cannot write {path}"):
-        place.write(AWAY)
+        shelf.write(AWAY)
 
 
 def test_node_without_a_lease(zookeeper):
     """A server that lost the lease writes nothing."""
-    place = SeenNode(zookeeper, "example")
-    place.open(Stop())
+    shelf = SeenNode(zookeeper, "example")
+    shelf.open(Stop())
     with pytest.raises(MetaStoreError, match="cannot write"):
-        place.write(AWAY)
-    place.close()
+        shelf.write(AWAY)
+    shelf.close()
     assert zookeeper.read(seen_path("example")) is None

@@ -32,7 +32,7 @@ MANAGERS = {
 }
 
 
-def place_of(name, request):
+def shelf_of(name, request):
     """Return the storage of a manager with this name."""
     if name == "file":
         return MetaFiles(request.getfixturevalue("tmp_path"))
@@ -47,7 +47,7 @@ def meta(request):
         MemoryMetaManager()
         if writing is None
         else MixedMetaManager(
-            place_of(request.param, request), destinations=["example"], writing=writing
+            shelf_of(request.param, request), destinations=["example"], writing=writing
         )
     )
     manager.start()
@@ -64,8 +64,8 @@ def position(offset):
 
 def batch(sequence):
     """Return what a batch of one entry covers."""
-    place = position(sequence)
-    return PositionRange(place, place, place, sequence)
+    offset = position(sequence)
+    return PositionRange(offset, offset, offset, sequence)
 
 
 def test_subscriptions(meta):

@@ -16,8 +16,10 @@ from canal_server.model.positions import (
 from canal_server.position.mixed_meta import MixedMetaManager, StoredClient, Writing
 
 CLIENT = ClientIdentity("example", 1001, r"a\..*")
-PLACE = LogPosition(LogIdentity("db", 3306), EntryPosition("bin.000001", 4, 0, 1, ""))
-BATCH = PositionRange(PLACE, PLACE, PLACE, 7)
+POSITION = LogPosition(
+    LogIdentity("db", 3306), EntryPosition("bin.000001", 4, 0, 1, "")
+)
+BATCH = PositionRange(POSITION, POSITION, POSITION, 7)
 
 
 class Shelf:
@@ -68,7 +70,7 @@ def test_what_is_written_at_once():
     shelf = Shelf()
     meta = manager(shelf, Writing.AT_ONCE)
     meta.subscribe(CLIENT)
-    meta.update_cursor(CLIENT, PLACE)
+    meta.update_cursor(CLIENT, POSITION)
     meta.add_batch(CLIENT, BATCH)
     meta.remove_batch(CLIENT, 1)
     meta.remove_batch(CLIENT, 1)  # unknown now: nothing changes
@@ -77,11 +79,11 @@ def test_what_is_written_at_once():
     meta.unsubscribe(CLIENT)
     assert [clients for _, clients in shelf.written] == [
         [StoredClient(CLIENT, None)],
-        [StoredClient(CLIENT, PLACE)],
-        [StoredClient(CLIENT, PLACE, {1: BATCH})],
-        [StoredClient(CLIENT, PLACE)],
-        [StoredClient(CLIENT, PLACE, {2: BATCH})],
-        [StoredClient(CLIENT, PLACE)],
+        [StoredClient(CLIENT, POSITION)],
+        [StoredClient(CLIENT, POSITION, {1: BATCH})],
+        [StoredClient(CLIENT, POSITION)],
+        [StoredClient(CLIENT, POSITION, {2: BATCH})],
+        [StoredClient(CLIENT, POSITION)],
         [],
     ]
 
@@ -91,21 +93,21 @@ def test_what_is_written_with_a_period():
     shelf = Shelf()
     meta = manager(shelf, Writing.PERIODIC)
     meta.subscribe(CLIENT)
-    meta.update_cursor(CLIENT, PLACE)
+    meta.update_cursor(CLIENT, POSITION)
     meta.add_batch(CLIENT, BATCH)
     assert shelf.written == []
     meta.flush()
     meta.flush()
     meta.add_batch(CLIENT, BATCH)
     meta.flush()
-    assert shelf.written == [("example", [StoredClient(CLIENT, PLACE)])]
+    assert shelf.written == [("example", [StoredClient(CLIENT, POSITION)])]
 
 
 @pytest.mark.parametrize(
     "first",
     [
-        StoredClient(CLIENT, PLACE),
-        StoredClient(CLIENT, None, source_positions={1: PLACE, 2: PLACE}),
+        StoredClient(CLIENT, POSITION),
+        StoredClient(CLIENT, None, source_positions={1: POSITION, 2: POSITION}),
     ],
     ids=["cursor", "places"],
 )
@@ -118,8 +120,8 @@ def test_the_first_cursor_does_not_wait_for_the_period(first):
     eventually(lambda: shelf.written == [("example", [StoredClient(CLIENT, None)])])
     if first.cursor:
         meta.update_cursor(CLIENT, first.cursor)
-    for member, place in first.source_positions.items():
-        meta.update_source_positions(CLIENT, {member: place})
+    for source, position in first.source_positions.items():
+        meta.update_source_positions(CLIENT, {source: position})
     eventually(lambda: shelf.written[-1] == ("example", [first]))
     meta.stop()
 
@@ -131,20 +133,20 @@ def test_idle_clients_are_written_as_they_were():
     clients = [ClientIdentity("example", n, "a") for n in range(4)]
     for each in clients:
         meta.subscribe(each)
-        meta.update_cursor(each, PLACE)
+        meta.update_cursor(each, POSITION)
     meta.flush()
     again = ClientIdentity("example", 0, "b")
-    later = LogPosition(PLACE.identity, EntryPosition("bin.000001", 8, 0, 1, ""))
+    later = LogPosition(POSITION.identity, EntryPosition("bin.000001", 8, 0, 1, ""))
     meta.subscribe(again)
     meta.update_cursor(clients[1], later)
     meta.update_source_positions(clients[2], {0: later})
     meta.flush()
     (_, before), (_, after) = shelf.written[-2:]
     assert after == [
-        StoredClient(again, PLACE),
+        StoredClient(again, POSITION),
         StoredClient(clients[1], later),
-        StoredClient(clients[2], PLACE, source_positions={0: later}),
-        StoredClient(clients[3], PLACE),
+        StoredClient(clients[2], POSITION, source_positions={0: later}),
+        StoredClient(clients[3], POSITION),
     ]
     assert after[0].identity.filter == "b"
     assert [one is other for one, other in zip(before, after, strict=True)] == [
@@ -162,28 +164,28 @@ def test_a_failure_at_once():
     meta.subscribe(CLIENT)
     shelf.error = MetaStoreError("full")
     with pytest.raises(MetaStoreError, match="full"):
-        meta.update_cursor(CLIENT, PLACE)
+        meta.update_cursor(CLIENT, POSITION)
     shelf.error = None
     meta.add_batch(CLIENT, BATCH)
     assert shelf.written[-1] == (
         "example",
-        [StoredClient(CLIENT, PLACE, {1: BATCH})],
+        [StoredClient(CLIENT, POSITION, {1: BATCH})],
     )
 
 
 def test_what_is_read_back():
     """Cursor and filter are restored; batch ids continue, batches do not."""
-    stored = StoredClient(CLIENT, PLACE, last_batch_id=7)
+    stored = StoredClient(CLIENT, POSITION, last_batch_id=7)
     meta = manager(Shelf([stored]), Writing.SOON)
     assert [each.filter for each in meta.subscriptions("example")] == [CLIENT.filter]
-    assert meta.cursor(CLIENT) == PLACE
+    assert meta.cursor(CLIENT) == POSITION
     assert meta.batches(CLIENT) == {}
     assert meta.add_batch(CLIENT, BATCH) == 8
 
 
 def test_a_start_that_fails():
     """A failing read is an error each time, and the storage is released."""
-    shelf = Shelf([StoredClient(CLIENT, PLACE)])
+    shelf = Shelf([StoredClient(CLIENT, POSITION)])
     shelf.error = MetaStoreError("torn")
     for _ in range(2):
         with pytest.raises(MetaStoreError, match="torn"):
@@ -192,6 +194,6 @@ def test_a_start_that_fails():
     shelf.error = None
     meta = manager(shelf, Writing.PERIODIC)
     meta.start()
-    assert meta.cursor(CLIENT) == PLACE
+    assert meta.cursor(CLIENT) == POSITION
     meta.stop()
     assert shelf.opened == 0

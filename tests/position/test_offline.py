@@ -159,7 +159,7 @@ def group_of(config):
     return replace(config, group=tuple(sources))
 
 
-def places(config):
+def cursors_of(config):
     """Return the stored offsets of each source, by client."""
     return {
         number: [
@@ -172,15 +172,15 @@ def places(config):
 def test_one_source_of_a_group(config):
     """Clients are moved in the source whose server the position names."""
     group = group_of(config)
-    assert places(group) == {1: [100, 200, None], 2: [None, None, None]}
+    assert cursors_of(group) == {1: [100, 200, None], 2: [None, None, None]}
     second = LogPosition(LogIdentity("db2", 3306), position(7).position)
     move_stored(group, [1001, 1003], second)
-    assert places(group) == {1: [100, 200, None], 2: [7, None, 7]}
+    assert cursors_of(group) == {1: [100, 200, None], 2: [7, None, 7]}
     assert cursors(group) == {1001: 100, 1002: 200, 1003: 7}
     move_stored(group, [1001], position(50), second)
-    assert places(group) == {1: [50, 200, None], 2: [7, None, 7]}
+    assert cursors_of(group) == {1: [50, 200, None], 2: [7, None, 7]}
     move_stored(group, [1003], position(60))
-    assert places(group) == {1: [50, 200, 60], 2: [7, None, 7]}
+    assert cursors_of(group) == {1: [50, 200, 60], 2: [7, None, 7]}
     assert cursors(group) == {1001: 50, 1002: 200, 1003: 7}
 
 

@@ -18,7 +18,7 @@ WRITER = program("position_writer.py")
 
 
 @pytest.fixture(params=["files", "nodes"])
-def place(request):
+def location(request):
     """Return a folder, or servers of ZooKeeper with a separate tree."""
     if request.param == "files":
         return str(request.getfixturevalue("tmp_path"))
@@ -35,9 +35,9 @@ def writer(*arguments):
     )
 
 
-def stored(place):
+def stored(location):
     """Return the number that a new manager reads; it is complete, with its GTID set."""
-    store = Store(place)
+    store = Store(location)
     try:
         return store.get()
     finally:
@@ -45,29 +45,29 @@ def stored(place):
 
 
 @pytest.mark.parametrize("writing", Writing)
-def test_killed_amid_writes(rng, place, writing):
+def test_killed_amid_writes(rng, location, writing):
     """What was stored before the kill is found, or what was being stored then."""
     last = 0
     for _ in range(longer(2)):
-        with writer(place, writing.value, last + 1) as process:
+        with writer(location, writing.value, last + 1) as process:
             assert process.stdout
             for _ in range(rng.randint(1, 60)):
                 last = int(process.stdout.readline())
             process.kill()
             for line in process.stdout:
                 last = int(line) if line.endswith("\n") else last
-        found = stored(place)
+        found = stored(location)
         assert last <= found <= last + settles_every(writing)
         last = found
 
 
-def test_killed_between_the_writes(place):
+def test_killed_between_the_writes(location):
     """If killed between the set and its cursor, the old pair is found."""
-    store = Store(place)
+    store = Store(location)
     store.put(7)
     store.put(8)
     store.close()
     for _ in range(2):
-        with writer(place, Writing.AT_ONCE.value, 9, "between") as process:
+        with writer(location, Writing.AT_ONCE.value, 9, "between") as process:
             assert process.wait() == -signal.SIGKILL
-        assert stored(place) == 8
+        assert stored(location) == 8

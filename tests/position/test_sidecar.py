@@ -215,21 +215,21 @@ def test_a_first_cursor(cursor):
 
 def test_held():
     """What a cursor may hold is stored from before its write until it is certain."""
-    places = [position(f"{TAGGED}:blue:{10 + 2 * n}", n) for n in range(9)]
+    positions = [position(f"{TAGGED}:blue:{10 + 2 * n}", n) for n in range(9)]
     held = sidecar.Held()
-    held.stored("c", places[0])
-    assert held.entries("c", places[1]) == places[:2]
-    held.tried("c", places[1])  # and failed
-    assert held.entries("c", places[2]) == places[:3]
-    held.tried("c", places[2])
-    held.stored("c", places[2])  # the file before it may have been either
-    assert held.entries("c", places[3]) == places[:4]
-    held.tried("c", places[3])
-    held.stored("c", places[3])
-    assert held.entries("c", places[4]) == places[2:5]
-    assert held.entries("c", CURSOR) == places[2:4]
+    held.stored("c", positions[0])
+    assert held.entries("c", positions[1]) == positions[:2]
+    held.tried("c", positions[1])  # and failed
+    assert held.entries("c", positions[2]) == positions[:3]
+    held.tried("c", positions[2])
+    held.stored("c", positions[2])  # the file before it may have been either
+    assert held.entries("c", positions[3]) == positions[:4]
+    held.tried("c", positions[3])
+    held.stored("c", positions[3])
+    assert held.entries("c", positions[4]) == positions[2:5]
+    assert held.entries("c", CURSOR) == positions[2:4]
     held.forget("c")
-    assert held.entries("c", places[5]) == [places[5]]
+    assert held.entries("c", positions[5]) == [positions[5]]
 
 
 def test_held_is_bounded():
@@ -365,8 +365,8 @@ def test_damage_beside_a_cursor(shelf, damage, caplog):
     shelf.put(f"{shelf.CURSOR}.full", damage)
     assert stored(shelf) == CURSOR
     warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
-    told = ["is damaged" in each.message for each in warnings]
-    assert told == ([True] if damage or isinstance(shelf, Files) else [])
+    shown = ["is damaged" in each.message for each in warnings]
+    assert shown == ([True] if damage or isinstance(shelf, Files) else [])
     cursors = shelf.storage()
     cursors.read("example")
     cursors.write("example", [StoredClient(CLIENT, WHOLE)])

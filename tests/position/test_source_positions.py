@@ -41,9 +41,9 @@ def open_meta(request, tmp_path):
     root = request.getfixturevalue("zookeeper_root") if request.param == "nodes" else ""
 
     def start():
-        place = MetaNodes(ZooKeeper(root)) if root else MetaFiles(tmp_path)
+        position = MetaNodes(ZooKeeper(root)) if root else MetaFiles(tmp_path)
         made = MixedMetaManager(
-            place, destinations=["example"], writing=Writing.AT_ONCE
+            position, destinations=["example"], writing=Writing.AT_ONCE
         )
         made.start()
         request.addfinalizer(made.stop)
@@ -135,14 +135,15 @@ def test_power_cut_at_every_step():
             allowed, finished = {12}, True
         for state in disk.states():
             (found,) = MetaFiles(folder, disk=ReadOnlyState(state)).read("example")
-            places = {
-                place.position.position for place in found.source_positions.values()
+            positions = {
+                position.position.position
+                for position in found.source_positions.values()
             }
-            assert len(places) == 1
+            assert len(positions) == 1
             assert found.cursor
             cursor = found.cursor.position.position
             assert cursor in allowed
-            assert places <= {cursor, 12}
+            assert positions <= {cursor, 12}
         steps += 1
     assert steps > 16
 
@@ -177,16 +178,16 @@ def test_a_backup_that_was_needed_stays(tmp_path):
     file = tmp_path / "example" / "meta.dat.sources"
     file.write_bytes(bytes(len(file.read_bytes())))
     disk = FaultyDisk()
-    place = MetaFiles(tmp_path, disk=disk)
-    clients = place.read("example")
+    position = MetaFiles(tmp_path, disk=disk)
+    clients = position.read("example")
     with (
         disk.always_failing("replace", OSError("the machine goes down")),
         pytest.raises(MetaStoreError, match="goes down"),
     ):
-        place.write("example", clients)
+        position.write("example", clients)
     (found,) = MetaFiles(tmp_path).read("example")
     assert found.source_positions == {1: at("db1", 100)}
-    place.write("example", clients)
+    position.write("example", clients)
     file.with_name("meta.dat.sources.bak").unlink()
     (found,) = MetaFiles(tmp_path).read("example")
     assert found.source_positions == {1: at("db1", 100)}
@@ -194,8 +195,8 @@ def test_a_backup_that_was_needed_stays(tmp_path):
 
 def test_damaged_node(zookeeper_root):
     """A node that cannot be read is an error with its path."""
-    place = MetaNodes(ZooKeeper(zookeeper_root))
-    meta = MixedMetaManager(place, destinations=["example"], writing=Writing.AT_ONCE)
+    position = MetaNodes(ZooKeeper(zookeeper_root))
+    meta = MixedMetaManager(position, destinations=["example"], writing=Writing.AT_ONCE)
     meta.start()
     meta.subscribe(CLIENT)
     meta.update_source_positions(CLIENT, {1: at("db1", 100)})
@@ -245,11 +246,11 @@ def test_damaged_content(content):
 # --- which position is of which source -----------------------------------------------
 
 
-def acked(places, cursor=None):
+def acked(positions, cursor=None):
     """Return the positions of a client for which these are stored."""
     meta = MemoryMetaManager()
     meta.subscribe(CLIENT)
-    meta.update_source_positions(CLIENT, places)
+    meta.update_source_positions(CLIENT, positions)
     if cursor is not None:
         meta.update_cursor(CLIENT, cursor)
     return source_positions.acked_source_positions(meta, CLIENT, SERVERS)
@@ -257,8 +258,8 @@ def acked(places, cursor=None):
 
 def test_by_number():
     """A position belongs to the source with its number, even on its standby."""
-    places = {1: at("spare1", 1), 2: at("db2", 2)}
-    assert acked(places) == places
+    positions = {1: at("spare1", 1), 2: at("db2", 2)}
+    assert acked(positions) == positions
 
 
 def test_by_server():
@@ -275,9 +276,9 @@ def test_server_with_another_name():
 
 def test_cursor_goes_first():
     """Another program that moves a cursor leaves what is next to it unchanged."""
-    places = {1: at("db1", 10), 2: at("db2", 20)}
-    assert acked(places, at("db2", 5)) == {1: at("db1", 10), 2: at("db2", 5)}
-    assert acked(places, at("elsewhere", 5)) == places
+    positions = {1: at("db1", 10), 2: at("db2", 20)}
+    assert acked(positions, at("db2", 5)) == {1: at("db1", 10), 2: at("db2", 5)}
+    assert acked(positions, at("elsewhere", 5)) == positions
 
 
 def test_cursor_of_a_single_source():
@@ -302,13 +303,15 @@ def test_slowest_client():
 
 def test_cursor_of_a_client_that_was_moved():
     """It stays one of its source, and contradicts nothing next to it."""
-    places = {1: at("db1", 10), 2: at("db2", 20)}
+    positions = {1: at("db1", 10), 2: at("db2", 20)}
     for cursor, found in (
-        (at("db2", 5), places[2]),
-        (at("spare1", 5), places[1]),
-        (None, places[1]),
+        (at("db2", 5), positions[2]),
+        (at("spare1", 5), positions[1]),
+        (None, positions[1]),
     ):
-        moved = source_positions.cursor_among(places, cursor, SERVERS)
+        moved = source_positions.cursor_among(positions, cursor, SERVERS)
         assert moved == found
-        assert source_positions.source_positions_of(places, moved, SERVERS) == places
+        assert (
+            source_positions.source_positions_of(positions, moved, SERVERS) == positions
+        )
     assert source_positions.cursor_among({}, at("db1", 5), SERVERS) == at("db1", 5)

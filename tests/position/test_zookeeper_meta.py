@@ -148,8 +148,8 @@ def test_reads_what_the_original_left(zookeeper_root, zookeeper):
     assert meta.cursor(ClientIdentity("example", 7)) is None
     # Its open batches mean nothing here, but their ids are not used again.
     assert meta.batches(CLIENT) == {}
-    place = position(300)
-    assert meta.add_batch(CLIENT, PositionRange(place, place, place, 0)) == 5
+    offset = position(300)
+    assert meta.add_batch(CLIENT, PositionRange(offset, offset, offset, 0)) == 5
     assert zookeeper.children(f"{D}/1001/mark") == ["0000000005"]
     meta.stop()
 

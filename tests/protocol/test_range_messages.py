@@ -31,7 +31,7 @@ from canal_server.protocol.range_messages import (
 )
 
 AT = RangePosition(2, "mysql-bin.000007", 4711)
-BEHIND = RangePosition(2, "mysql-bin.000008", 4, 0)
+AFTER = RangePosition(2, "mysql-bin.000008", 4, 0)
 INSIDE = RangePosition(2, "mysql-bin.000007", 5000, 4711)
 
 LONG = RangePosition(2, "mysql-bin.000007", 4711, gtids="x" * (256 * 1024 + 1))
@@ -44,16 +44,16 @@ GOOD: list[RangeRequest] = [
     RangeSubscribe("example", "lake-1", r"shop\..*", "time:1700000000000"),
     RangeSubscribe("example", "tail-1", temporary=True),
     RangeHead("example", "lake", AT, 10, 20, 30, ack=True, query="q"),
-    RangePlan("example", "lake", AT, BEHIND, 4),
+    RangePlan("example", "lake", AT, AFTER, 4),
     RangePlan("example", "lake", AT, RangePosition(3, "other.000001", 4), 4),
-    RangeRead("example", "lake", INSIDE, BEHIND, Wire.ENTRY),
-    RangeRead("example", "lake", INSIDE, BEHIND, Wire.BINLOG),
-    RangeRead("example", "", AT, BEHIND, Wire.ENTRY, r"shop\..*"),
+    RangeRead("example", "lake", INSIDE, AFTER, Wire.ENTRY),
+    RangeRead("example", "lake", INSIDE, AFTER, Wire.BINLOG),
+    RangeRead("example", "", AT, AFTER, Wire.ENTRY, r"shop\..*"),
     RangeAck("example", "lake", AT),
     RangeSchema("example", "shop", "orders"),
     RangeSchema("example", "shop", "orders", AT),
     RangeUnsubscribe("example", "a" * 100),
-    RangePlan("example", "", AT, BEHIND, 4, r"shop\..*"),
+    RangePlan("example", "", AT, AFTER, 4, r"shop\..*"),
     RangeLocate("example", "", "latest"),
     RangeLocate("example", "lake", "acked"),
     RangeStatus("example"),
@@ -82,15 +82,15 @@ BAD: list[tuple[RangeRequest, str]] = [
     (RangeHead("example", "lake", AT, wait_ms=-1), "wait_ms"),
     (RangeHead("example", "lake", RangePosition(0, "a.1", 3)), "start"),
     (RangeHead("example", "lake", RangePosition(-1, "a.1", 4)), "start"),
-    (RangePlan("example", "lake", AT, BEHIND, 0), "parts"),
-    (RangePlan("example", "lake", AT, BEHIND, 1025), "parts"),
+    (RangePlan("example", "lake", AT, AFTER, 0), "parts"),
+    (RangePlan("example", "lake", AT, AFTER, 1025), "parts"),
     (RangePlan("example", "lake", AT, RangePosition(1, "a.1", 4), 1), "epoch"),
-    (RangeRead("example", "lake", AT, BEHIND, 77), "wire"),
+    (RangeRead("example", "lake", AT, AFTER, 77), "wire"),
     (RangeRead("example", "lake", AT), "end"),
     (RangeAck("example", "lake"), "position"),
     (RangeSchema("example", "", "orders"), "schema"),
     (RangeUnsubscribe("example", "a/b"), "name"),
-    (RangePlan("example", "", AT, BEHIND, 4, "x" * (64 * 1024 + 1)), "filter"),
+    (RangePlan("example", "", AT, AFTER, 4, "x" * (64 * 1024 + 1)), "filter"),
     (RangeLocate("example", "", "acked"), "name"),
     (RangeLocate("example", "a/b", "latest"), "name"),
     (RangeLocate("example", "", "x" * (256 * 1024 + 1)), "position"),

@@ -59,8 +59,8 @@ def test_purged_reset_and_replaced(make_lake, own_server, flavour):
     restarted = make_lake(server)
     assert refusal(lambda: restarted.head(start)).code == 410
     assert refusal(lambda: restarted.plan(start, end, 2)).code == 410
-    behind = restarted.subscribe("earliest", "later")
-    assert (behind.journal, behind.epoch) == (newest, 0)
+    later = restarted.subscribe("earliest", "later")
+    assert (later.journal, later.epoch) == (newest, 0)
 
     # Reset: the same names and offsets are other positions now. A file differs from
     # another one of its name by the second in which it was created.

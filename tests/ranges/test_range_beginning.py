@@ -62,8 +62,8 @@ def test_what_is_before_the_first_file(own_server, flavour: str) -> None:
     server.execute("FLUSH BINARY LOGS")
     file, _ = server.binlog_position()
     purge(server, file)
-    told = rf"starts with {file}, at 20.*between 2020-09-13T12:26:40\+00:00 .* or later"
-    with pytest.raises(ClientError, match=told) as caught:
+    text = rf"starts with {file}, at 20.*between 2020-09-13T12:26:40\+00:00 .* or later"
+    with pytest.raises(ClientError, match=text) as caught:
         check(server)
     assert caught.value.code == PURGED
 
@@ -89,13 +89,13 @@ def test_the_end_of_a_purged_file(
     # In another process: memory starts after it.
     lake = make_lake(server, schema="shop")
     server.execute(f"INSERT INTO {table} VALUES (2)")
-    behind = lake.until(end, 1)
-    assert behind.journal != end.journal
-    assert rows_of(lake.read_again(end, behind)) == [("t", "a", "2")]
-    (part,) = lake.plan(end, behind, 1)
+    later = lake.until(end, 1)
+    assert later.journal != end.journal
+    assert rows_of(lake.read_again(end, later)) == [("t", "a", "2")]
+    (part,) = lake.plan(end, later, 1)
     assert part.rows == 1
     with pytest.raises(ClientError, match="has purged") as caught:
-        lake.read(start, behind, name="")
+        lake.read(start, later, name="")
     assert caught.value.code == PURGED
 
 
@@ -118,8 +118,8 @@ def test_read_while_clients_miss_their_changes(
     lake.warm(server, table, "(0, 'w')")
     lake.ranges.unsubscribe(NAME)
     purge(server, server.binlog_position()[0])
-    gone = HostConfig(address=address, journal_name=file, position=4)
-    lake = make_lake(server, schema="shop", master=gone)
+    deleted = HostConfig(address=address, journal_name=file, position=4)
+    lake = make_lake(server, schema="shop", master=deleted)
     start = lake.subscribe()
     server.execute(
         f"INSERT INTO {table} VALUES (1, 'x')",

@@ -92,14 +92,14 @@ def test_acks_only_move_on(opened):
     """An ack before the cursor changes nothing; files are ordered by number."""
     found = opened()
     found.put(LAKE)
-    for place, cursor in (
+    for position, cursor in (
         (EpochPosition(0, "bin.000009", 4800), EpochPosition(0, "bin.000009", 4800)),
         (AT, EpochPosition(0, "bin.000009", 4800)),
         (EpochPosition(0, "bin.000010", 4), EpochPosition(0, "bin.000010", 4)),
         (EpochPosition(0, "bin.000009", 9000), EpochPosition(0, "bin.000010", 4)),
         (EpochPosition(1, "bin.000001", 4, 4), EpochPosition(1, "bin.000001", 4)),
     ):
-        assert found.ack("lake", place)
+        assert found.ack("lake", position)
         assert found.find("lake").cursor == cursor
     assert opened().find("lake").cursor == cursor
     assert not found.ack("nobody", AT)

@@ -51,11 +51,11 @@ def wait_for_pump(lake, target):
         tail.wait(seen, LOOK_S, None)
 
 
-def is_up_to_date(lake, place):
+def is_up_to_date(lake, position):
     """Return whether a position is shown as one that lacks nothing."""
     config = lake.instance.config
     access = access_of(config.source, config.destination)
-    at = EntryPosition(place.journal, place.position, 1, included=True)
+    at = EntryPosition(position.journal, position.position, 1, included=True)
     with SourceView(config, access) as view:
         shown = view.behind(LogPosition(view.identity, at))
     return (shown.bytes, shown.seconds, shown.transactions) == (0, 0.0, 0)
@@ -74,13 +74,13 @@ def test_a_quiet_source(make_lake, source_server, database, end, mode) -> None:
 
     ends = reach(lake, start, target)
     assert ends.rows == 1
-    behind = reach(lake, ends.end, target)
-    assert (behind.rows, behind.end) == (0, ends.end)
+    later = reach(lake, ends.end, target)
+    assert (later.rows, later.end) == (0, ends.end)
     assert rows_of(lake.read(start, target)) == [("t", "a", "1")]
     assert lake.read(ends.end, target) == []
     wait_for_pump(lake, target)
-    for place in (ends.end, target):
-        assert is_up_to_date(lake, place)
+    for position in (ends.end, target):
+        assert is_up_to_date(lake, position)
 
     # What follows is delivered once, from either position and in another process.
     source_server.execute(f"INSERT INTO {table} VALUES (2)")

@@ -101,10 +101,10 @@ def test_a_stream_continues(make_lake, replicas, table, gtid_on):
     assert numbers_after(lake, start, end) == [1, 2, 3, 4, 5]
     assert numbers_after(lake, middle, end) == [3, 4, 5]
     assert refusal(lambda: lake.read(middle, end)).code == 409
-    behind, rows = next_rows(lake, end, 2)
-    assert (rows, behind.epoch) == ([6, 7], end.epoch + 1)
-    assert next_rows(lake, middle, 5) == (behind, [3, 4, 5, 6, 7])
-    assert lake.head(behind, wait_s=0).end == behind
+    later, rows = next_rows(lake, end, 2)
+    assert (rows, later.epoch) == ([6, 7], end.epoch + 1)
+    assert next_rows(lake, middle, 5) == (later, [3, 4, 5, 6, 7])
+    assert lake.head(later, wait_s=0).end == later
     columns = lake.ranges.columns(table.partition(".")[0], "t", middle)
     assert [each.name for each in columns.columns] == ["a"]
 
@@ -115,9 +115,9 @@ def test_a_stream_continues(make_lake, replicas, table, gtid_on):
     replicas.take_over()
     insert(replicas.source, table, 9)
     lake = make_lake(replicas.source, gtid_on=gtid_on)
-    last, rows = next_rows(lake, behind, 2)
+    last, rows = next_rows(lake, later, 2)
     assert (rows, last.epoch) == ([8, 9], end.epoch + 2)
-    assert last.order() > behind.order() > end.order()
+    assert last.order() > later.order() > end.order()
     replicas.rejoin()
 
 
@@ -135,10 +135,10 @@ def test_another_order(make_lake, replicas, table, gtid_on):
         executed.append(replicas.executed(source))
     sets = itertools.pairwise(map(GtidSet.parse, executed))
     gtids = [str(after.subtract(before)) for before, after in sets]
-    places = [start]
+    positions = [start]
     for number in range(6):
-        places.append(lake.head(places[-1], ONE_ROW).end)
-        assert numbers_of(lake.read(*places[-2:])) == [number]
+        positions.append(lake.head(positions[-1], ONE_ROW).end)
+        assert numbers_of(lake.read(*positions[-2:])) == [number]
     # 1 and 4 are first there.
     for number in (4, 1):
         replica.execute(
@@ -154,15 +154,15 @@ def test_another_order(make_lake, replicas, table, gtid_on):
 
     lake = make_lake(replicas.source, gtid_on=gtid_on)
     lake.subscribe()
-    assert numbers_after(lake, start, places[-1]) == [4, 1, 0, 2, 3, 5]
-    for first, behind in ((0, 1), (0, 2), (1, 4), (2, 5), (4, 5), (5, 6)):
-        found = numbers_after(lake, places[first], places[behind])
-        assert sorted(found) == list(range(first, behind)), (first, behind)
+    assert numbers_after(lake, start, positions[-1]) == [4, 1, 0, 2, 3, 5]
+    for first, later in ((0, 1), (0, 2), (1, 4), (2, 5), (4, 5), (5, 6)):
+        found = numbers_after(lake, positions[first], positions[later])
+        assert sorted(found) == list(range(first, later)), (first, later)
     for number in (0, 1, 2, 5):
-        place = places[number]
+        position = positions[number]
         # Whatever the limit: what was read already must not be repeated.
-        end = lake.head(place, ONE_ROW).end
-        found = numbers_of(lake.read(place, end))
+        end = lake.head(position, ONE_ROW).end
+        found = numbers_of(lake.read(position, end))
         while len(found) < 7 - number:
             before, end = end, lake.head(end, ONE_ROW).end
             found += numbers_of(lake.read(before, end))
@@ -197,22 +197,22 @@ def test_sets_without_a_look(make_lake, replicas, table):
     source = replicas.source
     kind = GtidSet if replicas.flavour == "mysql" else MariaGtidSet
     lake = make_lake(source)
-    place = lake.subscribe()
+    position = lake.subscribe()
 
     def next_position(number):
         insert(source, table, number)
         file, offset = source.binlog_position()
         # Else a head is answered from the binlog.
-        lake.wait_for_memory(replace(place, journal=file, position=offset))
-        return next_rows(lake, place, 1)[0]
+        lake.wait_for_memory(replace(position, journal=file, position=offset))
+        return next_rows(lake, position, 1)[0]
 
     for number in range(3):
-        place = next_position(number)
+        position = next_position(number)
     before = lake.looks()
     for number in range(3, 8):
-        place = next_position(number)
+        position = next_position(number)
         executed = replicas.executed(source)
-        assert kind.parse(place.gtids) == kind.parse(executed)
+        assert kind.parse(position.gtids) == kind.parse(executed)
     assert lake.looks()[1] == before[1]
 
 
@@ -223,26 +223,26 @@ def test_idle_over_two_changes(make_lake, replicas, table, gtid_on):
     lake = make_lake(source, gtid_on=gtid_on, standby=standby)
     start = lake.subscribe()
     insert(source, table, 1)
-    place, _ = next_rows(lake, start, 1)
+    position, _ = next_rows(lake, start, 1)
     replicas.catch_up()
     pump = lake.instance.pipelines[0].pump
     for epoch in (1, 2):
         pump.switch_to(pump.sources.other)
-        eventually(partial(is_read, lake, place, epoch))
+        eventually(partial(is_read, lake, position, epoch))
     insert(source, table, 2)
-    end, rows = next_rows(lake, place, 1)
-    assert (rows, end.epoch) == ([2], place.epoch + 2)
+    end, rows = next_rows(lake, position, 1)
+    assert (rows, end.epoch) == ([2], position.epoch + 2)
 
 
-def is_read(lake, place, epoch):
+def is_read(lake, position, epoch):
     """Return whether heads after an old position query the source of an epoch."""
     try:
-        found = lake.head(place, wait_s=0).end
+        found = lake.head(position, wait_s=0).end
     except ClientError as error:
         if error.code != NOT_HERE:
             raise
         return False
-    assert found == place
+    assert found == position
     return lake.ranges.subscriptions()[1] == epoch
 
 
@@ -250,9 +250,9 @@ def test_parts_have_sets(make_lake, replicas, table):
     """A batch that was cut between transactions is continued by parts elsewhere."""
     source = replicas.source
     lake = make_lake(source, gtid_on=True)
-    place = lake.subscribe()
+    position = lake.subscribe()
     insert(source, table, -1)
-    start, _ = next_rows(lake, place, 1)
+    start, _ = next_rows(lake, position, 1)
     rows = 3 * CUT_ROWS
     for first in range(0, rows, 1000):
         values = ",".join(f"({n})" for n in range(first, first + 1000))
@@ -275,7 +275,7 @@ def forget_transactions(replicas):
     replica.execute("STOP REPLICA", "RESET REPLICA ALL")
     for server in (replica, replicas.source):
         server.execute("RESET MASTER" if old else "RESET BINARY LOGS AND GTIDS")
-    replicas.begin_behind()
+    replicas.begin_after()
     assert not replicas.executed(replicas.source)
 
 
@@ -320,8 +320,10 @@ def test_tables_that_are_not_known(make_lake, replicas, table, gtid_on):
     refused = errors_of(lambda: lake.head(start))
     known = r"is not known: the table history of server \S+ starts after the"
     assert re.search(known, refused)
-    (place,) = re.findall(r"subscription there, with (file:\S+:\d+), and load", refused)
-    begin = lake.subscribe(place, "known")
+    (position,) = re.findall(
+        r"subscription there, with (file:\S+:\d+), and load", refused
+    )
+    begin = lake.subscribe(position, "known")
     source.execute(f"INSERT INTO {table} VALUES (2, 3)")
     end = lake.until(begin, 2)
     assert rows_of(lake.read(begin, end))[1:] == [("t", "b", "2", "a", "3")]
@@ -350,14 +352,14 @@ def test_what_is_unknown(make_lake, replicas, table):
     replicas.catch_up()
     lake = make_lake(replicas.replica, gtid_on=True)
     lake.subscribe()
-    for place, why in (
+    for position, why in (
         (replace(end, gtids=""), "its GTID set is unknown"),
         (replace(end, gtids="x"), "not of this source's kind"),
         (replace(end, epoch=7), "its epoch is unknown"),
     ):
-        refused = refusal(lambda place=place: lake.head(place, wait_s=0))
+        refused = refusal(lambda position=position: lake.head(position, wait_s=0))
         assert (refused.code, why in str(refused)) == (409, True), refused
-        assert str(place) in str(refused)
+        assert str(position) in str(refused)
     # What the subscription's own cursor has need not be in its readers' positions.
     lake.ranges.ack(NAME, end)
     assert lake.head(replace(end, gtids=""), wait_s=0).end == end

@@ -214,12 +214,12 @@ def test_a_failed_look_is_no_other_binlog(error) -> None:
     with pytest.raises(SourceError) as raised:
         is_same(epoch, files, Silent(error))
     assert raised.value is error
-    gone = source_error(
+    deleted = source_error(
         READING_BINLOG_FAILED,
         "Could not find first log file name in binary log index file",
         address=ADDRESS,
     )
-    assert not is_same(epoch, files, Silent(gone))
+    assert not is_same(epoch, files, Silent(deleted))
 
 
 @pytest.mark.parametrize("word", ["busy", "ended", "stops", "locked", "same id"])
@@ -248,7 +248,7 @@ def test_a_failed_look_is_no_set_that_is_refused(source_server, word) -> None:
     access = access_of(source_server)
 
     class Failing(DdlScanner):
-        def first_position(self, place):
+        def first_position(self, position):
             raise error
 
     with ControlConnection(access) as control:

@@ -39,7 +39,7 @@ def test_the_same_from_memory_and_binlog(make_lake, source_server, table):
     """A range has the same entries wherever it is read; its parts are the whole."""
     lake = make_lake(source_server)
     start = lake.warm(source_server, table)
-    places = [start]
+    positions = [start]
     for n in range(5):
         source_server.execute(
             "BEGIN",
@@ -47,13 +47,13 @@ def test_the_same_from_memory_and_binlog(make_lake, source_server, table):
             f"DELETE FROM {table} WHERE a = {10 * n}",
             "COMMIT",
         )
-        places.append(lake.until(places[-1], 4))
-    whole = lake.read_memory(start, places[-1])
-    assert lake.read_again(start, places[-1]) == whole
+        positions.append(lake.until(positions[-1], 4))
+    whole = lake.read_memory(start, positions[-1])
+    assert lake.read_again(start, positions[-1]) == whole
     assert len(rows_of(whole)) == 20
-    pieces = [lake.read_memory(*ends) for ends in itertools.pairwise(places)]
+    pieces = [lake.read_memory(*ends) for ends in itertools.pairwise(positions)]
     assert joined(pieces) == whole
-    again = [lake.read_again(*ends) for ends in itertools.pairwise(places)]
+    again = [lake.read_again(*ends) for ends in itertools.pairwise(positions)]
     assert again == pieces
 
 
@@ -102,9 +102,9 @@ def test_columns_while_nothing_changes(make_lake, source_server, table, database
     second = lake.until(first, 1)
     lake.wait_for_memory(second)
 
-    def names(place):
+    def names(position):
         before = lake.looks()[1]
-        found = lake.ranges.columns(database, "t", place)
+        found = lake.ranges.columns(database, "t", position)
         return [each.name for each in found.columns], lake.looks()[1] - before
 
     assert names(first) == (["a"], 1)
@@ -132,7 +132,7 @@ def test_columns_of_many_tables_and_positions(
     at = lake.warm(source_server, table)
     names = ["t", *(f"t{number}" for number in range(8))]
     source_server.execute(*(f"CREATE TABLE {table}{n} (a INT)" for n in range(8)))
-    places = [lake.until(at, 8)]
+    positions = [lake.until(at, 8)]
     for number in range(longer(12)):
         name = rng.choice(names)
         source_server.execute(
@@ -146,24 +146,24 @@ def test_columns_of_many_tables_and_positions(
             ),
             f"INSERT INTO {table} (a) VALUES ({number})",
         )
-        ends = lake.head(places[-1])
-        places.append(ends.end)
+        ends = lake.head(positions[-1])
+        positions.append(ends.end)
     names += [f"n{number}" for number in range(longer(12))]
-    lake.wait_until_delivered(places[-1])
+    lake.wait_until_delivered(positions[-1])
 
-    def told(lake):
+    def expected(lake):
         return {
             (name, n): columns and [each.name for each in columns.columns]
-            for n, place in rng.sample([*enumerate(places)], len(places))
+            for n, position in rng.sample([*enumerate(positions)], len(positions))
             for name in names
-            for columns in [lake.ranges.columns(database, name, place)]
+            for columns in [lake.ranges.columns(database, name, position)]
         }
 
-    lake.ranges.columns(database, "t", places[0])
+    lake.ranges.columns(database, "t", positions[0])
     before = lake.looks()[1]
-    found = told(lake)
-    assert lake.looks()[1] - before <= len(places)
-    assert told(make_lake(source_server)) == found
+    found = expected(lake)
+    assert lake.looks()[1] - before <= len(positions)
+    assert expected(make_lake(source_server)) == found
 
 
 def test_before_the_history(make_lake, source_server, table):
@@ -201,8 +201,8 @@ def test_a_large_transaction_in_parts(make_lake, source_server, table):
         assert (parts[0].start, parts[-1].end) == (start, end)
         assert sum(part.rows for part in parts) == rows
         assert sum(part.bytes for part in parts) == event_bytes(whole)
-        for part, behind in itertools.pairwise(parts):
-            assert part.end == behind.start
+        for part, later in itertools.pairwise(parts):
+            assert part.end == later.start
             assert part.commit == end
             assert part.commit_ms == last.header.execute_time
         assert parts[-1].commit is None
@@ -509,21 +509,23 @@ def test_random_changes(make_lake, source_server, table, database, rng):
         return f"INSERT INTO {name} (a) VALUES {rows}"
 
     source_server.execute(f"CREATE TABLE {database}.unwanted (a INT PRIMARY KEY)")
-    places = [start]
+    positions = [start]
     for _ in range(12):
         for _ in range(rng.randint(1, 5)):
             source_server.execute(
                 "BEGIN", *(statement() for _ in range(rng.randint(1, 4))), "COMMIT"
             )
-        ends = lake.head(places[-1], RangeLimits(rows=rng.randint(1, 4000)), wait_s=0.1)
-        places.append(ends.end)
-    whole = lake.read_memory(start, places[-1])
-    assert lake.read_again(start, places[-1]) == whole
-    ranges = list(itertools.pairwise(places))
+        ends = lake.head(
+            positions[-1], RangeLimits(rows=rng.randint(1, 4000)), wait_s=0.1
+        )
+        positions.append(ends.end)
+    whole = lake.read_memory(start, positions[-1])
+    assert lake.read_again(start, positions[-1]) == whole
+    ranges = list(itertools.pairwise(positions))
     assert joined(lake.read(*ends) for ends in ranges) == whole
     for first, last in rng.sample(ranges, 3):
         assert lake.read_again(first, last) == lake.read_memory(first, last)
-    parts = lake.plan(start, places[-1], 5)
+    parts = lake.plan(start, positions[-1], 5)
     assert joined(lake.read_again(part.start, part.end) for part in parts) == whole
     assert joined(lake.read_memory(part.start, part.end) for part in parts) == whole
 

@@ -18,7 +18,7 @@ from canal_server.store.wakeup import WakeUp
 END_BYTES = 30  # of an event that ends a transaction, see Entries
 
 
-def behind(numbers):
+def later_than(numbers):
     """Return the boundary after a transaction."""
     return 1, 100 * numbers[-1] + END_BYTES
 
@@ -39,7 +39,7 @@ def tail():
 
 def note(tail, entries, rows=2, transactions=1):
     """Record transactions; return the boundaries after them."""
-    found = [behind(entries.transaction(rows)) for _ in range(transactions)]
+    found = [later_than(entries.transaction(rows)) for _ in range(transactions)]
     tail.note(entries.take())
     return found
 
@@ -114,36 +114,36 @@ def test_the_set_of_a_boundary(tail, entries):
     entries.add(BEGIN)
     entries.add(ROWS)
     last = entries.add(END, gtid="a:1-7")
-    (place,) = [behind([last])]
+    (position,) = [later_than([last])]
     tail.note(entries.take())
     (other,) = note(tail, entries)
-    assert tail.gtids_at(place) == "a:1-7"
+    assert tail.gtids_at(position) == "a:1-7"
     assert tail.gtids_at(other) == ""
-    for wrong in ((1, place[1] + 1), (1, 4), (2, place[1]), (0, place[1])):
+    for wrong in ((1, position[1] + 1), (1, 4), (2, position[1]), (0, position[1])):
         assert tail.gtids_at(wrong) is None
 
 
 def test_the_oldest_is_dropped_first(tail, entries):
     """Above the limit the oldest spans are dropped, with all that begins in them."""
-    places = note(tail, entries, transactions=20)
+    positions = note(tail, entries, transactions=20)
     assert tail.held_bytes() <= 4 * (SPAN_BYTES + 4 * ENTRY_BYTES)
-    held = [place for place in places if tail.spans_from(place) is not None]
+    held = [position for position in positions if tail.spans_from(position) is not None]
     assert 1 < len(held) < 20
-    assert held == places[-len(held) :]
-    for place in held:
-        spans = tail.spans_from(place)
+    assert held == positions[-len(held) :]
+    for position in held:
+        spans = tail.spans_from(position)
         block, first, _ = spans[0]
-        assert block.record(first)["offset"] <= place[1] + 100
+        assert block.record(first)["offset"] <= position[1] + 100
 
 
 def test_inside_of_a_large_transaction_nothing_is_held(tail, entries):
     """Where only a part of a transaction is left, reading cannot start."""
-    (place,) = note(tail, entries)
+    (position,) = note(tail, entries)
     entries.add(BEGIN)
     for _ in range(40):
         entries.add(ROWS)
     tail.note(entries.take())
-    assert tail.spans_from(place) is None
+    assert tail.spans_from(position) is None
     (after,) = note(tail, entries)
     assert tail.spans_from(after) is not None
 
@@ -153,9 +153,9 @@ def test_neighbours_become_one_span(entries):
     tail = Tail(1 << 20)
     tail.enable(on=True)
     entries = Entries()
-    places = [note(tail, entries, rows=1)[0] for _ in range(10)]
+    positions = [note(tail, entries, rows=1)[0] for _ in range(10)]
     assert tail.held_bytes() == SPAN_BYTES + 30 * ENTRY_BYTES
-    assert len(tail.spans_from(places[0]) or ()) == 1
+    assert len(tail.spans_from(positions[0]) or ()) == 1
 
 
 def test_waiting_ends_with_news(tail, entries):

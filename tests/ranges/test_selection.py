@@ -33,9 +33,9 @@ def walk_over(entries, table_ids, start=(1, 0), end=None, **options):
     return walk
 
 
-def transaction(entries, *wanted):
+def transaction(entries, *expected):
     """Add a transaction with a row in the tables of these ids; return numbers."""
-    kinds = [(BEGIN, 0), *((ROWS, each) for each in wanted), (END, 0)]
+    kinds = [(BEGIN, 0), *((ROWS, each) for each in expected), (END, 0)]
     return [
         entries.add(
             kind, table_ordinal=table_ordinal, rows=kind == ROWS, event_length=100

@@ -63,14 +63,14 @@ def test_each_command_has_a_section():
 def test_the_client_is_whole():
     """All exported classes are there, and the methods of both clients."""
     (text,) = client_page.pages().values()
-    told = headings(text)
+    shown = headings(text)
     for module in (client, range_client):
         for name in module.__all__:
             value = getattr(module, name)
-            assert name in told or f"| `{name}` |" in text
+            assert name in shown or f"| `{name}` |" in text
             if name.endswith("Client"):
                 public = [each for each in vars(value) if not each.startswith("_")]
-                assert [each for each in public if f"{name}.{each}" not in told] == []
+                assert [each for each in public if f"{name}.{each}" not in shown] == []
     assert "{{" not in text
 
 

@@ -8,8 +8,8 @@ from canal_server.runtime.log_throttle import TEXTS_MAX, LogThrottle
 def test_the_same_text() -> None:
     """It is logged again when the time is over, counted from when it was logged."""
     repeats = LogThrottle(600)
-    told = [at for at in range(0, 1801, 30) if repeats.is_news("gone", at)]
-    assert told == [0, 600, 1200, 1800]
+    reported = [at for at in range(0, 1801, 30) if repeats.is_news("gone", at)]
+    assert reported == [0, 600, 1200, 1800]
 
 
 def test_other_texts() -> None:

@@ -263,10 +263,10 @@ def test_unexpected_error_closes_one_connection(serve, instance, caplog):
         instance.store.append(make_entry(5))
 
         def fail() -> None:
-            instance.store.on_taken = lambda: None
+            instance.store.on_fetched = lambda: None
             raise ZeroDivisionError
 
-        instance.store.on_taken = fail
+        instance.store.on_fetched = fail
         wire.send(get_frame())
         assert wire.receive() == b""
         other.send(get_frame())

@@ -20,7 +20,7 @@ from canal_server.protocol.range_messages import RangePosition
 from canal_server.server.process_zone import zone_name
 from canal_server.server.range_service import RangedService
 
-PLACE = EpochPosition(0, "bin.000001", 400)
+POSITION = EpochPosition(0, "bin.000001", 400)
 INSIDE = EpochPosition(0, "bin.000001", 500, 400)
 LATER = EpochPosition(0, "bin.000001", 900)
 AT = RangePosition(0, "bin.000001", 400)
@@ -43,7 +43,7 @@ class FakeRanges:
             self.temporary.add(name)
         if expression == "refused":
             raise ClientError("no filter")
-        return Subscription(name, expression, PLACE), True
+        return Subscription(name, expression, POSITION), True
 
     def end_temporary(self, name):
         """Forget it."""
@@ -54,9 +54,9 @@ class FakeRanges:
         if name != "lake":
             raise ClientError("there is no subscription", code=404)
 
-    def ack(self, name, place):
+    def ack(self, name, position):
         """Record the call."""
-        self.acked.append(place)
+        self.acked.append(position)
 
     def head(self, name, start, limits, wait_s, peer_fd=None):
         """Return the ends."""
@@ -72,7 +72,7 @@ class FakeRanges:
     def locate(self, name, text):
         """Know one position."""
         assert (name, text) == ("lake", "acked")
-        return PLACE
+        return POSITION
 
     def read(self, name, expression, start, end, take, *, relays, cut):
         """Return two pieces."""
@@ -139,10 +139,10 @@ def refusal(packets):
 
 def test_a_set_comes_back_with_its_place(ask, source):
     """The GTIDs of a position are sent in both directions."""
-    told = range_messages.RangePosition(0, "bin.000001", 400, gtids="0-1-7")
-    ask(range_messages.RangeAck("example", "lake", told))
+    text = range_messages.RangePosition(0, "bin.000001", 400, gtids="0-1-7")
+    ask(range_messages.RangeAck("example", "lake", text))
     assert source.acked[0].gtids == "0-1-7"
-    (packet,) = ask(range_messages.RangePlan("example", "lake", told, THEN, 2))
+    (packet,) = ask(range_messages.RangePlan("example", "lake", text, THEN, 2))
     parts = decode(range_messages.RangeParts, packet.body).parts
     assert [part.start.gtids for part in parts] == ["0-1-7", ""]
 
@@ -166,7 +166,7 @@ def test_each_request_has_its_answer(ask, source):
     assert decode(range_messages.RangeEnds, packet.body) == range_messages.RangeEnds(
         THEN, 5, 6, THEN, 77
     )
-    assert source.acked == [PLACE]
+    assert source.acked == [POSITION]
 
     (packet,) = ask(range_messages.RangePlan("example", "lake", AT, THEN, 2))
     inside = RangePosition(0, "bin.000001", 500, 400)
@@ -177,7 +177,7 @@ def test_each_request_has_its_answer(ask, source):
 
     (packet,) = ask(range_messages.RangeAck("example", "lake", THEN))
     assert (packet.type, packet.body) == (PacketType.ACK, b"")
-    assert source.acked == [PLACE, LATER]
+    assert source.acked == [POSITION, LATER]
 
     (packet,) = ask(range_messages.RangeSchema("example", "s", "t"))
     table = decode(range_messages.RangeTable, packet.body)

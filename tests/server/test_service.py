@@ -10,7 +10,7 @@ import pytest
 from fix_server import (
     DESTINATION,
     FakeInstance,
-    Place,
+    StoreCursor,
 )
 from service_calls import ELSEWHERE, OTHER, WHO, get, put, put_ends, read
 
@@ -137,7 +137,7 @@ def test_unsubscribe(service, instance):
     with pytest.raises(ClientError, match="should subscribe first"):
         get(service)
     assert instance.meta.cursor(WHO).position.position == 5
-    assert instance.store.places == {}
+    assert instance.store.cursors == {}
 
 
 def test_subscribe_again_behind_what_is_held(service, instance, caplog):
@@ -167,7 +167,7 @@ def test_unsubscribe_keeps_what_was_passed(service, instance, caplog):
     service.subscribe(WHO)
     service.ack(WHO, get(service)[0])
     put_ends(instance, 6)
-    instance.store.places[1001] = Place(2, 2)  # as a filter that rejects 6 does
+    instance.store.cursors[1001] = StoreCursor(2, 2)  # as a filter that rejects 6 does
     service.unsubscribe(WHO)
     assert instance.meta.cursor(WHO).position.position == 6
     put_ends(instance, 7)
@@ -228,7 +228,7 @@ def test_ack_moves_the_cursor_to_the_last_end(service, instance):
     assert instance.meta.cursor(WHO).position.position == 5
     service.ack(WHO, get(service, size=2)[0])  # it has no such position
     assert instance.meta.cursor(WHO).position.position == 5
-    assert instance.store.places[1001].acked == 3
+    assert instance.store.cursors[1001].acked == 3
 
 
 def test_ack_out_of_order(service, instance):
@@ -239,7 +239,7 @@ def test_ack_out_of_order(service, instance):
     get(service, size=1)
     with pytest.raises(ClientError, match="batch 2 is not the oldest"):
         service.ack(WHO, 2)
-    assert instance.store.places[1001].acked == 0
+    assert instance.store.cursors[1001].acked == 0
     service.ack(WHO, 1)
     service.ack(WHO, 2)
 
@@ -403,7 +403,7 @@ def test_restarted_during_a_request(service, instances, instance, monkeypatch):
             patched.setattr(instances, "running", lambda _, found=found: next(found))
             assert error_of(service.answer(request, None, 1.0, visits))[0] == 400
         assert not anew.meta.batches(WHO)
-        assert anew.store.places[WHO.client_id] == Place()
+        assert anew.store.cursors[WHO.client_id] == StoreCursor()
 
 
 # --------------------------------------------------------------------------------

@@ -109,12 +109,12 @@ def test_what_was_taken_when_the_instance_went(service, instance, instances):
     def go() -> None:
         instances.started.pop(DESTINATION, None)
 
-    instance.store.on_taken = go
+    instance.store.on_fetched = go
     with pytest.raises(ClientError, match="should start first"):
         get(service)
     with pytest.raises(ClientError, match="should start first"):
         service.ack(WHO, 1)
-    instance.store.on_taken = lambda: None
+    instance.store.on_fetched = lambda: None
     instances.started[DESTINATION] = instance
     with pytest.raises(ClientError, match="is not exist"):
         service.ack(WHO, 1)
@@ -126,16 +126,16 @@ def test_rollback_between_take_and_register(service, instance, pool):
     put(instance, 5, 6)
     service.subscribe(WHO)
     get(service, size=1)
-    taken, go_on = threading.Event(), threading.Event()
+    received, go_on = threading.Event(), threading.Event()
 
     def stop_once() -> None:
-        instance.store.on_taken = lambda: None
-        taken.set()
+        instance.store.on_fetched = lambda: None
+        received.set()
         assert go_on.wait(PATIENCE_S)
 
-    instance.store.on_taken = stop_once
+    instance.store.on_fetched = stop_once
     late = pool.submit(get, service)
-    assert taken.wait(PATIENCE_S)
+    assert received.wait(PATIENCE_S)
     service.rollback(WHO, 0)
     go_on.set()
     assert late.result(PATIENCE_S) == (2, [5, 6])
@@ -148,7 +148,7 @@ def test_unsubscribe_between_take_and_register(service, instance):
     """A batch that was fetched when the subscription ended is not registered."""
     put(instance, 5)
     service.subscribe(WHO)
-    instance.store.on_taken = lambda: service.unsubscribe(WHO)
+    instance.store.on_fetched = lambda: service.unsubscribe(WHO)
     reply = service.answer(server_session.Fetch(WHO, 1, 0.0), None, 1.0)
     assert decode(Packet, reply[0][4:]).type == 3
     assert instance.meta.batches(WHO) == {}
@@ -176,7 +176,7 @@ def test_two_connections_of_one_identity(service, instance, pool, rng):
     assert [number for _, batch in full for number in batch] == numbers
     for batch_id, _ in full:
         service.ack(WHO, batch_id)
-    assert instance.store.places[1001].acked == len(numbers)
+    assert instance.store.cursors[1001].acked == len(numbers)
 
 
 def test_rollbacks_among_gets(service, instance, pool):
@@ -213,8 +213,8 @@ def move(instance: FakeInstance, offset: int, *numbers: int) -> None:
     """Move the client as an instance does: another store, which holds these."""
     with instance.steady():
         instance.meta.clear_batches(WHO)
-        place = EntryPosition("binlog.000001", offset)
-        instance.meta.update_cursor(WHO, instance.log_position(place))
+        position = EntryPosition("binlog.000001", offset)
+        instance.meta.update_cursor(WHO, instance.log_position(position))
         old = instance.store
         store = FakeStore()
         store.append(*(make_entry(n, EntryType.TRANSACTIONEND) for n in numbers))
@@ -254,7 +254,7 @@ def test_a_batch_taken_during_a_move(service, instance, pool):
     """What was fetched from the old store is not delivered after the move."""
     put_ends(instance, 8)
     service.subscribe(WHO)
-    instance.store.on_taken = lambda: move(instance, 3, 4)
+    instance.store.on_fetched = lambda: move(instance, 3, 4)
     assert service.get(WHO, 100, 0.0) == (EMPTY_FRAME,)
     assert instance.meta.batches(WHO) == {}
     assert get(service) == (1, [4])
@@ -268,13 +268,13 @@ def test_an_ack_waits_for_a_move(service, instance, pool):
     with instance.steady():
         acking = pool.submit(service.ack, WHO, 1)
         instance.meta.clear_batches(WHO)
-        place = instance.log_position(EntryPosition("binlog.000001", 3))
-        instance.meta.update_cursor(WHO, place)
+        position = instance.log_position(EntryPosition("binlog.000001", 3))
+        instance.meta.update_cursor(WHO, position)
         instance.store = FakeStore()
         instance.store.subscribe(WHO.client_id, None, None)
     with pytest.raises(ClientError, match="is not exist"):
         acking.result(PATIENCE_S)
-    assert instance.meta.cursor(WHO) == place
+    assert instance.meta.cursor(WHO) == position
 
 
 def test_visits(service, instance, instances):

@@ -123,14 +123,14 @@ def test_old_versions(serve, authority, caplog):
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-@pytest.mark.parametrize("wanted", list(ClientCertificates))
+@pytest.mark.parametrize("required", list(ClientCertificates))
 @pytest.mark.parametrize("shown", ["none", "theirs", "another"])
 def test_certificates_of_clients(  # noqa: PLR0917  # a table
-    serve, authority, tmp_path, version, wanted, shown
+    serve, authority, tmp_path, version, required, shown
 ):
     """With `required`, only clients of the authority get in; `optional` lets others."""
     settings = authority.server(
-        client_ca_file=authority.ca_file, client_certificates=wanted
+        client_ca_file=authority.ca_file, client_certificates=required
     )
     server = serve(tls=settings)
     context = authority.client_context("client" if shown == "theirs" else "")
@@ -138,8 +138,8 @@ def test_certificates_of_clients(  # noqa: PLR0917  # a table
         (tmp_path / "x").mkdir()
         context.load_cert_chain(*Authority(tmp_path / "x", "x").issue("client"))
     context.maximum_version = version
-    refused = (wanted == "required" and shown != "theirs") or (
-        wanted == "optional" and shown == "another"
+    refused = (required == "required" and shown != "theirs") or (
+        required == "optional" and shown == "another"
     )
     if not refused:
         with Wire(server.port, context) as wire:

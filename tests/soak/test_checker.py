@@ -183,7 +183,7 @@ def test_a_gap_in_what_is_repeated(scene):
         follower.transaction(rows)
     follower.resume()
     follower.transaction(scene.rows[2])
-    with pytest.raises(Violation, match="in the place of item 3"):
+    with pytest.raises(Violation, match="instead of item 3"):
         follower.transaction(scene.rows[4])
 
 
@@ -209,17 +209,17 @@ def test_what_nobody_wrote(scene):
     """Rows that were never written, and such as were not committed, are found out."""
     with pytest.raises(Violation, match="nobody wrote"):
         scene.follower().transaction([row(T, {}, values(9, 99))])
-    gone = scene.write(T, state=State.GONE)
+    uncommitted = scene.write(T, state=State.UNCOMMITTED)
     follower = scene.follower()
     for rows in scene.rows[:7]:
         follower.transaction(rows)
     with pytest.raises(Violation, match="never committed"):
-        follower.transaction(gone)
+        follower.transaction(uncommitted)
 
 
 def test_what_was_not_committed_is_not_missing(scene):
     """Nobody waits for a transaction whose commit failed."""
-    scene.write(T, state=State.GONE)
+    scene.write(T, state=State.UNCOMMITTED)
     after = scene.write(T)
     follower = scene.follower()
     for rows in [*scene.rows[:7], after]:
@@ -230,7 +230,7 @@ def test_what_was_not_committed_is_not_missing(scene):
 def test_a_delete_that_was_not_committed_is_done_again(scene, ledger):
     """The second delete of a row is found where the first one failed."""
     old = values(0, 6)
-    for state in (State.GONE, State.DONE):
+    for state in (State.UNCOMMITTED, State.DONE):
         item = ledger.note_rows([[ledger.change(T, "DELETE", old, {})]])
         ledger.settle(item, state)
     follower = scene.follower()

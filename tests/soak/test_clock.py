@@ -9,13 +9,13 @@ import pytest
 from fix_pipeline import UNIT_S
 from soak.clock import Clock
 
-TOLD = "import time; print(time.time(), time.monotonic(), flush=True)"
+CLOCKS = "import time; print(time.time(), time.monotonic(), flush=True)"
 PROGRAM = f"""
 import sys
-{TOLD}
+{CLOCKS}
 for line in sys.stdin:
     time.sleep(0.01)  # as the clock is wrong, too
-    {TOLD}
+    {CLOCKS}
 """
 
 

@@ -6,14 +6,14 @@ import pytest
 from soak.purging import read_by
 
 
-def reply(epoch: int, *places: tuple[int, str]) -> dict[str, object]:
+def reply(epoch: int, *positions: tuple[int, str]) -> dict[str, object]:
     """Return what a server says of subscriptions."""
-    found = [{"epoch": each, "journal": name} for each, name in places]
+    found = [{"epoch": each, "journal": name} for each, name in positions]
     return {"running": True, "epoch": epoch, "subscriptions": found}
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted", "number"),
+    ("said", "expected", "number"),
     [
         (reply(0, (0, "binlog.000012")), 1, 12),
         (reply(0, (0, "binlog.000012"), (0, "binlog.000007")), 2, 7),
@@ -24,6 +24,6 @@ def reply(epoch: int, *places: tuple[int, str]) -> dict[str, object]:
         (reply(1, (1, "binlog.000012"), (0, "binlog.000013")), 2, 0),
     ],
 )
-def test_the_oldest_file_of_all(said, wanted, number):
+def test_the_oldest_file_of_all(said, expected, number):
     """The oldest place counts, and nothing where not all places are known."""
-    assert read_by(said, wanted) == number
+    assert read_by(said, expected) == number

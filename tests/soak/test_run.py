@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from server_folders import Unavailable
 from soak.checker import Follower
-from soak.run import Run, Wanted
+from soak.run import Run, RunOptions
 
 SECONDS = 12.0
 PER_SECOND = 20.0
@@ -13,7 +13,7 @@ PER_SECOND = 20.0
 
 def carried_out(folder, rng, seconds=SECONDS):
     """Carry out a run of clients of a MySQL, and return what came of it."""
-    wanted = Wanted(
+    expected = RunOptions(
         rng.getrandbits(31),
         seconds,
         PER_SECOND,
@@ -22,7 +22,7 @@ def carried_out(folder, rng, seconds=SECONDS):
         only=("kill a server", "rotate"),
     )
     try:
-        with Run(wanted) as run, run.sampler:
+        with Run(expected) as run, run.sampler:
             for client in run.clients:
                 client.start()
             with run.loads[0]:
@@ -48,18 +48,18 @@ def test_nothing_is_lost(tmp_path, rng):
 @pytest.mark.mysql
 def test_what_is_lost_is_found(tmp_path, rng, monkeypatch):
     """A transaction that the wire loses for one client is told with its rows."""
-    taken = Follower.transaction
+    received = Follower.transaction
     lost: list[object] = []
 
     def transaction(self, rows):
         if not lost and len(self.order) > 20 and self.name.startswith("cluster"):
             lost.append(rows)
             return
-        taken(self, rows)
+        received(self, rows)
 
     monkeypatch.setattr(Follower, "transaction", transaction)
     result = carried_out(tmp_path, rng)
     assert lost
-    told = "\n".join(result.problems)
-    assert "did not" in told or "are missing" in told
-    assert "cluster client of mysql" in told
+    text = "\n".join(result.problems)
+    assert "did not" in text or "are missing" in text
+    assert "cluster client of mysql" in text

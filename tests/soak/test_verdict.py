@@ -69,7 +69,7 @@ def test_some_tables_only(ledger):
 def test_found_out_later(ledger):
     """What came is wrong, too, where its commit turned out to have failed later."""
     both = [follower_of(ledger, 0, 1, 2)]
-    ledger.settle(ledger.items[1], State.GONE)
+    ledger.settle(ledger.items[1], State.UNCOMMITTED)
     (said,) = never_committed(ledger, both)
     assert "item 1 " in said
 

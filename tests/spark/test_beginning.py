@@ -51,7 +51,7 @@ def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> Non
     pipeline = make_pipeline(source, "shop")
     pipeline.start()
     time = {"startingPosition": "time:1700000000000"}
-    told = r"binlog starts with .*0002, at 20.* between 2023-11-14T22:13:20\+00:00"
+    text = r"binlog starts with .*0002, at 20.* between 2023-11-14T22:13:20\+00:00"
 
     def begin(name, **more):
         options = options_of(pipeline, subscription=name, **time, **more)
@@ -62,7 +62,7 @@ def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> Non
     source.execute("FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (1)")
     file, _ = source.binlog_position()
     purge(source, file)
-    with pytest.raises(PositionError, match=told) as caught:
+    with pytest.raises(PositionError, match=text) as caught:
         begin("second")
     later = re.search(r"time:(\d+) or later", str(caught.value))
     assert later
@@ -72,7 +72,7 @@ def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> Non
     assert begin("fourth").journal == file
     time["startingPosition"] = "time:1700000000000"
     batch = options_of(pipeline, **time)
-    with pytest.raises(PositionError, match=told):
+    with pytest.raises(PositionError, match=text):
         CanalBatchReader(batch, generic_schema("map")).partitions()
     going_on = replace(batch, fail_on_data_loss=False)
     assert CanalBatchReader(going_on, generic_schema("map")).partitions()

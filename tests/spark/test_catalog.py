@@ -28,7 +28,7 @@ class Catalog:
             "startingPosition": self.begin,
         }
 
-    def told(self, **more) -> str:
+    def text(self, **more) -> str:
         """Return options as SQL has them."""
         found = self.options | more
         return ", ".join(f"{name} '{text}'" for name, text in found.items())
@@ -59,7 +59,7 @@ def test_a_table(catalog, tmp_path) -> None:
     """It is created, described, read with its own or other options, and dropped."""
     spark = catalog.spark
     spark.sql(
-        f"CREATE TABLE goods USING canal OPTIONS ({catalog.told(table=catalog.table)})"
+        f"CREATE TABLE goods USING canal OPTIONS ({catalog.text(table=catalog.table)})"
         " COMMENT 'what changes' TBLPROPERTIES ('team' = 'shop', 'maxRows' = '1')"
     )
     catalog.insert(1, 2, 3)
@@ -94,7 +94,7 @@ def test_a_table(catalog, tmp_path) -> None:
 def test_a_table_of_all_tables(catalog) -> None:
     """Its schema is the generic one, and a location changes nothing."""
     catalog.spark.sql(
-        f"CREATE TABLE changes USING canal OPTIONS ({catalog.told(payload='json')})"
+        f"CREATE TABLE changes USING canal OPTIONS ({catalog.text(payload='json')})"
         " LOCATION '/nowhere'"
     )
     catalog.insert(5)
@@ -109,29 +109,29 @@ def test_a_view(catalog) -> None:
     """A temporary view has its options as they were written."""
     catalog.spark.sql(
         "CREATE TEMPORARY VIEW goods_view USING canal"
-        f" OPTIONS ({catalog.told(table=catalog.table)})"
+        f" OPTIONS ({catalog.text(table=catalog.table)})"
     )
     catalog.insert(6)
     assert catalog.ids("SELECT id FROM goods_view") == [6]
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "told"),
+    ("columns", "options", "expected"),
     [
         ("", {"maxPartition": "3"}, "unknown option maxpartition; did you mean"),
         ("", {"payload": "xml"}, "option payload = 'xml'"),
         ("(a INT)", {}, "option destination is missing"),
     ],
 )
-def test_a_table_that_cannot_be(catalog, columns, options, told) -> None:
+def test_a_table_that_cannot_be(catalog, columns, options, expected) -> None:
     """A typo is reported by name; user columns leave no room for options."""
     made = f"CREATE TABLE given {columns} USING canal OPTIONS"
 
     def use() -> None:
-        catalog.spark.sql(f"{made} ({catalog.told(**options)})")
+        catalog.spark.sql(f"{made} ({catalog.text(**options)})")
         catalog.spark.sql("SELECT * FROM given").collect()
 
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=expected):
         use()
 
 
@@ -140,7 +140,7 @@ def test_a_password_is_not_kept(catalog) -> None:
     spark = catalog.spark
     spark.sql(
         "CREATE TABLE goods USING canal OPTIONS"
-        f" ({catalog.told(table=catalog.table, username='u', password='geheim')})"
+        f" ({catalog.text(table=catalog.table, username='u', password='geheim')})"
     )
     catalog.insert(7)
     frame = spark.table("goods")
@@ -165,8 +165,8 @@ def test_places_inside_of_a_transaction(catalog) -> None:
     _, after = catalog.source.binlog_position()
     catalog.insert(5)
 
-    def read(**places) -> list[int]:
-        options = catalog.options | {"table": catalog.table} | places
+    def read(**positions) -> list[int]:
+        options = catalog.options | {"table": catalog.table} | positions
         rows = catalog.spark.read.format("canal").options(**options).load()
         return sorted(row.id for row in rows.collect())
 

@@ -168,18 +168,18 @@ def test_images_of_updates(table) -> None:
     )
     columns = {"columns": "BODY,id"}
 
-    def told(frame):
+    def expected(frame):
         rows = sorted(frame.collect(), key=lambda row: (row["_seq"], row["_row"]))
         return [(row["_change_type"], row["body"], row["id"]) for row in rows]
 
-    assert told(table.changes(**columns)) == [
+    assert expected(table.changes(**columns)) == [
         ("insert", "x", 1),
         ("update_postimage", "y", 1),
         ("delete", "y", 1),
         ("insert", "y", 2),
         ("delete", "y", 2),
     ]
-    assert told(table.changes(updates="both", **columns)) == [
+    assert expected(table.changes(updates="both", **columns)) == [
         ("insert", "x", 1),
         ("update_preimage", "x", 1),
         ("update_postimage", "y", 1),
@@ -268,10 +268,10 @@ def test_columns_that_come_and_go(table, rng) -> None:
 
 def test_a_stream_of_one_table(table, rng, tmp_path) -> None:
     """The same as a stream, in micro-batches, from the checkpoint on."""
-    came = []
+    received = []
 
     def apply(frame, _):
-        came.extend(frame.collect())
+        received.extend(frame.collect())
 
     options = table.options(subscription="typed", maxRowsPerTrigger="10")
     for _ in range(2):
@@ -285,8 +285,8 @@ def test_a_stream_of_one_table(table, rng, tmp_path) -> None:
             .trigger(availableNow=True),
             PATIENCE_S,
         )
-    wanted = table.changes().collect()
-    assert sorted(map(str, came)) == sorted(map(str, wanted))
+    expected = table.changes().collect()
+    assert sorted(map(str, received)) == sorted(map(str, expected))
 
 
 def test_a_table_that_is_not_there(table) -> None:

@@ -40,19 +40,19 @@ def make_batches(rng: random.Random, tables: dict[Any, Any]) -> Batches:
     if rng.random() < 0.4:
         return generic_batches("x", payload=rng.choice(["map", "json"]), **limits)
     (schema, table), columns = rng.choice(list(tables.items()))
-    wanted = [wanted_column(column) for column in columns.values()]
+    expected = [wanted_column(column) for column in columns.values()]
     if rng.random() < 0.3:
-        kinds = [column.kind for column in wanted]
+        kinds = [column.kind for column in expected]
         rng.shuffle(kinds)
-        wanted = [
+        expected = [
             WantedColumn(column.name, kind, 12, 3)
-            for column, kind in zip(wanted, kinds, strict=True)
+            for column, kind in zip(expected, kinds, strict=True)
         ]
     missing = (
-        [c.name for c in wanted if rng.random() < 0.3] if rng.random() < 0.5 else ()
+        [c.name for c in expected if rng.random() < 0.3] if rng.random() < 0.5 else ()
     )
     return typed_batches(
-        schema, table, wanted, missing=missing,
+        schema, table, expected, missing=missing,
         updates=rng.choice(["postimage", "both", "envelope"]),
         split_keys=rng.random() < 0.5,
         zero_dates=rng.choice(["null", "error"]),
@@ -80,16 +80,16 @@ def read_table(rng: random.Random, recorded: Recorded) -> int:
     return rows
 
 
-class Told:
+class Reported:
     """What the server says of tables: at times what is not so."""
 
     def __init__(self, rng: random.Random, tables: dict[Any, Any]) -> None:
         self._rng = rng
         self._tables = tables
 
-    def __call__(self, name: TableName, place: object) -> RangeTable:
+    def __call__(self, name: TableName, position: object) -> RangeTable:
         """Return the columns of a table."""
-        del place
+        del position
         rng, columns = self._rng, [*self._tables.get(tuple(name), {}).values()]
         if not columns or rng.random() < 0.05:
             return RangeTable()
@@ -118,14 +118,14 @@ def read_packed(rng: random.Random, recorded: Recorded) -> int:
     )
 
     entries, tables = recorded
-    told, body = Told(rng, tables), damaged_body(rng, entries)
+    shown, body = Reported(rng, tables), damaged_body(rng, entries)
     limits = Limits(
         rows=rng.choice([1, 10, 1000]),
         run_bytes=rng.choice([500, 1 << 20]),
         all_bytes=rng.choice([2000, 1 << 20]),
         tables=rng.choice([1, 2, 100]),
     )
-    batches = PackedBatches("x", told, epoch=rng.choice([0, 3]), limits=limits)
+    batches = PackedBatches("x", shown, epoch=rng.choice([0, 3]), limits=limits)
     if rng.random() < 0.1:  # seldom, as ends elsewhere are refused then
         batches.expect(5, 1000)
     found = [*batches.feed(bytearray(body))]  # at the end of its memory

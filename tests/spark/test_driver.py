@@ -408,12 +408,12 @@ def test_refusals_name_server_and_destination(
     wrong = refused(ClientError, password="other")
     assert wrong.startswith(f"destination example {at}auth failed for user 'me'")
     assert "other" not in wrong
-    told = refused(ClientError, destination="nowhere")
-    assert told == f"destination nowhere {at}can't find destination:nowhere"
+    output = refused(ClientError, destination="nowhere")
+    assert output == f"destination nowhere {at}can't find destination:nowhere"
     address = f"127.0.0.1:{mysql_server.port}"
-    told = refused(ProtocolError, servers=address)
-    assert told.startswith(f"destination example at {address}: a frame of ")
-    assert told.endswith(
+    output = refused(ProtocolError, servers=address)
+    assert output.startswith(f"destination example at {address}: a frame of ")
+    assert output.endswith(
         "check that option servers has the address and port of a canal-server"
     )
 
@@ -437,10 +437,10 @@ def test_a_destination_that_is_added_begins_at_its_cursor(
     """A new destination is no obstacle for a checkpoint; old ones are kept."""
     driver = make_driver(pollTimeoutMs="0")
     begin = driver.initial()
-    gone = {"gone": begin[DESTINATION]}
-    end = driver.latest(gone)
-    assert end == begin | gone
-    assert driver.plan(gone, end) == []
+    deleted = {"gone": begin[DESTINATION]}
+    end = driver.latest(deleted)
+    assert end == begin | deleted
+    assert driver.plan(deleted, end) == []
 
 
 def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> None:
@@ -460,9 +460,9 @@ def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> Non
     pipeline.stop()
     pipeline.configure({"canal.instance.master.journal.name": "oldest"})
     pipeline.start()
-    told = r"lake of destination example.* are no longer available"
+    text = r"lake of destination example.* are no longer available"
     failing = StreamDriver(options_of(pipeline))
-    with closing(failing), pytest.raises(PositionError, match=told):
+    with closing(failing), pytest.raises(PositionError, match=text):
         failing.latest(at)
     going_on = options_of(pipeline, failOnDataLoss="false")
     with closing(StreamDriver(going_on)) as driver:

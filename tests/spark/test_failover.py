@@ -16,7 +16,7 @@ from fix_pipeline import DESTINATION, UNIT_S
 from fix_random import LONGER, longer
 from fix_spark import was_late
 from load import Load
-from spark_sink import Sink, wanted_rows
+from spark_sink import Sink, expected_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,8 +67,8 @@ class Query:
                 why = f"the query ended: {self.query.exception()}"
                 assert was_late(self.query), why
                 self.start()
-            told = f"{self.sink.count()} of {rows} rows came"
-            assert time.monotonic() < give_up_at, told
+            shown = f"{self.sink.count()} of {rows} rows came"
+            assert time.monotonic() < give_up_at, shown
             time.sleep(POLL_S)
 
     def wait_for_more(self, rows: int = 100) -> None:
@@ -77,7 +77,7 @@ class Query:
 
     def check(self, writer: Writer) -> None:
         """Wait for all that was written, and compare it."""
-        self.wait_for(wanted_rows(writer))
+        self.wait_for(expected_rows(writer))
         self.sink.check(writer)
         batches = self.sink.batches()
         print(f"{self.sink.count()} rows in {len(batches)} batches, each once")

@@ -27,7 +27,7 @@ GOLDEN = [
     ["1", "2", "3", "8", "9", "11"],
     ["7", "10"],
 ]
-WANTED = (WantedColumn("id", "int32"), WantedColumn("name", "text"))
+COLUMNS = (WantedColumn("id", "int32"), WantedColumn("name", "text"))
 
 
 def generic_parts(
@@ -46,7 +46,7 @@ def generic_parts(
 
 def typed_rows(body: bytes, part: tuple[int, int], **options: Any) -> list[Any]:
     """Return the rows of one part of a table."""
-    batches = typed_batches("d", "t", WANTED, split_keys=True, part=part, **options)
+    batches = typed_batches("d", "t", COLUMNS, split_keys=True, part=part, **options)
     found = [*batches.feed(body), batches.rest()]
     return [row for batch in filter(None, found) for row in batch.to_pylist()]
 

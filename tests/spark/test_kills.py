@@ -8,7 +8,7 @@ import pytest
 from fix_pipeline import DESTINATION, UNIT_S
 from fix_random import LONGER
 from fix_spark import run_job, skip_without_spark
-from spark_sink import Sink, wanted_rows
+from spark_sink import Sink, expected_rows
 
 # Each of them takes a Spark of its own twenty seconds; everyday tests kill one, at any
 # of these steps (`test_random`), and fail behind the sink (`test_stream`).
@@ -53,7 +53,7 @@ def test_killed_at_each_step(pipeline, rng, tmp_path, ack_on) -> None:
         "servers": f"127.0.0.1:{pipeline.server_port}",
         "destination": DESTINATION,
         "subscription": NAME,
-        "startingPosition": place_of(pipeline),
+        "startingPosition": position_of(pipeline),
         "ackOn": ack_on,
         "maxRowsPerTrigger": "10",
         "pollTimeoutMs": "100",
@@ -71,16 +71,16 @@ def test_killed_at_each_step(pipeline, rng, tmp_path, ack_on) -> None:
         # The second of these calls, so that a batch was done before, as a rule.
         faults.write_text(f"{call} {1 if call == 'partitions' else 2} kill\n")
         trace.write_text("")
-        status = run(job | {"rows": wanted_rows(writer)}, tmp_path)
-        assert status == -signal.SIGKILL, f"{call} never came: status {status}"
+        status = run(job | {"rows": expected_rows(writer)}, tmp_path)
+        assert status == -signal.SIGKILL, f"{call} never happened: status {status}"
     faults.write_text("")
     trace.write_text("")
-    assert run(job | {"rows": wanted_rows(writer)}, tmp_path) == 0
+    assert run(job | {"rows": expected_rows(writer)}, tmp_path) == 0
     sink.check(writer)
     assert sink.repeated(), "no batch came again, so nothing was proven"
 
 
-def place_of(pipeline):
+def position_of(pipeline):
     """Return the end of the binlog as a position for an option."""
     return "file:{}:{}".format(*pipeline.source.binlog_position())
 

@@ -145,6 +145,6 @@ def test_each_server_is_told_with_its_answer() -> None:
     channel = Asked(options, DESTINATION)
     with pytest.raises(ClientError) as given_up:
         channel.call(lambda client: client)
-    told = str(given_up.value)
-    assert "one:1: the table history is away" in told
-    assert "two:2: it does not run here" in told
+    shown = str(given_up.value)
+    assert "one:1: the table history is away" in shown
+    assert "two:2: it does not run here" in shown

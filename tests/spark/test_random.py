@@ -113,9 +113,9 @@ def test_folded_by_key_it_equals_the_tables(loads, tmp_path, rng) -> None:
         trace.write_text("")
         with Trouble(pipeline, of_destination.values(), rng, trace):
             status = run(fault)
-        assert status == -signal.SIGKILL, f"{fault} never came: status {status}"
+        assert status == -signal.SIGKILL, f"{fault} never happened: status {status}"
     for load in of_destination.values():
         load.end()
     assert run("") == 0
     for name, load in of_destination.items():
-        assert fold(sink.came(name)) == load.truth()
+        assert fold(sink.rows(name)) == load.truth()

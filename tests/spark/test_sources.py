@@ -6,7 +6,7 @@ import pytest
 from fix_pipeline import DESTINATION
 from ledger import Writer
 from purge import purge
-from spark_sink import wanted_rows
+from spark_sink import expected_rows
 from spark_stream import (
     PATIENCE_S,
     SECOND,
@@ -64,8 +64,8 @@ def test_two_destinations(streams, writers) -> None:
     for counts in ((1, 1), (6, 6), (0, 3)):
         first.write(counts[0])
         second.write(counts[1])
-        wanted = wanted_rows(first) + wanted_rows(second)
-        stream.wait(lambda wanted=wanted: stream.sink.count() >= wanted, query)
+        expected = expected_rows(first) + expected_rows(second)
+        stream.wait(lambda expected=expected: stream.sink.count() >= expected, query)
     query.stop()
     stream.sink.check(first, DESTINATION)
     stream.sink.check(second, SECOND)
@@ -79,19 +79,19 @@ def test_a_union_of_a_stream_with_itself(
     stream = streams(make_pipeline(mysql_server, database))
     writer = stream.pipeline.writer(rng)
     frame = stream.frame()
-    came = []
+    received = []
     query = stream.start(
-        frame.union(frame), apply=lambda batch, _: came.append(sorted(seqs(batch)))
+        frame.union(frame), apply=lambda batch, _: received.append(sorted(seqs(batch)))
     )
     for _ in range(2):
         writer.write(2)
-        rows = 2 * wanted_rows(writer)
-        stream.wait(lambda rows=rows: sum(map(len, came)) >= rows, query)
+        rows = 2 * expected_rows(writer)
+        stream.wait(lambda rows=rows: sum(map(len, received)) >= rows, query)
     query.stop()
-    for batch in came:
+    for batch in received:
         assert batch[::2] == batch[1::2]
-    once = [order for batch in came for order in batch[::2]]
-    assert len(once) == len(set(once)) == wanted_rows(writer)
+    once = [order for batch in received for order in batch[::2]]
+    assert len(once) == len(set(once)) == expected_rows(writer)
 
 
 def seqs(frame):
@@ -111,14 +111,14 @@ def test_a_restart_with_an_added_column(
     stream = streams(make_pipeline(mysql_server, database))
     source, table = mysql_server, f"{database}.goods"
     source.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
-    came: list[dict[str, object]] = []
+    received: list[dict[str, object]] = []
 
     def apply(frame, _):
-        came.extend(row.asDict() for row in frame.collect())
+        received.extend(row.asDict() for row in frame.collect())
 
     source.execute(f"INSERT INTO {table} VALUES (1)")
     query = stream.start(apply=apply, table=table, startingPosition="earliest")
-    stream.wait(lambda: came, query)
+    stream.wait(lambda: received, query)
     source.execute(
         f"ALTER TABLE {table} ADD COLUMN body TEXT",
         f"INSERT INTO {table} VALUES (2, 'new')",
@@ -127,9 +127,9 @@ def test_a_restart_with_an_added_column(
         query.awaitTermination(PATIENCE_S)
     query = stream.start(apply=apply, table=table)
     source.execute(f"INSERT INTO {table} VALUES (3, NULL)")
-    stream.wait(lambda: len(came) > 2, query)
+    stream.wait(lambda: len(received) > 2, query)
     query.stop()
-    assert [(row["id"], row.get("body", "")) for row in came] == [
+    assert [(row["id"], row.get("body", "")) for row in received] == [
         (1, ""),
         (2, "new"),
         (3, None),
@@ -160,10 +160,10 @@ def test_a_purged_range(streams, make_pipeline, own_server, rng) -> None:
         query.awaitTermination(PATIENCE_S)
     query = stream.start(failOnDataLoss="false")
     lost = len(writer.transactions.pop())
-    before = wanted_rows(writer)
+    before = expected_rows(writer)
     writer.write(2)
-    stream.wait(lambda: stream.sink.count() >= wanted_rows(writer), query)
+    stream.wait(lambda: stream.sink.count() >= expected_rows(writer), query)
     query.stop()
     assert lost > 0
-    assert wanted_rows(writer) > before
+    assert expected_rows(writer) > before
     stream.sink.check(writer)

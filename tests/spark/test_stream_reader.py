@@ -73,8 +73,8 @@ def acked(stream):
     from canal_server.spark.options.offsets import offset_to_json  # noqa: PLC0415
 
     with RangedClient("127.0.0.1", stream.pipeline.server_port) as client:
-        place = client.locate(DESTINATION, "acked", NAME)
-    return offset_to_json({DESTINATION: place})
+        position = client.locate(DESTINATION, "acked", NAME)
+    return offset_to_json({DESTINATION: position})
 
 
 def test_a_restart_goes_on_from_the_checkpoint(stream, rng) -> None:

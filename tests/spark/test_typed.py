@@ -25,10 +25,10 @@ BLOB = 2004
 
 
 def rows_of(
-    *entries: Any, wanted: tuple[WantedColumn, ...] = (ID, NAME), **options: Any
+    *entries: Any, request: tuple[WantedColumn, ...] = (ID, NAME), **options: Any
 ) -> list[dict[str, Any]]:
     """Return the rows that entries of one transaction become."""
-    batches = typed_batches("d", "t", wanted, **options)
+    batches = typed_batches("d", "t", request, **options)
     found = list(batches.feed(body_of([begin(1), *entries, end(900)])))
     rest = batches.rest()
     found += [rest] if rest else []
@@ -46,8 +46,8 @@ def one(kind: str, text: str | None, *, sql_type: int = 12, mysql_type: str = ""
         precision: int = 0, scale: int = 0, **options: Any) -> Any:  # fmt: skip
     """Return the value that a text becomes."""
     row = columns({"v": text}, sql_types={"v": sql_type}, types={"v": mysql_type})
-    wanted = (WantedColumn("v", kind, precision, scale),)
-    (found,) = rows_of(insert(100, row), wanted=wanted, **options)
+    request = (WantedColumn("v", kind, precision, scale),)
+    (found,) = rows_of(insert(100, row), request=request, **options)
     return found["v"]
 
 
@@ -401,13 +401,13 @@ def test_unknown_zone() -> None:
 
 def test_names_of_metadata_are_taken() -> None:
     """A column with the name of a metadata column is refused, in any case."""
-    wanted = [ID, WantedColumn("_ROW", "int32")]
+    request = [ID, WantedColumn("_ROW", "int32")]
     with pytest.raises(ConfigError, match="column _ROW has the name of a column"):
-        typed_schema(wanted)
-    assert "before" in typed_schema(wanted, updates="envelope").names
+        typed_schema(request)
+    assert "before" in typed_schema(request, updates="envelope").names
 
 
 def test_no_columns_but_metadata() -> None:
     """A table without selected columns still reports that rows changed."""
-    rows = rows_of(insert(100, OLD, NEW), wanted=())
+    rows = rows_of(insert(100, OLD, NEW), request=())
     assert picked(rows, "_change_type", "_row") == [("insert", 0), ("insert", 1)]

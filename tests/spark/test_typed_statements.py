@@ -76,15 +76,15 @@ def test_another_table_in_its_place(goods: Goods) -> None:
 
 def test_no_table_in_its_place(goods: Goods) -> None:
     """Whether it was renamed or dropped, before others or after them."""
-    told, untold = goods.reader(), goods.reader(schemaChange="ignore")
+    shown, untold = goods.reader(), goods.reader(schemaChange="ignore")
     goods.execute(
         "RENAME TABLE {s}.goods TO {s}.other", "INSERT INTO {s}.other VALUES (3, 3)"
     )
     with pytest.raises(TableMetaError, match=r"goods was renamed at .* TO .*other"):
-        rows(told)
+        rows(shown)
     assert rows(untold) == []
     goods.execute("RENAME TABLE {s}.other TO {s}.goods")
-    assert rows(told) == []
+    assert rows(shown) == []
     reader = goods.reader()
     goods.execute("CREATE TABLE {s}.first (id INT)", "DROP TABLE {s}.first, {s}.goods")
     with pytest.raises(TableMetaError, match=r"goods was emptied at .*DROP"):
@@ -111,10 +111,10 @@ def test_rows_that_no_row_tells_of(goods: Goods) -> None:
     }
     if goods.is_mariadb:
         causes["created again at"] = "CREATE OR REPLACE TABLE {s}.goods (id INT, a INT)"
-    for told, sql in causes.items():
+    for shown, sql in causes.items():
         reader, ignoring = goods.reader(), goods.reader(truncates="ignore")
         goods.execute("USE {s}", "SET SESSION binlog_format = 'STATEMENT'", sql)
-        with pytest.raises(TableMetaError, match=told):
+        with pytest.raises(TableMetaError, match=shown):
             rows(reader)
         assert rows(ignoring) == []
     reader = goods.reader()
@@ -145,14 +145,14 @@ def test_names_in_any_case(make_pipeline: Any, own_server: Any) -> None:
     pipeline = make_pipeline(server, "shop")
     pipeline.start()
     goods = Goods(pipeline)
-    for sql, told in {
+    for sql, shown in {
         "ALTER TABLE {s}.Goods ADD x INT": "different columns since .*: x;",
         "TRUNCATE TABLE SHOP.Goods": "was emptied at",
         "RENAME TABLE {s}.GOODS TO {s}.Other": "was renamed at",
     }.items():
         reader = goods.reader()
         goods.execute(sql)
-        with pytest.raises(TableMetaError, match=told):
+        with pytest.raises(TableMetaError, match=shown):
             rows(reader)
 
 

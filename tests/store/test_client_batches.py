@@ -20,9 +20,9 @@ def test_a_batch_tells_of_what_was_taken():
     ring.append(entries.take(), 0)
     cursor = Cursor(ring, 1, None)
     cursor.scan()
-    taken = cursor.fetch(99, 9999, 9999, False)
-    assert taken is not None
-    batch = batch_of(taken)
+    received = cursor.fetch(99, 9999, 9999, False)
+    assert received is not None
+    batch = batch_of(received)
     assert (batch.first_sequence, batch.last_sequence) == (0, 2)
     assert (batch.count, batch.size) == (3, 240)
     assert numbers_of(batch.slices) == [0, 1, 2]
@@ -35,5 +35,5 @@ def test_a_batch_tells_of_what_was_taken():
 
 def test_an_empty_gtid_is_none():
     """A position of an entry without GTID has none."""
-    place = ("bin.000001", 4, 1000, 7, "", None)
-    assert position_of(place) == EntryPosition("bin.000001", 4, 1000, 7, None)
+    position = ("bin.000001", 4, 1000, 7, "", None)
+    assert position_of(position) == EntryPosition("bin.000001", 4, 1000, 7, None)

@@ -177,16 +177,16 @@ def test_a_begin_that_left_the_ring_comes_with_its_first_row(t):
     t.entries.add(BEGIN)
     for _ in range(40):
         t.entries.add(ROWS, table_ordinal=t.table_ordinal("b"))
-    wanted = t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
+    expected = t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     end = t.entries.add(END)
     assert t.put()
 
     batch = t.store.get(CLIENT, 1, 0)
-    assert numbers_of(batch.slices) == [0, wanted]
+    assert numbers_of(batch.slices) == [0, expected]
     assert batch.start.position == 0
     assert (batch.count, batch.ack) == (2, batch.start)
     t.store.rollback(CLIENT)
-    assert got(t) == [0, wanted, end]
+    assert got(t) == [0, expected, end]
 
 
 def test_a_rollback_repeats_the_same_choice(t):
@@ -281,11 +281,11 @@ def test_the_last_sequence_covers_rejected_entries(t):
 # -- the model ------------------------------------------------------------------------
 
 
-def wanted_of(entries: list[LogEntry], tables: set[int] | None) -> list[int]:
+def selected_of(entries: list[LogEntry], tables: set[int] | None) -> list[int]:
     """Return the numbers of (number, kind, table id, event type, time) that pass."""
     if tables is None:
         return [number for number, *_ in entries]
-    wanted: list[int] = []
+    expected: list[int] = []
     held: LogEntry | None = None  # the BEGIN without a row so far
     inside = False  # between BEGIN and END
     has_rows = True  # a first END belongs to rows delivered before
@@ -302,13 +302,13 @@ def wanted_of(entries: list[LogEntry], tables: set[int] | None) -> list[int]:
                 if abs(begin_time - last_empty) > 5 or swallowed > 8192:
                     last_empty, swallowed, passes = begin_time, 0, True
             if passes:
-                wanted += [held[0], number] if held else [number]
+                expected += [held[0], number] if held else [number]
             held, inside, has_rows = None, False, False
         elif table_ordinal == 0 or table_ordinal in tables:
-            wanted += [held[0], number] if held else [number]
+            expected += [held[0], number] if held else [number]
             held = None
             has_rows = has_rows or inside or kind == ROWS or event_type == QUERY
-    return wanted
+    return expected
 
 
 class ModelClient:
@@ -324,8 +324,8 @@ class ModelClient:
 
     def check(self, log: list[LogEntry], numbers: list[int]) -> None:
         """Compare a batch with the next entries of this client."""
-        wanted = wanted_of(log[self.first :], self.tables)
-        assert numbers == wanted[self.got : self.got + len(numbers)]
+        expected = selected_of(log[self.first :], self.tables)
+        assert numbers == expected[self.got : self.got + len(numbers)]
 
 
 class Scenario:
@@ -351,7 +351,7 @@ class Scenario:
         rng, t = self.rng, self.t
         tables = rng.choice([None, [], ["a"], ["a", "c"]])
         table_filter = None if tables is None else t.wanting(*tables)
-        wanted = (
+        expected = (
             None if tables is None else {t.table_ordinal(table) for table in tables}
         )
         first, after = t.store.counts().ack_sequence + 1, None
@@ -361,7 +361,7 @@ class Scenario:
             skipped = [n for n, *_ in self.log if n < acked + (kind != BEGIN)]
             first = max(first, len(skipped))
         t.store.subscribe(client_id, table_filter, after)
-        self.clients.append(ModelClient(client_id, wanted, first))
+        self.clients.append(ModelClient(client_id, expected, first))
 
     def put(self) -> None:
         """Offer some entries; they count only when there was room."""
@@ -439,8 +439,8 @@ class Scenario:
             self.rollback(client)
             while self.get(client):
                 self.ack(client)
-            wanted = wanted_of(self.log[client.first :], client.tables)
-            assert client.acked == len(wanted)
+            expected = selected_of(self.log[client.first :], client.tables)
+            assert client.acked == len(expected)
             cursor = self.cursors[client.client_id]
             assert (cursor.available, cursor.available_bytes) == (0, 0)
 

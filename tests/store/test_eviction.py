@@ -116,9 +116,9 @@ def test_join(t):
     t.entries.transaction(rows=3)  # at 500 to 900
     t.put()
     t.store.ack(HERE, t.get(HERE, 7).last_sequence)  # at 600
-    for place in ((1, 429), (1, 599), (0, 10_000)):
-        assert not t.store.covers(place, run)
-        assert not t.store.join(AWAY, None, place, run, needs=place)
+    for position in ((1, 429), (1, 599), (0, 10_000)):
+        assert not t.store.covers(position, run)
+        assert not t.store.join(AWAY, None, position, run, needs=position)
     assert t.store.join(AWAY, None, (1, 929), run, needs=(1, 929))
     assert t.store.get(AWAY, 9, 0) is None
     t.entries.transaction(rows=1)

@@ -9,7 +9,7 @@ CLIENT, OTHER_CLIENT = 1001, 1002
 NAMES_MAX = 8
 
 
-def wanted(names) -> bool:
+def selects(names) -> bool:
     """Return whether a table's number is even."""
     return not names or int(names[0][1]) % 2 == 0
 
@@ -33,7 +33,7 @@ def get_all(t, client: int) -> list[int]:
 def test_names_stay_bounded() -> None:
     """However many tables are used, few names are kept, and none is mistaken."""
     t = StoreUnderTest(names_max=NAMES_MAX)
-    t.store.subscribe(CLIENT, wanted, None)
+    t.store.subscribe(CLIENT, selects, None)
     for table in range(500):
         # Far apart, so that no empty transaction is left out.
         t.entries.time += 10
@@ -51,7 +51,7 @@ def test_names_of_entries_in_the_ring_stay() -> None:
     Even for a client that subscribes later, and with another filter.
     """
     t = StoreUnderTest(names_max=NAMES_MAX)
-    t.store.subscribe(CLIENT, wanted, None)
+    t.store.subscribe(CLIENT, selects, None)
     numbers = {}
     for table in range(3 * NAMES_MAX - 4):
         t.entries.time += 10
@@ -60,7 +60,7 @@ def test_names_of_entries_in_the_ring_stay() -> None:
         )
         t.put()
     assert t.table_ids.ageing
-    t.store.subscribe(OTHER_CLIENT, lambda names: not wanted(names), None)
+    t.store.subscribe(OTHER_CLIENT, lambda names: not selects(names), None)
     rows = {table: each[1] for table, each in numbers.items()}
     assert {rows[table] for table in rows if table % 2} <= {*get_all(t, OTHER_CLIENT)}
     t.store.subscribe(CLIENT, lambda names: names == ((("s", "3"),)), None)
@@ -70,7 +70,7 @@ def test_names_of_entries_in_the_ring_stay() -> None:
 def test_rows_of_a_statement_that_an_epoch_cut() -> None:
     """A row may have an old number after new ones: until then its name is kept."""
     t = StoreUnderTest(names_max=2)
-    t.store.subscribe(CLIENT, wanted, None)
+    t.store.subscribe(CLIENT, selects, None)
     first, _ = t.table_ordinal("2"), t.table_ordinal("4")
     t.entries.add(BEGIN)
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("6"))
@@ -92,8 +92,8 @@ def test_rows_of_a_statement_that_an_epoch_cut() -> None:
 def test_random_tables(rng) -> None:
     """Two clients that get occasionally miss nothing and get nothing of others."""
     t = StoreUnderTest(names_max=NAMES_MAX, buffer_size=256)
-    t.store.subscribe(CLIENT, wanted, None)
-    t.store.subscribe(OTHER_CLIENT, lambda names: not wanted(names), None)
+    t.store.subscribe(CLIENT, selects, None)
+    t.store.subscribe(OTHER_CLIENT, lambda names: not selects(names), None)
     due: dict[int, list[int]] = {CLIENT: [], OTHER_CLIENT: []}
     got: dict[int, list[int]] = {CLIENT: [], OTHER_CLIENT: []}
     rows: set[int] = set()

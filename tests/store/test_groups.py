@@ -48,9 +48,12 @@ class Sources:
         return self.store.get(client, count, 0)
 
 
-def offsets(places: dict[int, EntryPosition]) -> dict[int, int]:
+def offsets(positions: dict[int, EntryPosition]) -> dict[int, int]:
     """Return by source which of its entries, by number, a position is at."""
-    return {number: (place.position or 0) // 100 for number, place in places.items()}
+    return {
+        number: (position_at.position or 0) // 100
+        for number, position_at in positions.items()
+    }
 
 
 @pytest.fixture
@@ -104,11 +107,11 @@ def test_rejected_entries_count(two):
     """What a filter rejects of a source moves its position as well."""
     two.store.unsubscribe(CLIENT)
     two.store.subscribe(CLIENT, lambda names: names == (("s", "wanted"),), None)
-    wanted = two.table_ids.ordinal_of((("s", "wanted"),))
+    expected = two.table_ids.ordinal_of((("s", "wanted"),))
     other = two.table_ids.ordinal_of((("s", "other"),))
     # One without passing rows passes occasionally, as the first one does.
     two.put(2, 3, table_ordinal=other)
-    two.put(1, table_ordinal=wanted)
+    two.put(1, table_ordinal=expected)
     batch = two.get()
     assert numbers_of(batch.slices) == [2000, 2002, 1000, 1001, 1002]
     assert offsets(batch.source_positions) == {1: 1002, 2: 2008}
@@ -118,13 +121,13 @@ def test_skipped_and_freed_entries_count(two):
     """Even when they were removed from the ring before the next batch."""
     two.store.unsubscribe(CLIENT)
     two.store.subscribe(CLIENT, lambda names: names == (("s", "wanted"),), None)
-    wanted = two.table_ids.ordinal_of((("s", "wanted"),))
+    expected = two.table_ids.ordinal_of((("s", "wanted"),))
     other = two.table_ids.ordinal_of((("s", "other"),))
     two.put(2, 1, table_ordinal=other)
     two.store.ack(CLIENT, two.get().last_sequence)
     two.put(2, 60, table_ordinal=other)  # more than fits next to what was
     assert two.get() is None
-    two.put(1, table_ordinal=wanted)
+    two.put(1, table_ordinal=expected)
     assert offsets(two.get().source_positions) == {1: 1002, 2: 2182}
 
 
@@ -151,14 +154,14 @@ def test_resume_positions(two):
     assert offsets(two.store.resume_positions(CLIENT)) == {1: 1002, 2: 2002}
 
 
-def place(number: int, entry: int) -> EntryPosition:
+def position_at(number: int, entry: int) -> EntryPosition:
     """Return the position of an entry."""
     return EntryPosition(f"bin{number}.000007", entry * 100)
 
 
 def test_each_source_begins_after_its_place(two):
     """Entries at or before a client's position in their source are not delivered."""
-    two.store.subscribe(2, None, {1: place(1, 1005), 2: place(2, 2002)})
+    two.store.subscribe(2, None, {1: position_at(1, 1005), 2: position_at(2, 2002)})
     two.put(1)
     two.put(2, 2)
     two.put(1, 2)
@@ -170,7 +173,7 @@ def test_each_source_begins_after_its_place(two):
 
 def test_places_never_go_back(two):
     """A redelivery for other clients moves no position, even after a rollback."""
-    two.store.subscribe(2, None, {1: place(1, 1005), 2: place(2, 2002)})
+    two.store.subscribe(2, None, {1: position_at(1, 1005), 2: position_at(2, 2002)})
     two.put(1)
     two.put(2, 2)
     assert offsets(two.get(client=2).source_positions) == {2: 2005}
@@ -180,7 +183,7 @@ def test_places_never_go_back(two):
 
 def test_place_of_another_server(two):
     """A position that is forgotten skips nothing, in its own source only."""
-    two.store.subscribe(2, None, {1: place(1, 1005), 2: place(2, 2002)})
+    two.store.subscribe(2, None, {1: position_at(1, 1005), 2: position_at(2, 2002)})
     two.store.forget_after(2, 1)
     two.put(1)
     two.put(2)
@@ -191,7 +194,7 @@ def test_place_of_another_server(two):
 
 def test_source_without_a_place(two):
     """A client without a position in a source gets all its entries."""
-    two.store.subscribe(2, None, {2: place(2, 2002)})
+    two.store.subscribe(2, None, {2: position_at(2, 2002)})
     two.put(1)
     two.put(2)
     assert numbers_of(two.get(client=2).slices) == [1000, 1001, 1002]

@@ -12,7 +12,7 @@ START = 1000.0
 
 
 @pytest.fixture
-def told(caplog):
+def messages(caplog):
     """Return a function that returns the lines logged since its last call."""
     caplog.set_level(logging.INFO)
 
@@ -24,14 +24,14 @@ def told(caplog):
     return lines
 
 
-def test_names_who_must_ack(told):
+def test_names_who_must_ack(messages):
     """A long wait is logged with its length and the client that holds the entries."""
     notice = StallNotice("example")
     notice.begin(START)
     assert notice.due_s(START) == REPORT_AFTER_S
     assert notice.due_s(START + REPORT_AFTER_S + 1) == 0
     notice.report([9999], START + 11)
-    (line,) = told()
+    (line,) = messages()
     assert "example" in line
     assert "11 s" in line
     assert "client 9999 must ack" in line
@@ -40,47 +40,47 @@ def test_names_who_must_ack(told):
     )
 
 
-def test_names_a_few_of_many(told):
+def test_names_a_few_of_many(messages):
     """However many clients hold the entries, the line stays short."""
     notice = StallNotice("example")
     notice.begin(START)
     notice.report(range(1, 101), START + 10)
-    (line,) = told()
+    (line,) = messages()
     assert "clients 1, 2, 3, 4, 5 and 95 more must ack" in line
     assert "`canal-server unsubscribe --destination example --client-id 1`" in line
 
 
-def test_says_that_nobody_is_subscribed(told, caplog):
+def test_says_that_nobody_is_subscribed(messages, caplog):
     """Without clients a full ring is not an error: no warning."""
     notice = StallNotice("example")
     notice.begin(START)
     notice.report((), START + 10)
     assert caplog.records[0].levelno == logging.INFO
-    assert "no client is subscribed" in told()[0]
+    assert "no client is subscribed" in messages()[0]
 
 
-def test_a_wait_is_told_once_in_a_while(told):
+def test_a_wait_is_told_once_in_a_while(messages):
     """The same clients are named again only after minutes, others at once."""
     notice = StallNotice("example")
     notice.begin(START)
     notice.report([1], START + 10)
     assert notice.due_s(START + 10) == REPORT_AFTER_S
     notice.report([1], START + 20)
-    assert len(told()) == 1
+    assert len(messages()) == 1
     notice.report([1, 2], START + 30)
-    assert len(told()) == 1
+    assert len(messages()) == 1
     notice.report([1, 2], START + 30 + REPORT_AGAIN_S)
-    assert len(told()) == 1
+    assert len(messages()) == 1
 
 
-def test_the_end_of_a_told_wait_is_told(told):
+def test_the_end_of_a_told_wait_is_told(messages):
     """The end of a reported wait is logged; short waits are not mentioned."""
     notice = StallNotice("example")
     notice.begin(START)
     notice.end(START + 1)
-    assert told() == []
+    assert messages() == []
     notice.begin(START)
     notice.report([1], START + 10)
-    told()
+    messages()
     notice.end(START + 42)
-    assert told() == ["destination example: resumed reading after 42 s"]
+    assert messages() == ["destination example: resumed reading after 42 s"]

@@ -422,7 +422,7 @@ class Consumer:
         self.rng = rng
         self.last = last  # number of the entry that ends the test
         self.acked: list[int] = []
-        self.taken_by_closed = 0
+        self.fetched_by_closed = 0
 
     def run(self) -> list[int]:
         """Return the numbers of the entries in the order of their acks."""
@@ -446,7 +446,7 @@ class Consumer:
         with server:
             client.close()
             if self.t.store.get(self.client_id, 9, None, server.fileno()):
-                self.taken_by_closed += 1
+                self.fetched_by_closed += 1
 
 
 def test_threads(rng):
@@ -482,9 +482,9 @@ def test_threads(rng):
 
     for consumer, result in zip(consumers, running, strict=True):
         names = tables[consumer.client_id] or "abc"
-        wanted = [number for number, name in enumerate(stream) if name in names]
-        assert result.result(PATIENCE_S) == [*wanted, len(stream)]
-        assert consumer.taken_by_closed == 0
+        expected = [number for number, name in enumerate(stream) if name in names]
+        assert result.result(PATIENCE_S) == [*expected, len(stream)]
+        assert consumer.fetched_by_closed == 0
     t.store.close()
     assert t.held() == 0
 

@@ -27,8 +27,8 @@ def test_stderr_and_status(
     monkeypatch.setenv("CANAL_PORT", "many")
     command = ForkedCommand(["start", "--conf", str(make_conf())])
     with command.stderr:
-        told = command.stderr.read()
-    assert "environment: canal.port = many" in told
+        shown = command.stderr.read()
+    assert "environment: canal.port = many" in shown
     assert [command.wait(PATIENCE_S) for _ in range(2)] == [2, 2]
 
 

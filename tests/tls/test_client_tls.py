@@ -72,7 +72,7 @@ def test_a_client_that_blocks(server, authority, large, instance):
             received += numbers(message)
             client.ack(message.id)
     assert received == list(range(LARGE))
-    assert instance.store.places[1001].acked == LARGE
+    assert instance.store.cursors[1001].acked == LARGE
     with CanalClient(**options(server, authority), destination=DESTINATION) as client:
         waiting = in_thread(list, client.messages())
         eventually(lambda: instance.store.waiting)
@@ -99,7 +99,7 @@ def test_a_client_of_asyncio(server, authority, large, instance):
         return received
 
     assert asyncio.run(run()) == list(range(LARGE))
-    assert instance.store.places[1001].acked == LARGE
+    assert instance.store.cursors[1001].acked == LARGE
 
 
 def test_ranged_reads(server, authority):
@@ -132,23 +132,23 @@ def connect(client) -> None:
 )
 def test_failures(serve, server, authority, kind, case, text):  # noqa: PLR0917
     """Each is an error with the server and the reason."""
-    wanted = options(server, authority)
+    required = options(server, authority)
     if case == "untrusted":
-        wanted["tls_ca_file"] = ""
+        required["tls_ca_file"] = ""
     elif case == "other name":
         cert, key = authority.issue("elsewhere", host="192.0.2.1")
         config = authority.server()
         cert.replace(config.cert_file)
         key.replace(config.key_file)
-        wanted["port"] = serve(tls=config).port
+        required["port"] = serve(tls=config).port
     elif case == "clear text":
-        wanted = {"host": "127.0.0.1", "port": server.port}
+        required = {"host": "127.0.0.1", "port": server.port}
     else:
-        wanted["port"] = serve().port
+        required["port"] = serve().port
     with pytest.raises((ConnectionError, ClientError), match=text) as failed:
-        connect(kind(**wanted))
+        connect(kind(**required))
     if case != "clear text":
-        assert f"127.0.0.1:{wanted['port']}" in str(failed.value)
+        assert f"127.0.0.1:{required['port']}" in str(failed.value)
 
 
 def test_certificates_of_clients(serve, authority):
@@ -158,14 +158,14 @@ def test_certificates_of_clients(serve, authority):
         client_certificates=ClientCertificates.REQUIRED,
     )
     cert, key = authority.issue("client")
-    wanted = options(serve(tls=config), authority, destination=DESTINATION)
-    connect(CanalClient(**wanted, tls_cert_file=cert, tls_key_file=key))
+    required = options(serve(tls=config), authority, destination=DESTINATION)
+    connect(CanalClient(**required, tls_cert_file=cert, tls_key_file=key))
     with pytest.raises(ConnectionError):
-        connect(CanalClient(**wanted))
+        connect(CanalClient(**required))
 
 
 @pytest.mark.parametrize(
-    ("wanted", "text"),
+    ("required", "text"),
     [
         ({"tls_ca_file": "x"}, "tls_ca_file = x: expected tls = true, too"),
         ({"tls": True, "tls_ca_file": "x"}, "tls_ca_file = x: No such file"),
@@ -175,10 +175,10 @@ def test_certificates_of_clients(serve, authority):
     ],
 )
 @pytest.mark.parametrize("kind", [CanalClient, AsyncCanalClient, RangedClient])
-def test_wrong_options(kind, wanted, text):
+def test_wrong_options(kind, required, text):
     """Each is named, before anything is connected."""
     with pytest.raises(ValueError, match=text):
-        kind(**wanted)
+        kind(**required)
 
 
 def test_the_server_of_this_host(server, authority, tmp_path):

@@ -87,7 +87,7 @@ def test_a_port_that_another_took(
     monkeypatch.setattr(
         servers,
         "free_port",
-        lambda wanted=0: ports.pop() if ports else free_port(wanted),
+        lambda expected=0: ports.pop() if ports else free_port(expected),
     )
     second = own_server(flavour, [])
     assert second.port != first.port
@@ -198,10 +198,10 @@ def test_wanted_port(own_server: Start) -> None:
     port = own_server("mariadb", []).port  # skips where the flavour cannot be had
     with pytest.raises(servers.Unavailable, match=f"port {port}: Address already"):
         servers.PrivateServer("mariadb", port=port).start()
-    wanted = servers.free_port()
-    with servers.PrivateServer("mariadb", port=wanted) as own:
-        assert own.port == wanted
-        assert own.execute("SELECT @@port")[0][0] == wanted
+    expected = servers.free_port()
+    with servers.PrivateServer("mariadb", port=expected) as own:
+        assert own.port == expected
+        assert own.execute("SELECT @@port")[0][0] == expected
 
 
 def test_port_among_the_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ _ITEM = re.compile(r"(\w+): (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ApiItem:
     """A name that a module exports, and where its source is."""
 
     name: str
@@ -56,14 +56,14 @@ def pages() -> dict[Path, str]:
     return {PAGE: notice(SOURCES) + text}
 
 
-def exported(module_name: str) -> list[Member]:
+def exported(module_name: str) -> list[ApiItem]:
     """Return what a module exports, the clients first."""
     module = importlib.import_module(module_name)
     found = []
     for name in module.__all__:
         value = getattr(module, name)
         node = _class_node(value) if isinstance(value, type) else None
-        found.append(Member(name, node, value))
+        found.append(ApiItem(name, node, value))
     return sorted(
         found,
         key=lambda each: (
@@ -74,28 +74,26 @@ def exported(module_name: str) -> list[Member]:
     )
 
 
-def member(kind: type) -> Member:
+def api_item(kind: type) -> ApiItem:
     """Return a class, and where its source is."""
-    return Member(kind.__name__, _class_node(kind), kind)
+    return ApiItem(kind.__name__, _class_node(kind), kind)
 
 
-def module_section(members: list[Member]) -> str:
+def module_section(items: list[ApiItem]) -> str:
     """Return a section for each class, and a table of the constants."""
-    parts = [class_section(each) for each in members if each.node]
-    rows = [
-        (f"`{each.name}`", f"`{each.value!r}`") for each in members if not each.node
-    ]
+    parts = [class_section(each) for each in items if each.node]
+    rows = [(f"`{each.name}`", f"`{each.value!r}`") for each in items if not each.node]
     if rows:
         parts.append("### Constants\n\n" + table(("name", "value"), rows) + "\n")
     return "".join(parts)
 
 
-def class_section(member: Member) -> str:
+def class_section(item: ApiItem) -> str:
     """Return the description of a class, its fields and its methods."""
-    name, node = member.name, member.node
+    name, node = item.name, item.node
     assert node is not None, "a constant has no section"
-    assert isinstance(member.value, type), "only a class has a node"
-    names = _names_of(member.value)
+    assert isinstance(item.value, type), "only a class has a node"
+    names = _names_of(item.value)
     parts = [f"### `{name}`\n\n"]
     init = _method(node, "__init__")
     if init is not None:
@@ -110,15 +108,15 @@ def class_section(member: Member) -> str:
     ]
     if fields:
         parts.append(table(("field", "type"), fields) + "\n")
-    members = [
+    items = [
         f"`{target.id}` = {ast.unparse(each.value)}"
         for each in node.body
         if isinstance(each, ast.Assign)
         for target in each.targets
         if isinstance(target, ast.Name) and not target.id.startswith("_")
     ]
-    if members:
-        parts.append(f"Values: {', '.join(members)}.\n\n")
+    if items:
+        parts.append(f"Values: {', '.join(items)}.\n\n")
     parts += [
         _method_section(name, each, names)
         for each in node.body

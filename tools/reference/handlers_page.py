@@ -9,10 +9,10 @@ from pathlib import Path
 
 from canal_server.cli.consume.consume_handler import READY
 from reference.client_page import (
-    Member,
+    ApiItem,
+    api_item,
     class_section,
     exported,
-    member,
     module_section,
 )
 from reference.markdown import notice
@@ -39,14 +39,14 @@ def pages() -> dict[Path, str]:
 def ready_section(name: str, target: str) -> str:
     """Return the description of a ready handler, without the methods that all have."""
     module, _, class_name = target.partition(":")
-    found = member(getattr(importlib.import_module(module), class_name))
+    found = api_item(getattr(importlib.import_module(module), class_name))
     section = class_section(_constructed(found))
     heading, _, rest = section.partition("\n\n")
     assert class_name in heading, "a section begins with its class"
     return f"### `{name}`\n\n`{module}.{class_name}`\n\n{rest}"
 
 
-def _constructed(found: Member) -> Member:
+def _constructed(found: ApiItem) -> ApiItem:
     """Return a class with its docstring and its constructor alone."""
     assert found.node is not None, "a handler is a class"
     body = [

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from server_folders import Unavailable
 
 from soak.drawing import drawn
-from soak.run import FLAVOURS, Run, Wanted
+from soak.run import FLAVOURS, Run, RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     minutes = given.hours * 60 or given.minutes
     print(f"seed: {seed} (SEED={seed} replays the plan and the load)", flush=True)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="canal-soak-"))
-    wanted = Wanted(
+    options = RunOptions(
         seed,
         minutes * 60,
         given.rate,
@@ -65,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # So that everything which was started is ended, and unmounted.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     signal.signal(signal.SIGALRM, out_of_time)
-    signal.alarm(int(wanted.seconds + OVERTIME_S))
+    signal.alarm(int(options.seconds + OVERTIME_S))
     try:
-        result = carried_out(wanted, given.plot)
+        result = carried_out(options, given.plot)
     except OutOfTime:
         print(f"FAILED: it did not end in time; seed {seed}, the logs are in {folder}")
         return LOST
@@ -93,9 +93,9 @@ def out_of_time(*_: object) -> None:
     raise OutOfTime
 
 
-def carried_out(wanted: Wanted, plot: Path) -> Result:
+def carried_out(options: RunOptions, plot: Path) -> Result:
     """Carry out a run, and draw it whatever comes of it."""
-    with Run(wanted) as run, ExitStack() as ending:
+    with Run(options) as run, ExitStack() as ending:
         ending.callback(
             lambda: plot.write_text(drawn(run.sampler.samples, run.result.faults))
         )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
 LAST = 12  # items that a message shows
-SKIPPED = (State.GONE, State.EITHER)
+SKIPPED = (State.UNCOMMITTED, State.EITHER)
 
 
 class Violation(Exception):  # noqa: N818  # it reads as what it says
@@ -117,7 +117,7 @@ class Follower:
         if self._at and self.order[self._at - 1] == number and not self._loose:
             return  # one statement may be several entries
         item = self._ledger.items[number]
-        if any(map(self._accepts, item.places)):
+        if any(map(self._accepts, item.indexes)):
             self._take(item)
 
     def next_drop(self, table: str) -> int | None:
@@ -132,7 +132,10 @@ class Follower:
                 if item in chain and item.sql.startswith("DROP TABLE"):
                     return number
         for item in chain[self._next.get(table, 0) :]:
-            if item.sql.startswith("DROP TABLE") and item.state is not State.GONE:
+            if (
+                item.sql.startswith("DROP TABLE")
+                and item.state is not State.UNCOMMITTED
+            ):
                 return item.number
         return None
 
@@ -150,7 +153,7 @@ class Follower:
 
     def _take(self, item: Item) -> None:
         self._last.append(str(item))
-        if item.state is State.GONE:
+        if item.state is State.UNCOMMITTED:
             raise self._violation(f"{item} came, which was never committed")
         index = self._where.get(item.number)
         if self._loose:
@@ -160,8 +163,8 @@ class Follower:
         if self._at < len(self.order):
             expected = self.order[self._at]
             if expected != item.number:
-                wanted = self._ledger.items[expected]
-                raise self._violation(f"{item} came again in the place of {wanted}")
+                next_item = self._ledger.items[expected]
+                raise self._violation(f"{item} arrived again instead of {next_item}")
             self._at += 1
             self.repeated += 1
             return
@@ -170,14 +173,14 @@ class Follower:
         self._take_new(item)
 
     def _take_new(self, item: Item) -> None:
-        for table, place in item.places.items():
+        for table, index in item.indexes.items():
             if not self._accepts(table):
                 continue
             chain = self._ledger.chains[table]
-            for other in chain[self._next.get(table, 0) : place]:
+            for other in chain[self._next.get(table, 0) : index]:
                 if self._must_come(other):
                     raise self._violation(f"{item} came, and {other} did not")
-            self._next[table] = place + 1
+            self._next[table] = index + 1
         if item.returned_s < self._newest_start_s:
             raise self._violation(
                 f"{item} came after one that began "
@@ -202,12 +205,12 @@ class Follower:
 
     def _unlike(self, item: Item, rows: Sequence[Row]) -> str:
         """Tell in what rows differ from an item's; empty when they do not."""
-        came = iter(rows)
+        received = iter(rows)
         count = 0
-        for wanted in self.visible(item):
-            left = {change.identity: change for change in wanted}
-            for _ in wanted:
-                row = next(came, None)
+        for expected in self.visible(item):
+            left = {change.identity: change for change in expected}
+            for _ in expected:
+                row = next(received, None)
                 if row is None:
                     return f"ends after {count} rows; the next ones are {list(left)}"
                 identity = identity_of(row.table, row.kind, row.before, row.after)
@@ -216,16 +219,16 @@ class Follower:
                 change = left.pop(identity)
                 names = names_of(row.before, row.after) if self._ordered else None
                 same = names in (None, change.names)
-                came_as = digest_of(row.before, row.after, change.documents)
-                if not same or change.digest != came_as:
+                received_digest = digest_of(row.before, row.after, change.documents)
+                if not same or change.digest != received_digest:
                     return f"row {count}: {self._difference(change, row)}"
                 count += 1
-        extra = next(came, None)
+        extra = next(received, None)
         return f"has a row too many: {extra}" if extra else ""
 
     def _difference(self, change: Change, row: Row) -> str:
-        told = list(_differences(self._ledger.values(change), row, change.documents))
-        return f"{row.kind} of {row.table}: {'; '.join(told) or 'long values differ'}"
+        shown = list(_differences(self._ledger.values(change), row, change.documents))
+        return f"{row.kind} of {row.table}: {'; '.join(shown) or 'long values differ'}"
 
     def _violation(self, what: str) -> Violation:
         before = "\n  ".join(self._last)
@@ -235,14 +238,14 @@ class Follower:
 def _differences(
     written: list[Values], row: Row, documents: Collection[str]
 ) -> Iterator[str]:
-    for side, (wanted, came) in {
+    for side, (expected, received) in {
         "before": (written[0], row.before),
         "after": (written[1], row.after),
     }.items():
-        if list(wanted) != list(came):
-            yield f"columns {side} are {list(came)}, were {list(wanted)}"
-        for name in wanted.keys() & came.keys():
-            was, now = wanted[name], came[name]
+        if list(expected) != list(received):
+            yield f"columns {side} are {list(received)}, were {list(expected)}"
+        for name in expected.keys() & received.keys():
+            was, now = expected[name], received[name]
             same = plain({name: was}, documents) == plain({name: now}, documents)
             if not same and not (was and "… (" in was):
                 yield f"{side}.{name} is {now!r:.200}, was {was!r:.200}"

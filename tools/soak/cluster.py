@@ -161,9 +161,9 @@ def history_settings(history: PrivateServer) -> dict[str, object]:
     history.execute(
         f"CREATE DATABASE {HISTORY}", f"GRANT ALL ON {HISTORY}.* TO '{user}'@'%'"
     )
-    place = f"{history.host}:{history.port}/{HISTORY}"
+    address = f"{history.host}:{history.port}/{HISTORY}"
     return {
-        "canal.instance.tsdb.url": f"jdbc:mysql://{place}",
+        "canal.instance.tsdb.url": f"jdbc:mysql://{address}",
         "canal.instance.tsdb.dbUsername": user,
         "canal.instance.tsdb.dbPassword": password,
     }

@@ -37,16 +37,16 @@ def drawn(samples: Sequence[Sample], faults: Iterable[tuple[float, str]]) -> str
             lags.setdefault(of, []).append(replace(each, part=name))
     servers = [each for each in parts if each.part.startswith("server")]
     others = [each for each in parts if not each.part.startswith("server")]
-    wanted: list[tuple[str, str, str, Sequence[Sample]]] = [
-        *((f"lag, {of}", " s", "lag_s", taken) for of, taken in lags.items()),
+    charts: list[tuple[str, str, str, Sequence[Sample]]] = [
+        *((f"lag, {of}", " s", "lag_s", of_part) for of, of_part in lags.items()),
         ("memory of the servers", " MiB", "memory_mib", servers),
         ("memory of the rest", " MiB", "memory_mib", others),
         ("threads", "", "threads", parts),
         ("descriptors", "", "descriptors", parts),
     ]
     panels = []
-    for title, unit, figure, taken in wanted:
-        series = _series(taken, figure, end)
+    for title, unit, figure, of_part in charts:
+        series = _series(of_part, figure, end)
         highest = max((v for each in series for _, v in each.points), default=1.0)
         bars = [(second, highest) for second in marks]
         fault = Series("fault", FAULT, bars, bar_s=end / BARS)

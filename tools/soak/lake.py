@@ -106,12 +106,12 @@ class Lake:
             status, output = self._mirror.run("status", "--json")
             states = {}
             if status == 0:
-                told = json.loads(output)["tables"]
-                states = {e["table"]: (e["phase"], e["message"]) for e in told}
-            wanted = {f"{self._source.schema}.{name}" for name in tables}
+                shown = json.loads(output)["tables"]
+                states = {e["table"]: (e["phase"], e["message"]) for e in shown}
+            expected = {f"{self._source.schema}.{name}" for name in tables}
             left = {
                 n: states.get(n)
-                for n in wanted
+                for n in expected
                 if states.get(n, ("", ""))[0] != "following"
             }
             if status == 0 and not left:

@@ -43,7 +43,7 @@ class State(enum.Enum):
 
     OPEN = "open"  # it may be committed, or not
     DONE = "done"
-    GONE = "gone"  # it was not committed
+    UNCOMMITTED = "uncommitted"
     EITHER = "either"  # nobody can tell: it may arrive, or not
 
 
@@ -64,7 +64,7 @@ class Change:
     identity: Identity
     digest: bytes
     names: int  # a hash of the columns' names in their order
-    place: tuple[int, int]  # in the file: offset and length
+    span: tuple[int, int]  # in the file: offset and length
     documents: frozenset[str]  # names of the columns that were JSON then
 
 
@@ -78,14 +78,14 @@ class Item:
     number: int
     rows: tuple[tuple[Change, ...], ...]
     sql: str  # of a statement, else empty
-    places: dict[str, int]  # by each table: the index in its chain
+    indexes: dict[str, int]  # by each table: the index in its chain
     started_s: float
     state: State = State.OPEN
     returned_s: float = float("inf")
     committed_at: float = 0.0  # wall clock, for delays
 
     def __str__(self) -> str:
-        tables = ", ".join(self.places)
+        tables = ", ".join(self.indexes)
         what = self.sql[:SHOWN_MAX] or f"{sum(map(len, self.rows))} rows"
         return f"item {self.number} ({what}; {tables}; {self.state.value})"
 
@@ -177,11 +177,11 @@ class Ledger:
         with self._lock:
             self._file.seek(self._end)
             self._file.write(text)
-            place = (self._end, len(text))
+            span = (self._end, len(text))
             self._end += len(text)
         digest = digest_of(before, after, documents)
         names = names_of(before, after)
-        return Change(identity, digest, names, place, frozenset(documents))
+        return Change(identity, digest, names, span, frozenset(documents))
 
     def note_rows(self, rows: Sequence[Sequence[Change]]) -> Item:
         """Note a transaction that is committed next."""
@@ -192,7 +192,7 @@ class Ledger:
                 for change in each:
                     # A row may be deleted again whose first delete was not committed.
                     other = self._index.get(change.identity)
-                    assert other is None or other.state is State.GONE, change
+                    assert other is None or other.state is State.UNCOMMITTED, change
                     self._index[change.identity] = item
         return item
 
@@ -217,24 +217,24 @@ class Ledger:
         """Return the values of a change, long ones cut."""
         with self._lock:
             self._file.flush()
-            self._file.seek(change.place[0])
-            return json.loads(self._file.read(change.place[1]))
+            self._file.seek(change.span[0])
+            return json.loads(self._file.read(change.span[1]))
 
     def count(self) -> int:
         """Return how many items were committed, or may be."""
         with self._lock:
-            return sum(item.state is not State.GONE for item in self.items)
+            return sum(item.state is not State.UNCOMMITTED for item in self.items)
 
     def _noted(
         self, tables: list[str], rows: tuple[tuple[Change, ...], ...], sql: str
     ) -> Item:
         """Put an item at the end of its chains. Requires holding the lock."""
         assert self._lock.locked()
-        places = {}
+        indexes = {}
         for table in tables:
             chain = self.chains.setdefault(table, [])
-            places[table] = len(chain)
-        item = Item(len(self.items), rows, sql, places, time.monotonic())
+            indexes[table] = len(chain)
+        item = Item(len(self.items), rows, sql, indexes, time.monotonic())
         item.committed_at = time.time()
         self.items.append(item)
         for table in tables:

@@ -293,7 +293,7 @@ class Load:
             if is_lost(error):
                 self.ledger.settle(item, State.EITHER)
                 raise Lost from error
-            self.ledger.settle(item, State.GONE)
+            self.ledger.settle(item, State.UNCOMMITTED)
             raise
         self.ledger.settle(item, State.DONE)
 

@@ -37,7 +37,9 @@ class Binlogs:
         """Take who reads: followers, and so many subscriptions at the servers."""
         self._source, self._ledger, self._nodes = source, ledger, nodes
         self._followers, self._subscribers = followers, subscribers
-        self._begun: dict[tuple[int, str], int] = {}  # items when a file was seen first
+        self._first_items: dict[
+            tuple[int, str], int
+        ] = {}  # items when a file was seen first
         self._passed: dict[tuple[int, str], float] = {}
         self._looked_s = 0.0
 
@@ -64,13 +66,17 @@ class Binlogs:
         # All that is noted later stands in this file, or in a later one.
         items = len(self._ledger.items)
         files = self._source.binlog_files()
-        self._begun.setdefault((port, files[-1]), items)
+        self._first_items.setdefault((port, files[-1]), items)
         missing = [i.number for f in self._followers() for i in f.missing()]
         reached = min(missing, default=items)
         read = self._read_by_subscribers()
         for name in files:
-            begun = self._begun.get((port, name))
-            if begun is not None and begun <= reached and _number(name) <= read:
+            first_items = self._first_items.get((port, name))
+            if (
+                first_items is not None
+                and first_items <= reached
+                and _number(name) <= read
+            ):
                 self._passed.setdefault((port, name), now)
 
     def _read_by_subscribers(self) -> int:
@@ -87,10 +93,10 @@ class Binlogs:
         return 0
 
 
-def read_by(reply: dict[str, Any], wanted: int) -> int:
+def read_by(reply: dict[str, Any], count: int) -> int:
     """Return the number of the oldest file that one of so many subscriptions is in."""
     found = reply["subscriptions"]
-    if len(found) < wanted or any(e["epoch"] != reply["epoch"] for e in found):
+    if len(found) < count or any(e["epoch"] != reply["epoch"] for e in found):
         return 0
     return min(_number(each["journal"]) for each in found)
 

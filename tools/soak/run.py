@@ -42,7 +42,7 @@ LIMITS = (Limit("server", 900.0, 250, 600),)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RunOptions:
     """What a run is to be."""
 
     seed: int
@@ -66,10 +66,10 @@ class Result:
 class Run:
     """The parts of a run; a context manager that starts and ends them."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
         self.result = Result()
-        self._rng = random.Random(f"run {wanted.seed}")
+        self._rng = random.Random(f"run {options.seed}")
         self._opened = ExitStack()
         self.sources: list[Source] = []
         self.ledgers: list[Ledger] = []
@@ -92,14 +92,14 @@ class Run:
         self._opened.close()
 
     def _start(self, opened: ExitStack) -> None:
-        folder = self.wanted.folder
+        folder = self.options.folder
         folder.mkdir(parents=True, exist_ok=True)
         self.zookeeper = opened.enter_context(PrivateZooKeeper())
         self.observer = ZooKeeper(self.zookeeper.servers)
         self.observer.start()
         opened.callback(self.observer.close)
         self.observer.wait_until_connected(Stop())
-        for flavour in self.wanted.flavours:
+        for flavour in self.options.flavours:
             source = opened.enter_context(Source(flavour))
             self.sources.append(source)
             self.ledgers.append(Ledger(folder / f"{flavour}.values"))
@@ -118,7 +118,7 @@ class Run:
                 client.subscribe()
                 self.clients.append(client)
             rng = random.Random(self._rng.random())
-            each = self.wanted.per_second
+            each = self.options.per_second
             load = Load(source.now, source.schema, ledger, rng, per_second=each)
             self.loads.append(load)
             lost = LostClient(source, self.nodes)
@@ -130,16 +130,16 @@ class Run:
 
     def _start_readers(self, opened: ExitStack) -> None:
         """Start what needs Spark; its first look is at the binlog's beginning."""
-        wanted, folder = self.wanted.readers, self.wanted.folder
+        readers, folder = self.options.readers, self.options.folder
         ports = [node.port for node in self.nodes]
-        if "Spark stream" in wanted:
+        if "Spark stream" in readers:
             from soak.spark_stream import SparkStream  # noqa: PLC0415  # an extra
 
             self.stream = SparkStream(
                 folder / "spark", ports, self.sources, self.ledgers
             )
             self.readers["Spark stream"] = self.stream
-        if "mirror" in wanted:
+        if "mirror" in readers:
             from soak.lake import Lake  # noqa: PLC0415  # an extra
 
             self.lake = Lake(folder / "mirror", self.sources[0], ports)
@@ -154,7 +154,7 @@ class Run:
         settings = server_settings(self.zookeeper.servers, self.sources)
         for number, name in enumerate(("server one", "server two")):
             port = free_port()
-            node = Node(name, self.wanted.folder / f"server{number + 1}", port)
+            node = Node(name, self.options.folder / f"server{number + 1}", port)
             opened.enter_context(node)
             node.prepare(settings, history, self.sources)
             node.launch()
@@ -175,13 +175,13 @@ class Run:
             purgeable=self._purgeable,
         )
         began = time.monotonic()
-        end = began + self.wanted.seconds
-        kinds = self.wanted.only or faults.kinds
-        plan = iter(planned(self.wanted.seed, self.wanted.seconds, kinds))
+        end = began + self.options.seconds
+        kinds = self.options.only or faults.kinds
+        plan = iter(planned(self.options.seed, self.options.seconds, kinds))
         rest_s = FIRST_S
         while self._wait(min(rest_s, end - time.monotonic())):
             now = time.monotonic() - began
-            if now > faults_end_s(self.wanted.seconds):
+            if now > faults_end_s(self.options.seconds):
                 self._wait(end - time.monotonic())
                 return
             fault = next(plan)
@@ -334,8 +334,8 @@ class Run:
             for follower in self._followers(number):
                 if first is None or newest is None:
                     continue
-                came = follower.newest_at or first.committed_at
-                found[follower.name] = max(0.0, newest.committed_at - came)
+                newest_at = follower.newest_at or first.committed_at
+                found[follower.name] = max(0.0, newest.committed_at - newest_at)
         return found
 
 

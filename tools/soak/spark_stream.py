@@ -37,7 +37,7 @@ BUSY = "Python worker failed to connect back"
 BUSY_MAX = 10  # times that it is started again for that
 CHANGES = ("INSERT", "UPDATE", "DELETE")
 NEW = (
-    "SELECT rowid, version, name, sql, body FROM came"
+    "SELECT rowid, version, name, sql, body FROM received"
     " WHERE destination = ? AND rowid > ? ORDER BY batch, seq, row"
 )
 TOOLS = Path(__file__).parents[1]

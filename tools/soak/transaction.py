@@ -242,7 +242,7 @@ class Transaction:
             with contextlib.suppress(pymysql.err.MySQLError):
                 self._cursor.execute(sql)
         if self._prepared is not None and self._prepared.state is State.OPEN:
-            self._ledger.settle(self._prepared, State.GONE)
+            self._ledger.settle(self._prepared, State.UNCOMMITTED)
 
     def _settle(self, item: Item | None) -> None:
         """Find out what became of the end once the source is back."""
@@ -253,7 +253,7 @@ class Transaction:
             prepared = self._xa and self._is_prepared(cursor)
             if item is not None and item.state is State.OPEN:
                 done = prepared or self._is_there(cursor, item)
-                self._ledger.settle(item, State.DONE if done else State.GONE)
+                self._ledger.settle(item, State.DONE if done else State.UNCOMMITTED)
             if prepared:
                 cursor.execute(f"XA ROLLBACK '{self._xa}'")
 

@@ -43,10 +43,12 @@ def never_committed(ledger: Ledger, followers: Sequence[Follower]) -> list[str]:
     """Say what came before it was known that it was not committed."""
     found = []
     for follower in followers:
-        gone = [n for n in follower.order if ledger.items[n].state is State.GONE]
+        uncommitted = [
+            n for n in follower.order if ledger.items[n].state is State.UNCOMMITTED
+        ]
         found += [
             f"{follower.name}: {ledger.items[n]} was never committed"
-            for n in gone[:SHOWN]
+            for n in uncommitted[:SHOWN]
         ]
     return found
 

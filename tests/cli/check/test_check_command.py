@@ -227,15 +227,15 @@ ACCOUNTS = {
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_an_account_without_a_privilege(checked_server, conf_for, check, name):
     """The privilege is named with the statement that grants it, and that helps."""
-    grants, wanted, words = ACCOUNTS[name]
+    grants, expected, words = ACCOUNTS[name]
     with account(checked_server, *grants):
         conf = conf_for(checked_server, user="u", password=SECRET)
         found = check(conf)
-        ((outcome, message),) = found.of(wanted)
+        ((outcome, message),) = found.of(expected)
         assert outcome == "fail"
         for word in words:
             assert word in message
-        assert found.failing() == [wanted]
+        assert found.failing() == [expected]
         checked_server.execute(message.partition(" run: ")[2])
         assert check(conf).failing() == []
 

@@ -72,7 +72,7 @@ def consume(port, *options) -> int:
 
 def acked(instance) -> int:
     """Return how many entries the client acked."""
-    return int(instance.store.places[1001].acked)
+    return int(instance.store.cursors[1001].acked)
 
 
 def test_a_function(port, instance, capsys):

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 ORDERS = TableName("shop", "orders")
 USERS = TableName("shop", "users")
-GONE = TableName("shop", "gone")
-GONE_TOLD = (
+DROPPED = TableName("shop", "gone")
+DROPPED_TEXT = (
     "canal-server mirror copy: shop.gone: mirror copy has no such table: see "
     "`canal-server mirror status`"
 )
@@ -85,7 +85,7 @@ def lake(tmp_path: Path) -> Lake:
     for name, phase, message in (
         (ORDERS, Phase.FOLLOWING, ""),
         (USERS, Phase.STOPPED, "because"),
-        (GONE, Phase.DROPPED, "dropped"),
+        (DROPPED, Phase.DROPPED, "dropped"),
     ):
         state = TableState(name, f"shop/{name.table}", rows=1_500, copies=1)
         lake.states.write(state.moved(phase, message))
@@ -96,11 +96,11 @@ def lake(tmp_path: Path) -> Lake:
 def mirror(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Give a function that runs the command and returns what it printed."""
 
-    def run(*arguments: str, wanted: int = 0, conf: Path | None = None) -> str:
+    def run(*arguments: str, expected: int = 0, conf: Path | None = None) -> str:
         given = ["mirror", *arguments, "--conf", str(conf or lake.conf)]
-        assert cli.main(given) == wanted
-        told = capsys.readouterr()
-        return told.out + told.err
+        assert cli.main(given) == expected
+        output = capsys.readouterr()
+        return output.out + output.err
 
     return run
 
@@ -110,11 +110,13 @@ def mirror(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]
 
 def test_status_of_one_that_does_not_run(lake: Lake, mirror) -> None:
     """Its tables with phase and rows, and why some are stopped."""
-    first, empty, headings, gone, orders, users, *notes = mirror("status").splitlines()
+    first, empty, headings, deleted, orders, users, *notes = mirror(
+        "status"
+    ).splitlines()
     assert first == f"mirror copy into {lake.path}: not running"
     assert empty == ""
     assert headings.split() == ["table", "phase", "copied", "target", "since"]
-    assert gone.split()[:4] == ["shop.gone", "dropped", "1,500", "shop/gone"]
+    assert deleted.split()[:4] == ["shop.gone", "dropped", "1,500", "shop/gone"]
     assert orders.split()[:4] == ["shop.orders", "following", "1,500", "shop/orders"]
     assert users.split()[:2] == ["shop.users", "stopped"]
     assert notes == ["shop.gone: dropped", "shop.users: because"]
@@ -129,22 +131,22 @@ def test_status_of_one_that_runs(lake: Lake, mirror) -> None:
     assert "not running; stopped 0 s ago" in mirror("status")
     with Lease(lake.folder):
         first, stream, *_ = mirror("status").splitlines()
-        told = json.loads(mirror("status", "--json"))
+        shown = json.loads(mirror("status", "--json"))
     assert f": process {os.getpid()} on " in first
     assert stream.startswith(
         "stream: delay 0.4 s, 12 rows/s, last batch 2,000 rows in 0.31 s, "
     )
     assert stream.endswith(" ago, up to mysql-bin.000002:1234")
-    assert told["running"] is True
-    assert told["status"]["last"]["delay_ms"] == 400
-    assert [each["phase"] for each in told["tables"]] == (
+    assert shown["running"] is True
+    assert shown["status"]["last"]["delay_ms"] == 400
+    assert [each["phase"] for each in shown["tables"]] == (
         ["dropped", "following", "stopped"]
     )
 
 
-def copying(told: str) -> str:
+def copying(shown: str) -> str:
     """Return the progress of the copy, up to its rows."""
-    (line,) = (line for line in told.splitlines() if line.startswith("shop.orders"))
+    (line,) = (line for line in shown.splitlines() if line.startswith("shop.orders"))
     return " ".join(line.partition("shop/orders")[0].split())
 
 
@@ -158,12 +160,12 @@ def test_status_of_a_copy(lake: Lake, mirror) -> None:
     CopyPlan(1, (), chunks).write(folder)
     ChunkManifest(2, 70, ()).write(folder)
     assert copying(mirror("status")) == "shop.orders copying 25% 70"
-    (told,) = (
+    (status,) = (
         each
         for each in json.loads(mirror("status", "--json"))["tables"]
         if each["table"] == "shop.orders"
     )
-    assert (told["rows"], told["chunks_done"], told["chunks"]) == (70, 1, 4)
+    assert (status["rows"], status["chunks_done"], status["chunks"]) == (70, 1, 4)
 
 
 # --- copy -----------------------------------------------------------------------------
@@ -171,8 +173,8 @@ def test_status_of_a_copy(lake: Lake, mirror) -> None:
 
 def test_copy_of_some_tables(lake: Lake, mirror) -> None:
     """It is asked for, whether the mirror runs or not; twice is once."""
-    told = mirror("copy", "shop.orders", "shop.users", "shop.orders")
-    assert told.splitlines() == [
+    output = mirror("copy", "shop.orders", "shop.users", "shop.orders")
+    assert output.splitlines() == [
         "will be copied again when the mirror starts:",
         "  shop.orders",
         "  shop.users",
@@ -184,11 +186,11 @@ def test_copy_of_some_tables(lake: Lake, mirror) -> None:
 
 def test_copy_of_tables_that_are_not_there(lake: Lake, mirror) -> None:
     """Each is reported, and nothing is requested."""
-    told = mirror("copy", "shop.orders", "orders", "a.b", "shop.gone", wanted=2)
-    assert told.splitlines() == [
+    output = mirror("copy", "shop.orders", "orders", "a.b", "shop.gone", expected=2)
+    assert output.splitlines() == [
         "canal-server mirror copy: orders: write schema.table",
         "canal-server mirror copy: a.b: no pattern in the settings matches this table",
-        GONE_TOLD,
+        DROPPED_TEXT,
     ]
     assert lake.states.requested() == []
 
@@ -203,14 +205,14 @@ def test_copy_of_all_tables_while_it_runs(lake: Lake, mirror) -> None:
 
 def test_copy_of_all_tables_begins_the_stream_anew(lake: Lake, mirror) -> None:
     """Tables wait, the stream restarts; what the server keeps is reported."""
-    told = mirror("copy", "--all")
-    assert "the server still keeps the old subscription copy" in told
+    output = mirror("copy", "--all")
+    assert "the server still keeps the old subscription copy" in output
     assert lake.states.generation() == 1
     phases = {name: each.phase for name, each in lake.states.read_all().items()}
     assert phases == {
         ORDERS: Phase.WAITING,
         USERS: Phase.WAITING,
-        GONE: Phase.DROPPED,
+        DROPPED: Phase.DROPPED,
     }
     assert "canal-server subscriptions remove copy-1" in mirror("copy", "--all")
 
@@ -231,10 +233,10 @@ def test_dry_run_without_servers(lake: Lake, mirror) -> None:
     for path in lake.path.rglob("*.json"):
         path.unlink()
     before = sorted(lake.path.rglob("*"))
-    told = mirror("--dry-run", wanted=2)
-    assert "canal-server mirror: source: cannot connect to 127.0.0.1:1" in told
-    assert "canal-server mirror: canal: no server runs destination example" in told
-    assert "sécrèt" not in told
+    output = mirror("--dry-run", expected=2)
+    assert "canal-server mirror: source: cannot connect to 127.0.0.1:1" in output
+    assert "canal-server mirror: canal: no server runs destination example" in output
+    assert "sécrèt" not in output
     assert sorted(lake.path.rglob("*")) == before
 
 
@@ -243,8 +245,8 @@ def test_a_lake_that_cannot_be(lake: Lake, mirror, tmp_path: Path) -> None:
     lake.settings["lake"]["path"] = str(lake.conf / "lake")
     other = tmp_path / "other.yml"
     other.write_text(json.dumps(lake.settings))
-    told = mirror("--dry-run", conf=other, wanted=2)
-    assert f"lake.path: {lake.conf} is not a folder" in told
+    output = mirror("--dry-run", conf=other, expected=2)
+    assert f"lake.path: {lake.conf} is not a folder" in output
 
 
 def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> None:
@@ -266,47 +268,49 @@ def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> No
         {"match": rf"{database}\.log", "deletes": "soft", "to": "logs"},
     ]
     process.write_conf()
-    told = mirror("--dry-run", conf=process.conf).splitlines()
-    assert told[0] == "mirror copy: 2 tables"
+    output = mirror("--dry-run", conf=process.conf).splitlines()
+    assert output[0] == "mirror copy: 2 tables"
     kind = "MySQL" if source_server.flavour == "mysql" else "MariaDB"
-    assert f"127.0.0.1:{source_server.port}, {kind} " in told[1]
-    assert f"127.0.0.1:{pipeline.server_port}, destination example, reads" in told[2]
-    log, orders = (line.split() for line in told[6:8])
+    assert f"127.0.0.1:{source_server.port}, {kind} " in output[1]
+    assert f"127.0.0.1:{pipeline.server_port}, destination example, reads" in output[2]
+    log, orders = (line.split() for line in output[6:8])
     assert log == f"{database}.log logs delta soft none 1 - 0 1".split()
     assert orders[:4] == [f"{database}.orders", f"{database}/orders", "delta", "hard"]
     assert orders[4:10] == ["id", "2,", "1", "left", "out", "mail:"]
-    assert told[-1] == "no problems found"
+    assert output[-1] == "no problems found"
 
     process.settings["copy"] = {"keyless_lock": True}
     process.settings["source"] |= {"user": "looks", "password": "secret-9"}
     process.settings["tables"] = [{"match": rf"{database}\..*"}]
     process.write_conf()
-    told = mirror("--dry-run", conf=process.conf, wanted=2)
+    output = mirror("--dry-run", conf=process.conf, expected=2)
     hidden = f"table {database}.orders: account looks does not see mail, n; have an"
-    assert hidden in told
-    assert f"account looks may not lock table {database}.log, which" in told
-    assert f"GRANT LOCK TABLES ON `{database}`.* TO 'looks'@'%'" in told
-    assert "secret-9" not in told
+    assert hidden in output
+    assert f"account looks may not lock table {database}.log, which" in output
+    assert f"GRANT LOCK TABLES ON `{database}`.* TO 'looks'@'%'" in output
+    assert "secret-9" not in output
 
     somewhere = str(process.path / database / "log")
     write_deltalake(somewhere, pa.table({"a": [1]}))
     process.settings["tables"][0]["format"] = "json"
     process.write_conf()
-    told = mirror("--dry-run", conf=process.conf, wanted=2)
-    assert f"table {database}.log: {somewhere} has a Delta table, but format is" in told
+    output = mirror("--dry-run", conf=process.conf, expected=2)
+    assert (
+        f"table {database}.log: {somewhere} has a Delta table, but format is" in output
+    )
 
     process.settings["canal"]["destination"] = "nowhere"
     process.write_conf()
-    told = mirror("--dry-run", conf=process.conf, wanted=2)
-    assert "canal: destination nowhere at 127.0.0.1:" in told
-    assert "see canal.destination, and canal.destinations of the server" in told
+    output = mirror("--dry-run", conf=process.conf, expected=2)
+    assert "canal: destination nowhere at 127.0.0.1:" in output
+    assert "see canal.destination, and canal.destinations of the server" in output
 
     process.settings["canal"]["servers"] = "127.0.0.1:1"
     process.settings["source"]["password"] = "not-9"
     process.write_conf()
-    told = mirror("--dry-run", conf=process.conf, wanted=2)
-    assert "for 2 s (stream.retry_timeout)" in told
-    assert "correct the user name or the password in the settings" in told
+    output = mirror("--dry-run", conf=process.conf, expected=2)
+    assert "for 2 s (stream.retry_timeout)" in output
+    assert "correct the user name or the password in the settings" in output
 
 
 # --- the command ----------------------------------------------------------------------
@@ -349,9 +353,9 @@ def test_settings_that_cannot_be_used(mirror, tmp_path: Path) -> None:
         (("copy", "--all"), "mirror copy"),
         (("--dry-run",), "mirror"),
     ):
-        told = mirror(*arguments, conf=conf, wanted=cli.UNUSABLE).splitlines()
-        assert any("laek" in line for line in told)
-        assert all(line.startswith(f"canal-server {name}: {conf}:") for line in told)
+        output = mirror(*arguments, conf=conf, expected=cli.UNUSABLE).splitlines()
+        assert any("laek" in line for line in output)
+        assert all(line.startswith(f"canal-server {name}: {conf}:") for line in output)
 
 
 def test_a_table_that_the_server_does_not_see() -> None:
@@ -360,8 +364,8 @@ def test_a_table_that_the_server_does_not_see() -> None:
     unknown = SimpleNamespace(columns=(), left_out="")
     channel: Any = SimpleNamespace(call=lambda _: unknown, destination="d")
     settings: Any = None
-    (told,) = dry_run._compared(table, channel, settings)
-    assert told == (
+    (shown,) = dry_run._compared(table, channel, settings)
+    assert shown == (
         "table shop.orders: canal-server does not know it: the account of destination "
         "d needs SELECT on it"
     )

@@ -36,10 +36,10 @@ def mirror(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
     }
     conf.write_text(json.dumps(settings))  # JSON is YAML
 
-    def run(*arguments: str, wanted: int = 0) -> str:
-        assert cli.main(["mirror", *arguments, "--conf", str(conf)]) == wanted
-        told = capsys.readouterr()
-        return told.out + told.err
+    def run(*arguments: str, expected: int = 0) -> str:
+        assert cli.main(["mirror", *arguments, "--conf", str(conf)]) == expected
+        output = capsys.readouterr()
+        return output.out + output.err
 
     return run
 
@@ -47,9 +47,9 @@ def mirror(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
 def test_verify_without_tables(mirror) -> None:
     """A mirror that knows no table has nothing to compare; names have two parts."""
     assert mirror("verify") == "the mirror has no tables yet\n"
-    told = mirror("verify", "orders", ".x", wanted=WRONG_SETTINGS)
-    assert "table orders: expected schema.table" in told
-    assert "table .x: expected schema.table" in told
+    output = mirror("verify", "orders", ".x", expected=WRONG_SETTINGS)
+    assert "table orders: expected schema.table" in output
+    assert "table .x: expected schema.table" in output
 
 
 def test_plot(mirror, tmp_path: Path) -> None:
@@ -62,11 +62,11 @@ def test_plot(mirror, tmp_path: Path) -> None:
         history.add(Batch(at_ms, number, rows=50, seconds=0.5, delay_ms=700))
     history.flush()
     picture = tmp_path / "delay.svg"
-    told = mirror("plot", "--output", str(picture))
-    assert "60 batches, 3,000 rows" in told
-    assert "median 700 ms" in told
+    output = mirror("plot", "--output", str(picture))
+    assert "60 batches, 3,000 rows" in output
+    assert "median 700 ms" in output
     assert "<svg" in picture.read_text()
     assert "31 batches" in mirror("plot", "--hours", str(30 / 3600))
     nowhere = tmp_path / "no" / "delay.svg"
-    told = mirror("plot", "--output", str(nowhere), wanted=cli.FAILED)
-    assert f"cannot write {nowhere}" in told
+    output = mirror("plot", "--output", str(nowhere), expected=cli.FAILED)
+    assert f"cannot write {nowhere}" in output

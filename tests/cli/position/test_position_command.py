@@ -53,16 +53,16 @@ def test_help_lists_the_actions(capsys):
 def test_what_is_stored_is_shown_without_the_source(conf, capsys):
     """If the source cannot be reached, positions are shown, but not the lag."""
     assert run("show", "--conf", conf) == 0
-    told = capsys.readouterr().out
-    assert "destination one: not running; as stored" in told
-    assert "lag is unknown: cannot connect" in told
-    assert "client 1001 at binlog.000001:4711 (2025-11-21T1" in told
-    assert "destination two" in told
-    assert "no client is subscribed" in told
+    output = capsys.readouterr().out
+    assert "destination one: not running; as stored" in output
+    assert "lag is unknown: cannot connect" in output
+    assert "client 1001 at binlog.000001:4711 (2025-11-21T1" in output
+    assert "destination two" in output
+    assert "no client is subscribed" in output
     assert run("show", "--conf", conf, "--destination", "one", "--json") == 0
-    (told,) = json.loads(capsys.readouterr().out)["destinations"]
-    assert told["clients"][0]["filter"] == "a\\.b"
-    assert told["clients"][0]["behind"] == {
+    (output,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert output["clients"][0]["filter"] == "a\\.b"
+    assert output["clients"][0]["behind"] == {
         "bytes": None,
         "seconds": None,
         "transactions": None,
@@ -82,9 +82,9 @@ def test_why_a_destination_does_not_run(make_conf, start_server, capsys):
     assert state == "destination broken: not running; as stored"
     assert line.startswith(error)
     assert run("show", "--conf", conf, "--json") == 0
-    (told,) = json.loads(capsys.readouterr().out)["destinations"]
-    assert told["error"] == "CanalError: the cursors cannot be read"
-    assert told["error_since_ms"] > 0
+    (shown,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert shown["error"] == "CanalError: the cursors cannot be read"
+    assert shown["error_since_ms"] > 0
 
 
 @pytest.fixture
@@ -96,14 +96,14 @@ def group_conf(make_conf):
         merged="canal.instance.master1.address = 127.0.0.1:1\n"
         "canal.instance.master2.address = 127.0.0.1:2\n" + ACCOUNT,
     )
-    places = {
+    positions = {
         number: LogPosition(
             LogIdentity("127.0.0.1", number), EntryPosition("binlog.000001", offset)
         )
         for number, offset in ((1, 100), (2, 4711))
     }
     client = StoredClient(
-        ClientIdentity("merged", 1001), places[1], source_positions=places
+        ClientIdentity("merged", 1001), positions[1], source_positions=positions
     )
     MetaFiles(conf).write("merged", [client])
     return conf
@@ -119,10 +119,10 @@ def test_a_group_is_shown_without_its_sources(group_conf, capsys):
     assert lines[3].startswith("  master2: lag is unknown: cannot connect")
     assert lines[4:] == ["    client 1001 at binlog.000001:4711"]
     assert run("show", "--conf", group_conf, "--json") == 0
-    (told,) = json.loads(capsys.readouterr().out)["destinations"]
-    assert told["clients"][0]["position"] == "binlog.000001:100"
-    places = [each["clients"][0]["position"] for each in told["sources"]]
-    assert places == ["binlog.000001:100", "binlog.000001:4711"]
+    (shown,) = json.loads(capsys.readouterr().out)["destinations"]
+    assert shown["clients"][0]["position"] == "binlog.000001:100"
+    positions = [each["clients"][0]["position"] for each in shown["sources"]]
+    assert positions == ["binlog.000001:100", "binlog.000001:4711"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 from fix_conf import ACCOUNT
-from fix_table_history import UUID, WrittenHistory, place
+from fix_table_history import UUID, WrittenHistory, position_at
 
 ADD = (300, "ALTER TABLE book ADD pages int")
 DROP = (600, "ALTER TABLE book DROP price")
@@ -84,7 +84,7 @@ def test_right_behind_a_statement(written_history, other_history, schema, tmp_pa
     finally:
         other.storage.close()
     assert segment.first == record.position
-    assert segment.last.order() == place(618).order()
+    assert segment.last.order() == position_at(618).order()
     assert (record.position.position, record.ddl) == DROP
     assert record.contained
 

@@ -113,10 +113,10 @@ def test_notes(written_history, schema):
         contained=((300, "ALTER TABLE book ADD price decimal(8,2)"),),
         first=500,
     )
-    told = schema("history", "--table", "shop.book").split("\n\n")
-    assert "(columns may differ from here on)" in told[0]
-    assert "(already contained in definitions read from the server later)" in told[1]
-    assert told[2].splitlines()[2:] == ["  (columns and keys unchanged)"]
+    output = schema("history", "--table", "shop.book").split("\n\n")
+    assert "(columns may differ from here on)" in output[0]
+    assert "(already contained in definitions read from the server later)" in output[1]
+    assert output[2].splitlines()[2:] == ["  (columns and keys unchanged)"]
     assert "may differ" in schema("history", "--table", "shop.guess")
 
 
@@ -124,9 +124,9 @@ def test_what_the_server_was_asked(written_history, schema):
     """A table that was created without the binlog is reported as an answer."""
     answer = "CREATE TABLE `quiet` (`a` int)"
     written_history.write(ADD, answers=((900, answer),))
-    told = schema("history", "--table", "shop.quiet").splitlines()
-    assert told[0].endswith("  read from the server")
-    assert told[1:4] == [f"    {answer}", "  + table shop.quiet", "  + a int"]
+    output = schema("history", "--table", "shop.quiet").splitlines()
+    assert output[0].endswith("  read from the server")
+    assert output[1:4] == [f"    {answer}", "  + table shop.quiet", "  + a int"]
     (found,) = schema.objects("history", "--table", "shop.quiet")
     assert found["answer"]
     assert not found["contained"]

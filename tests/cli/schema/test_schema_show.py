@@ -63,8 +63,8 @@ def test_at_a_place(written_history, schema):
     written_history.write(ADD, DROP)
     before = schema.objects("show", "--at", "binlog.000003:300")
     assert columns(before) == ["id", "title", "price"]
-    behind = schema.objects("show", "--at", "binlog.000003:301")
-    assert columns(behind) == ["id", "title", "pages", "price"]
+    later = schema.objects("show", "--at", "binlog.000003:301")
+    assert columns(later) == ["id", "title", "pages", "price"]
     assert columns(schema.objects("show")) == ["id", "title", "pages"]
 
 

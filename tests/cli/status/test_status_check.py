@@ -85,8 +85,8 @@ def test_a_wait_for_clients():
     """A wait that lasts for longer than its limit is wrong, a shorter one is not."""
     ((status, text),) = found(instances=[HEALTHY | {"blocked": blocked(3600)}])
     assert status == BROKEN
-    told = "a: blocked: ring full, waits for client 1001 (since 60 min)"
-    assert text == told
+    expected = "a: blocked: ring full, waits for client 1001 (since 60 min)"
+    assert text == expected
     patient = Limits(lag_s=None, client_lag_s=None, blocked_s=7200)
     assert found(patient, instances=[HEALTHY | {"blocked": blocked(3600)}]) == []
 

@@ -25,8 +25,8 @@ PATIENCE_MS = 600_000
 def status(capsys):
     """Give a function that runs the command and returns what it printed."""
 
-    def run(conf, *options, wanted=0):
-        assert cli.main(["status", "--conf", str(conf), *options]) == wanted
+    def run(conf, *options, expected=0):
+        assert cli.main(["status", "--conf", str(conf), *options]) == expected
         return capsys.readouterr().out
 
     return run
@@ -57,10 +57,10 @@ def test_a_server_alone(make_conf, start_server, status):
         "clients",
     ]  # fmt: skip
     assert row.split() == ["example", "fake", "here", "-", "-", "-", "-"]
-    told = json.loads(status(conf, "--json"))
-    assert told["pid"] == server.process.pid
-    assert [each["destination"] for each in told["instances"]] == ["example"]
-    assert told["clusters"] == []
+    shown = json.loads(status(conf, "--json"))
+    assert shown["pid"] == server.process.pid
+    assert [each["destination"] for each in shown["instances"]] == ["example"]
+    assert shown["clusters"] == []
 
 
 def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
@@ -71,8 +71,8 @@ def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
     assert row.split() == ["example", "competing", OTHER, "-", "-", "-", "-"]
     assert OTHER in cluster
     assert "127.0.0.1:" in cluster
-    told = json.loads(status(shared_conf, "--json"))
-    (known,) = told["clusters"]
+    shown = json.loads(status(shared_conf, "--json"))
+    (known,) = shown["clusters"]
     assert known["destinations"]["example"]["runs_on"] == OTHER
     assert len(known["destinations"]["example"]["candidates"]) == 2
 
@@ -101,11 +101,11 @@ def test_neither(make_conf, capsys, monkeypatch):
 def test_clients_that_lost_their_place():
     """A refused client is reported with the reason."""
     why = "client 7 of a needs binlog.000001:4, which is gone"
-    told = {
+    shown = {
         "clusters": [],
         "instances": [{"destination": "a", "lost_clients": {"7": why}}],
     }
-    assert list(_table(told))[-1] == f"a: {why}"
+    assert list(_table(shown))[-1] == f"a: {why}"
 
 
 def test_events_that_were_passed_over():
@@ -116,7 +116,7 @@ def test_events_that_were_passed_over():
     }  # fmt: skip
     read = passed | {"event": "b.1:9", "state": "read"}
     raw = passed | {"action": "raw", "event_type": 30, "table": "db.t"}
-    told = {
+    shown = {
         "clusters": [],
         "instances": [
             {"destination": "a", "unreadable": [passed, read]},
@@ -131,7 +131,7 @@ def test_events_that_were_passed_over():
     why = "a body of 3 bytes"
     counted = "(type 30, table db.t, 2 in total)"
     key = "canal.instance.master.unreadable.events"
-    assert list(_table(told))[-3:] == [
+    assert list(_table(shown))[-3:] == [
         "a: event b.1:4 (type 19, 2 in total) was skipped: a body of 3 bytes",
         f"a: event b.1:9 was decoded without an error: remove it from {key}",
         f"g/master2: event b.1:4 {counted} was delivered as raw bytes: {why}",
@@ -152,11 +152,11 @@ def test_changes_that_were_refused(make_conf, start_server, status):
     assert changed.endswith("; it keeps its previous settings")
     assert new.startswith("two: ")
     assert new.endswith("; it does not start")
-    told = json.loads(status(conf, "--json"))
-    (one,) = told["instances"]
+    shown = json.loads(status(conf, "--json"))
+    (one,) = shown["instances"]
     assert one["running"]
     assert "db:many" in one["refused_change"]
-    assert list(told["refused"]) == ["two"]
+    assert list(shown["refused"]) == ["two"]
     make_conf(main, one=MASTER)
     (conf / "two" / "instance.properties").unlink()
     eventually(lambda: len(status(conf).splitlines()) == 4)
@@ -174,7 +174,7 @@ def test_a_server_that_does_not_answer(
         assert cli.main(["status", "--conf", str(shared_conf)]) == 1
         text = capsys.readouterr()
         assert cli.main(["status", "--json", "--conf", str(shared_conf)]) == 1
-        told = json.loads(capsys.readouterr().out)
+        output = json.loads(capsys.readouterr().out)
         (shared_conf / "canal.properties").write_text(f"{MAIN}example\n")
         assert cli.main(["status", "--conf", str(shared_conf)]) == 1
         alone = capsys.readouterr()
@@ -187,9 +187,9 @@ def test_a_server_that_does_not_answer(
         f"did not answer within 0.2 s: its process {server.process.pid} is paused"
         f" (SIGSTOP); resume it with kill -CONT {server.process.pid}\n"
     ) in text.err
-    assert "did not answer" in told["error"]
-    assert told["clusters"][0]["destinations"]["example"]["runs_on"] == OTHER
-    assert told["instances"] == [{"destination": "example"}]
+    assert "did not answer" in output["error"]
+    assert output["clusters"][0]["destinations"]["example"]["runs_on"] == OTHER
+    assert output["instances"] == [{"destination": "example"}]
     assert alone.out.splitlines()[-1].split()[:3] == ["example", "-", "unknown"]
 
 
@@ -204,7 +204,7 @@ def test_settings_that_were_broken_since(make_conf, start_server, status):
 
 def test_a_source_that_was_changed():
     """The server that is read is shown after a switch, also in a group."""
-    told = {
+    shown = {
         "clusters": [],
         "instances": [
             {"destination": "a", "reads": "master db1:3306", "switches": 0},
@@ -218,7 +218,7 @@ def test_a_source_that_was_changed():
             },
         ],
     }
-    assert list(_table(told))[-2:] == [
+    assert list(_table(shown))[-2:] == [
         "b: reads standby db2:3306, switched once since the start",
         "c/master1: reads master db3:3306, switched 2 times since the start",
     ]
@@ -231,8 +231,8 @@ def test_one_source_of_a_group_that_waits():
         {"name": "master2", "state": "waiting", "error": "ConnectionLost: gone"},
     ]
     group = {"destination": "c", "error": "master2: ConnectionLost: gone"}
-    told = {"clusters": [], "instances": [group | {"sources": sources}]}
-    assert list(_table(told))[-2:] == [
+    shown = {"clusters": [], "instances": [group | {"sources": sources}]}
+    assert list(_table(shown))[-2:] == [
         "c/master1: running",
         "c/master2: waiting: ConnectionLost: gone",
     ]
@@ -249,8 +249,8 @@ def test_probe_of_a_server_that_is_healthy(make_conf, start_server, capsys):
     assert cli.main([*common, "--max-lag", "60s", "--timeout", "20s"]) == 0
     assert capsys.readouterr().out == "healthy\n"
     assert cli.main([*common, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == {"healthy": True, "status": 0, "problems": []}
+    output = json.loads(capsys.readouterr().out)
+    assert output == {"healthy": True, "status": 0, "problems": []}
 
 
 def test_probe_without_a_server(make_conf, capsys):
@@ -287,12 +287,12 @@ def test_probe_of_a_destination_that_does_not_run(make_conf, start_server, capsy
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d, \d+ s\)\n"
     )
 
-    def is_told():
+    def is_reported():
         capsys.readouterr()
         assert cli.main([*common, "--check"]) == 5
         return re.fullmatch(pattern, capsys.readouterr().out)
 
-    eventually(is_told)  # until then it is starting
+    eventually(is_reported)  # until then it is starting
     assert cli.main([*common, "--json"]) == 0
     (broken,) = json.loads(capsys.readouterr().out)["instances"]
     assert 0 <= time.time() * 1000 - broken["error_since_ms"] < PATIENCE_MS

@@ -10,7 +10,7 @@ SLOW = {"client": 7, "entries": 3, "seconds": 300.0}
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         ({}, ""),  # of a server of before
         ({"connected": True, "away_s": None}, ""),
@@ -18,10 +18,10 @@ SLOW = {"client": 7, "entries": 3, "seconds": 300.0}
         ({"connected": False, "away_s": None}, "; not connected"),
     ],
 )
-def test_the_slowest_client(more, told):
+def test_the_slowest_client(more, expected):
     """It is said of one that is not connected, and since when."""
     (line,) = standing_lines({"slowest_client": SLOW | more})
-    assert line == f"slowest client 7, 3 entries, 5 min behind{told}"
+    assert line == f"slowest client 7, 3 entries, 5 min behind{expected}"
 
 
 def test_warnings():

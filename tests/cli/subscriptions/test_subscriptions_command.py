@@ -29,13 +29,13 @@ AT = EpochPosition(0, "binlog.000001", 4711)
 def run(capsys, *arguments):
     """Run the command; returns its status, and what it printed."""
     status = cli.main(["subscriptions", *map(str, arguments)])
-    told = capsys.readouterr()
-    return status, told.out + told.err
+    output = capsys.readouterr()
+    return status, output.out + output.err
 
 
-def keep(place, *names):
+def keep(position, *names):
     """Store subscriptions, acked at a known time."""
-    found = Subscriptions(place, clock=lambda: 1_763_719_200.0)
+    found = Subscriptions(position, clock=lambda: 1_763_719_200.0)
     found.start(Stop())
     found.begin_epoch("s", "binlog.000001", 100)
     for name in names:
@@ -54,17 +54,17 @@ def conf(make_conf):
 
 def test_what_is_stored(conf, capsys):
     """Without server and source: names, positions and times, but no lag."""
-    status, told = run(capsys, "list", "--conf", conf)
+    status, output = run(capsys, "list", "--conf", conf)
     assert status == 0
-    assert "destination one: not running; as stored" in told
-    assert "lag is unknown: cannot connect" in told
-    assert "lake at binlog.000001:5000\n    last acked 2025-11-21T1" in told
-    assert "old.one at binlog.000001:4711\n    nothing acked yet; filter shop" in told
-    assert told.endswith(
+    assert "destination one: not running; as stored" in output
+    assert "lag is unknown: cannot connect" in output
+    assert "lake at binlog.000001:5000\n    last acked 2025-11-21T1" in output
+    assert "old.one at binlog.000001:4711\n    nothing acked yet; filter shop" in output
+    assert output.endswith(
         "destination two: not running; as stored\n  no subscriptions\n"
     )
-    status, told = run(capsys, "list", "--conf", conf, "--json")
-    one, two = json.loads(told)["destinations"]
+    status, output = run(capsys, "list", "--conf", conf, "--json")
+    one, two = json.loads(output)["destinations"]
     assert [each["name"] for each in one["subscriptions"]] == ["lake", "old.one"]
     assert one["subscriptions"][1]["acked"] is None
     assert two["subscriptions"] == []
@@ -74,9 +74,9 @@ def test_removing_what_is_stored(conf, capsys):
     """The named ones, each once; an unknown name is reported with the others."""
     named = ("--conf", conf, "--destination", "one")
     assert run(capsys, "remove", *named, "lake", "lake")[0] == 0
-    status, told = run(capsys, "remove", *named, "lake")
+    status, output = run(capsys, "remove", *named, "lake")
     assert status == 1
-    assert "no subscription lake; it has: old.one" in told
+    assert "no subscription lake; it has: old.one" in output
     assert run(capsys, "remove", "--conf", conf, "old.one")[0] == 2
     assert "lake" not in run(capsys, "list", *named)[1]
     two = ("--conf", conf, "--destination", "two")
@@ -95,13 +95,13 @@ def test_in_zookeeper(make_conf, zookeeper, zookeeper_root, capsys):
         "canal.instance.global.spring.xml = default-instance.xml\n",
         example=NOWHERE,
     )
-    status, told = run(capsys, "list", "--conf", conf)
+    status, output = run(capsys, "list", "--conf", conf)
     assert status == 0
-    assert f"run by {other}; as stored" in told
-    assert "lake at binlog.000001:5000" in told
-    status, told = run(capsys, "remove", "--conf", conf, "old")
+    assert f"run by {other}; as stored" in output
+    assert "lake at binlog.000001:5000" in output
+    status, output = run(capsys, "remove", "--conf", conf, "old")
     assert status == 1
-    assert f"run by {other}" in told
+    assert f"run by {other}" in output
     zookeeper.delete(running_path("example"))
     zookeeper.delete(fence)
     assert run(capsys, "remove", "--conf", conf, "old")[0] == 0
@@ -115,38 +115,38 @@ def test_of_a_running_server(make_pipeline, mysql_server, database, capsys):
     pipeline = make_pipeline(mysql_server, database)
     pipeline.start()
     conf = ("--conf", pipeline.conf)
-    wanted = rf"{database}\..*"
+    expected = rf"{database}\..*"
     mysql_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
     with RangedClient("127.0.0.1", pipeline.server_port) as client:
-        at = client.subscribe(DESTINATION, "lake", wanted).cursor
-        client.subscribe(DESTINATION, "old", wanted)
+        at = client.subscribe(DESTINATION, "lake", expected).cursor
+        client.subscribe(DESTINATION, "old", expected)
         mysql_server.execute(f"INSERT INTO {database}.t VALUES (1), (2)")
         ends = client.head(DESTINATION, "lake", at, wait_ms=30_000, query="q1")
         client.ack(DESTINATION, "lake", ends.end)
-        status, told = run(capsys, "list", *conf, "--json")
+        status, output = run(capsys, "list", *conf, "--json")
         assert status == 0
-        (found,) = json.loads(told)["destinations"]
+        (found,) = json.loads(output)["destinations"]
         lake, old = found["subscriptions"]
         assert (lake["query"], old["query"]) == ("q1", None)
         assert (lake["behind"]["transactions"], lake["behind"]["bytes"]) == (0, 0)
         assert old["behind"]["transactions"] == 1
         assert lake["acked"]
         assert not old["acked"]
-        told = run(capsys, "list", *conf)[1]
-        assert f"{found['source']['address']} (mysql 9" in told
-        assert "read by query q1" in told
-        assert ": 1 transaction" in told
-        status, told = run(capsys, "remove", *conf, "lake")
+        output = run(capsys, "list", *conf)[1]
+        assert f"{found['source']['address']} (mysql 9" in output
+        assert "read by query q1" in output
+        assert ": 1 transaction" in output
+        status, output = run(capsys, "remove", *conf, "lake")
         assert status == 1
-        assert "read by query q1" in told
+        assert "read by query q1" in output
         assert cli.main(["status", *map(str, conf)]) == 0
-        told = capsys.readouterr().out
-        assert f"subscription lake at {ends.end.journal}:{ends.end.position}" in told
-        assert re.search(r"read by a query, acked \d+ s ago", told)
+        output = capsys.readouterr().out
+        assert f"subscription lake at {ends.end.journal}:{ends.end.position}" in output
+        assert re.search(r"read by a query, acked \d+ s ago", output)
         assert run(capsys, "remove", *conf, "old")[0] == 0
-        status, told = run(capsys, "remove", *conf, "old")
+        status, output = run(capsys, "remove", *conf, "old")
         assert status == 1
-        assert "has no subscription old; it has: lake" in told
+        assert "has no subscription old; it has: lake" in output
     pipeline.stop()
     assert "lake at" in run(capsys, "list", *conf)[1]
     assert run(capsys, "remove", *conf, "lake")[0] == 0

@@ -39,9 +39,9 @@ from canal_server.protocol.entry_messages import (
     encode,
 )
 
-PLACE = LogPosition(LogIdentity("db", 3306), EntryPosition("binlog.000001", 4))
+POSITION = LogPosition(LogIdentity("db", 3306), EntryPosition("binlog.000001", 4))
 EARLY_S = 0.5  # for what must not come so early
-BATCH = PositionRange(PLACE, PLACE, None, 0)
+BATCH = PositionRange(POSITION, POSITION, None, 0)
 
 
 def statement(number: int) -> bytes:
@@ -84,7 +84,7 @@ def test_nothing_stays(serve, instance):
     instance.store.append(statement(1))
     assert tail(serve().port, "--count", "1", "--filter", "a.b") == 0
     assert instance.meta.subscriptions(DESTINATION) == []
-    assert instance.store.places == {}
+    assert instance.store.cursors == {}
 
 
 def test_client_of_its_own(serve, instance, capsys):
@@ -201,8 +201,8 @@ def test_another_reader_is_noticed(serve, instance, capsys):
             instance.store.append(statement(count + 1))
 
     def has_acked(count: int) -> bool:
-        place = instance.store.places.get(7)
-        return place is not None and place.acked == count
+        cursor = instance.store.cursors.get(7)
+        return cursor is not None and cursor.acked == count
 
     taking = in_thread(take_batches_away)
     assert tail(port, "--count", "3", "--client-id", "7") == 0
@@ -231,8 +231,8 @@ def test_server_that_stops(serve, instance, capsys):
     thread.start()
     assert tail(server.port) == 1
     thread.join()
-    told = capsys.readouterr().err.splitlines()
-    assert len([line for line in told if "no change" not in line]) == 1
+    output = capsys.readouterr().err.splitlines()
+    assert len([line for line in output if "no change" not in line]) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -252,8 +252,8 @@ def test_signals(serve, instance, number):
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE_S)
     # On a slow machine it may have said meanwhile why nothing comes.
-    told = [line for line in err.splitlines() if b"no change" not in line]
-    assert (process.returncode, out, told) == (0, b"", [])
+    shown = [line for line in err.splitlines() if b"no change" not in line]
+    assert (process.returncode, out, shown) == (0, b"", [])
     assert instance.meta.subscriptions(DESTINATION) == []
 
 
@@ -291,8 +291,8 @@ def serving_threads() -> list[threading.Thread]:
 def test_free_id():
     """A free id of its own range; if there is none, it is an error."""
     assert free_id(Clients()) in IDS
-    taken = frozenset(IDS) - {IDS[5]}
-    assert free_id(Clients(taken | {1001})) == IDS[5]
+    received = frozenset(IDS) - {IDS[5]}
+    assert free_id(Clients(received | {1001})) == IDS[5]
     with pytest.raises(CanalError, match="all client ids from 32000 to 32767"):
         free_id(Clients(frozenset(IDS)))
 
@@ -331,7 +331,7 @@ QUIET = {"state": "running", "position": "b.000001:4", "lag": {"seconds": 0.0}}
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         (
             QUIET,
@@ -359,7 +359,7 @@ QUIET = {"state": "running", "position": "b.000001:4", "lag": {"seconds": 0.0}}
         ),
     ],
 )  # fmt: skip
-def test_reasons(serve, instances, capsys, state, told):
+def test_reasons(serve, instances, capsys, state, expected):
     """While nothing comes, standard error says why: once, until that changes."""
     instances.state |= state
     port = serve().port
@@ -367,7 +367,7 @@ def test_reasons(serve, instances, capsys, state, told):
     silence.explain()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("canal-server tail: ")
-    assert told in line
+    assert expected in line
     silence.explain()
     assert capsys.readouterr().err == ""
 
@@ -380,10 +380,10 @@ def test_silence_after_changes(serve, instances, capsys):
         "canal-server tail: no further change: the source has been read to its end up"
         " to b.000001:4\n"
     )
-    for told in (still, ""):
+    for shown in (still, ""):
         silence.end()
         silence.explain()
-        assert capsys.readouterr().err == told
+        assert capsys.readouterr().err == shown
     instances.state["error"] = "ConnectionLost: gone"
     for _ in range(2):
         silence.end()
@@ -414,16 +414,16 @@ def test_an_answer_that_does_not_come(serve, instances, capsys):
         ({"error": "ConnectionLost: gone"}, "the source cannot be read: ConnectionLo"),
     ):
         instances.state |= state
-        told: list[str] = []
+        shown: list[str] = []
         with silence.while_waiting(0.0, "the server searches"):
-            eventually(partial(has_told, capsys, told))
-        assert reason in "".join(told)
+            eventually(partial(has_printed, capsys, shown))
+        assert reason in "".join(shown)
 
 
-def has_told(capsys: pytest.CaptureFixture[str], told: list[str]) -> bool:
+def has_printed(capsys: pytest.CaptureFixture[str], shown: list[str]) -> bool:
     """Return whether a line was printed, and add it."""
-    told.append(capsys.readouterr().err)
-    return "\n" in "".join(told)
+    shown.append(capsys.readouterr().err)
+    return "\n" in "".join(shown)
 
 
 def test_a_filter_that_matches_nothing(serve, instances, capsys):
@@ -431,9 +431,11 @@ def test_a_filter_that_matches_nothing(serve, instances, capsys):
     instances.state |= QUIET
     silence = Silence(options_of(serve().port, r"shop\.orders"))
     silence.explain()
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     # Perhaps it matches no table at all: nothing else is known so far.
-    assert r"no change that --filter 'shop\.orders' matches so far: the source" in told
+    assert (
+        r"no change that --filter 'shop\.orders' matches so far: the source" in output
+    )
     instances.state["position"] = "b.000001:900"
     silence.explain()  # it may be on its way
     assert capsys.readouterr().err == ""
@@ -466,12 +468,12 @@ def test_it_runs_elsewhere(serve, instances, capsys):
 
 
 def options_of(
-    port: int, wanted: str = "", start: str | None = None
+    port: int, expected: str = "", start: str | None = None
 ) -> argparse.Namespace:
     """Return the options of a command at this port."""
     return argparse.Namespace(
         host="127.0.0.1", port=port, destination=DESTINATION, user="",
-        password_file=None, filter=wanted, start=start, tls=False, tls_ca_file="",
+        password_file=None, filter=expected, start=start, tls=False, tls_ca_file="",
         tls_cert_file="", tls_key_file="",
     )  # fmt: skip
 
@@ -499,9 +501,11 @@ def test_a_time_in_the_future(capsys):
     with pytest.raises(SystemExit) as caught:
         tail(1, "--from", "2999-01-01T00:00:00Z")
     assert caught.value.code == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "2999-01-01T00:00:00Z is in the future by the clock of this machine" in told
-    assert "use `--from latest`" in told
+    output = " ".join(capsys.readouterr().err.split())
+    assert (
+        "2999-01-01T00:00:00Z is in the future by the clock of this machine" in output
+    )
+    assert "use `--from latest`" in output
 
 
 def test_a_start_that_is_none(capsys):

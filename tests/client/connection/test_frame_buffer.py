@@ -48,5 +48,5 @@ def test_memory_in_use_is_not_used_again(rng: random.Random) -> None:
         view[:] = content[:size]
         held.append((view[size // 3 :], content[size // 3 : size]))
         while len(held) > rng.randrange(1, 6):
-            part, wanted = held.pop(rng.randrange(len(held)))
-            assert part == wanted
+            part, expected = held.pop(rng.randrange(len(held)))
+            assert part == expected

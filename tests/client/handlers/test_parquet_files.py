@@ -236,9 +236,9 @@ def test_kills(tmp_path, rng):
             text=True,
         )
         assert process.stdout
-        wanted = acked + rng.randint(1, 60)
+        expected = acked + rng.randint(1, 60)
         for line in process.stdout:
-            if int(line) >= wanted:
+            if int(line) >= expected:
                 process.send_signal(signal.SIGKILL)
                 break
         seen = [int(line), *map(int, process.stdout.read().split())]

@@ -41,13 +41,13 @@ def test_names_what_it_cannot_read(text):
 
 def test_text_follows_every_update(rng):
     """After each of many updates the text has the domains' last positions."""
-    found, places = MariaGtidSet(), {}
+    found, positions = MariaGtidSet(), {}
     for _ in range(500):
         domain, server = rng.randrange(40), rng.randrange(3)
         sequence = rng.getrandbits(rng.randint(1, 64))
         found.update(domain, server, sequence)
-        places[domain] = f"{domain}-{server}-{sequence}"
-        assert str(found) == ",".join(places[key] for key in sorted(places))
+        positions[domain] = f"{domain}-{server}-{sequence}"
+        assert str(found) == ",".join(positions[key] for key in sorted(positions))
 
 
 @pytest.mark.parametrize(

@@ -180,13 +180,13 @@ def test_random_streams_decode_alike_in_any_pieces(rng: random.Random) -> None:
     """Random transactions cut into random pieces give what they were made of."""
     log = Binlog(checksums=rng.random() < 0.5)
     log.start()
-    wanted: list[str] = []
+    expected: list[str] = []
     for _ in range(rng.randint(1, 40)):
         values = [
             rng.randint(-(1 << 31), (1 << 31) - 1) for _ in range(rng.randint(1, 300))
         ]
         transaction(log, *values, table_id=rng.randint(1, 9))
-        wanted += map(str, values)
+        expected += map(str, values)
     packets = rng.random() < 0.5
     stream = log.as_stream() if packets else b"".join(log.events)
     driven = Driven(packets=packets)
@@ -195,5 +195,5 @@ def test_random_streams_decode_alike_in_any_pieces(rng: random.Random) -> None:
         size = rng.choice((1, 7, 100, 5000, 100_000))
         driven.feed(stream[at : at + size])
         at += size
-    assert values_of(driven.entries) == wanted
+    assert values_of(driven.entries) == expected
     assert driven.decoder.position == log.position

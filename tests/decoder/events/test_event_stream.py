@@ -52,10 +52,10 @@ def test_missing_tells_what_the_packet_lacks() -> None:
     driven = Driven()
     assert driven.decoder.missing == 4
     driven.feed(event[:4])
-    wanted = int.from_bytes(event[:3], "little")
-    assert driven.decoder.missing == wanted
+    expected = int.from_bytes(event[:3], "little")
+    assert driven.decoder.missing == expected
     driven.feed(event[4:20])
-    assert driven.decoder.missing == wanted - 16
+    assert driven.decoder.missing == expected - 16
 
 
 @pytest.mark.slow

@@ -41,11 +41,11 @@ def test_set_of_mysql() -> None:
     log.start()
     driven = following(GtidSet.parse(f"{SID_TEXT}:1-5"))
     for number in (6, 7):
-        place = log.position
+        position = log.position
         log.add(b.GTID, b.gtid_body(SID, number))
         transaction(log, number)
     driven.feed(log.as_stream())
-    assert driven.decoder.gtid_offset == place
+    assert driven.decoder.gtid_offset == position
     assert executed(driven, whole=False) == f"{SID_TEXT}:1-6"
     assert executed(driven, whole=True) == f"{SID_TEXT}:1-7"
     assert executed(driven, whole=True) == f"{SID_TEXT}:1-7"
@@ -89,7 +89,7 @@ def test_domains_in_turn() -> None:
 
 def test_any_order(rng: random.Random) -> None:
     """Numbers in any order, of any server and tag, make the set that they are."""
-    wanted = GtidSet()
+    expected = GtidSet()
     log = Binlog()
     log.start()
     driven = following(GtidSet())
@@ -106,17 +106,17 @@ def test_any_order(rng: random.Random) -> None:
         sid = rng.choice((SID, SID, SID, OTHER))
         number[sid] += rng.choice((1, 1, 1, 1, 2, -1))
         number[sid] = max(number[sid], 1)
-        before = str(wanted)
-        wanted.add(sid, number[sid])
+        before = str(expected)
+        expected.add(sid, number[sid])
         log.add(b.GTID, b.gtid_body(sid, number[sid]))
         transaction(log, 1)
         if rng.random() < 0.2:
             feed()
             assert executed(driven, whole=False) == before
             if rng.random() < 0.5:
-                assert executed(driven, whole=True) == str(wanted)
+                assert executed(driven, whole=True) == str(expected)
     feed()
-    assert executed(driven, whole=True) == str(wanted)
+    assert executed(driven, whole=True) == str(expected)
 
 
 def test_an_anonymous_transaction_ends_it() -> None:

@@ -88,8 +88,8 @@ def test_relayed_pieces_are_rendered_the_same() -> None:
     renderer = Renderer(layout_of)
     rest, made = memoryview(bytearray(relayed.fields)), bytearray()
     while rest:
-        taken, part = renderer.render(rest, 1 << 20)
-        rest = rest[taken:]
+        received, part = renderer.render(rest, 1 << 20)
+        rest = rest[received:]
         made += part
     assert made == plain.fields
 

@@ -47,8 +47,8 @@ def rendered(data: bytes, bytes_max: int = 1 << 20) -> bytes:
     rest = memoryview(bytearray(data))
     found = bytearray()
     while rest:
-        taken, made = renderer.render(rest, bytes_max)
-        rest = rest[taken:]
+        received, made = renderer.render(rest, bytes_max)
+        rest = rest[received:]
         found += made
     return bytes(found)
 
@@ -97,12 +97,12 @@ def read(log: Binlog, relay_from: tuple[int, int] | None, **options: Any) -> byt
 def test_recordings(name: str, tmp_path: Path) -> None:
     """Every recording gives the same bytes either way, in pieces of any size."""
     recorded = partial(decode_fields, load_workload(name), tmp_path)
-    wanted = recorded()
+    expected = recorded()
     relayed = recorded(relay_from=FROM_THE_FIRST)
-    assert rendered(relayed) == wanted
+    assert rendered(relayed) == expected
     assert recorded(relay_from=FROM_THE_FIRST) == relayed
-    if len(wanted) < 1 << 20:
-        assert rendered(relayed, bytes_max=1) == wanted
+    if len(expected) < 1 << 20:
+        assert rendered(relayed, bytes_max=1) == expected
 
 
 def test_entries_alone_are_not_touched() -> None:
@@ -111,8 +111,8 @@ def test_entries_alone_are_not_touched() -> None:
     log.start()
     insert(log, 7)
     data = memoryview(read(log, None))
-    taken, made = Renderer(layout_of).render(data, 1)
-    assert (taken, made) == (len(data), data)
+    received, made = Renderer(layout_of).render(data, 1)
+    assert (received, made) == (len(data), data)
     assert made.obj is data.obj
 
 
@@ -125,9 +125,9 @@ def test_fewer_bytes() -> None:
     rows = b"".join(b.int_row(n) for n in range(1000))
     log.add(b.WRITE_ROWS, b.rows_body(1, rows))
     log.xid()
-    relayed, wanted = read(log, FROM_THE_FIRST), read(log, None)
-    assert len(relayed) * 4 < len(wanted)
-    assert rendered(relayed) == wanted
+    relayed, expected = read(log, FROM_THE_FIRST), read(log, None)
+    assert len(relayed) * 4 < len(expected)
+    assert rendered(relayed) == expected
 
 
 # --- shapes -------------------------------------------------------------------------
@@ -141,8 +141,8 @@ def test_a_shape_is_told_once() -> None:
         insert(log, number, table_id=5 + number)
         log.add(b.QUERY, b.query_body(b"ALTER TABLE t COMMENT 'x'", b"db"))
     relayed = read(log, FROM_THE_FIRST)
-    told = [(each.number, bool(each.shape)) for each in relayed_rows(relayed)]
-    assert told == [(1, True), (1, False), (1, False)]
+    shown = [(each.number, bool(each.shape)) for each in relayed_rows(relayed)]
+    assert shown == [(1, True), (1, False), (1, False)]
     assert rendered(relayed) == read(log, None)
 
 
@@ -151,13 +151,13 @@ def test_told_from_where_the_reader_is_given_records() -> None:
     log = Binlog()
     log.start()
     insert(log, 1)
-    place = log.position
+    offset = log.position
     insert(log, 2)
-    wanted, whole, behind = (
+    expected, whole, later = (
         body_of(list(raw_entries_of(read(log, relay_from)))[3:])
-        for relay_from in (None, FROM_THE_FIRST, (1, place))
+        for relay_from in (None, FROM_THE_FIRST, (1, offset))
     )
-    assert rendered(behind) == wanted
+    assert rendered(later) == expected
     with pytest.raises(DecodeError, match="table 1, whose shape is missing"):
         rendered(whole)
 
@@ -192,13 +192,13 @@ def test_the_zone_is_that_of_who_relays(
             monkeypatch.setenv("TZ", name)
             time.tzset()
             read_zone()
-            wanted = recorded()
+            expected = recorded()
             relayed = recorded(relay_from=FROM_THE_FIRST)
             monkeypatch.setenv("TZ", "Europe/Lisbon")
             time.tzset()
             read_zone()
-            assert recorded() != wanted
-            assert rendered(relayed) == wanted
+            assert recorded() != expected
+            assert rendered(relayed) == expected
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -214,9 +214,9 @@ def test_errors_tell_the_place() -> None:
     log.start()
     log.begin()
     log.add(b.TABLE_MAP, b.table_map_body([(b.LONG, b"")]))
-    place = log.position
+    offset = log.position
     log.add(b.WRITE_ROWS, b.rows_body(1, b.int_row(1) + b"\0\1"))
-    with pytest.raises(DecodeError, match=rf"row 2 of table db\.t.*:{place}\)"):
+    with pytest.raises(DecodeError, match=rf"row 2 of table db\.t.*:{offset}\)"):
         read(log, FROM_THE_FIRST)
 
     good = Binlog()

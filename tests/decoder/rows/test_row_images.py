@@ -113,8 +113,8 @@ def test_integers(  # noqa: PLR0917
         found = column_of(
             (kind, b""), f"{name} unsigned", value.to_bytes(size, "little")
         )
-        wanted = promoted if value >= top else sql_type
-        assert (found.value, found.sql_type) == (str(value), wanted)
+        expected = promoted if value >= top else sql_type
+        assert (found.value, found.sql_type) == (str(value), expected)
 
 
 @pytest.mark.parametrize(

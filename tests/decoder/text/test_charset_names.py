@@ -61,5 +61,5 @@ def test_agrees_with_mariadb(mariadb_server):
     )
     assert rows
     for collation_id, charset in rows:
-        wanted = "utf8mb3" if charset == "utf8" else charset
-        assert charset_of_collation(collation_id) == wanted, collation_id
+        expected = "utf8mb3" if charset == "utf8" else charset
+        assert charset_of_collation(collation_id) == expected, collation_id

@@ -49,7 +49,7 @@ def test_changes_that_are_gone(pipeline: Pipeline, tmp_path: Path) -> None:
     catching = CatchUp(
         table_options(settings, NAME), DESTINATION, "m", lambda _: {}, Stop(), name=NAME
     )
-    begun = catching.latest()
+    started = catching.latest()
     pipeline.source.execute(
         f"INSERT INTO {NAME} VALUES (1)", "FLUSH BINARY LOGS",
         f"INSERT INTO {NAME} VALUES (2)",
@@ -63,8 +63,8 @@ def test_changes_that_are_gone(pipeline: Pipeline, tmp_path: Path) -> None:
         reached=lambda _: None,
     )
     with pytest.raises(CopyNeededError, match="are no longer available") as caught:
-        catching.read(follower, begun, catching.latest())
+        catching.read(follower, started, catching.latest())
     catching.close()
     assert "failOnDataLoss" not in str(caught.value)
-    assert begun.journal in str(caught.value)
+    assert started.journal in str(caught.value)
     print(caught.value)

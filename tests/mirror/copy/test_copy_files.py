@@ -109,14 +109,14 @@ def test_statistics(source_server: Server, table: MirrorTable, tmp_path: Path) -
     """The log's least and greatest values leave no row out, and are there."""
     task = task_of(tmp_path, source_server, table)
     delta = published(tmp_path, task, copy_chunk(task, ALL))
-    told = pa.table(delta.get_add_actions(flatten=True)).to_pylist()[0]
-    assert (told["num_records"], told["min.id"], told["max.id"]) == (3, 1, 3)
-    assert told["null_count.big"] == 1
-    assert "min.b" not in told or told["min.b"] is None
+    shown = pa.table(delta.get_add_actions(flatten=True)).to_pylist()[0]
+    assert (shown["num_records"], shown["min.id"], shown["max.id"]) == (3, 1, 3)
+    assert shown["null_count.big"] == 1
+    assert "min.b" not in shown or shown["min.b"] is None
     # Beyond 64 bits readers differ: there are no statistics.
-    assert told.get("max.big") is None
-    assert told["min.at"] <= datetime(999, 1, 1, 0, 0, 0, 1)  # noqa: DTZ001
-    assert told['max.odd, "name" €'] > "\U0001f600" * 32
+    assert shown.get("max.big") is None
+    assert shown["min.at"] <= datetime(999, 1, 1, 0, 0, 0, 1)  # noqa: DTZ001
+    assert shown['max.odd, "name" €'] > "\U0001f600" * 32
     data = delta.to_pyarrow_dataset()
     for name in ("at", "seen", "day", "amount", 'odd, "name" €', "f"):
         for value in data.to_table().column(name).to_pylist():

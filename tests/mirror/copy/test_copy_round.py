@@ -135,18 +135,18 @@ def test_spark_gives_up() -> None:
 
 def test_ended() -> None:
     """Running tasks are cancelled, and no other is started."""
-    begun = threading.Event()
+    started = threading.Event()
     calls: list[int] = []
 
     def job(lot: list[Chunk]) -> list[Chunk]:
         calls.append(len(lot))
-        begun.set()
+        started.set()
         assert making.context.cancelled.wait(PATIENCE_S)
         raise RuntimeError("cancelled")
 
     making = Round(100, job, 1)
     making.start()
-    assert begun.wait(PATIENCE_S)
+    assert started.wait(PATIENCE_S)
     assert not making.join(0)
     making.end()
     assert making.join(0)

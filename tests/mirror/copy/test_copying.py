@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.settings.table_values import MirrorTable
 
-PLACE = RangePosition(1, "binlog.000007", 1234)
+POSITION = RangePosition(1, "binlog.000007", 1234)
 ROWS = 1000
 PATIENCE_S = 120.0
 SERIES = (
@@ -90,7 +90,9 @@ def test_copy_and_restart(
     """All rows are in the files once; a second run has nothing to do."""
     settings = settings_of(mysql_server, tmp_path)
     progress: list[CopyProgress] = []
-    copied = CopyJob(spark, settings, table, "c1", PLACE).run(progress.append, Stop())
+    copied = CopyJob(spark, settings, table, "c1", POSITION).run(
+        progress.append, Stop()
+    )
     assert ids_in(tmp_path, table, copied) == Counter(range(1, ROWS + 1))
     assert copied.rows == ROWS
     assert copied.schema.names == ["id", "v", "_seq", "_row", "_committed_at"]
@@ -98,12 +100,12 @@ def test_copy_and_restart(
     assert progress[-1][1:3] == (progress[-1].chunks, ROWS)
     assert progress[-1].chunks > 5
 
-    again = CopyJob(spark, settings, table, "c1", PLACE).run(progress.append, Stop())
+    again = CopyJob(spark, settings, table, "c1", POSITION).run(progress.append, Stop())
     assert again == copied
     lost = sorted((tmp_path / "_mirror/m/copies/c1").glob("chunk-*"))[:2]
     for file in lost:
         file.unlink()
-    third = CopyJob(spark, settings, table, "c1", PLACE).run(progress.append, Stop())
+    third = CopyJob(spark, settings, table, "c1", POSITION).run(progress.append, Stop())
     assert ids_in(tmp_path, table, third) == Counter(range(1, ROWS + 1))
     assert len({*third.files} - {*copied.files}) == len(lost)
 
@@ -146,7 +148,7 @@ def test_killed_workers(
             for process in killed:
                 os.kill(process, signal.SIGKILL)
 
-    copied = CopyJob(spark, settings, table, "c2", PLACE).run(on_progress, Stop())
+    copied = CopyJob(spark, settings, table, "c2", POSITION).run(on_progress, Stop())
     assert killed
     assert ids_in(tmp_path, table, copied) == Counter(range(1, ROWS + 1))
 
@@ -162,13 +164,13 @@ def test_stopped(
         if progress.chunks_done:
             stop.request()
 
-    job = CopyJob(spark, settings, table, "c3", PLACE)
+    job = CopyJob(spark, settings, table, "c3", POSITION)
     with pytest.raises(ConnectionLost, match="interrupted by a stop"):
         job.run(on_progress, stop)
-    told: list[CopyProgress] = []
+    shown: list[CopyProgress] = []
     settings = settings_of(mysql_server, tmp_path)
-    copied = CopyJob(spark, settings, table, "c3", PLACE).run(told.append, Stop())
-    assert 0 < told[0].chunks_done < told[0].chunks
+    copied = CopyJob(spark, settings, table, "c3", POSITION).run(shown.append, Stop())
+    assert 0 < shown[0].chunks_done < shown[0].chunks
     assert ids_in(tmp_path, table, copied) == Counter(range(1, ROWS + 1))
 
 
@@ -177,7 +179,7 @@ def test_what_a_task_meets(
 ) -> None:
     """An error of a task comes as it is, without what Spark says around it."""
     settings = settings_of(mysql_server, tmp_path)
-    job = CopyJob(spark, settings, table, "c4", PLACE)
+    job = CopyJob(spark, settings, table, "c4", POSITION)
     mysql_server.execute(f"ALTER TABLE {table.source} RENAME COLUMN v TO w")
     with pytest.raises(SourceError, match="Unknown column 'v'") as caught:
         job.run(lambda _: None, Stop())
@@ -189,7 +191,7 @@ def test_executors_with_a_folder_of_their_own(
 ) -> None:
     """Tasks that succeed but write elsewhere: the error names the lake's path."""
     settings = settings_of(mysql_server, tmp_path / "lake", chunk_rows=ROWS)
-    job = CopyJob(spark, settings, table, "c6", PLACE)
+    job = CopyJob(spark, settings, table, "c6", POSITION)
     theirs = open_folder(LakeSettings(path=str(tmp_path / "theirs")))
     job._task = replace(job._task, folder=theirs, manifests=theirs.below("c6"))
     with pytest.raises(
@@ -210,7 +212,7 @@ def test_beside_the_stream(
     assert cores_of(spark) == 2
     settings = settings_of(mysql_server, tmp_path, connections=4)
     slots = Slots(4, cores=lambda: cores_of(spark), is_followed=lambda: True)
-    job = CopyJob(spark, settings, table, "c5", PLACE, slots=slots)
+    job = CopyJob(spark, settings, table, "c5", POSITION, slots=slots)
     made: list[Copied] = []
     with mysql_server.connect() as connection:
         lock = connection.cursor()
@@ -248,4 +250,4 @@ def wait_for(look: Callable[[], object]) -> None:
         if look():
             return
         waiting.wait(0.1)
-    raise AssertionError("it never came")
+    raise AssertionError("it never happened")

@@ -62,8 +62,8 @@ def follow(tmp_path):
 
 def follower_of(tmp_path, columns):
     """Return a follower of a table with these columns, whose copy has no rows."""
-    told = [meta_of(*each) for each in columns]
-    metas = tuple(replace(each, nullable=not each.is_key) for each in told)
+    shown = [meta_of(*each) for each in columns]
+    metas = tuple(replace(each, nullable=not each.is_key) for each in shown)
     rule = TableRule(match=".*")
     table = table_by_rule(NAME, metas, rule)
     lake = DeltaLakeTable(str(tmp_path / "t"), table)
@@ -243,7 +243,7 @@ def test_what_cannot_be_followed(follow, tmp_path, item, error, text) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "event_type", "is_ddl", "is_told"),
+    ("sql", "event_type", "is_ddl", "is_reported"),
     [
         ("UPDATE u JOIN t ON u.id = t.id SET t.a = 1", "UPDATE", False, True),
         ("DELETE u, v FROM u JOIN v", "DELETE", False, False),
@@ -252,10 +252,10 @@ def test_what_cannot_be_followed(follow, tmp_path, item, error, text) -> None:
         ("DROP DATABASE shop", "ERASE", True, True),
     ],
 )
-def test_statements_without_a_table(sql, event_type, is_ddl, is_told) -> None:
+def test_statements_without_a_table(sql, event_type, is_ddl, is_reported) -> None:
     """They are about the tables that their text names, or all of a schema."""
     item = statement(1, sql, (), event_type, is_ddl=is_ddl, table=UNNAMED)
-    assert is_about(item, NAME) is is_told
+    assert is_about(item, NAME) is is_reported
 
 
 def test_what_is_known_to_change_no_table(follow) -> None:
@@ -428,9 +428,9 @@ def test_rows_without_a_key_that_are_not_there(tmp_path) -> None:
     """The copy is not what the changes are of: a new one is."""
     columns = (("id", "int", "", False), A)
     follower = follower_of(tmp_path, columns)
-    gone = rows(110, ("delete", 1, "x"), columns=columns)
+    deleted = rows(110, ("delete", 1, "x"), columns=columns)
     with pytest.raises(CopyNeededError, match="1 changed or deleted rows"):
-        take(follower, [gone], 120)
+        take(follower, [deleted], 120)
 
 
 def test_a_key_that_is_null_in_the_lake(tmp_path) -> None:

@@ -53,8 +53,8 @@ class Looking:
 
     def look(self, statements: int) -> list[str]:
         """Have it look, and return the tables that it warns of."""
-        wanted = self.answers + 1
-        self.poll_until(lambda: self.answers == wanted, statements)
+        expected = self.answers + 1
+        self.poll_until(lambda: self.answers == expected, statements)
         return self.tables()
 
     def poll_until(self, is_so: Callable[[], bool], statements: int) -> None:

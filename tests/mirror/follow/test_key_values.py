@@ -25,11 +25,11 @@ V = ("v", "int", "", False)
 
 def went(*changes, columns=(ID, V), key=KEY) -> tuple[list[object], list[object]]:
     """Return the lost values, and those that replaced them."""
-    came = KeyValues()
+    received = KeyValues()
     data = rows(100, *changes, columns=columns).data
     assert data is not None
-    came.add(data, key.referenced)
-    old, new = changed_values(came, key, None)
+    received.add(data, key.referenced)
+    old, new = changed_values(received, key, None)
     assert old.column_names == list(key.columns)
     return sorted(old["p"].to_pylist()), sorted(new["p"].to_pylist())
 

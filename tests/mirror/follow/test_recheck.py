@@ -112,8 +112,8 @@ class Scene:
         """Have the table compared, and return what is suspected."""
         self.found.clear()
         self.recheck.request([self.table.source])
-        wanted = self.recheck.compared + 1
-        self.poll_until(lambda: self.recheck.compared == wanted)
+        expected = self.recheck.compared + 1
+        self.poll_until(lambda: self.recheck.compared == expected)
         return set(self.found)
 
     def poll_until(self, is_so: Callable[[], bool]) -> None:

@@ -60,7 +60,7 @@ def test_what_is_hidden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "changes", "told"),
+    ("before", "after", "changes", "expected"),
     [
         ("id mail", "id email", {}, "column mail .* and column email .* appeared"),
         ("id mail a", "id b c", {}, "column mail .* and columns b and c .* appeared"),
@@ -81,14 +81,14 @@ def test_what_is_hidden() -> None:
         ("id a b", "id b c", {"columns": ("id", "b", "c"), "masks": {}}, ""),
     ],
 )
-def test_what_a_new_copy_may_reveal(before, after, changes, told) -> None:
+def test_what_a_new_copy_may_reveal(before, after, changes, expected) -> None:
     """A new visible column, while a hidden one has disappeared."""
     state = with_columns(TableState(T, "shop/t"), columns(before), (), rule())
     found = what_is_revealed(state, columns(after), rule(**changes))
-    if not told:
+    if not expected:
         assert not found
         return
-    assert re.search(told, found), found
+    assert re.search(expected, found), found
     assert "`show` under masks allows its values" in found
 
 
@@ -104,7 +104,7 @@ U = TableName("shop", "u")
 
 
 @pytest.mark.parametrize(
-    ("now", "changes", "told"),
+    ("now", "changes", "expected"),
     [
         ("id MAIL a", {"masks": {}}, True),
         ("id mail a", {}, False),  # it is hidden here, too
@@ -114,17 +114,17 @@ U = TableName("shop", "u")
         ("id mail", {"masks": {}}, False),
     ],
 )
-def test_a_table_that_may_have_been_another(now, changes, told) -> None:
+def test_a_table_that_may_have_been_another(now, changes, expected) -> None:
     """It has the columns of one that hid some which it shows."""
     known = with_columns(TableState(U, "shop/u"), columns("id mail a"), (), rule())
     found = hidden_in_another(T, columns(now), rule(**changes), [known])
-    assert list(found) == ([U] if told else [])
+    assert list(found) == ([U] if expected else [])
     assert not hidden_in_another(U, columns(now), rule(**changes), [known])
-    if told:
+    if expected:
         assert "columns of shop.u, which was dropped, and shows column mail" in found[U]
 
 
-class BegunError(Exception):
+class StartedError(Exception):
     """A copy was started."""
 
 
@@ -132,7 +132,7 @@ class Copying(TableSync):
     """Only starts copies."""
 
     def _run(self, state, table):
-        raise BegunError(table.source)
+        raise StartedError(table.source)
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_a_copy_that_may_reveal_something_is_not_begun(sync) -> None:
         assert (stopped.copy_id, stopped.copies) == ("c1", 1)
         state = stopped
     for changes in ({"shown": ("email",)}, {"masks": {"email": HASH}}):
-        with pytest.raises(BegunError):
+        with pytest.raises(StartedError):
             sync(state.moved(Phase.WAITING), **changes)
 
 
@@ -200,5 +200,5 @@ def test_a_renamed_table_is_not_shown(sync, source_server, database) -> None:
         f"{database}.was, which was dropped, and shows column email" in stopped.message
     )
     source_server.execute(f"CREATE TABLE {database}.was (id INT PRIMARY KEY)")
-    with pytest.raises(BegunError):
+    with pytest.raises(StartedError):
         sync(new, known)

@@ -401,9 +401,9 @@ def test_keys_of_each_type(scene: Scene, kind: str) -> None:
     )
     scene.follow()
     scene.check()
-    gone = scene.truth("p")
+    deleted = scene.truth("p")
     scene.execute("DELETE FROM p")
-    scene.batch(scene.item("p", *(("delete", *row) for row in gone)))
+    scene.batch(scene.item("p", *(("delete", *row) for row in deleted)))
     scene.check()
     assert scene.lake("c") == []
 

@@ -153,7 +153,7 @@ def test_random_changes(flavour, options, own_server, make_mirror, rng) -> None:
             mirror.start(wait=False)
             enough = load.steps + 150
             mirror.wait_for(lambda n=enough: load.steps >= n, "writing")
-            mirror.wait_for(lambda: mirror.told("b")[0] == "following", "following")
+            mirror.wait_for(lambda: mirror.phase_of("b")[0] == "following", "following")
             enough = load.steps + 150
             mirror.wait_for(lambda n=enough: load.steps >= n, "writing")
             if turn < longer(1):

@@ -42,7 +42,7 @@ SPARKS = (
 )
 
 
-class Begun:
+class StartedSpark:
     """A session with a scripted query."""
 
     def __init__(self) -> None:
@@ -75,14 +75,14 @@ class Scene:
         self.stream: Any = SimpleNamespace(
             gap="", feed=None, joining=threading.Lock(), open=lambda _: None, apply=None
         )
-        self.spark, self.told, self.now_s = Begun(), list[str](), 0.0
+        self.spark, self.reported, self.now_s = StartedSpark(), list[str](), 0.0
         self.query = Query(
             settings,
             self.spark,
             cast("Any", self.stream),
             states,
             Stop(),
-            on_failure=self.told.append,
+            on_failure=self.reported.append,
             now=lambda: self.now_s,
         )
         self.query.start()
@@ -113,7 +113,7 @@ def look_at(folder: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "told"),
+    ("ending", "reported"),
     [
         (
             "ConnectionError: a:1 was asked for 20 s (retryTimeoutMs): [Errno 111] no",
@@ -125,12 +125,12 @@ def look_at(folder: Path, ending: str) -> None:
     ],
 )
 def test_what_failed_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str, told: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str, reported: str
 ) -> None:
     """A failure of the stream is logged in one line, without a traceback."""
     with caplog.at_level(logging.WARNING):
         look_at(tmp_path, ending)
-    assert caplog.messages == [f"the stream failed: {told}; restarting it in 1 s"]
+    assert caplog.messages == [f"the stream failed: {reported}; restarting it in 1 s"]
 
 
 def test_how_it_is_is_told(tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_how_it_is_is_told(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     for ending in ("canal_server.errors.ClientError: full", "OSError: no disk"):
         scene.fail(ending)
-    assert scene.told == ["full", "no disk"]
+    assert scene.reported == ["full", "no disk"]
     scene.query.look()
-    assert scene.told == ["full", "no disk"]
+    assert scene.reported == ["full", "no disk"]
 
 
 def test_pauses_grow_while_nothing_comes(tmp_path: Path) -> None:

@@ -47,12 +47,12 @@ class Session:
 
     def __init__(self, ask: Callable[[], Any]) -> None:
         self._ask = ask
-        self.begun = 0
+        self.starts = 0
 
     @property
     def readStream(self) -> Any:  # noqa: N802  # Spark's name
         """Fail, as a source does that is not to be had."""
-        self.begun += 1
+        self.starts += 1
         raise RuntimeError("no stream begins now")
 
     @property
@@ -73,7 +73,7 @@ def test_a_stream_that_does_not_begin_is_tried_again() -> None:
     """A failed start of the stream is retried while Spark runs."""
     session = Session(lambda: False)
     query_of(session).look()
-    assert session.begun == 1
+    assert session.starts == 1
 
 
 def test_without_its_application_a_mirror_ends() -> None:
@@ -86,10 +86,10 @@ def test_without_its_jvm_a_mirror_ends() -> None:
     """A JVM that is killed during a restart of the stream is not waited for."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    gone = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    lost = JavaGateway(gateway_parameters=GatewayParameters(port=port))
 
     def ask() -> object:
-        return gone.jvm.java.lang.System.currentTimeMillis()
+        return lost.jvm.java.lang.System.currentTimeMillis()
 
     session = Session(ask)
     with pytest.raises(Py4JNetworkError):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CURSORS = "subscriptions.sqlite"
 
 
-class Begun:
+class Started:
     """A mirror's stream, started repeatedly without Spark."""
 
     def __init__(self, pipeline: Pipeline, folder: Path) -> None:
@@ -96,54 +96,54 @@ class Begun:
         self.pipeline.keep_port()
 
 
-def begun_on(server: Any, schema: str, make_pipeline: Any, folder: Path) -> Begun:
+def started_on(server: Any, schema: str, make_pipeline: Any, folder: Path) -> Started:
     """Return a started stream, of a schema with one table."""
     pipeline = make_pipeline(server, schema)
     server.execute(f"CREATE TABLE {schema}.t (id INT AUTO_INCREMENT PRIMARY KEY)")
     pipeline.start()
     pipeline.keep_port()
-    begun = Begun(pipeline, folder)
-    feed = begun.begin(is_followed=False)
-    assert feed == read_feed(begun.folder, 0)
-    assert feed.position == begun.cursor()
-    begun.write()
-    return begun
+    started = Started(pipeline, folder)
+    feed = started.begin(is_followed=False)
+    assert feed == read_feed(started.folder, 0)
+    assert feed.position == started.cursor()
+    started.write()
+    return started
 
 
 @pytest.fixture
-def begun(source_server, database, make_pipeline, tmp_path) -> Begun:
+def started(source_server, database, make_pipeline, tmp_path) -> Started:
     """Give a started stream, of a server that other tests use as well."""
-    return begun_on(source_server, database, make_pipeline, tmp_path)
+    return started_on(source_server, database, make_pipeline, tmp_path)
 
 
-def test_a_subscription_that_is_there(begun) -> None:
+def test_a_subscription_that_is_there(started) -> None:
     """It stays, also before the lake's position; one that is after it is moved back."""
-    first = begun.cursor()
-    fed = begun.fed()
-    assert begun.begin() == fed
-    assert begun.cursor() == first
-    begun.ask(lambda c: c.ack(DESTINATION, NAME, fed.position))
-    assert begun.begin() == fed
-    begun.write()
-    end = begun.ask(lambda c: c.locate(DESTINATION, "latest"))
-    begun.ask(lambda c: c.ack(DESTINATION, NAME, end))
-    assert begun.begin() == fed
-    assert begun.cursor() == fed.position
+    first = started.cursor()
+    fed = started.fed()
+    assert started.begin() == fed
+    assert started.cursor() == first
+    started.ask(lambda c: c.ack(DESTINATION, NAME, fed.position))
+    assert started.begin() == fed
+    started.write()
+    end = started.ask(lambda c: c.locate(DESTINATION, "latest"))
+    started.ask(lambda c: c.ack(DESTINATION, NAME, end))
+    assert started.begin() == fed
+    assert started.cursor() == fed.position
 
 
 @pytest.mark.parametrize("how", ["removed", "lost"])
-def test_a_subscription_that_is_gone(begun, how, caplog) -> None:
+def test_a_subscription_that_is_gone(started, how, caplog) -> None:
     """It is made again where the lake is, not where the binlog ends by now."""
-    fed = begun.fed()
+    fed = started.fed()
     assert bool(fed.position.gtids)
-    begun.write()
-    begun.remove() if how == "removed" else begun.lose()
-    assert begun.begin() == fed
-    assert begun.cursor() == fed.position
+    started.write()
+    started.remove() if how == "removed" else started.lose()
+    assert started.begin() == fed
+    assert started.cursor() == fed.position
     assert f"subscription {NAME} no longer exists" in caplog.text
-    begun.write()
-    assert begun.begin() == fed
-    assert begun.cursor() == fed.position
+    started.write()
+    assert started.begin() == fed
+    assert started.cursor() == fed.position
 
 
 class Failed(Query):
@@ -160,25 +160,25 @@ class Failed(Query):
         self.done.append("clear")
 
 
-def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
+def test_a_checkpoint_that_is_not_of_the_lake(started) -> None:
     """It is left, once, and the subscription, which went along with it, moved back."""
-    fed = begun.fed()
+    fed = started.fed()
     stream: Any = SimpleNamespace(feed=fed, gap="")
-    store = States(begun.folder)
-    query = Failed(begun.settings, None, stream, store, Stop())
+    store = States(started.folder)
+    query = Failed(started.settings, None, stream, store, Stop())
     query.done = []
 
     query.start()
-    begun.write()
-    end = begun.ask(lambda c: c.locate(DESTINATION, "latest"))
-    begun.ask(lambda c: c.ack(DESTINATION, NAME, end))
+    started.write()
+    end = started.ask(lambda c: c.locate(DESTINATION, "latest"))
+    started.ask(lambda c: c.ack(DESTINATION, NAME, end))
     stream.gap = "something would be missing"
     give_up_at = time.monotonic() + PATIENCE_S
     while query.done != ["start", "clear", "start"]:
         assert time.monotonic() < give_up_at, query.done
         query.look()
         time.sleep(0.02)
-    assert begun.cursor() == fed.position
+    assert started.cursor() == fed.position
     stream.gap = "something would be missing"
     with pytest.raises(DataLossError, match="something would be missing"):
         query.look()
@@ -191,22 +191,22 @@ def test_a_checkpoint_that_is_not_of_the_lake(begun) -> None:
     assert query.done[-1] == "clear"
 
 
-def test_nothing_tells_where_the_lake_is(begun) -> None:
+def test_nothing_tells_where_the_lake_is(started) -> None:
     """With tables in it, a stream that is new there would miss something."""
-    begun.folder.delete("stream.json")
-    assert begun.begin().position == begun.cursor()  # which exists
-    begun.folder.delete("stream.json")
-    begun.remove()
+    started.folder.delete("stream.json")
+    assert started.begin().position == started.cursor()  # which exists
+    started.folder.delete("stream.json")
+    started.remove()
     with pytest.raises(DataLossError, match="the lake does not record"):
-        begun.begin()
-    assert begun.begin(is_followed=False).position == begun.cursor()
+        started.begin()
+    assert started.begin(is_followed=False).position == started.cursor()
 
 
-def test_another_destination(begun) -> None:
+def test_another_destination(started) -> None:
     """Positions of one mean nothing in the other."""
-    write_feed(begun.folder, replace(begun.fed(), destination="other"))
+    write_feed(started.folder, replace(started.fed(), destination="other"))
     with pytest.raises(DataLossError, match="are of other: set it back"):
-        begun.begin()
+        started.begin()
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
@@ -219,46 +219,46 @@ def test_a_place_that_means_something_else(
     """
     server = own_server(flavour)
     server.execute("CREATE DATABASE shop")
-    begun = begun_on(server, "shop", make_pipeline, tmp_path)
-    fed = replace(begun.fed(), source="me")
+    started = started_on(server, "shop", make_pipeline, tmp_path)
+    fed = replace(started.fed(), source="me")
 
-    begun.remove()
-    write_feed(begun.folder, replace(fed, position=replace(fed.position, epoch=1)))
+    started.remove()
+    write_feed(started.folder, replace(fed, position=replace(fed.position, epoch=1)))
     with pytest.raises(
         DataLossError, match="of epoch 1, but canal-server has lost its data"
     ):
-        begun.begin()
+        started.begin()
 
     # Without GTID sets the database's identity decides, which differs here.
-    write_feed(begun.folder, replace(fed, position=replace(fed.position, gtids="")))
+    write_feed(started.folder, replace(fed, position=replace(fed.position, gtids="")))
     with pytest.raises(DataLossError, match="of another binlog"):
-        begun.begin()
+        started.begin()
 
     # The same file and offset, in a binlog that was reset.
     server.execute(
         "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
     )
     while version_of(_end(server)) <= version_of(fed.position):
-        begun.write()
-    write_feed(begun.folder, fed)
-    begun.lose()
+        started.write()
+    write_feed(started.folder, fed)
+    started.lose()
     with pytest.raises(
         DataLossError, match=r"another binlog|not a position of the source"
     ):
-        begun.begin()
+        started.begin()
 
     # None of that has started anything.
     server.execute("FLUSH BINARY LOGS")
-    begun.lose()
-    begun.folder.delete("stream.json")
-    fed = begun.begin(is_followed=False)
-    begun.remove()
+    started.lose()
+    started.folder.delete("stream.json")
+    fed = started.begin(is_followed=False)
+    started.remove()
     server.execute("FLUSH BINARY LOGS")
     file, _ = server.binlog_position()
-    begun.lose()
+    started.lose()
     purge(server, file)
     with pytest.raises(DataLossError, match="are no longer available"):
-        begun.begin()
+        started.begin()
 
 
 def _end(server: Any) -> RangePosition:

@@ -49,7 +49,7 @@ class Noted(Upkeep):
         self.done.append(("vacuum", name.table))
         super()._vacuum(name)
 
-    def told(self) -> list[tuple[str, str]]:
+    def due(self) -> list[tuple[str, str]]:
         """Run the next job, and return what it did."""
         self.done.clear()
         self.run_next()
@@ -88,14 +88,14 @@ def make(tmp_path):
 def test_each_in_its_time(make) -> None:
     """Nothing is due at the start; then one table per call, each once per period."""
     upkeep, clock = make()
-    assert upkeep.told() == []
+    assert upkeep.due() == []
     clock[0] += 600
-    assert [upkeep.told()[:], upkeep.told()[:]] == [
+    assert [upkeep.due()[:], upkeep.due()[:]] == [
         [("compact", "a")], [("compact", "b")],
     ]  # fmt: skip
-    assert upkeep.told() == []
+    assert upkeep.due() == []
     clock[0] += VACUUM_EVERY_S
-    found = [upkeep.told()[:] for _ in range(5)]
+    found = [upkeep.due()[:] for _ in range(5)]
     assert sorted(found[:4]) == [
         [("compact", "a")], [("compact", "b")], [("vacuum", "a")], [("vacuum", "b")],
     ]  # fmt: skip
@@ -110,7 +110,7 @@ def test_all_of_it_has_its_turn(make) -> None:
     clock[0] += VACUUM_EVERY_S
     for _ in range(20):
         clock[0] += 10
-        found += upkeep.told()
+        found += upkeep.due()
     assert ("vacuum", "a") in found
     assert ("vacuum", "b") in found
 
@@ -120,7 +120,7 @@ def test_never(make) -> None:
     upkeep, clock = make("0s", "0s")
     upkeep.run_next()
     clock[0] += 10 * VACUUM_EVERY_S
-    assert upkeep.told() == []
+    assert upkeep.due() == []
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_a_failure_is_told(make, caplog, error, text) -> None:
     upkeep.run_next()
     upkeep.fails = error
     clock[0] += 600
-    assert upkeep.told() == [("compact", "a")]
+    assert upkeep.due() == [("compact", "a")]
     assert "shop.a: the upkeep of its copy failed" in caplog.text
     assert f": {text}" in caplog.text
-    assert upkeep.told() == [("compact", "b")]
-    assert upkeep.told() == []
+    assert upkeep.due() == [("compact", "b")]
+    assert upkeep.due() == []
 
 
 def test_a_table_that_left(make) -> None:
@@ -150,4 +150,4 @@ def test_a_table_that_left(make) -> None:
     clock[0] += 600
     with upkeep.stream.joining:
         upkeep.stream.leave(A)
-    assert upkeep.told() == [("compact", "b")]
+    assert upkeep.due() == [("compact", "b")]

@@ -91,9 +91,11 @@ def test_random_changes(
     for _ in range(3):
         new = rows.random_changes(rng.choice([1, 20]))
         changes = rows.as_changes([*done[rng.randrange(len(done) + 1) :], *new])
-        gone = sum(change["_change_type"] == "delete" for change in new)
+        deleted = sum(change["_change_type"] == "delete" for change in new)
         upto = rows.seq + 1
-        assert log.apply(COPY, changes, upto, {}) == Applied(len(new) - gone, gone)
+        assert log.apply(COPY, changes, upto, {}) == Applied(
+            len(new) - deleted, deleted
+        )
         assert log.apply(COPY, changes, upto, {}) == Applied()
         assert log.applied(COPY) == upto
         expected += in_lake(new)
@@ -137,8 +139,8 @@ def test_truncate_and_columns(tmp_path: Path, rng: random.Random, form: str) -> 
     """TRUNCATE is a separate change; files after a DDL have other columns."""
     rows = LakeRows(plain(form), rng)
     log = started(tmp_path, rows)
-    told = [rows.change("insert", {"id": 1, "v": "a"})]
-    log.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    new_rows = [rows.change("insert", {"id": 1, "v": "a"})]
+    log.apply(COPY, rows.as_changes(new_rows), rows.seq + 1, {})
     at = rows.seq + 10
     for _ in range(2):
         log.empty(COPY, at, 1_700_000_000_000, {"from": "truncate"})
@@ -151,7 +153,7 @@ def test_truncate_and_columns(tmp_path: Path, rng: random.Random, form: str) -> 
     later = LakeRows(lake_table([("id", "int"), ("w", "text"), ("x", "int")]), rng)
     later.seq = at + 5
     with pytest.raises(LakeError, match="lacks column v"):
-        log.apply(COPY, rows.as_changes(told), at + 9, {})
+        log.apply(COPY, rows.as_changes(new_rows), at + 9, {})
     changes = pa.Table.from_pylist(
         [later.change("insert", {"id": 2, "w": "b", "x": 6})],
         schema=pa.schema(

@@ -53,13 +53,13 @@ def test_wherever_they_lie(kind: str, values: list[object], rng) -> None:
     """A slice of a column, at any offset, has the hashes of its values."""
     many = rng.choices([*values, None], k=200)
     column = pa.array(many, kind)
-    wanted = hashes_of(column)
+    expected = hashes_of(column)
     for _ in range(longer(20)):
         begin = rng.randrange(200)
         rows = rng.randrange(200 - begin)
-        assert hashes_of(column.slice(begin, rows)) == wanted[begin : begin + rows]
+        assert hashes_of(column.slice(begin, rows)) == expected[begin : begin + rows]
     again = pa.array(many[::-1], kind)
-    assert hashes_of(again) == wanted[::-1]
+    assert hashes_of(again) == expected[::-1]
 
 
 def test_columns_are_told_apart() -> None:

@@ -81,8 +81,10 @@ def without_order(lake: DeltaLakeTable) -> list[str]:
 def keyless_copy(folder: Path, rows: Keyless) -> DeltaLakeTable:
     """Publish the rows that are there as a copy, with their hashes."""
     schema = lake_schema(rows.table)
-    told = [row | {"_seq": rows.seq, "_row": 0, "_deleted": False} for row in rows.live]
-    table = pa.Table.from_pylist(told, schema=schema)
+    changes = [
+        row | {"_seq": rows.seq, "_row": 0, "_deleted": False} for row in rows.live
+    ]
+    table = pa.Table.from_pylist(changes, schema=schema)
     position = schema.get_field_index("_row_hash")
     table = table.set_column(position, schema.field(position), row_hashes(table))
     lake = DeltaLakeTable(str(folder), rows.table)
@@ -160,10 +162,10 @@ def test_rows_that_are_not_there(tmp_path: Path, rng: random.Random) -> None:
     rows = Keyless(PLAIN, rng)
     rows.live = [{"n": 1, "s": "a"}] * 2
     lake = keyless_copy(tmp_path, rows)
-    told = [rows.change("delete", {"n": 1, "s": "a"}) for _ in range(3)]
-    told.append(rows.change("insert", {"n": 2, "s": "a"}))
+    changes = [rows.change("delete", {"n": 1, "s": "a"}) for _ in range(3)]
+    changes.append(rows.change("insert", {"n": 2, "s": "a"}))
     with pytest.raises(LakeError, match="1 changed or deleted rows are not"):
-        lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+        lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
     assert [row["n"] for row in lake_rows(lake)] == [1, 1]
 
 
@@ -176,8 +178,8 @@ def test_columns_change(tmp_path: Path, rng: random.Random) -> None:
     lake.evolve(COPY, steps, rows.seq + 5, {})
     rows = Keyless(lake_table([("n", "int"), ("x", "int")]), rng)
     rows.seq += 100
-    told = [rows.change("delete", {"n": 1, "x": None})]
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    new_rows = [rows.change("delete", {"n": 1, "x": None})]
+    lake.apply(COPY, rows.as_changes(new_rows), rows.seq + 1, {})
     assert [(row["n"], row["x"]) for row in lake_rows(lake)] == [(1, None)]
     changes = rows.as_changes([rows.change("delete", {"n": 1})]).drop_columns(["x"])
     with pytest.raises(LakeError, match="changes of the table lack column x"):

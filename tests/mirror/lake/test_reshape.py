@@ -86,10 +86,10 @@ WRONG: list[tuple[Step, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("step", "told"), WRONG)
-def test_steps_that_do_not_fit(step: Step, told: str) -> None:
+@pytest.mark.parametrize(("step", "expected"), WRONG)
+def test_steps_that_do_not_fit(step: Step, expected: str) -> None:
     """A step that does not fit the table's columns fails before any change."""
-    with pytest.raises(LakeError, match=told):
+    with pytest.raises(LakeError, match=expected):
         Reshape(lake_schema(TABLE), [step])
 
 
@@ -171,8 +171,8 @@ def test_values_that_do_not_fit(tmp_path: Path, rng: random.Random) -> None:
     """A type that cannot hold all values is an error, and the table is unchanged."""
     rows = filled(TABLE, rng)
     lake = published(tmp_path, rows)
-    told = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    changes = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]
+    lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
     before = in_order(lake_rows(lake))
     with pytest.raises(LakeError, match="column n has values that are not of type"):
         lake.evolve(COPY, [WidenColumn("n", "smallint", "")], rows.seq + 2, {})
@@ -186,8 +186,8 @@ def test_an_error_of_no_kind(
     """Invalid values are reported, whatever error the lake's library raises."""
     rows = filled(TABLE, rng)
     lake = published(tmp_path, rows)
-    told = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    changes = [rows.change("insert", {"id": 5, "n": 70_000, "d": None, "s": "x"})]
+    lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
 
     def write(_: object, data: pa.RecordBatchReader, **__: object) -> None:
         try:

@@ -48,8 +48,8 @@ def streamed(reading: Reading, table: str) -> Counter[tuple[Any, ...]]:
     batches = typed_batches(meta.schema, table, columns, updates="both")
     found: Counter[tuple[Any, ...]] = Counter()
     for row in all_rows(batches, reading.body):
-        gone = row["_change_type"] in ("delete", "update_preimage")
-        found[exact(row, [c.name for c in columns])] += -1 if gone else 1
+        deleted = row["_change_type"] in ("delete", "update_preimage")
+        found[exact(row, [c.name for c in columns])] += -1 if deleted else 1
     assert min(found.values(), default=0) >= 0
     return +found
 
@@ -281,6 +281,6 @@ def test_columns_of_the_stream_are_taken(source_server: Server, database: str) -
 def test_schema_is_the_streams() -> None:
     """The schema of a chunk is that of a typed stream, without what that adds."""
     table = table_of("d", "a int", "b decimal(20,3)", "c timestamp(6)", "d time")
-    wanted = typed_schema([column.wanted for column in table.columns])
+    expected = typed_schema([column.wanted for column in table.columns])
     assert chunk_schema(table).names == ["a", "b", "c", "d"]
-    assert all(wanted.field(f.name) == f for f in chunk_schema(table))
+    assert all(expected.field(f.name) == f for f in chunk_schema(table))

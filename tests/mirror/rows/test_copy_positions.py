@@ -126,7 +126,7 @@ class Places:
 
 
 @pytest.fixture
-def make_places(
+def make_positions(
     own_server: Callable[..., Server], make_pipeline: Callable[..., Pipeline]
 ) -> Iterator[Callable[..., Places]]:
     """Give `make(flavour, *options)`: a table on a separate server."""
@@ -149,10 +149,10 @@ def make_places(
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_in_the_binlog_and_not_visible_yet(
-    make_places: Callable[..., Places], flavour: str
+    make_positions: Callable[..., Places], flavour: str
 ) -> None:
     """A position is returned when everything before it is visible, not earlier."""
-    positions = make_places(flavour)
+    positions = make_positions(flavour)
     before = positions.latest()
     with held_insert(positions):
         assert set(positions.inserted(before, positions.latest())) == {1}
@@ -166,12 +166,12 @@ def test_in_the_binlog_and_not_visible_yet(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_while_many_commit(make_places: Callable[..., Places], flavour: str) -> None:
+def test_while_many_commit(make_positions: Callable[..., Places], flavour: str) -> None:
     """Each row that is in the binlog before a position is visible to a later read."""
     options = ["--sync-binlog=1"]
     if flavour == "mysql":
         options.append("--binlog-group-commit-sync-delay=2000")
-    positions = make_places(flavour, *options)
+    positions = make_positions(flavour, *options)
     before = positions.latest()
     numbers, end = itertools.count(1), threading.Event()
     writers = [
@@ -233,9 +233,9 @@ def _follow_a_lagging_one(replicas: Replicas, positions: Places, table: str) -> 
 
 
 @pytest.mark.mysql
-def test_without_gtids(make_places: Callable[..., Places]) -> None:
+def test_without_gtids(make_positions: Callable[..., Places]) -> None:
     """The position is older than the last writes; a replica is refused."""
-    positions = make_places(
+    positions = make_positions(
         "mysql", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"
     )
     before = positions.latest()
@@ -251,10 +251,10 @@ def test_without_gtids(make_places: Callable[..., Places]) -> None:
 
 @pytest.mark.mysql
 def test_prepared_transactions_are_waited_for(
-    make_places: Callable[..., Places],
+    make_positions: Callable[..., Places],
 ) -> None:
     """An XA transaction is in the binlog when it is prepared: that is not enough."""
-    positions = make_places("mysql")
+    positions = make_positions("mysql")
     positions.find()
     with pytest.raises(SourceRefused, match="GRANT XA_RECOVER_ADMIN"):
         positions.find(has_xa=True)
@@ -278,9 +278,9 @@ def test_prepared_transactions_are_waited_for(
 
 
 @pytest.mark.mysql
-def test_a_stop_ends_the_wait(make_places: Callable[..., Places]) -> None:
+def test_a_stop_ends_the_wait(make_positions: Callable[..., Places]) -> None:
     """A stop does not wait for a blocked commit."""
-    positions, stop = make_places("mysql"), Stop()
+    positions, stop = make_positions("mysql"), Stop()
     with held_insert(positions):
         timer = threading.Timer(0.1, stop.request)
         timer.start()
@@ -324,5 +324,5 @@ def wait_until(look: Callable[[], bool]) -> None:
     """Wait until something is so."""
     give_up_at = time.monotonic() + PATIENCE_S
     while not look():
-        assert time.monotonic() < give_up_at, "it never came"
+        assert time.monotonic() < give_up_at, "it never happened"
         time.sleep(0.02)

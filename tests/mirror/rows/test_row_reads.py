@@ -63,8 +63,8 @@ def test_many_rows(source_server, database) -> None:
         f"USE {database}", "CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b))"
     )
     with source_server.connect(database=database, autocommit=True) as connection:
-        told = [(n, n + 1) for n in range(count)]
-        connection.cursor().executemany("INSERT INTO t VALUES (%s, %s)", told)
+        shown = [(n, n + 1) for n in range(count)]
+        connection.cursor().executemany("INSERT INTO t VALUES (%s, %s)", shown)
     table, access = table_on(source_server, database, "t"), access_of(source_server)
     keys = pa.table({"a": range(2 * count), "b": range(1, 2 * count + 1)})
     found = read_by(access, table, ["a", "b"], keys, Stop())

@@ -61,8 +61,8 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
         "shop.t: its key is another one (the copy had to be repeated 5 times in a row, "
         "so it waits for 2 min)"
     )
-    (told,) = found.to_json()["tables"]
-    assert told["due_at_ms"] == round((now + 120) * 1000)
+    (shown,) = found.to_json()["tables"]
+    assert shown["due_at_ms"] == round((now + 120) * 1000)
 
     report.store()
     assert "ended: " not in "\n".join(as_text(overview(settings)))
@@ -73,7 +73,7 @@ def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
     settings = read(TEXT, str(tmp_path / "m.yml"), {})
     monkeypatch.setattr("canal_server.mirror.report.report.EVERY_S", 0.0)
     report = Report(settings, open_folder(settings.lake, settings.folder))
-    told = SAID + r"\d{4}-\d\d-\d\dT\S+ \(\d+ s\): the disk is full"
+    shown = SAID + r"\d{4}-\d\d-\d\dT\S+ \(\d+ s\): the disk is full"
 
     def lines() -> list[str]:
         report.store()
@@ -88,7 +88,7 @@ def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
     assert begun_ms - 1 <= first["failing_since_ms"] <= time.time() * 1000
     report.failed("the disk is full")
     (line,) = lines()
-    assert re.fullmatch(told, line)
+    assert re.fullmatch(shown, line)
     status = overview(settings).status
     assert status is not None
     assert status.failing_since_ms == first["failing_since_ms"]
@@ -118,8 +118,8 @@ def test_a_stream_that_rests(tmp_path) -> None:
     report.idle()
     report.store()
     with Lease(folder):
-        told = list(as_text(overview(settings)))[1]
-    assert told == "stream: caught up, 0 rows/s, last batch 3 rows in 0.00 s, 0 s ago"
+        shown = list(as_text(overview(settings)))[1]
+    assert shown == "stream: caught up, 0 rows/s, last batch 3 rows in 0.00 s, 0 s ago"
     status = read_status(folder)
     assert status is not None
     assert (status.caught_up, status.failing) == (True, "")

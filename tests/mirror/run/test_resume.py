@@ -53,13 +53,15 @@ def copied(settings, name, phase, columns=(ID, MAIL)) -> TableState:
     )  # fmt: skip
 
 
-def taken_up(settings, wanted: Selected, *states: TableState, join=lambda _state: None):
+def resumed(
+    settings, expected: Selected, *states: TableState, join=lambda _state: None
+):
     """Return what becomes of tables: (phase, message), and what is stored of it."""
     store = store_of(settings)
     for state in states:
         store.write(state)
     known = store.read_all()
-    found = Resume(settings, store, join).states(wanted, known)
+    found = Resume(settings, store, join).states(expected, known)
     stored = store.read_all()
     for name, state in found.items():
         assert stored.get(name, replace(state, phase=Phase.WAITING)) == state
@@ -71,7 +73,7 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
     settings = settings_in(tmp_path, r"match: shop\..*")
     joined: list[TableState] = []
     w, x = TableName("shop", "w"), TableName("other", "x")
-    found = taken_up(
+    found = resumed(
         settings,
         Selected((T, U, V)),
         copied(settings, T, Phase.FOLLOWING),
@@ -93,7 +95,7 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
 def test_one_that_is_there_again(tmp_path) -> None:
     """A table that was dropped is copied again, one that is stopped stays that."""
     settings = settings_in(tmp_path, r"match: shop\..*")
-    found = taken_up(
+    found = resumed(
         settings,
         Selected((T, U)),
         copied(settings, T, Phase.DROPPED),
@@ -106,7 +108,7 @@ def test_a_copy_that_is_gone(tmp_path) -> None:
     """It is made again."""
     settings = settings_in(tmp_path, r"match: shop\..*")
     state = replace(copied(settings, T, Phase.FOLLOWING), copy_id="c2")
-    found = taken_up(settings, Selected((T,)), state)
+    found = resumed(settings, Selected((T,)), state)
     assert found == {T: (Phase.WAITING, "its copy is missing in the lake")}
 
 
@@ -116,7 +118,7 @@ def test_other_settings_make_another_copy(tmp_path, phase) -> None:
     settings = settings_in(tmp_path, r"match: shop\..*")
     state = copied(settings, T, phase)
     masked = settings_in(tmp_path, r"match: shop\..*, masks: {mail: hash}")
-    found = taken_up(masked, Selected((T,)), state)
+    found = resumed(masked, Selected((T,)), state)
     assert found == {T: (Phase.WAITING, "the settings of the table have changed")}
 
 
@@ -130,7 +132,7 @@ def test_what_cannot_be_taken_up_stops_alone(tmp_path) -> None:
         if state.source == V:
             raise TableStoppedError("it cannot be")
 
-    found = taken_up(
+    found = resumed(
         settings,
         Selected((T, U, V, w), {T: "there is something"}),
         copied(settings, T, Phase.FOLLOWING),
@@ -152,12 +154,12 @@ def test_a_damaged_table_stops_alone(tmp_path) -> None:
     states = [copied(settings, name, Phase.FOLLOWING) for name in (T, U)]
     (log,) = tmp_path.rglob(f"{T.table}/_delta_log")
     (log / f"{1:020}.json").write_text("{bad")
-    found = taken_up(settings, Selected((T, U)), *states)
+    found = resumed(settings, Selected((T, U)), *states)
     assert found[U] == (Phase.FOLLOWING, "")
-    phase, told = found[T]
+    phase, shown = found[T]
     assert phase is Phase.STOPPED
-    assert f"cannot read the lake's table shop/{T.table}" in told
-    assert f"`canal-server mirror copy {T}` makes a new copy; if that" in told
+    assert f"cannot read the lake's table shop/{T.table}" in shown
+    assert f"`canal-server mirror copy {T}` makes a new copy; if that" in shown
 
 
 # --- asking the database --------------------------------------------------------------
@@ -195,10 +197,10 @@ def test_later_on_one_table_stops(live, database, caplog) -> None:
         rf"match: {database}\..*, masks: {{phone: hash}}", r"match: nowhere\..*"
     )
     a, b = TableName(database, "a"), TableName(database, "b")
-    gone = TableName("nowhere", "t")
+    deleted = TableName("nowhere", "t")
     known = {
         name: TableState(name, "t", Phase.DROPPED, plan=signature(name, settings))
-        for name in (a, gone)
+        for name in (a, deleted)
     }
     found = look(settings, known, Stop())
     assert set(found.names) == {a, b}

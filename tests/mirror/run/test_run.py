@@ -75,13 +75,13 @@ def feed_while_copying(mirror) -> None:
     mirror.wait_for(lambda: any(copies.rglob("chunk-*")), "a chunk")
     with mirror.source.connect(database=schema) as connection:
         connection.cursor().execute("LOCK TABLES big WRITE")
-        assert mirror.told("big")[0] == "copying"
+        assert mirror.phase_of("big")[0] == "copying"
         for number in range(100, 103):
             mirror.source.execute(
                 f"INSERT INTO {schema}.t VALUES ({number}, '', NULL, 1)"
             )
             mirror.agree(t=("id",))
-        assert mirror.told("big")[0] == "copying"
+        assert mirror.phase_of("big")[0] == "copying"
         assert not mirror.lake("big", "id")
         connection.cursor().execute("UNLOCK TABLES")
     mirror.agree(big=("id",), t=("id",))

@@ -46,11 +46,11 @@ class Outrun(TableSync):
     """Copies a table whose columns change in the meantime, each time."""
 
     def _sync_steps(self, state: TableState) -> None:
-        begun = replace(
+        started = replace(
             state, phase=Phase.COPYING, copy_id=f"c{state.copies}",
             copies=state.copies + 1,
         )  # fmt: skip
-        self._store.write(begun)
+        self._store.write(started)
         raise CopyNeededError("its columns changed")
 
 
@@ -191,19 +191,19 @@ def test_rows_that_were_moved_while_the_table_was_copied(
     Also if that happened while the copy waited for another try.
     """
     work, store, stream = work_in(tmp_path)
-    begun, moved = (
+    started, moved = (
         version_of(RangePosition(1, "binlog.000007", offset))
         for offset in (400, moved_at)
     )
     position = RangePosition(1, "binlog.000007", 900)
     stream.feed = Feed("example", position, moved={T: moved})
     state = TableState(
-        T, "shop/t", Phase.CATCHING_UP, "c1", position=position, begun=begun,
+        T, "shop/t", Phase.CATCHING_UP, "c1", position=position, begun=started,
         columns=(ColumnMeta("a", "int", is_key=True),),
     )  # fmt: skip
     settings = settings_in(tmp_path)
     table = mirror_table(T, state.columns, settings)
-    open_table(settings, table).publish("c1", lake_schema(table), [], begun, {})
+    open_table(settings, table).publish("c1", lake_schema(table), [], started, {})
     state = store.write(state)
     if joins:
         work.sync(state)

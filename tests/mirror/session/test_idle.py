@@ -32,9 +32,9 @@ def test_caught_up() -> None:
 def test_spark_tells(spark: Any, tmp_path: Path) -> None:
     """It calls when a query finds nothing, again and again, also after a batch."""
     spark.conf.set(INTERVAL, "100")
-    told = threading.Event()
+    asked = threading.Event()
     batches: list[int] = []
-    listen(spark, told.set)
+    listen(spark, asked.set)
     try:
         query = (
             spark.readStream.text(str(tmp_path))
@@ -42,13 +42,13 @@ def test_spark_tells(spark: Any, tmp_path: Path) -> None:
             .start()
         )
         try:
-            assert told.wait(PATIENCE_S)
+            assert asked.wait(PATIENCE_S)
             assert not batches
             (tmp_path / "a.txt").write_text("one\n")
             query.processAllAvailable()
             assert batches == [0]
-            told.clear()
-            assert told.wait(PATIENCE_S)
+            asked.clear()
+            assert asked.wait(PATIENCE_S)
         finally:
             query.stop()
     finally:

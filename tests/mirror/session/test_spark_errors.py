@@ -67,7 +67,7 @@ KEY_ERROR = "Traceback (most recent call last):\n  File x\nKeyError: 'a'"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (f"An exception was thrown from the Python worker:\n{LOADS}", NO_PACKAGE),
         (SOURCE, NO_PACKAGE),
@@ -92,9 +92,9 @@ KEY_ERROR = "Traceback (most recent call last):\n  File x\nKeyError: 'a'"
         ("[ONE] line\nand another", "[ONE] line and another"),
     ],
 )
-def test_the_cause_is_told(text: str, told: str) -> None:
+def test_the_cause_is_told(text: str, expected: str) -> None:
     """Of tracebacks, of stacks of the JVM, of both; with what to do where known."""
-    assert reason(RuntimeError(text)) == told
+    assert reason(RuntimeError(text)) == expected
 
 
 def test_what_says_nothing() -> None:

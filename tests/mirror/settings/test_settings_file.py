@@ -125,13 +125,13 @@ def test_the_first_rule_that_applies_wins():
 
 def test_tables_at_once_have_a_connection_each() -> None:
     """The connections limit how many tables are copied at once."""
-    for given, wanted in (
+    for given, expected in (
         ("connections: 1", (1, 1)),
         ("connections: 3, tables_at_once: 8", (3, 3)),
         ("connections: 9, tables_at_once: 2", (9, 2)),
     ):
         copy = read(f"{SMALL}copy: {{{given}}}", "m.yml", {}).copy
-        assert (copy.connections, copy.tables_at_once) == wanted
+        assert (copy.connections, copy.tables_at_once) == expected
 
 
 def test_defaults_and_relative_folders(tmp_path: Path):
@@ -166,9 +166,9 @@ tables:
 copy: [1]
 """
     found = problems_of(text)
-    places = [each.partition(": ")[0] for each in found]
+    positions = [each.partition(": ")[0] for each in found]
 
-    assert places == sorted(places, key=lambda each: [*map(int, each.split(":"))])
+    assert positions == sorted(positions, key=lambda each: [*map(int, each.split(":"))])
     assert found[0].startswith("1:7: name = 'a b': write 1 to 100 of")
     assert (
         "2:8: canal.destination is missing: the destination's name in the server"
@@ -196,16 +196,16 @@ copy: [1]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ("/lake", "/data/my%20lake", "decode %20"),
         ("match: ", "to: 'a%2Fb/{table}'\n    match: ", "write it without %"),
     ],
 )
-def test_folders_that_readers_of_delta_tables_do_not_find(old, new, told):
+def test_folders_that_readers_of_delta_tables_do_not_find(old, new, expected):
     """They decode what looks encoded, and then look for files in another folder."""
     (found,) = problems_of(SMALL.replace(old, new))
-    assert told in found
+    assert expected in found
 
 
 def test_what_asks_the_lake_alone_needs_no_secrets():

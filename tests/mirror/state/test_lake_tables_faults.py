@@ -65,8 +65,8 @@ def copied(folder: Path, rows: LakeRows) -> LakeTable:
 
 def put(rows: LakeRows, kind: str, count: int, value: str) -> pa.Table:
     """Make one change of each of the first keys."""
-    told = [rows.change(kind, {"id": n, "v": value}) for n in range(count)]
-    return rows.as_changes(told)
+    changes = [rows.change(kind, {"id": n, "v": value}) for n in range(count)]
+    return rows.as_changes(changes)
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])
@@ -265,7 +265,7 @@ def spoil_state(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "damage", "told"),
+    ("form", "damage", "expected"),
     [
         ("delta", lose_files, "not found"),
         ("delta", shorten_files, "range was invalid"),
@@ -282,7 +282,7 @@ def test_a_table_that_is_damaged(
     rng: random.Random,
     form: str,
     damage: Callable[[Path], None],
-    told: str,
+    expected: str,
 ) -> None:
     """The error says in one line that the table is the cause, not the store.
 
@@ -298,7 +298,7 @@ def test_a_table_that_is_damaged(
     ]
     for each in (lake, opened(tmp_path, rows.table)):
         with pytest.raises(
-            UnusableTableError, match=rf"cannot .* shop/orders .*{told}"
+            UnusableTableError, match=rf"cannot .* shop/orders .*{expected}"
         ) as caught:
             each.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
         text = str(caught.value)

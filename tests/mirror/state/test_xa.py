@@ -64,7 +64,7 @@ def rows(table: TableName, version: int) -> Packed:
     )
 
 
-def taken(*items: Packed, by: PreparedXa | None = None) -> list[set[TableName]]:
+def accepted(*items: Packed, by: PreparedXa | None = None) -> list[set[TableName]]:
     """Return what each item rolled back, if anything."""
     prepared = by or PreparedXa()
     found = [set(prepared.accept(item)) for item in items]
@@ -81,31 +81,31 @@ def test_tables_of_what_is_rolled_back() -> None:
         statement(XA_ROWS, "X'01',X'',1", U, 9),
         statement(XA_ROWS, "X'02',X'',1", W, 19),
     ]
-    assert taken(*items, statement(ROLLBACK, "XA ROLLBACK X'01',X'',1")) == [{T, U}]
-    assert taken(*items, statement(ROLLBACK, "XA ROLLBACK X'03',X'',1")) == []
+    assert accepted(*items, statement(ROLLBACK, "XA ROLLBACK X'01',X'',1")) == [{T, U}]
+    assert accepted(*items, statement(ROLLBACK, "XA ROLLBACK X'03',X'',1")) == []
     commit = statement(COMMIT, "XA COMMIT X'01',X'',1")
     rollback = statement(ROLLBACK, "XA ROLLBACK X'01',X'',1")
-    assert taken(*items, commit, rollback) == []
-    assert taken(*items, rollback, rollback) == [{T, U}]
+    assert accepted(*items, commit, rollback) == []
+    assert accepted(*items, rollback, rollback) == [{T, U}]
 
 
 def test_a_name_that_is_used_again() -> None:
     """It is another transaction: one of a single phase does not log its end."""
     first = statement(XA_ROWS, "x", T, 9), statement(XA_ROWS, "x", U, 9)
     second = statement(XA_ROWS, "x", W, 29)
-    assert taken(*first, second, statement(ROLLBACK, "XA ROLLBACK x")) == [{W}]
+    assert accepted(*first, second, statement(ROLLBACK, "XA ROLLBACK x")) == [{W}]
 
 
 def test_parts_in_the_middle_of_a_transaction() -> None:
     """Within a batch, its rows show where it ends; no others count."""
     prepared = PreparedXa()
-    taken(statement(XA_ROWS, "x", T, 9), rows(U, 9), rows(W, 10), by=prepared)
+    accepted(statement(XA_ROWS, "x", T, 9), rows(U, 9), rows(W, 10), by=prepared)
     later = prepared.copy()
-    taken(rows(W, 9), by=later)
-    assert taken(statement(ROLLBACK, "XA ROLLBACK x"), by=later) == [{T, U}]
+    accepted(rows(W, 9), by=later)
+    assert accepted(statement(ROLLBACK, "XA ROLLBACK x"), by=later) == [{T, U}]
     # In MariaDB, the last part has the name.
     items = rows(U, 9), rows(W, 8), statement(XA_ROWS, "x", T, 9)
-    assert taken(*items, statement(ROLLBACK, "XA ROLLBACK x")) == [{T, U}]
+    assert accepted(*items, statement(ROLLBACK, "XA ROLLBACK x")) == [{T, U}]
 
 
 def test_more_transactions_than_are_kept() -> None:
@@ -118,7 +118,7 @@ def test_more_transactions_than_are_kept() -> None:
     assert len(prepared.tables) == KEPT_MAX
     assert prepared.is_used
     items = [statement(ROLLBACK, f"XA ROLLBACK x{number}") for number in (2, 0)]
-    assert taken(*items, by=prepared) == [{W}, {T, U}]
+    assert accepted(*items, by=prepared) == [{W}, {T, U}]
 
 
 def test_behind_what_a_copy_has_to_begin() -> None:
@@ -222,11 +222,15 @@ def catch_up(settings: MirrorSettings, name: TableName, **how: Any) -> CatchUp:
 
 
 @pytest.mark.parametrize(
-    ("table", "continues", "told"),
+    ("table", "continues", "expected"),
     [("t", False, ["back"]), ("u", False, []), ("u", True, ["back"])],
 )
 def test_while_a_table_catches_up(
-    pipeline: Pipeline, settings: MirrorSettings, table: str, continues: bool, told: Any
+    pipeline: Pipeline,
+    settings: MirrorSettings,
+    table: str,
+    continues: bool,
+    expected: Any,
 ) -> None:
     """It sees rollbacks of its rows; of all rows if another read began earlier."""
     name = TableName(pipeline.schema, table)
@@ -246,7 +250,7 @@ def test_while_a_table_catches_up(
     rolled_back = [item.sql for item in found if is_of_xa(item)]
     assert not list(catching.statements(name, start, catching.latest()))
     catching.close()
-    assert rolled_back == [f"XA ROLLBACK X'{t.encode().hex()}',X'',1" for t in told]
+    assert rolled_back == [f"XA ROLLBACK X'{t.encode().hex()}',X'',1" for t in expected]
     assert sum(item.count for item in found) == 2 * (table == "t")
 
 
@@ -278,7 +282,7 @@ def test_in_the_lake(mirror: MirrorProcess) -> None:
             "WARNING.*account cannot see the server's prepared XA", PATIENCE_S
         )
         mirror.wait_for(
-            lambda: "GRANT XA_RECOVER_ADMIN" in mirror.told("t")[1], "the remedy"
+            lambda: "GRANT XA_RECOVER_ADMIN" in mirror.phase_of("t")[1], "the remedy"
         )
     with source.connect(database=schema) as connection:
         cursor = connection.cursor()

@@ -89,8 +89,8 @@ def test_before(index: BoundaryIndex) -> None:
 )
 def test_at_time(index: BoundaryIndex, time_s: int, found: int | None) -> None:
     """A time maps to the mark after everything older, up to the first gap."""
-    wanted = None if found is None else MARKS[found]
-    assert index.at_time(FILE, time_s * 1000) == wanted
+    expected = None if found is None else MARKS[found]
+    assert index.at_time(FILE, time_s * 1000) == expected
 
 
 def test_at_time_of_a_file_that_was_read_in_part(index: BoundaryIndex) -> None:

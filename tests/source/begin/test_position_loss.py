@@ -16,49 +16,49 @@ FILES = SourceFiles((BinaryLog("bin.000003", 500), BinaryLog("bin.000004", 900))
 SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-def place(
+def position(
     file: str, offset: int = 4, gtid: str | None = None, at: LogIdentity = HERE
 ) -> LogPosition:
     """Return a position."""
     return LogPosition(at, EntryPosition(file, offset, 1000, 1, gtid))
 
 
-def gone(purged: GtidSet | None = None) -> LostPosition:
+def lost(purged: GtidSet | None = None) -> LostPosition:
     """Return a lost position: two files after it are purged."""
-    return LostPosition(place("bin.000001"), HERE, FILES, purged)
+    return LostPosition(position("bin.000001"), HERE, FILES, purged)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "has"),
+    ("expected", "has"),
     [
-        (place("bin.000001"), False),
-        (place("bin.000002", 9999), False),
-        (place("bin.000003", 500), True),
-        (place("bin.000003", 501), False),
-        (place("bin.000005"), False),
-        (place("log.000003"), False),
-        (place("bin.000001", at=ELSEWHERE), True),
+        (position("bin.000001"), False),
+        (position("bin.000002", 9999), False),
+        (position("bin.000003", 500), True),
+        (position("bin.000003", 501), False),
+        (position("bin.000005"), False),
+        (position("log.000003"), False),
+        (position("bin.000001", at=ELSEWHERE), True),
     ],
 )
-def test_by_files(wanted: LogPosition, *, has: bool) -> None:
+def test_by_files(expected: LogPosition, *, has: bool) -> None:
     """A remaining file has its positions; another server's cannot be refuted."""
-    assert gone().has(wanted) is has
+    assert lost().has(expected) is has
 
 
 def test_by_sets() -> None:
     """A MySQL resumes after each set that contains everything purged."""
-    found = gone(GtidSet.parse(f"{SID}:1-5"))
-    assert found.has(place("bin.000001", gtid=f"{SID}:1-5"))
-    assert found.has(place("log.1", gtid=f"{SID}:1-9", at=ELSEWHERE))
-    assert not found.has(place("bin.000003", gtid=f"{SID}:1-4"))
-    assert not found.has(place("bin.000003", gtid="nonsense"))
+    found = lost(GtidSet.parse(f"{SID}:1-5"))
+    assert found.has(position("bin.000001", gtid=f"{SID}:1-5"))
+    assert found.has(position("log.1", gtid=f"{SID}:1-9", at=ELSEWHERE))
+    assert not found.has(position("bin.000003", gtid=f"{SID}:1-4"))
+    assert not found.has(position("bin.000003", gtid="nonsense"))
 
 
 def test_names_what_is_missing() -> None:
     """The missing files are named, if files are missing."""
-    found = gone()
-    assert found.why(place("bin.000001")).startswith(
+    found = lost()
+    assert found.why(position("bin.000001")).startswith(
         "bin.000001 to bin.000002 (2 files) purged"
     )
-    assert found.why(place("bin.000002")).startswith("bin.000002 purged, the oldest")
-    assert "bin.000003 … bin.000004" in found.why(place("bin.000003"))
+    assert found.why(position("bin.000002")).startswith("bin.000002 purged, the oldest")
+    assert "bin.000003 … bin.000004" in found.why(position("bin.000003"))

@@ -43,15 +43,15 @@ def test_single_source(stored: LogPosition, back: str) -> None:
 
 def test_nothing_stored() -> None:
     """Without any client the remedy is the configured position, not a seek."""
-    told = purged_message("gone", "shop", None, HERE, FILES)
-    assert "canal.instance.master.journal.name" in told
-    assert "position seek" not in told
+    shown = purged_message("gone", "shop", None, HERE, FILES)
+    assert "canal.instance.master.journal.name" in shown
+    assert "position seek" not in shown
 
 
 def test_one_of_a_group() -> None:
     """The command names the source, and the others are said to continue."""
-    told = purged_message(
+    shown = purged_message(
         "gone", "shop/master2", at(HERE, "binlog.000006"), HERE, FILES
     )
-    assert "--destination shop --source master2 --client ID --to oldest`" in told
-    assert told.endswith("; the other sources of shop continue")
+    assert "--destination shop --source master2 --client ID --to oldest`" in shown
+    assert shown.endswith("; the other sources of shop continue")

@@ -49,7 +49,7 @@ class Scene:
         self.file, _ = server.binlog_position()
         if self.is_mariadb:
             eventually(self._is_settled)
-        self.places: list[int] = []
+        self.ends: list[int] = []
         self.sets: list[str] = []
         variable = "gtid_binlog_pos" if self.is_mariadb else "gtid_executed"
         end = "MASTER STATUS" if self.is_mariadb else "BINARY LOG STATUS"
@@ -58,7 +58,7 @@ class Scene:
                 cursor.execute(f"SET timestamp = {BEGAN + 10 * number}")
                 cursor.execute(f"INSERT INTO {database}.t VALUES ({number})")
                 cursor.execute(f"SHOW {end}")
-                self.places.append(int(cursor.fetchone()[1]))
+                self.ends.append(int(cursor.fetchone()[1]))
                 cursor.execute(f"SELECT @@global.{variable}")
                 self.sets.append(str(cursor.fetchone()[0]).replace("\n", ""))
         self.key = FileKey(SOURCE, self.file, BEGAN)
@@ -96,7 +96,7 @@ class Scene:
         self.scanner.boundary_before(self.file, until, 4, writer.note)
         writer.flush()
         kind = MariaGtidSet if self.is_mariadb else GtidSet
-        sets = dict(zip(self.places, self.sets, strict=True))
+        sets = dict(zip(self.ends, self.sets, strict=True))
         marks = self.index.marks(self.key)
         self.index.add(
             self.key,
@@ -138,7 +138,7 @@ def test_same_positions(scene: Scene) -> None:
     """By time, offset and set, the index changes how it is found, not what."""
     marks = scene.fill(stop=8)
     assert marks
-    assert marks[-1].stop in scene.places
+    assert marks[-1].stop in scene.ends
     plain, indexed = (scene.search(indexed=each) for each in (False, True))
     reads = set()
     for number in range(COUNT):
@@ -146,13 +146,13 @@ def test_same_positions(scene: Scene) -> None:
         one, other = (s.boundary_before([scene.file], when) for s in (plain, indexed))
         assert (one and one.offset) == (other and other.offset)
         reads.add(other and other.means)
-        place = scene.places[number]
-        assert plain.transaction_start(scene.file, place).offset == place
-        assert indexed.transaction_start(scene.file, place).offset == place
+        position = scene.ends[number]
+        assert plain.transaction_start(scene.file, position).offset == position
+        assert indexed.transaction_start(scene.file, position).offset == position
         (at, gtids), (again, same) = (
-            s.executed_at(scene.file, place) for s in (plain, indexed)
+            s.executed_at(scene.file, position) for s in (plain, indexed)
         )
-        assert at.offset == again.offset == place
+        assert at.offset == again.offset == position
         assert str(gtids) == str(same)
         reads.add(again.means)
     assert any("from the index mark" in str(each) for each in reads)
@@ -166,7 +166,7 @@ def test_scans_fill_the_index(scene: Scene) -> None:
     second = search.boundary_before([scene.file], when)
     assert first
     assert second
-    assert first.offset == second.offset == scene.places[-1]
+    assert first.offset == second.offset == scene.ends[-1]
     assert "its beginning" in first.means
     assert "from the index mark" in second.means
     assert scene.index.sources() == [SOURCE]
@@ -183,7 +183,7 @@ def test_index_of_another_file(scene: Scene) -> None:
         when = (BEGAN + 10 * COUNT) * 1000
         found = search.boundary_before([scene.file], when)
         assert found
-        assert found.offset == scene.places[-1]
+        assert found.offset == scene.ends[-1]
         assert "its beginning" in found.means
         scene.index.forget(scene.key)
 
@@ -195,7 +195,7 @@ def test_covers(scene: Scene) -> None:
     for number in (2, 9):
         gtids = kind.parse(scene.sets[number])
         for other in (1, 2, 3, 9, 10):
-            covers = search.covers(gtids, scene.file, scene.places[other])
+            covers = search.covers(gtids, scene.file, scene.ends[other])
             assert covers is (other <= number)
         assert not search.covers(gtids, scene.file, 1 << 30)
         assert not search.covers(gtids, "nosuch.000001", 400)

@@ -27,7 +27,7 @@ T0_MS = 1763719200000
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("oldest", TargetText(Kind.OLDEST, "oldest")),
         ("LATEST", TargetText(Kind.LATEST, "LATEST")),
@@ -48,9 +48,9 @@ T0_MS = 1763719200000
         (" binlog.1000000:4 ", TargetText(Kind.POSITION, "binlog.1000000:4")),
     ],
 )
-def test_what_may_be_written(text, wanted):
+def test_what_may_be_written(text, expected):
     """The kind of a target follows from its form."""
-    assert parse_target(text) == wanted
+    assert parse_target(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,22 +83,22 @@ def finding(server, *, gtid_on=False):
 
         def find(text):
             found = TargetFinder(view).find(parse_target(text))
-            place = found.position
-            assert place.included
-            assert place.server_id == view.info.server_id
-            assert place.timestamp
-            assert bool(place.gtid) is gtid_on
-            return place, found.inside and found.inside.position
+            position = found.position
+            assert position.included
+            assert position.server_id == view.info.server_id
+            assert position.timestamp
+            assert bool(position.gtid) is gtid_on
+            return position, found.inside and found.inside.position
 
         yield find
 
 
 @pytest.fixture
-def placed(source_server, database):
+def positioned(source_server, database):
     """Yield a server and the positions between some transactions in a separate file."""
     server = source_server
     server.execute(f"CREATE TABLE {database}.t (a INT)", "FLUSH BINARY LOGS")
-    places = [server.binlog_position()]
+    positions = [server.binlog_position()]
     for number in range(3):
         server.execute(
             "BEGIN",
@@ -106,34 +106,34 @@ def placed(source_server, database):
             f"INSERT INTO {database}.t VALUES ({number})",
             "COMMIT",
         )
-        places.append(server.binlog_position())
+        positions.append(server.binlog_position())
     server.execute(f"ALTER TABLE {database}.t ADD b INT")
-    places.append(server.binlog_position())
-    return server, places
+    positions.append(server.binlog_position())
+    return server, positions
 
 
-def test_places(placed):
+def test_places(positioned):
     """A position between transactions is unchanged, one inside moves back."""
-    server, places = placed
+    server, positions = positioned
     with finding(server) as find:
-        for file, offset in places[1:]:
-            place, inside = find(f"{file}:{offset}")
-            assert (place.journal_name, place.position) == (file, offset)
+        for file, offset in positions[1:]:
+            position, inside = find(f"{file}:{offset}")
+            assert (position.journal_name, position.position) == (file, offset)
             assert inside is None
-        for (file, offset), (_, after) in pairwise(places[1:]):
+        for (file, offset), (_, after) in pairwise(positions[1:]):
             for within in (offset + 1, (offset + after) // 2, after - 1):
-                place, inside = find(f"{file}:{within}")
-                assert (place.journal_name, place.position) == (file, offset)
+                position, inside = find(f"{file}:{within}")
+                assert (position.journal_name, position.position) == (file, offset)
                 assert inside == within
-        file = places[0][0]
-        place, _ = find(f"{file}:5")
-        assert (place.journal_name, place.position) == (file, 4)
+        file = positions[0][0]
+        position, _ = find(f"{file}:5")
+        assert (position.journal_name, position.position) == (file, 4)
 
 
-def test_positions_that_do_not_exist(placed):
+def test_positions_that_do_not_exist(positioned):
     """Files that never existed or do not exist yet, and offsets after the end, fail."""
-    server, places = placed
-    file, end = places[-1]
+    server, positions = positioned
+    file, end = positions[-1]
     with finding(server) as find:
         for text, why in (
             (f"{file}:{end + 1}", f"does not exist: {file} ends at {end}"),
@@ -147,15 +147,15 @@ def test_positions_that_do_not_exist(placed):
                 find(text)
 
 
-def test_ends_of_the_binlog(placed):
+def test_ends_of_the_binlog(positioned):
     """`oldest` is the first event of the first file, `latest` the end."""
-    server, places = placed
+    server, positions = positioned
     with finding(server) as find:
         first = server.execute("SHOW BINARY LOGS")[0][0]
-        place, _ = find("oldest")
-        assert (place.journal_name, place.position) == (first, 4)
-        place, _ = find("latest")
-        assert (place.journal_name, place.position) == places[-1]
+        position, _ = find("oldest")
+        assert (position.journal_name, position.position) == (first, 4)
+        position, _ = find("latest")
+        assert (position.journal_name, position.position) == positions[-1]
 
 
 def clock_s(server):
@@ -163,26 +163,26 @@ def clock_s(server):
     return int(server.execute("SELECT UNIX_TIMESTAMP()")[0][0])
 
 
-def test_times(placed):
+def test_times(positioned):
     """A time means the end of the last transaction before it."""
-    server, _ = placed
+    server, _ = positioned
     begun_s = now_s = clock_s(server)
     while now_s == begun_s:  # a new server has nothing older
         time.sleep(POLL_S)
         now_s = clock_s(server)
     with finding(server) as find:
-        place, _ = find(str(now_s * 1000))
-        assert place.timestamp == now_s * 1000
-        assert place.position is not None
+        position, _ = find(str(now_s * 1000))
+        assert position.timestamp == now_s * 1000
+        assert position.position is not None
         with pytest.raises(PositionError, match="is in the future by the clock of"):
             find(str((now_s + 3600) * 1000))
         with pytest.raises(PositionError, match="is before the oldest binlog file"):
             find("2001-01-01T00:00:00Z")
 
 
-def test_sets(placed):
+def test_sets(positioned):
     """A GTID set means the first transaction that is not in it."""
-    server, places = placed
+    server, positions = positioned
     with viewed(server, gtid_on=True) as view:
         end = view.end.gtids
     if server.flavour == "mysql":
@@ -196,18 +196,18 @@ def test_sets(placed):
         unknown = f"{domain}-{origin}-{number + 5}"
     for gtid_on in (True, False):
         with finding(server, gtid_on=gtid_on) as find:
-            place, _ = find(before)
+            position, _ = find(before)
             # The last transaction is the ALTER.
-            assert (place.journal_name, place.position) == places[-2]
-            place, _ = find(end)
-            assert (place.journal_name, place.position) == places[-1]
+            assert (position.journal_name, position.position) == positions[-2]
+            position, _ = find(end)
+            assert (position.journal_name, position.position) == positions[-1]
             with pytest.raises(PositionError, match="was not fully executed by"):
                 find(unknown)
 
 
-def test_sets_of_a_server_without(placed):
+def test_sets_of_a_server_without(positioned):
     """Where transactions have no GTIDs a set means nothing."""
-    server, _ = placed
+    server, _ = positioned
     with viewed(server) as view:
         view.info = replace(view.info, gtid_mode="OFF")
         with pytest.raises(PositionError, match="has no GTIDs"):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 ACCESS = Access(address=Address("db", 1), credentials=Credentials("u", ""))
 FILES = SourceFiles((BinaryLog("bin.000002", 500), BinaryLog("bin.000003", 900)))
-PLACE = StartPosition("bin.000003", 400, None)
+POSITION = StartPosition("bin.000003", 400, None)
 PURGED = BinlogPurged("gone")
 
 
@@ -53,7 +53,7 @@ class Executed:
 class Found(StartFinder):
     """A finder that finds the same place each time."""
 
-    start = Start(PLACE, "it is stored")
+    start = Start(POSITION, "it is stored")
 
     def find(self, stored: LogPosition | None) -> Start:
         """Return the place."""
@@ -71,14 +71,14 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Executed:
 
 def begin(
     made: SessionStart,
-    place: StartPosition,
+    position: StartPosition,
     cursors: Iterable[EntryPosition] = (),
     *,
     voids_stored: bool = False,
     server: str = "uuid-1",
 ) -> None:
     """Start a session at a place of a server, for clients with these cursors."""
-    Found.start = Start(place, "it is stored", voids_stored=voids_stored)
+    Found.start = Start(position, "it is stored", voids_stored=voids_stored)
     connection: Any = None  # it is not asked
     info = server_info({"version": "9.0.0", "server_uuid": server})
     read = Source(MASTER, ACCESS, HostConfig())
@@ -86,15 +86,15 @@ def begin(
 
 
 def beginning(
-    *, auto_reset: bool = True, place: StartPosition | None = PLACE
+    *, auto_reset: bool = True, position: StartPosition | None = POSITION
 ) -> SessionStart:
     """Return a SessionStart whose session started at a position, None: has none."""
     source = SourceConfig(auto_reset_latest=auto_reset, gtid_sets=False)
     config = InstanceConfig(destination="d", source=source)
     made = SessionStart(config, ACCESS, Stop())
     made.files = FILES
-    if place is not None:
-        begin(made, place)
+    if position is not None:
+        begin(made, position)
     return made
 
 
@@ -148,8 +148,8 @@ def test_inside_of_a_transaction() -> None:
     assert not made.failed(error, passed=False), "it never loops"
     assert not beginning().failed(error, passed=True)
     by_gtid = StartPosition("", 0, GtidSet(), by_gtid=True)
-    for place in (None, by_gtid):
-        assert not beginning(place=place).failed(error, passed=False)
+    for position in (None, by_gtid):
+        assert not beginning(position=position).failed(error, passed=False)
 
 
 # --- cursors --------------------------------------------------------------------------
@@ -160,9 +160,9 @@ def cursor(file: str, offset: int, numbers: str = "") -> EntryPosition:
     return EntryPosition(file, offset, 1, 1, f"{SID}:{numbers}" if numbers else None)
 
 
-def skips(made: SessionStart, place: EntryPosition) -> bool:
+def skips(made: SessionStart, position: EntryPosition) -> bool:
     """Return whether a client needs nothing before a position."""
-    return made.skips(place, "bin.000003", (3, 1500))
+    return made.skips(position, "bin.000003", (3, 1500))
 
 
 def test_cursors_of_files() -> None:
@@ -176,14 +176,14 @@ def test_cursors_of_files() -> None:
     assert skips(made, cursor("bin.000003", 400))
     assert made.failed(InsideTransaction("rows"), passed=False)
     assert not skips(made, cursor("bin.000003", 400)), "the whole transaction comes"
-    begin(elsewhere := beginning(place=None), PLACE, voids_stored=True)
+    begin(elsewhere := beginning(position=None), POSITION, voids_stored=True)
     assert not skips(elsewhere, cursor("bin.000003", 900))
-    assert skips(beginning(place=None), cursor("log.000003", 100))
+    assert skips(beginning(position=None), cursor("log.000003", 100))
 
 
 def test_cursors_by_gtid(search: Executed) -> None:
     """File and offset count when the set has everything executed up to there."""
-    place = StartPosition("", 0, GtidSet.parse(f"{SID}:1-2"), by_gtid=True)
+    position = StartPosition("", 0, GtidSet.parse(f"{SID}:1-2"), by_gtid=True)
     covered, lacking = (
         cursor("bin.000003", 400, "1-4"),
         cursor("bin.000003", 800, "1-5"),
@@ -191,23 +191,23 @@ def test_cursors_by_gtid(search: Executed) -> None:
     own, elsewhere = cursor("bin.000003", 200, "1-2"), cursor("bin.000009", 4, "1-9")
     broken = EntryPosition("bin.000003", 300, 1, 1, "nonsense")
     cursors = (covered, lacking, own, elsewhere, broken)
-    made = beginning(place=None)
-    begin(made, place, cursors)
+    made = beginning(position=None)
+    begin(made, position, cursors)
     assert [skips(made, each) for each in cursors] == [True, False, False, False, False]
     assert len(search.asked) == 2
     since = cursor("bin.000003", 1400, "1-14")
     assert skips(made, since)
-    begin(made, place, server="uuid-2")
+    begin(made, position, server="uuid-2")
     assert not skips(made, since), "it may be one of the other server"
-    begin(made, PLACE, cursors)
+    begin(made, POSITION, cursors)
     assert len(search.asked) == 2, "sets do not count"
 
 
 def test_many_cursors(search: Executed) -> None:
     """Only so many are checked; clients with others get some transactions again."""
-    place = StartPosition("", 0, GtidSet.parse(f"{SID}:1"), by_gtid=True)
+    position = StartPosition("", 0, GtidSet.parse(f"{SID}:1"), by_gtid=True)
     cursors = [cursor("bin.000003", 100, f"1-{n}") for n in range(2, 2 * CURSORS_MAX)]
-    made = beginning(place=None)
-    begin(made, place, cursors)
+    made = beginning(position=None)
+    begin(made, position, cursors)
     assert sum(skips(made, each) for each in cursors) == CURSORS_MAX
     assert len(search.asked) == CURSORS_MAX

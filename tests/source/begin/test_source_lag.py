@@ -39,22 +39,22 @@ def view(source_server, database):
 def test_behind(view):
     """Bytes, seconds and transactions from a position to the end."""
     with view:
-        behind = view.behind(LogPosition(view.identity, view.start))
-        assert behind.transactions == 3
-        assert behind.bytes == view.end.position - view.start.position
-        assert 0 <= behind.seconds < 600
-        behind = view.behind(LogPosition(view.identity, view.end_position))
-        assert (behind.bytes, behind.seconds, behind.transactions) == (0, 0.0, 0)
+        later = view.behind(LogPosition(view.identity, view.start))
+        assert later.transactions == 3
+        assert later.bytes == view.end.position - view.start.position
+        assert 0 <= later.seconds < 600
+        later = view.behind(LogPosition(view.identity, view.end_position))
+        assert (later.bytes, later.seconds, later.transactions) == (0, 0.0, 0)
 
 
 def test_too_much_to_look_at(view, monkeypatch):
     """A large part is not read: no count of transactions, the position's age."""
     monkeypatch.setattr(source_lag, "LOOKED_AT_BYTES_MAX", 10)
     with view:
-        behind = view.behind(LogPosition(view.identity, view.start))
-        assert behind.transactions is None
-        assert behind.bytes == view.end.position - view.start.position
-        assert behind.seconds == (view.now_ms - 1000) / 1000
+        later = view.behind(LogPosition(view.identity, view.start))
+        assert later.transactions is None
+        assert later.bytes == view.end.position - view.start.position
+        assert later.seconds == (view.now_ms - 1000) / 1000
 
 
 def test_by_index(source_server, view, monkeypatch, tmp_path):
@@ -75,24 +75,24 @@ def test_by_index(source_server, view, monkeypatch, tmp_path):
     index.close()
     monkeypatch.setattr(source_lag, "LOOKED_AT_BYTES_MAX", 10)
     with SourceView(view.config, view.access) as other:
-        place = LogPosition(other.identity, view.start)
-        assert other.behind(place).transactions == 4711
+        offset = LogPosition(other.identity, view.start)
+        assert other.behind(offset).transactions == 4711
         source_server.execute("FLUSH BINARY LOGS")
     with SourceView(view.config, view.access) as other:
         # Nothing is known about the new file, and it may be large.
-        assert other.behind(place).transactions is None
+        assert other.behind(offset).transactions is None
 
 
 def test_other_positions(view):
     """Another server's position and a nonexistent one have no number."""
     with view:
         other = LogPosition(LogIdentity("192.0.2.1", 3306), view.start)
-        behind = view.behind(other)
-        assert (behind.bytes, behind.transactions) == (None, None)
-        assert "192.0.2.1:3306" in behind.problem
+        later = view.behind(other)
+        assert (later.bytes, later.transactions) == (None, None)
+        assert "192.0.2.1:3306" in later.problem
         beyond = EntryPosition(view.end.file, view.end.position + 10**6)
-        behind = view.behind(LogPosition(view.identity, beyond))
-        assert "is not in the binlog of" in behind.problem
+        later = view.behind(LogPosition(view.identity, beyond))
+        assert "is not in the binlog of" in later.problem
 
 
 def test_by_set(source_server, view):
@@ -101,8 +101,8 @@ def test_by_set(source_server, view):
         pytest.skip("the sets of MariaDB have no counts")
     view.config = InstanceConfig(destination="lag", source=SourceConfig(gtid_on=True))
     with view:
-        place = EntryPosition(gtid=view.executed)
-        other = LogPosition(LogIdentity("192.0.2.1", 3306), place)
+        position = EntryPosition(gtid=view.executed)
+        other = LogPosition(LogIdentity("192.0.2.1", 3306), position)
         assert view.behind(other).transactions == 3
 
 
@@ -132,16 +132,16 @@ def test_purged(own_server):
     config = InstanceConfig(destination="lag", source=SourceConfig(gtid_on=True))
     with SourceView(config, access_of(server)) as view:
         uuid = view.info.server_uuid
-        place = EntryPosition(file, offset, 1_500_000_000_000, gtid=f"{uuid}:1-2")
-        gone = view.behind(LogPosition(view.identity, place)).purged
-        assert gone is not None
-        assert (gone.first, gone.last, gone.files) == (
+        position = EntryPosition(file, offset, 1_500_000_000_000, gtid=f"{uuid}:1-2")
+        deleted = view.behind(LogPosition(view.identity, position)).purged
+        assert deleted is not None
+        assert (deleted.first, deleted.last, deleted.files) == (
             "binlog.000001",
             "binlog.000003",
             3,
         )
-        assert gone.since_ms == 1_500_000_000_000
-        assert gone.until_ms is not None
-        assert abs(gone.until_ms - view.now_ms) < 600_000
-        assert gone.transactions == 3
+        assert deleted.since_ms == 1_500_000_000_000
+        assert deleted.until_ms is not None
+        assert abs(deleted.until_ms - view.now_ms) < 600_000
+        assert deleted.transactions == 3
         assert view.purged_after(view.end_position) is None

@@ -76,14 +76,14 @@ class Scans:
         self.mariadb = mariadb
         self.boundaries: list[tuple[str, int]] = []
         self.gtids: list[tuple[str, int]] = []
-        self.begun: list[str] = []
+        self.opened: list[str] = []
         # The event at each position: its time (s), or an error.
         self.event: int | SourceError | None = 0
         self.inside = 0  # a transaction has begun this many bytes before each position
 
     def first_event_ms(self, file: str) -> int:
         """Return when the file begins."""
-        self.begun.append(file)
+        self.opened.append(file)
         return FILES[file]
 
     def boundary_before(
@@ -165,18 +165,24 @@ def stored_at(
 
 def test_nothing_known_starts_at_the_end() -> None:
     """Without anything stored or configured, only new changes are read."""
-    place = found()
-    assert place == StartPosition("bin.000003", 999, None, time_ms=NOW_MS, is_end=True)
-    assert place.dump_start() == FileStart("bin.000003", 999)
-    assert str(place) == "bin.000003:999"
+    position = found()
+    assert position == StartPosition(
+        "bin.000003", 999, None, time_ms=NOW_MS, is_end=True
+    )
+    assert position.dump_start() == FileStart("bin.000003", 999)
+    assert str(position) == "bin.000003:999"
 
 
 @pytest.mark.parametrize(("mariadb", "gtids"), [(False, f"{SID}:1-9"), (True, "0-1-9")])
 def test_the_end_in_gtid_mode(gtids: str, *, mariadb: bool) -> None:
     """In GTID mode the end has the set that was executed there."""
-    place = found(gtid_on=True, mariadb=mariadb)
-    assert (place.file, place.position, str(place.gtids)) == ("bin.000003", 999, gtids)
-    assert place.dump_start() == FileStart("bin.000003", 999)
+    position = found(gtid_on=True, mariadb=mariadb)
+    assert (position.file, position.position, str(position.gtids)) == (
+        "bin.000003",
+        999,
+        gtids,
+    )
+    assert position.dump_start() == FileStart("bin.000003", 999)
 
 
 def test_configured_file_and_position() -> None:
@@ -201,19 +207,19 @@ def test_configured_file_and_time() -> None:
 def test_configured_position_in_gtid_mode() -> None:
     """A position of a file gets the set executed there, by reading the file."""
     scans = Scans()
-    place = found(gtid_on=True, journal_name="bin.000001", position=400, scans=scans)
+    position = found(gtid_on=True, journal_name="bin.000001", position=400, scans=scans)
     assert scans.gtids == [("bin.000001", 400)]
-    assert str(place.gtids) == f"{SID}:1-5"
-    assert place.dump_start() == FileStart("bin.000001", 400)
+    assert str(position.gtids) == f"{SID}:1-5"
+    assert position.dump_start() == FileStart("bin.000001", 400)
 
 
 def test_configured_position_inside_of_a_transaction() -> None:
     """In GTID mode it moves to the start of that one: its set lacks the GTID."""
     scans = Scans()
     scans.inside = 100
-    told = start(gtid_on=True, journal_name="bin.000001", position=400, scans=scans)
-    assert (told.position.file, told.position.position) == ("bin.000001", 300)
-    assert "bin.000001:400 is inside a transaction" in told.why
+    shown = start(gtid_on=True, journal_name="bin.000001", position=400, scans=scans)
+    assert (shown.position.file, shown.position.position) == ("bin.000001", 300)
+    assert "bin.000001:400 is inside a transaction" in shown.why
 
 
 @pytest.mark.parametrize("name", ["oldest", "OLDEST"])
@@ -221,8 +227,8 @@ def test_oldest(name: str) -> None:
     """The word means the first file that the source has, as a whole."""
     scans = Scans()
     assert found(journal_name=name) == StartPosition("bin.000001", 4, None)
-    place = found(journal_name=name, gtid_on=True, scans=scans)
-    assert (place.position, str(place.gtids)) == (4, f"{SID}:1-5")
+    position = found(journal_name=name, gtid_on=True, scans=scans)
+    assert (position.position, str(position.gtids)) == (4, f"{SID}:1-5")
     assert scans.gtids == [("bin.000001", 4)]
 
 
@@ -235,10 +241,10 @@ def test_oldest_without_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_configured_gtids() -> None:
     """A configured set is requested by GTID, before a configured file."""
-    place = found(gtid_on=True, gtid=f"{SID}:1-3", journal_name="bin.000001")
-    assert place.by_gtid
-    assert place.dump_start() == GtidStart(GtidSet.parse(f"{SID}:1-3").encode())
-    assert str(place) == f"GTID set '{SID}:1-3'"
+    position = found(gtid_on=True, gtid=f"{SID}:1-3", journal_name="bin.000001")
+    assert position.by_gtid
+    assert position.dump_start() == GtidStart(GtidSet.parse(f"{SID}:1-3").encode())
+    assert str(position) == f"GTID set '{SID}:1-3'"
     maria = found(gtid_on=True, mariadb=True, gtid="0-1-3")
     assert maria.dump_start() == MariaGtidStart("0-1-3")
 
@@ -266,26 +272,26 @@ def test_a_time_to_come() -> None:
 def test_time_within_a_file() -> None:
     """The newest file that begins before the time is searched."""
     scans = Scans()
-    told = start(timestamp_ms=2 * HOUR_MS + HOUR_MS * 3 // 4, scans=scans)
-    place = told.position
+    shown = start(timestamp_ms=2 * HOUR_MS + HOUR_MS * 3 // 4, scans=scans)
+    position = shown.position
     assert (
-        told.why == "configured time 9900000, by reading bin.000002 from its beginning"
+        shown.why == "configured time 9900000, by reading bin.000002 from its beginning"
     )
-    assert len(scans.begun) == 2, "not all files are asked when they began"
-    assert (place.file, place.position) == ("bin.000002", 500)
+    assert len(scans.opened) == 2, "not all files are asked when they began"
+    assert (position.file, position.position) == ("bin.000002", 500)
     assert [file for file, _ in scans.boundaries] == ["bin.000002"]
 
 
 def test_time_before_a_files_first_transaction() -> None:
     """Where no transaction of the file is older, it is read from its first event."""
-    place = found(timestamp_ms=2 * HOUR_MS + 1)
-    assert (place.file, place.position) == ("bin.000002", 4)
+    position = found(timestamp_ms=2 * HOUR_MS + 1)
+    assert (position.file, position.position) == ("bin.000002", 4)
 
 
 def test_time_in_the_future() -> None:
     """A time in the future starts after the last transaction."""
-    place = found(timestamp_ms=9 * HOUR_MS)
-    assert (place.file, place.position) == ("bin.000003", 500)
+    position = found(timestamp_ms=9 * HOUR_MS)
+    assert (position.file, position.position) == ("bin.000003", 500)
 
 
 def test_time_before_all_files() -> None:
@@ -306,27 +312,31 @@ def test_time_without_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_stored_position_comes_first() -> None:
     """A stored position takes precedence over a configured one."""
-    told = start(stored_at(), journal_name="bin.000001", gtid=f"{SID}:1-3")
-    assert told.position == StartPosition("bin.000002", 700, None)
-    assert told.why == "stored position db:3306/bin.000002:700"
-    assert not told.voids_stored
+    shown = start(stored_at(), journal_name="bin.000001", gtid=f"{SID}:1-3")
+    assert shown.position == StartPosition("bin.000002", 700, None)
+    assert shown.why == "stored position db:3306/bin.000002:700"
+    assert not shown.voids_stored
 
 
 def test_stored_gtids() -> None:
     """In GTID mode a stored set is used, on another server as well."""
     for identity in (HERE, ELSEWHERE):
         stored = stored_at(gtid=f"{SID}:1-7", identity=identity)
-        place = found(stored, gtid_on=True)
-        assert place.by_gtid
-        assert str(place.gtids) == f"{SID}:1-7"
+        position = found(stored, gtid_on=True)
+        assert position.by_gtid
+        assert str(position.gtids) == f"{SID}:1-7"
         assert not found(stored_at(gtid=f"{SID}:1-7")).by_gtid
 
 
 def test_stored_position_without_gtids_in_gtid_mode() -> None:
     """A position stored before GTID mode gets its set from the file."""
     scans = Scans()
-    place = found(stored_at(), gtid_on=True, scans=scans)
-    assert (place.file, place.position, place.by_gtid) == ("bin.000002", 700, False)
+    position = found(stored_at(), gtid_on=True, scans=scans)
+    assert (position.file, position.position, position.by_gtid) == (
+        "bin.000002",
+        700,
+        False,
+    )
     assert scans.gtids == [("bin.000002", 700)]
 
 
@@ -334,12 +344,12 @@ def test_stored_position_of_another_server() -> None:
     """Offsets mean nothing on another server: its time is searched, minus a margin."""
     scans = Scans()
     when = 3 * HOUR_MS + 59_000
-    place = found(
+    position = found(
         stored_at("bin.000009", 77, when, identity=ELSEWHERE),
         scans=scans,
         fallback_s=60,
     )
-    assert place.file == "bin.000002"
+    assert position.file == "bin.000002"
     assert scans.boundaries == [("bin.000002", when - 60_000)]
 
 
@@ -352,7 +362,7 @@ def test_stored_position_of_another_server_without_time() -> None:
 # --- another server at the same address ---------------------------------------------
 
 WHEN = 3 * HOUR_MS + 59_000
-GONE = BinlogPurged("gone", errno=1236)
+PURGED = BinlogPurged("gone", errno=1236)
 AMID = SourceError("bogus data", errno=1236)
 
 
@@ -368,11 +378,11 @@ def test_server_known_to_be_another() -> None:
     """Whatever is at the position, stored files and offsets are void."""
     scans = Scans()
     scans.event = WHEN // 1000
-    told = start(stored_at(when=WHEN), scans=scans, changed=True)
-    assert told.voids_stored
-    assert told.position.timestamp_ms == WHEN - 60_000
+    shown = start(stored_at(when=WHEN), scans=scans, changed=True)
+    assert shown.voids_stored
+    assert shown.position.timestamp_ms == WHEN - 60_000
     assert scans.boundaries == [("bin.000002", WHEN - 60_000)]
-    assert "stored position db:3306/bin.000002:700, of another server" in told.why
+    assert "stored position db:3306/bin.000002:700, of another server" in shown.why
     # A server read earlier has the position, if the event is there.
     back = start(stored_at(when=WHEN), scans=scans, changed=True, others=True)
     assert back.position == StartPosition("bin.000002", 700, None)
@@ -381,16 +391,16 @@ def test_server_known_to_be_another() -> None:
     assert by_set.voids_stored
 
 
-@pytest.mark.parametrize("event", [WHEN // 1000 + 1, None, GONE, AMID])
+@pytest.mark.parametrize("event", [WHEN // 1000 + 1, None, PURGED, AMID])
 @pytest.mark.parametrize("known_by", ["id", "history"])
 def test_server_seen_to_be_another(event: Any, known_by: str) -> None:
     """If the event is missing and ids differ or others were read, it is another."""
     scans = Scans()
     scans.event = event
     stored = stored_at(when=WHEN, server_id=77 if known_by == "id" else SERVER_ID)
-    told = start(stored, scans=scans, others=known_by == "history")
-    assert told.voids_stored
-    assert told.position.timestamp_ms == WHEN - 60_000
+    shown = start(stored, scans=scans, others=known_by == "history")
+    assert shown.voids_stored
+    assert shown.position.timestamp_ms == WHEN - 60_000
 
 
 @pytest.mark.parametrize(
@@ -398,7 +408,7 @@ def test_server_seen_to_be_another(event: Any, known_by: str) -> None:
     [
         (WHEN // 1000 + 1, "the binlog was reset"),
         (None, "binlog has no event"),
-        (GONE, "gone"),
+        (PURGED, "gone"),
         (AMID, "bogus"),
     ],
 )
@@ -406,16 +416,16 @@ def test_position_that_this_server_lost(event: Any, error: str) -> None:
     """On the same server the error says so: what is missing cannot appear."""
     scans = Scans()
     scans.event = event
-    with pytest.raises(SourceError, match=error) as told:
+    with pytest.raises(SourceError, match=error) as raised:
         found(stored_at(when=WHEN), scans=scans)
-    assert isinstance(told.value, BinlogPurged) is (event is not AMID)
+    assert isinstance(raised.value, BinlogPurged) is (event is not AMID)
 
 
 def test_file_that_this_server_never_had() -> None:
     """A file or an offset after the end is equivalent to purged."""
-    for place in (("bin.000009", 4), ("bin.000003", 1001), ("log.000002", 4)):
+    for position in (("bin.000009", 4), ("bin.000003", 1001), ("log.000002", 4)):
         with pytest.raises(BinlogPurged, match=r"bin.000001 … bin.000003"):
-            found(stored_at(*place))
+            found(stored_at(*position))
 
 
 def test_time_that_another_server_lost() -> None:
@@ -424,7 +434,7 @@ def test_time_that_another_server_lost() -> None:
     with pytest.raises(BinlogPurged, match="of another server: can't find start"):
         found(stored)
     scans = Scans()
-    scans.event = GONE
+    scans.event = PURGED
     with pytest.raises(BinlogPurged, match="gone"):
         found(stored_at(when=1, server_id=77), scans=scans)
 
@@ -440,8 +450,8 @@ def test_lost_connection_while_the_position_is_checked() -> None:
 def test_stored_time() -> None:
     """A position without a file is a time."""
     scans = Scans()
-    place = found(stored_at(None, None, 3 * HOUR_MS), scans=scans)
-    assert place.file == "bin.000002"
+    position = found(stored_at(None, None, 3 * HOUR_MS), scans=scans)
+    assert position.file == "bin.000002"
     assert scans.boundaries == [("bin.000002", 3 * HOUR_MS - 60_000)]
 
 

@@ -292,8 +292,8 @@ def test_what_only_the_other_server_has(
         eventually(lambda: "1002" in found.values)
     finally:
         found.stop()
-    wanted = [str(number) for number in range(ACKED + 1, ROWS)]
-    assert found.values == [*wanted, "1002"]
+    expected = [str(number) for number in range(ACKED + 1, ROWS)]
+    assert found.values == [*expected, "1002"]
     assert "plus what only this server had before" in caplog.text
 
 
@@ -326,8 +326,8 @@ def test_what_a_replica_had_not_executed_yet(
         eventually(lambda: str(ROWS - 1) in found.values)
     finally:
         found.stop()
-    wanted = [str(number) for number in range(ACKED + 1, ROWS)]
-    assert found.values == ["1002", *wanted]
+    expected = [str(number) for number in range(ACKED + 1, ROWS)]
+    assert found.values == ["1002", *expected]
 
 
 def write_alone(pair: Pair, number: int, when_s: int, sid: str = ALONE) -> None:

@@ -47,7 +47,7 @@ class Written:
     kind: str
     files: list[str] = field(default_factory=list)
     # Before each transaction, and after the last one: file, offset, executed set.
-    places: list[tuple[str, int, str]] = field(default_factory=list)
+    positions: list[tuple[str, int, str]] = field(default_factory=list)
     next_row: int = 100
 
     @property
@@ -70,7 +70,7 @@ class Written:
             def record_position() -> None:
                 file, offset = ask(f"SHOW {end}")[:2]
                 (gtids,) = ask(f"SELECT @@global.{variable}")
-                self.places.append((file, offset, gtids.replace("\n", "")))
+                self.positions.append((file, offset, gtids.replace("\n", "")))
 
             for number in range(FILES * ROWS):
                 if number % ROWS == 0:
@@ -90,9 +90,9 @@ class Written:
 
     def events(self, number: int) -> list[tuple[str, int]]:
         """Return the types and offsets of a transaction's events."""
-        file, first, _ = self.places[number]
-        last = self.places[number + 1][1]
-        if self.places[number + 1][0] != file:
+        file, first, _ = self.positions[number]
+        last = self.positions[number + 1][1]
+        if self.positions[number + 1][0] != file:
             last = 1 << 40
         rows = self.server.execute(f"SHOW BINLOG EVENTS IN '{file}' FROM {first}")
         return [(str(row[2]).lower(), int(row[1])) for row in rows if row[1] < last]
@@ -168,17 +168,17 @@ def configured(**host: Any) -> Callable[[Written], dict[str, Any]]:
 def end_event(number: int, **changes: Any) -> Callable[[Written], dict[str, Any]]:
     """Return the stored position of a transaction's end, like an acked cursor."""
 
-    def place(w: Written) -> dict[str, Any]:
+    def position(w: Written) -> dict[str, Any]:
         names = ("xid", "query", "transaction_payload")
         offset = [at for kind, at in w.events(number) if kind in names][-1]
         return {
-            "journal_name": w.places[number][0],
+            "journal_name": w.positions[number][0],
             "position": offset,
             "timestamp": time_of(number) * 1000,
             "server_id": w.server.port,
         } | changes
 
-    return place
+    return position
 
 
 def inside(number: int) -> Callable[[Written], int]:
@@ -186,24 +186,24 @@ def inside(number: int) -> Callable[[Written], int]:
 
     def offset(w: Written) -> int:
         found = [at for kind, at in w.events(number) if "rows" in kind]
-        return found[-1] if found else w.places[number][1]
+        return found[-1] if found else w.positions[number][1]
 
     return offset
 
 
 def in_file(number: int) -> Callable[[Written], str]:
     """Return the file of a transaction."""
-    return lambda w: w.places[number][0]
+    return lambda w: w.positions[number][0]
 
 
 def before(number: int) -> Callable[[Written], int]:
     """Return the offset at which a transaction begins."""
-    return lambda w: w.places[number][1]
+    return lambda w: w.positions[number][1]
 
 
 def position_before(number: int) -> Callable[[Written], str]:
     """Return the position at which a transaction begins, as in the log."""
-    return lambda w: "{}:{}".format(*w.places[number][:2])
+    return lambda w: "{}:{}".format(*w.positions[number][:2])
 
 
 END_OF_4 = end_event(4)
@@ -277,7 +277,7 @@ CASES = (
         "gtids",
         "configured GTID set",
         5,
-        settings=configured(gtid=lambda w: w.places[5][2]),
+        settings=configured(gtid=lambda w: w.positions[5][2]),
         gtid_on=True,
     ),
     Case("stored", "stored position", 5, END_OF_4, gtid_on=False),
@@ -299,7 +299,11 @@ CASES = (
         "stored-gtids",
         "stored GTID set",
         8,
-        lambda w: {"journal_name": "old.000001", "position": 4, "gtid": w.places[8][2]},
+        lambda w: {
+            "journal_name": "old.000001",
+            "position": 4,
+            "gtid": w.positions[8][2],
+        },
         gtid_on=True,
     ),
     Case(
@@ -355,7 +359,7 @@ CASES = (
         "purged-gtids",
         "reported 3 times .* the current end",
         None,
-        lambda w: {"gtid": w.places[1][2]},
+        lambda w: {"gtid": w.positions[1][2]},
         lambda _: {"auto_reset_latest": True},
         gtid_on=True,
     ),
@@ -421,5 +425,5 @@ def of_one_event(written: Written, case: Case) -> int:
 
 def begins(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the log lines about the start of sessions."""
-    told = (record.getMessage() for record in caplog.records)
-    return [line for line in told if " starts at " in line] or [""]
+    messages = (record.getMessage() for record in caplog.records)
+    return [line for line in messages if " starts at " in line] or [""]

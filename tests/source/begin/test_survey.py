@@ -28,7 +28,7 @@ def surveyor(source_server):
 
 
 @pytest.fixture
-def places(source_server, database):
+def positions(source_server, database):
     """Yield the positions between transactions, in two files."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT)", "FLUSH BINARY LOGS")
     found = []
@@ -46,44 +46,46 @@ def places(source_server, database):
     return [*found, EntryPosition(file, offset, included=True)]
 
 
-def test_numbers(surveyor, places):
+def test_numbers(surveyor, positions):
     """Transactions and statements between two positions count, across files as well."""
-    for first, start in enumerate(places):
-        for last, stop in enumerate(places):
+    for first, start in enumerate(positions):
+        for last, stop in enumerate(positions):
             survey = surveyor.between(start, stop)
             assert survey.transactions == max(0, last - first), (first, last)
             if last > first:
                 assert survey.last is not None
                 assert survey.first_ms
                 # Events that are not transactions may follow the last one.
-                before = places[last - 1]
+                before = positions[last - 1]
                 assert before.order() < survey.last.order() <= stop.order()
 
 
-def test_named_events_are_not_reported(source_server, places, caplog):
+def test_named_events_are_not_reported(source_server, positions, caplog):
     """Events named as unreadable matter only to the reader that delivers them."""
-    begin, *_, end = places
+    begin, *_, end = positions
     named = NamedEvent(begin.journal_name, begin.position, Action.SKIP)
     source = SourceConfig(events=EventConfig(unreadable=(named,)))
     config = InstanceConfig(destination="survey", source=source)
     surveyor = Surveyor(config, access_of(source_server), Stop())
-    assert surveyor.between(begin, end).transactions == len(places) - 1
+    assert surveyor.between(begin, end).transactions == len(positions) - 1
     assert not caplog.messages
 
 
-def test_what_was_acked(source_server, surveyor, places):
+def test_what_was_acked(source_server, surveyor, positions):
     """The event at an acked position does not count from it, but counts up to it."""
-    rows = source_server.execute(f"SHOW BINLOG EVENTS IN '{places[0].journal_name}'")
-    ends = [row[1] for row in rows if row[2] == "Xid" and row[1] > places[0].position]
-    acked = EntryPosition(places[0].journal_name, ends[0])
-    assert surveyor.between(acked, places[-1]).transactions == 5
-    assert surveyor.between(places[0], acked).transactions == 1
+    rows = source_server.execute(f"SHOW BINLOG EVENTS IN '{positions[0].journal_name}'")
+    ends = [
+        row[1] for row in rows if row[2] == "Xid" and row[1] > positions[0].position
+    ]
+    acked = EntryPosition(positions[0].journal_name, ends[0])
+    assert surveyor.between(acked, positions[-1]).transactions == 5
+    assert surveyor.between(positions[0], acked).transactions == 1
     assert surveyor.between(acked, acked) == Survey()
 
 
-def test_boundaries(surveyor, places):
+def test_boundaries(surveyor, positions):
     """The boundary before a position inside a transaction is where that begins."""
-    for before, after in pairwise(places[3:]):
+    for before, after in pairwise(positions[3:]):
         amid = (before.position + after.position) // 2
         found = surveyor.boundary_before(EntryPosition(before.journal_name, amid))
         # Events that are not transactions may lie in between.
@@ -91,8 +93,8 @@ def test_boundaries(surveyor, places):
         assert surveyor.between(found, before).transactions == 0
 
 
-def test_a_missing_file(surveyor, places):
+def test_a_missing_file(surveyor, positions):
     """What the source does not have cannot be counted."""
-    gone = EntryPosition("binlog.000000", 4, included=True)
+    deleted = EntryPosition("binlog.000000", 4, included=True)
     with pytest.raises(BinlogPurged):
-        surveyor.between(gone, places[-1])
+        surveyor.between(deleted, positions[-1])

@@ -25,11 +25,11 @@ def delivered_to(number: int, offset: int, ordinal: int = 0) -> Delivered:
 def rest(
     entries: Entries,
     delivered: Delivered,
-    place: StartPosition = BY_FILE,
+    position: StartPosition = BY_FILE,
     server: str = "one",
 ) -> list[int]:
     """Return the numbers of the entries that a session delivers."""
-    delivered.begin(place, server, truncated=False)
+    delivered.begin(position, server, truncated=False)
     return numbers_in(delivered.rest_of(entries.take()))
 
 

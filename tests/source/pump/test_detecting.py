@@ -58,11 +58,11 @@ def watch(
     **settings: object,
 ) -> tuple[Detector, Switched]:
     """Return a detector that bears one failure, and what it may switch."""
-    wanted = {"enable": True, "retry_threshold": 1, "switch_to_standby": True}
+    expected = {"enable": True, "retry_threshold": 1, "switch_to_standby": True}
     config = InstanceConfig(
         destination="watched",
         source=SourceConfig(
-            detecting=DetectingConfig(**(wanted | settings)),  # type: ignore[arg-type]
+            detecting=DetectingConfig(**(expected | settings)),  # type: ignore[arg-type]
             binlog_formats=formats,
         ),
     )
@@ -77,7 +77,7 @@ def state_of(detector: Detector) -> dict[str, object]:
     return found
 
 
-def told_by(caplog: pytest.LogCaptureFixture) -> list[str]:
+def shown_by(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the warnings."""
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
@@ -106,7 +106,7 @@ def test_switches_with_the_failure_after_the_last_that_is_borne(
     assert (found["failures"], found["error"]) == (0, "")
     # The dead one is looked at, too: it is no place to go back to.
     assert found["other_fit"] is False
-    assert any("switching to standby" in line for line in told_by(caplog))
+    assert any("switching to standby" in line for line in shown_by(caplog))
     detector.close()
 
 
@@ -176,7 +176,7 @@ def test_an_alarm_is_all(
         detector.check()
     assert pump.sources.current.role == MASTER
     assert state_of(detector)["failures"] == 4
-    assert sum(why in line for line in told_by(caplog)) == 1
+    assert sum(why in line for line in shown_by(caplog)) == 1
 
 
 def test_a_standby_that_is_not_fit(
@@ -192,7 +192,7 @@ def test_a_standby_that_is_not_fit(
     found = state_of(detector)
     assert found["other_fit"] is False
     assert "binlog_format is ROW" in str(found["other_refusal"])
-    assert sum("cannot take over" in line for line in told_by(caplog)) == 1
+    assert sum("cannot take over" in line for line in shown_by(caplog)) == 1
 
 
 def test_a_statement_that_only_the_master_understands(source_server: Server) -> None:

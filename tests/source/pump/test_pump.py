@@ -78,7 +78,7 @@ def test_delivers(
     found = pumped()
     found.pump.start()
     eventually(lambda: found.state is PumpState.RUNNING)
-    eventually(lambda: found.places)
+    eventually(lambda: found.begins)
     insert(source_server, table, 1, 2)
     eventually(lambda: found.values == ["1", "2"])
     stored = found.positions.latest(DESTINATION)
@@ -93,8 +93,12 @@ def test_delivers(
         return latest.position.position == last.header.logfile_offset
 
     eventually(is_kept)
-    (begun,) = found.places
-    assert (begun.journal_name, begun.position, begun.included) == (file, offset, True)
+    (started,) = found.begins
+    assert (started.journal_name, started.position, started.included) == (
+        file,
+        offset,
+        True,
+    )
     assert found.pump.status.connections == 1
     assert found.pump.status.error == ""
     assert found.is_idle.wait(PATIENCE_S)
@@ -122,15 +126,15 @@ def test_begins_at_a_time_also_by_gtid(
         )
         found.pump.start()
         eventually(lambda: found.values)  # noqa: B023
-        assert [place.timestamp for place in found.places] == [expected]
+        assert [position.timestamp for position in found.begins] == [expected]
         found.stop()
         stored = found.positions.latest(DESTINATION)
         assert stored is not None
         again = pumped(gtid_on=True)
         again.positions.persist(DESTINATION, stored)
         again.pump.start()
-        eventually(lambda: again.places)  # noqa: B023
-        assert again.places[0].timestamp == stored.position.timestamp
+        eventually(lambda: again.begins)  # noqa: B023
+        assert again.begins[0].timestamp == stored.position.timestamp
         again.stop()
 
 
@@ -163,7 +167,7 @@ def test_continues_after_a_lost_connection(
     """When the source ends the dump, nothing is lost, and nothing comes twice."""
     found = pumped()
     found.pump.start()
-    eventually(lambda: found.places)
+    eventually(lambda: found.begins)
     insert(source_server, table, *range(5))
     eventually(lambda: len(found.values) == 5)
     kill_dumps(source_server)
@@ -173,7 +177,7 @@ def test_continues_after_a_lost_connection(
     assert found.values == [str(n) for n in range(10)]
     assert found.pump.status.connections == 2
     assert found.resets == 1  # the second session continues the first one
-    assert len(found.places) == 1
+    assert len(found.begins) == 1
 
 
 def test_continues_from_what_is_stored(
@@ -182,7 +186,7 @@ def test_continues_from_what_is_stored(
     """Another pump with the same positions continues after the last transaction."""
     first = pumped()
     first.pump.start()
-    eventually(lambda: first.places)
+    eventually(lambda: first.begins)
     insert(source_server, table, 1)
     eventually(lambda: first.values == ["1"])
     first.stop()
@@ -224,7 +228,7 @@ def test_history_that_cannot_be_written_by_gtid(
         schemas=lambda control, _info, _place: FailingColumns(control, fail),
     )
     found.pump.start()
-    eventually(lambda: found.places)
+    eventually(lambda: found.begins)
     insert(source_server, table, 1)
     eventually(lambda: found.values == ["1"])
     assert found.is_idle.wait(PATIENCE_S)
@@ -244,7 +248,7 @@ def test_filters_that_change(
     found = pumped()
     found.pump.change_table_filter(TableFilter(rf"{table}\.t", "").accepts)
     found.pump.start()
-    eventually(lambda: found.places)
+    eventually(lambda: found.begins)
     source_server.execute(f"INSERT INTO {table}.u VALUES (1)")
     insert(source_server, table, 2)
     eventually(lambda: found.values == ["2"])
@@ -391,9 +395,9 @@ def test_position_that_is_purged(
 ) -> None:
     """A stored position that the source lacks is reported, or replaced if allowed."""
     file, _ = source_server.binlog_position()
-    gone = EntryPosition(file.rpartition(".")[0] + ".999999", 4, 1, 1)
+    deleted = EntryPosition(file.rpartition(".")[0] + ".999999", 4, 1, 1)
     stubborn = pumped()
-    stored = LogPosition(stubborn.pump.identity, gone)
+    stored = LogPosition(stubborn.pump.identity, deleted)
     stubborn.positions.persist(DESTINATION, stored)
     stubborn.pump.start()
     eventually(
@@ -402,7 +406,7 @@ def test_position_that_is_purged(
     resetting = pumped(auto_reset_latest=True)
     resetting.positions.persist(DESTINATION, stored)
     resetting.pump.start()
-    eventually(lambda: resetting.places)
+    eventually(lambda: resetting.begins)
     insert(source_server, table, 7)
     eventually(lambda: resetting.values == ["7"])
 
@@ -418,7 +422,7 @@ def test_binlogs_that_are_reset(
     found = Pumped(access_of(server), "d", auto_reset_latest=True)
     found.pump.start()
     try:
-        eventually(lambda: found.places)
+        eventually(lambda: found.begins)
         insert(server, "d", 1)
         eventually(lambda: found.values == ["1"])
         server.execute("RESET BINARY LOGS AND GTIDS")

@@ -68,7 +68,7 @@ def test_a_transaction_in_two_chunks(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "stored"),
+    ("position", "stored"),
     [
         (StartPosition("f.1", 4, None), STORED),
         (StartPosition("f.1", 4, None, timestamp_ms=1), None),
@@ -80,7 +80,7 @@ def test_a_transaction_in_two_chunks(caplog: pytest.LogCaptureFixture) -> None:
     ids=["not by time", "a first start", "a position without a time"],
 )
 def test_where_nothing_comes_again(
-    place: StartPosition, stored: LogPosition | None
+    position: StartPosition, stored: LogPosition | None
 ) -> None:
     """Other starts have no overlap."""
-    assert redelivery_of("shop", place, stored) is None
+    assert redelivery_of("shop", position, stored) is None

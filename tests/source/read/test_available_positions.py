@@ -44,7 +44,7 @@ def test_base_name(file, base):
 
 
 @pytest.mark.parametrize(
-    ("file", "told"),
+    ("file", "expected"),
     [
         ("binlog.000003", "binlog.000003 to binlog.000006 (4 files)"),
         ("binlog.000006", "binlog.000006"),
@@ -54,8 +54,8 @@ def test_base_name(file, base):
         (None, None),
     ],
 )
-def test_purged_files(file, told):
+def test_purged_files(file, expected):
     """The error names the files between a purged one and the oldest remaining one."""
     purged = FILES.purged_from(file)
-    assert (None if purged is None else str(purged)) == told
+    assert (None if purged is None else str(purged)) == expected
     assert SourceFiles(()).purged_from(file) is None

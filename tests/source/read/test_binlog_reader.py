@@ -268,8 +268,8 @@ def test_columns_that_do_not_fit(types: tuple[str, ...] | None, message: str) ->
     images = Images() if types is None else Images(t=types)
     with pytest.raises(TableMetaError, match=message) as caught:
         Reading(images).run(log.as_stream())
-    place = 4 + len(log.events[0]) + len(log.events[1])
-    assert f"the rows at bin.000001:{place} are" in str(caught.value)
+    position = 4 + len(log.events[0]) + len(log.events[1])
+    assert f"the rows at bin.000001:{position} are" in str(caught.value)
     assert "filter.table.error" in str(caught.value)
 
 

@@ -30,8 +30,10 @@ def test_ddl() -> None:
     )
     header = entry.header
     assert (header.schema_name, header.table_name) == ("db", "t")
-    place = f"bin.000001:{4 + len(log.events[0])}"
-    assert reading.images.applied == [("db", "ALTER TABLE t ADD COLUMN b INT", place)]
+    position = f"bin.000001:{4 + len(log.events[0])}"
+    assert reading.images.applied == [
+        ("db", "ALTER TABLE t ADD COLUMN b INT", position)
+    ]
 
 
 def test_a_rollback_ends_its_transaction() -> None:

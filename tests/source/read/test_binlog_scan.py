@@ -117,12 +117,12 @@ def test_gtids(source_server: Server, scanner: Scanner, database: str) -> None:
     variable = "gtid_binlog_pos" if mariadb else "gtid_executed"
     kind = MariaGtidSet if mariadb else GtidSet
     source_server.execute(f"CREATE TABLE {database}.t (a INT) ENGINE=InnoDB")
-    places = []
+    positions = []
     for number in range(3):
         source_server.execute(f"INSERT INTO {database}.t VALUES ({number})")
         text = source_server.execute(f"SELECT @@global.{variable}")[0][0]
-        places.append((*source_server.binlog_position(), str(text)))
-    for file, offset, text in places:
+        positions.append((*source_server.binlog_position(), str(text)))
+    for file, offset, text in positions:
         found = scanner.gtids_at(file, offset, mariadb=mariadb)
         assert str(found) == str(kind.parse("".join(text.split())))
 
@@ -161,9 +161,9 @@ def test_stop(source_server: Server) -> None:
 def test_purged_files(source_server: Server, scanner: Scanner) -> None:
     """A file that the server no longer has is reported as purged."""
     file, _ = source_server.binlog_position()
-    gone = file.rpartition(".")[0] + ".999999"
+    deleted = file.rpartition(".")[0] + ".999999"
     with pytest.raises(BinlogPurged):
-        scanner.first_event_ms(gone)
+        scanner.first_event_ms(deleted)
 
 
 def test_after_a_statement_that_leaves_no_record(

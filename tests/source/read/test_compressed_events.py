@@ -42,8 +42,12 @@ def inflated_rows(body: bytes, *, second_version: bool, update: bool) -> bytes:
 
 def deflated(data: bytes, *, length: int | None = None, size: int = 1) -> bytes:
     """Return data as MariaDB compresses the tail of an event."""
-    told = len(data) if length is None else length
-    return bytes((0x80 | size,)) + told.to_bytes(size, "big") + zlib.compress(data)
+    length_stated = len(data) if length is None else length
+    return (
+        bytes((0x80 | size,))
+        + length_stated.to_bytes(size, "big")
+        + zlib.compress(data)
+    )
 
 
 def test_inflating() -> None:

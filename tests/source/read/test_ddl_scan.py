@@ -64,10 +64,10 @@ def test_an_alter_that_is_logged_twice(mariadb_server: Server, database: str) ->
         )
     found = scanner.between(start, here(mariadb_server))
     assert [event.ddl for event in found][1:] == [swap]
-    told = mariadb_server.execute(
+    received = mariadb_server.execute(
         f"SHOW BINLOG EVENTS IN '{start.journal_name}' FROM {start.position}"
     )
-    words = " ".join(str(row[5]) for row in told)
+    words = " ".join(str(row[5]) for row in received)
     assert words.count("START ALTER") == 2
     assert words.count("COMMIT ALTER") == words.count("ROLLBACK ALTER") == 1
 
@@ -131,9 +131,9 @@ def test_between_sets(
         f"INSERT INTO {database}.t VALUES (1)",
         f"ALTER TABLE {database}.t ADD b INT",
     )
-    wanted = executed(source_server)
-    place = StartPosition("", 0, start, by_gtid=True).dump_start()
-    found = scanner.between_sets(place, start, wanted)
+    expected = executed(source_server)
+    position = StartPosition("", 0, start, by_gtid=True).dump_start()
+    found = scanner.between_sets(position, start, expected)
     assert [event.ddl.split(" /*")[0] for event in found] == [
         f"CREATE TABLE {database}.t (a INT)",
         f"ALTER TABLE {database}.t ADD b INT",
@@ -179,13 +179,13 @@ def test_first_position(
     mariadb = source_server.flavour == "mariadb"
     name = "gtid_binlog_pos" if mariadb else "gtid_executed"
 
-    def place() -> StartPosition:
+    def position() -> StartPosition:
         text = str(source_server.execute(f"SELECT @@global.{name}")[0][0])
         kind = MariaGtidSet if mariadb else GtidSet
         return StartPosition("", 0, kind.parse("".join(text.split())), by_gtid=True)
 
     source_server.execute(f"CREATE TABLE {database}.t (a INT)")
-    before = place()
+    before = position()
     end = here(source_server)
     assert scanner.first_position(before.dump_start()) is None
     source_server.execute(f"ALTER TABLE {database}.t ADD b INT")
@@ -218,8 +218,8 @@ def test_from_amid_a_transaction(
     maps = [offset for _, offset, kind, *_ in events if kind == "Table_map"]
     assert len(maps) == 2
     for offset in (events[0][1], *maps):
-        place = EntryPosition(start.journal_name, offset)
-        assert texts(scanner, place, stop) == ["CREATE TABLE c (x INT)"]
+        position = EntryPosition(start.journal_name, offset)
+        assert texts(scanner, position, stop) == ["CREATE TABLE c (x INT)"]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -241,11 +241,11 @@ def test_a_restarted_server(
         server.execute("ALTER TABLE shop.t ADD b INT", "ALTER TABLE shop.t ADD c INT")
         scanner = DdlScanner(config, access_of(server), Stop())
         events = scanner.between(start, here(server))
-    told = [
+    shown = [
         (event.ddl.split()[0], Context.from_json(event.extra).restarted)
         for event in events
     ]
-    assert told == [
+    assert shown == [
         *(("CREATE", False), ("CREATE", False)),
         *(("ALTER", True), ("ALTER", False)),
     ]

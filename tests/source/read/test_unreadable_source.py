@@ -109,7 +109,7 @@ def test_a_damaged_row(
 
     for how, rows in ((Action.SKIP, 0), (Action.RAW, 1)):
         named = EventConfig(unreadable=(NamedEvent(file, event, how),))
-        found = begun(server, file, start, events=named)
+        found = started(server, file, start, events=named)
         try:
             eventually(partial(has_values, found, "1", "3"))
             assert found.state is PumpState.RUNNING
@@ -163,7 +163,7 @@ def has_values(found: Pumped, *values: str) -> bool:
     return found.values == list(values)
 
 
-def begun(
+def started(
     server: Server, file: str, start: int, own: Path | None = None, **settings: object
 ) -> Pumped:
     """Return a pump that runs from a position on."""
@@ -175,7 +175,7 @@ def begun(
 
 def stopped(server: Server, file: str, start: int, own: Path) -> str:
     """Return the error that stops a pump; `own`: the file with its settings."""
-    found = begun(server, file, start, own=own)
+    found = started(server, file, start, own=own)
     try:
         eventually(lambda: found.pump.status.error)
         assert found.values == ["1"]

@@ -161,9 +161,9 @@ def test_a_table_that_nobody_knew(
     assert session.refresh("quiet") == ["a"]
     # Nothing was known that could be contradicted.
     assert not [each for each in caplog.messages if "contradicts" in each]
-    (told,) = [each for each in caplog.messages if "was not in the history" in each]
-    assert f"table {session.schema}.quiet" in told
-    assert "the account had no SELECT on it" in told
+    (message,) = [each for each in caplog.messages if "was not in the history" in each]
+    assert f"table {session.schema}.quiet" in message
+    assert "the account had no SELECT on it" in message
     assert session.find("quiet") == ["a"]
     assert session.refresh("none") == []
 
@@ -177,9 +177,9 @@ def test_a_table_that_was_altered_without_the_binlog(
     caplog.clear()
     assert session.refresh() == ["a", "b", "secret"]
     assert session.find() == ["a", "b", "secret"]
-    (told,) = [each for each in caplog.messages if "contradicts the history" in each]
-    assert f"binlog at {session.read_to} " in told
-    assert f"of table {session.schema}.t:" in told
+    (message,) = [each for each in caplog.messages if "contradicts the history" in each]
+    assert f"binlog at {session.read_to} " in message
+    assert f"of table {session.schema}.t:" in message
 
 
 def test_a_connection_that_was_lost(session: Session) -> None:

@@ -99,13 +99,15 @@ class Handoff:
             )
 
     def begin(
-        self, place: EntryPosition | StartPosition, stored: LogPosition | None = None
+        self, position: EntryPosition | StartPosition, stored: LogPosition | None = None
     ) -> BinlogSegment:
         """Start a session at a position; return its segment."""
-        if isinstance(place, EntryPosition):
-            place = StartPosition(place.journal_name or "", place.position or 4, None)
+        if isinstance(position, EntryPosition):
+            position = StartPosition(
+                position.journal_name or "", position.position or 4, None
+            )
         with self.finder() as finder:
-            at, segment, self.reads = finder.find(place, stored)
+            at, segment, self.reads = finder.find(position, stored)
             self.tsdb.rollback(at, segment)
         assert self.tsdb.segment is not None
         return self.tsdb.segment
@@ -148,23 +150,23 @@ def handoff(source_server: Server, database: str, tmp_path: Path) -> Iterator[Ha
 
 def test_positions_of_one_binlog(handoff: Handoff) -> None:
     """In, after and before the segment: each position has the columns of its time."""
-    places = [handoff.here()]
+    positions = [handoff.here()]
     for number in range(1, 7):
         handoff.run(f"ALTER TABLE t ADD c{number} INT")
-        places.append(handoff.here())
+        positions.append(handoff.here())
         if number == 3:
-            handoff.begin(places[3])  # the base
+            handoff.begin(positions[3])  # the base
             assert handoff.columns() == ["a", "c1", "c2", "c3"]
     for number in (3, 5, 6, 4, 6):
-        segment = handoff.begin(places[number])
+        segment = handoff.begin(positions[number])
         assert handoff.columns() == ["a", *(f"c{n}" for n in range(1, number + 1))]
         assert not handoff.is_uncertain()
     assert [segment] == handoff.tsdb.segments()
     # Before the base the columns are those of the base, with a doubt.
-    handoff.begin(places[1])
+    handoff.begin(positions[1])
     assert handoff.is_uncertain()
     assert handoff.columns() == ["a", "c1", "c2", "c3"]
-    handoff.begin(places[3])
+    handoff.begin(positions[3])
     assert not handoff.is_uncertain()
 
 
@@ -188,10 +190,10 @@ def test_after_a_statement_that_was_read_last(handoff: Handoff) -> None:
 def test_a_purged_position(handoff: Handoff, database: str) -> None:
     """A purged position is refused before tables are read; nothing is stored."""
     del database
-    gone = replace(handoff.here(), journal_name="binlog.000000")
+    deleted = replace(handoff.here(), journal_name="binlog.000000")
     for _ in range(2):
         with pytest.raises(BinlogPurged):
-            handoff.begin(gone)
+            handoff.begin(deleted)
     assert handoff.tsdb.segments() == []
 
 
@@ -200,8 +202,8 @@ def test_a_history_that_ends_in_what_is_purged(
 ) -> None:
     """A new segment starts, logged in a line without the server's whole error."""
     here = handoff.here()
-    gone = replace(here, journal_name="binlog.000000", position=4)
-    ended = replace(handoff.begin(here), first=gone, last=gone)
+    deleted = replace(here, journal_name="binlog.000000", position=4)
+    ended = replace(handoff.begin(here), first=deleted, last=deleted)
     with handoff.finder() as finder:
         assert finder._reaching(ended, here) is None
     (line,) = [each for each in caplog.messages if "purged" in each]
@@ -298,8 +300,8 @@ def test_what_is_written_while_the_position_is_searched(handoff: Handoff) -> Non
     gtids = handoff.gtids()
     look = DdlScanner.first_position
 
-    def look_and_alter(scanner: DdlScanner, place: Any) -> EntryPosition | None:
-        found = look(scanner, place)
+    def look_and_alter(scanner: DdlScanner, position: Any) -> EntryPosition | None:
+        found = look(scanner, position)
         handoff.run("ALTER TABLE t ADD b INT")
         return found
 
@@ -342,9 +344,9 @@ class TestTransfer:
         """Only what the history lacks is read; no doubt is left."""
         del known
         handoff.run("ALTER TABLE t ADD c INT")
-        wanted = handoff.gtids()
+        expected = handoff.gtids()
         handoff.run("ALTER TABLE t ADD d INT")
-        self.begin_by(handoff, wanted)
+        self.begin_by(handoff, expected)
         assert handoff.columns() == ["a", "b", "c"]
         assert not handoff.is_uncertain()
 
@@ -408,8 +410,8 @@ class TestTransfer:
         """Nor does it cover a position between its start and a contained statement."""
         begin, gtids = handoff.here(), handoff.gtids()
         handoff.run("ALTER TABLE t ADD b INT")
-        place = StartPosition(begin.journal_name or "", begin.position or 4, gtids)
-        segment = handoff.begin(place)
+        position = StartPosition(begin.journal_name or "", begin.position or 4, gtids)
+        segment = handoff.begin(position)
         handoff.run("INSERT INTO t VALUES (1, 2)")
         handoff.reach()
         handoff.pretend(segment, "another")
@@ -423,14 +425,14 @@ class TestTransfer:
         """Whether they were executed is unknown: all tables are read again."""
         (segment,) = handoff.tsdb.segments()
         handoff.tsdb.rollback(segment.last, segment)
-        place = replace(handoff.here(), timestamp=1, server_id=1, gtid=None)
+        position = replace(handoff.here(), timestamp=1, server_id=1, gtid=None)
         handoff.tsdb.apply(
-            made_record(place, handoff.schema, "ALTER TABLE t ADD z INT")
+            made_record(position, handoff.schema, "ALTER TABLE t ADD z INT")
         )
         handoff.run("SET sql_log_bin = 0", "ALTER TABLE t ADD unlogged INT")
         self.begin_by(handoff, known)
         assert handoff.columns() == ["a", "b", "unlogged"]
-        assert f"the statement at {place} has no GTID; all" in caplog.text
+        assert f"the statement at {position} has no GTID; all" in caplog.text
 
     def test_what_keeps_it(self, handoff: Handoff, known: Any) -> None:
         """Each reason is given: what is unknown about the segment, or the position."""
@@ -441,7 +443,7 @@ class TestTransfer:
         ahead = {"mysql": f"{GTID_AHEAD}:1-9", "mariadb": "99-1-9"}
         ahead_of = replace(segment.first, gtid=ahead[handoff.server.flavour])
         with handoff.transfer() as transfer:
-            for each, place, why in (
+            for each, position, why in (
                 (replace(segment, first=no_set), by_gtid, "GTID set at its start, "),
                 (replace(segment, last=no_set), by_gtid, "GTID set at its end, "),
                 (replace(segment, first=ahead_of), by_gtid, "lacks '"),
@@ -453,7 +455,7 @@ class TestTransfer:
                     "reading starts at 1970-01-01T00:00:01+00:00",
                 ),
             ):
-                found = transfer.image(each, place, list)
+                found = transfer.image(each, position, list)
                 assert isinstance(found, NotCarried)
                 assert why in found.why
 
@@ -526,12 +528,12 @@ class TestTransferByTime:
         handoff.run(f"SET timestamp = {timestamp_s}", statement)
 
     @pytest.fixture
-    def place(self, handoff: Handoff) -> EntryPosition:
+    def position(self, handoff: Handoff) -> EntryPosition:
         """Yield a position before the end of a history with a slow statement."""
         segment = handoff.begin(handoff.here())
         start = handoff.here()
         self.at(handoff, self.NOW_S, "ALTER TABLE t ADD b INT")
-        place = handoff.here()
+        position = handoff.here()
         self.at(handoff, self.NOW_S + 50, "INSERT INTO t VALUES (1, 2)")
         self.at(handoff, self.NOW_S - 10, "ALTER TABLE t ADD slow INT")
         self.at(handoff, self.NOW_S + 60, "ALTER TABLE t ADD late INT")
@@ -539,29 +541,29 @@ class TestTransferByTime:
         handoff.reach((self.NOW_S + 100) * 1000)
         assert handoff.columns() == ["a", "b", "slow", "late"]
         handoff.pretend(segment, "another")
-        return place
+        return position
 
-    def begin_at(self, handoff: Handoff, place: EntryPosition, time_s: int) -> None:
+    def begin_at(self, handoff: Handoff, position: EntryPosition, time_s: int) -> None:
         """Start at a position that was found by time."""
         handoff.begin(
             StartPosition(
-                place.journal_name or "",
-                place.position or 4,
+                position.journal_name or "",
+                position.position or 4,
                 None,
                 timestamp_ms=time_s * 1000,
             )
         )
 
-    def test_what_was_executed(self, handoff: Handoff, place: EntryPosition) -> None:
+    def test_what_was_executed(self, handoff: Handoff, position: EntryPosition) -> None:
         """A slow statement counts by its position."""
-        self.begin_at(handoff, place, self.NOW_S + 40)
+        self.begin_at(handoff, position, self.NOW_S + 40)
         assert handoff.columns() == ["a", "b"]
         assert not handoff.is_uncertain()
 
     @pytest.mark.parametrize("seconds", [-(10**9), 200], ids=["before", "behind"])
     def test_outside(
-        self, handoff: Handoff, place: EntryPosition, seconds: int
+        self, handoff: Handoff, position: EntryPosition, seconds: int
     ) -> None:
         """Times outside the history are of no use: tables are read again."""
-        self.begin_at(handoff, place, self.NOW_S + seconds)
+        self.begin_at(handoff, position, self.NOW_S + seconds)
         assert handoff.is_uncertain()

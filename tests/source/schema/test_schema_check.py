@@ -108,8 +108,8 @@ def test_tables_that_the_account_may_not_see(
         source_server.execute(f"DROP USER {user}")
     assert verified.differing == ()
     assert verified.compared == 1
-    told = [each.partition(": ")[0] for each in verified.unread]
-    assert told == [f"table {database}.child", f"table {database}.parent"]
+    shown = [each.partition(": ")[0] for each in verified.unread]
+    assert shown == [f"table {database}.child", f"table {database}.parent"]
     assert "GRANT SELECT" in verified.unread[0]
 
 
@@ -181,15 +181,15 @@ def test_right_after_a_statement(
     source_server.execute(
         f"ALTER TABLE {database}.plain ADD c INT, RENAME COLUMN a TO d"
     )
-    (place,) = known.verify().behind[-1:]
+    (position,) = known.verify().behind[-1:]
     known.replay.model.apply(
         None, database, "ALTER TABLE plain ADD c INT, RENAME COLUMN a TO d"
     )
-    segment = replace(known.segment, last=position_after(place))
-    verified = known.verify(segment, place)
+    segment = replace(known.segment, last=position_after(position))
+    verified = known.verify(segment, position)
     assert (verified.differing, verified.behind) == ((), ())
     source_server.execute(f"ALTER TABLE {database}.plain DROP c")
-    verified = known.verify(segment, place)
+    verified = known.verify(segment, position)
     assert (verified.differing, len(verified.behind)) == ((), 1)
 
 

@@ -73,7 +73,7 @@ class Source:
         return EntryPosition(*self.server.binlog_position())
 
     def asking(
-        self, wanted: Any, at: EntryPosition, known: Iterable[EntryPosition] = ()
+        self, expected: Any, at: EntryPosition, known: Iterable[EntryPosition] = ()
     ) -> str:
         """Return the set to request, as text."""
         access = access_of(self.server)
@@ -84,7 +84,7 @@ class Source:
                 DdlScanner(CONFIG, access, Stop()),
                 Scanner(CONFIG, access, Stop()),
             )
-            return str(finder.asking_again(wanted, at, known))
+            return str(finder.asking_again(expected, at, known))
 
 
 @pytest.fixture(params=FLAVOURS)
@@ -103,9 +103,9 @@ def mysql_source(own_server: Callable[[str], PrivateServer]) -> Source:
 
 def test_nothing_follows(source: Source) -> None:
     """A set that was executed at the start position is requested unchanged."""
-    wanted, at = source.executed(), source.here()
+    expected, at = source.executed(), source.here()
     source.run("ALTER TABLE db.t ADD c INT")
-    assert source.asking(wanted, at) == str(wanted)
+    assert source.asking(expected, at) == str(expected)
 
 
 def test_a_later_statement(source: Source) -> None:
@@ -136,8 +136,8 @@ def test_later_rows(source: Source) -> None:
     begin, at = source.executed(), source.here()
     source.run("INSERT INTO db.t VALUES (1, 1)")
     source.run("INSERT INTO db.t VALUES (2, 2)", other=1)
-    wanted = begin.union(source.others(1))
-    assert source.asking(wanted, at) == str(wanted)
+    expected = begin.union(source.others(1))
+    assert source.asking(expected, at) == str(expected)
 
 
 def test_a_missing_statement(mysql_source: Source) -> None:
@@ -147,8 +147,8 @@ def test_a_missing_statement(mysql_source: Source) -> None:
     """
     source = mysql_source
     begin, at = source.executed(), source.here()
-    wanted = begin.union(source.others(3))
+    expected = begin.union(source.others(3))
     known = EntryPosition("elsewhere.000001", 4, gtid=f"{source.other}:2")
     strange = EntryPosition("elsewhere.000001", 8, gtid="what somebody else wrote")
-    found = source.asking(wanted, at, [known, strange])
+    found = source.asking(expected, at, [known, strange])
     assert found == str(begin.union(source.parse(f"{source.other}:1:3")))

@@ -126,8 +126,8 @@ def test_a_schema_that_spark_passed_on_still_tells_the_types_of_mysql(updates) -
     """Spark gives readers the schema again, as JSON; nothing is lost on the way."""
     made = typed_schema(options_of(updates=updates), COLUMNS, "Europe/Berlin")
     schema = StructType.fromJson(made.jsonValue())
-    told = [(c.name, c.mysql_type, c.is_key) for c in typed_columns(schema)]
-    assert told == [(c.name, c.mysql_type, c.key) for c in COLUMNS]
+    shown = [(c.name, c.mysql_type, c.is_key) for c in typed_columns(schema)]
+    assert shown == [(c.name, c.mysql_type, c.key) for c in COLUMNS]
     assert zone_of(schema) == "Europe/Berlin"
 
 

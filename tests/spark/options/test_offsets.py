@@ -31,9 +31,9 @@ def test_the_text_is_this_one() -> None:
 def test_a_set_is_kept_beside_the_place() -> None:
     """The GTID set is kept, and is not part of the position."""
     with_set = replace(AT, gtids="0-1-7")
-    told = offset_to_json({"example": with_set})
-    assert told["d"]["example"]["g"] == "0-1-7"
-    found = offset_from_json(told)
+    shown = offset_to_json({"example": with_set})
+    assert shown["d"]["example"]["g"] == "0-1-7"
+    found = offset_from_json(shown)
     assert (found, found["example"].gtids) == ({"example": AT}, "0-1-7")
 
 
@@ -46,13 +46,13 @@ def test_the_order_of_destinations_makes_no_difference() -> None:
 
 def test_versions_order_the_places_of_a_destination() -> None:
     """Epoch, then the number of the file, then the offset."""
-    places = [
+    positions = [
         RangePosition(0, "bin.999999", 5),
         RangePosition(0, "bin.1000000", 4),
         RangePosition(0, "bin.1000000", 5),
         RangePosition(1, "bin.000001", 4),
     ]
-    assert sorted(places, key=version_of) == places
+    assert sorted(positions, key=version_of) == positions
     assert version_of(AT) == json.loads(TEXT)["d"]["example"]["s"]
 
 

@@ -54,9 +54,9 @@ def test_generic(
     """Random rows with all kinds of row images equal their entries."""
     _, reading = random_load(source_server, database, rng)
     rows = all_rows(generic_batches("example"), reading.body)
-    wanted = GenericTruth().read(reading.entries)
+    expected = GenericTruth().read(reading.entries)
     assert len(rows) > 20
-    for got, right in zip(rows, wanted, strict=True):
+    for got, right in zip(rows, expected, strict=True):
         assert got == right
 
 
@@ -66,11 +66,11 @@ def test_dealt_out_by_key(
     """Of all kinds of images, each part has the rows that the hash says, in order."""
     _, reading = random_load(source_server, database, rng)
     count = rng.randint(2, 5)
-    wanted = DealtTruth(count=count).read(reading.entries)
+    expected = DealtTruth(count=count).read(reading.entries)
     for number in range(count):
         batches = generic_batches("example", part=(number, count))
         rows = all_rows(batches, reading.body)
-        mine = [row for row in wanted if row["part"] == number]
+        mine = [row for row in expected if row["part"] == number]
         for got, right in zip(rows, mine, strict=True):
             assert got | {"part": number} == right
 
@@ -128,8 +128,8 @@ def images_of(row: dict[str, Any], updates: str) -> tuple[Any, Any]:
     """Return the old and the new values of a row."""
     if updates == "envelope":
         return row["before"], row["after"]
-    gone = row["_change_type"] in ("delete", "update_preimage")
-    return (row, None) if gone else (None, row)
+    deleted = row["_change_type"] in ("delete", "update_preimage")
+    return (row, None) if deleted else (None, row)
 
 
 def comparable(

@@ -165,11 +165,11 @@ def test_a_batch_read_needs_no_subscription_but_for_its_cursor() -> None:
 )
 def test_an_end_that_is_told_to_be_before_the_start(start, end, is_wrong) -> None:
     """The order of positions of one kind is checked without a server."""
-    places = {"startingPosition": start, "endingPosition": end}
+    positions = {"startingPosition": start, "endingPosition": end}
     if is_wrong:
-        assert "is before" in str(problems(False, destination="a", **places))
+        assert "is before" in str(problems(False, destination="a", **positions))
     else:
-        assert read(False, destination="a", **places)
+        assert read(False, destination="a", **positions)
 
 
 def test_nothing_of_one_use_is_missed_before_it_is_known() -> None:

@@ -40,9 +40,9 @@ class Source:
     def __init__(self, pipeline) -> None:
         self.pipeline = pipeline
         self.schema = pipeline.schema
-        self.begin = self.place()
+        self.begin = self.position()
 
-    def place(self) -> str:
+    def position(self) -> str:
         """Return where the binlog ends."""
         file, offset = self.pipeline.source.binlog_position()
         return f"file:{file}:{offset}"
@@ -125,12 +125,12 @@ def compare(source, found) -> None:
             del keyed[row["id"], row["part"]]
         else:
             keyed[row["id"], row["part"]] = image_of(row)
-    wanted = [image_of(row) for row in source.rows("keyed")]
-    assert sorted(map(repr, keyed.values())) == sorted(map(repr, wanted))
+    expected = [image_of(row) for row in source.rows("keyed")]
+    assert sorted(map(repr, keyed.values())) == sorted(map(repr, expected))
     plain: Counter[str] = Counter()
     for row in changes_of(found, "plain")[1:]:
-        gone = row["_change_type"] in ("delete", "update_preimage")
-        plain[repr(image_of(row))] += -1 if gone else 1
+        deleted = row["_change_type"] in ("delete", "update_preimage")
+        plain[repr(image_of(row))] += -1 if deleted else 1
     assert +plain == Counter(repr(image_of(row)) for row in source.rows("plain"))
     assert min(plain.values(), default=0) >= 0
 
@@ -261,13 +261,13 @@ def test_parts_of_one_transaction(source) -> None:
                 if run.table.table == table
                 for number in run.data["n"].to_pylist()
             ]
-            wanted = [row["n"] for row in source.rows(table)]
-            assert sorted(numbers_found) == sorted(wanted)
+            expected = [row["n"] for row in source.rows(table)]
+            assert sorted(numbers_found) == sorted(expected)
 
 
 def test_a_batch_without_rows_tells_its_place(source) -> None:
     """A part without changes, or without matching ones, is still delivered."""
-    here = {"startingPosition": source.place(), "endingPosition": source.place()}
+    here = {"startingPosition": source.position(), "endingPosition": source.position()}
     (part,) = source.read(**here)
     assert part.kind == "part"
     assert part.start == part.end
@@ -289,9 +289,9 @@ def test_generated_and_invisible_columns(source) -> None:
         "UPDATE {s}.t SET a = 20 WHERE id = 1",
     )
     rows = changes_of(source.read(), "t")[1:]
-    wanted = [(1, 10, 11, 20, 7), (2, None, None, None, 7), (1, 20, 21, 40, 7)]
+    expected = [(1, 10, 11, 20, 7), (2, None, None, None, 7), (1, 20, 21, 40, 7)]
     assert [tuple(row[n] for n in ("id", "a", "v", "s", "hidden")) for row in rows] == (
-        wanted
+        expected
     )
 
 
@@ -346,7 +346,7 @@ def test_many_tables(source) -> None:
     source.execute(
         *(f"CREATE TABLE {{s}}.{name} (id INT PRIMARY KEY, v TEXT)" for name in tables)
     )
-    begin = source.place()
+    begin = source.position()
     for turn in range(3):
         source.execute(
             *(f"INSERT INTO {{s}}.{name} VALUES ({turn}, 'x')" for name in tables)

@@ -51,7 +51,7 @@ class Reads:
         ask = partial(RangedClient.subscribe, destination=DESTINATION, name=NAME)
         return self.channel.call(ask).cursor
 
-    def ends_behind(self, start: Any) -> Any:
+    def ends_after(self, start: Any) -> Any:
         """Return where everything before is, once that is after a position."""
         latest = self.channel.call(lambda c: c.locate(DESTINATION, "latest"))
         give_up_at = time.monotonic() + 3 * UNIT_S
@@ -79,17 +79,17 @@ class Reads:
         return unpack(pa.Table.from_batches(batches))
 
 
-def told(found: list[Any]) -> list[tuple[Any, ...]]:
+def plain(found: list[Any]) -> list[tuple[Any, ...]]:
     """Return received rows with their columns, statements with those after them."""
-    told: list[tuple[Any, ...]] = []
+    plain: list[tuple[Any, ...]] = []
     for each in found:
         assert each.kind != "problem", each.sql
         names = " ".join(column.name for column in each.columns)
         if each.kind == "rows":
-            told.append((each.table.table, names, each.data["id"].to_pylist()))
+            plain.append((each.table.table, names, each.data["id"].to_pylist()))
         elif each.kind == "statement":
-            told.append((each.table.table, names, each.event_type))
-    return told
+            plain.append((each.table.table, names, each.event_type))
+    return plain
 
 
 @pytest.mark.parametrize("settings", [GTID_MODE, BY_SET], ids=["gtid", "set"])
@@ -115,14 +115,14 @@ def follow(scene: Any, reads: Reads) -> None:
         f"INSERT INTO {schema}.a VALUES (3, 3)",
         f"INSERT INTO {schema}.b VALUES (1, 1)",
     )
-    middle = reads.ends_behind(start)
+    middle = reads.ends_after(start)
     before = [
         ("b", "id x", "CREATE"), ("a", "id", [1, 2]), ("a", "id y", "ALTER"),
         ("a", "id y", [11, 12]), ("a", "id y", "TRUNCATE"), ("a", "id y", [3]),
         ("b", "id x", [1]),
     ]  # fmt: skip
     planned = reads.plan(start, middle)
-    assert told(reads.read(planned)) == before
+    assert plain(reads.read(planned)) == before
     scene.die()
     scene.replicas.source.execute(
         f"RENAME TABLE {schema}.a TO {schema}.c, {schema}.b TO {schema}.a",
@@ -131,18 +131,18 @@ def follow(scene: Any, reads: Reads) -> None:
     )
     scene.wait_until_reads("standby")
     again = reads.read(planned)
-    assert told(again) == before
-    end = reads.ends_behind(middle)
+    assert plain(again) == before
+    end = reads.ends_after(middle)
     assert end.epoch > middle.epoch
-    behind = reads.read(reads.plan(middle, end))
-    assert sorted(told(behind), key=str) == sorted(
+    later = reads.read(reads.plan(middle, end))
+    assert sorted(plain(later), key=str) == sorted(
         [
             ("c", "id y", "RENAME"), ("a", "id x", "RENAME"), ("b", "", "RENAME"),
             ("c", "id y", [4]), ("a", "id x", [2]),
         ],
         key=str,
     )  # fmt: skip
-    assert min(each.seq for each in behind) >= max(
+    assert min(each.seq for each in later) >= max(
         each.seq for each in again if each.kind != "part"
     )
     scene.replicas.rejoin()

@@ -90,7 +90,7 @@ def read(pipeline, rng, start: str, end: str) -> list[Any]:
     )
 
 
-def place_of(server) -> str:
+def position_of(server) -> str:
     """Return where a binlog ends."""
     file, offset = server.binlog_position()
     return f"file:{file}:{offset}"
@@ -100,18 +100,18 @@ def test_random_changes(make_pipeline, source_server, database, rng) -> None:
     """Read in random pieces, repeatedly: each row is there once."""
     pipeline = make_pipeline(source_server, database)
     pipeline.start()
-    places = [place_of(source_server)]
+    positions = [position_of(source_server)]
     load = ShiftingLoad(source_server, database, rng)
     for _ in range(longer(8)):
         for _ in range(rng.randrange(1, 12)):
             load.step()
-        places.append(place_of(source_server))
+        positions.append(position_of(source_server))
     load.end()
-    places.append(place_of(source_server))
+    positions.append(position_of(source_server))
     for _ in range(2):
         folded = Folded()
-        kept = rng.sample(range(1, len(places) - 1), len(places) // 2)
-        cuts = [places[n] for n in sorted({0, *kept, len(places) - 1})]
+        kept = rng.sample(range(1, len(positions) - 1), len(positions) // 2)
+        cuts = [positions[n] for n in sorted({0, *kept, len(positions) - 1})]
         for start, end in itertools.pairwise(cuts):
             folded.take(read(pipeline, rng, start, end))
         assert END in folded.tables

@@ -70,13 +70,13 @@ def test_batch_reads_between_places(spark, stream) -> None:
 
     schema, source = stream.pipeline.schema, stream.pipeline.source
     source.execute(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)")
-    places = []
+    positions = []
     for number in range(3):
         file, offset = source.binlog_position()
         ((gtids,),) = source.execute("SELECT @@GLOBAL.gtid_executed")
-        places.append((f"file:{file}:{offset}", f"gtid:{gtids}".replace("\n", "")))
+        positions.append((f"file:{file}:{offset}", f"gtid:{gtids}".replace("\n", "")))
         source.execute(f"INSERT INTO {schema}.t VALUES ({number})")
-    for start, end in zip(places[0], places[2], strict=True):
+    for start, end in zip(positions[0], positions[2], strict=True):
         if end == "gtid:":
             continue
         options = {

@@ -60,12 +60,12 @@ class Tables:
         """Set a table from an offset on; None: it does not exist."""
         self.tables[name, offset] = table or RangeTable()
 
-    def __call__(self, name: TableName, place: ColumnsAt | None) -> RangeTable:
+    def __call__(self, name: TableName, position: ColumnsAt | None) -> RangeTable:
         """Return the columns at a position."""
-        self.asked.append((name.table, place))
-        offset = place.position if place else 0
-        places = [at for table, at in self.tables if table == name.table]
-        last = max((at for at in places if at <= offset), default=-1)
+        self.asked.append((name.table, position))
+        offset = position.position if position else 0
+        positions = [at for table, at in self.tables if table == name.table]
+        last = max((at for at in positions if at <= offset), default=-1)
         return self.tables.get((name.table, last), RangeTable())
 
 
@@ -218,7 +218,7 @@ def test_a_dropped_schema_ends_the_runs_of_its_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "kind", "first", "told"),
+    ("sql", "kind", "first", "expected"),
     [
         ("RENAME TABLE a TO e.b, c TO a", EventType.RENAME, ("e", "b"),
          ["e.b", "d.a", "d.c"]),
@@ -237,7 +237,7 @@ def test_a_dropped_schema_ends_the_runs_of_its_tables() -> None:
     ],
 )  # fmt: skip
 def test_a_statement_comes_for_each_table_it_names(
-    sql: str, kind: EventType, first: tuple[str, str], told: list[str]
+    sql: str, kind: EventType, first: tuple[str, str], expected: list[str]
 ) -> None:
     """Old and new names, each with its columns; unselected tables do not appear."""
     tables = Tables(a=columns_of("id"))
@@ -245,12 +245,12 @@ def test_a_statement_comes_for_each_table_it_names(
     entry = statement(50, kind, sql, schema_name=first[0], table_name=first[1])
     found = packed(tables, entry, wants=lambda name: not name.startswith("x."))
     names = [str(each.table) for each in found]
-    assert sorted(names) == sorted(told or ["x.b"])
+    assert sorted(names) == sorted(expected or ["x.b"])
     assert {each.sql for each in found} == {sql}
     assert len({(each.seq, each.version, each.event_type) for each in found}) == 1
     for each in found:
-        wanted = {"a": ["id"], "b": ["id", "name"], "c": []}[each.table.table]
-        assert [column.name for column in each.columns] == wanted
+        requested = {"a": ["id"], "b": ["id", "name"], "c": []}[each.table.table]
+        assert [column.name for column in each.columns] == requested
 
 
 def test_what_statements_without_a_table_concern() -> None:
@@ -413,17 +413,17 @@ def test_limits(limits: Limits, rng: random.Random) -> None:
     tables = Tables(**{name: columns_of("id name") for name in names})
     entries = transactions(rng, len(names), 200)
     found = packed(tables, *entries, limits=limits, rng=rng)
-    wanted: dict[str, list[str]] = {name: [] for name in names}
+    expected: dict[str, list[str]] = {name: [] for name in names}
     for entry in entries:
         if entry.header.table_name:
             for each in entry.row_change().row_datas:
-                wanted[entry.header.table_name].append(each.after_columns[0].value)
+                expected[entry.header.table_name].append(each.after_columns[0].value)
     got: dict[str, list[str]] = {name: [] for name in names}
     for run in found:
         assert run.data is not None
         assert run.count <= limits.rows
         got[run.table.table] += run.data["id"].to_pylist()
-    assert got == wanted
+    assert got == expected
 
 
 def test_a_long_transaction_is_several_runs() -> None:

@@ -260,11 +260,11 @@ class TypedTruth(Truth):
     def _values(self, columns: tuple[Column, ...]) -> Row:
         by_name = {column.name.lower(): column for column in columns}
         values = {}
-        for wanted in self.columns:
-            column = by_name.get(wanted.name.lower())
+        for expected in self.columns:
+            column = by_name.get(expected.name.lower())
             if column is None:
-                raise NoValueError(f"no column {wanted.name}")
-            values[wanted.name] = value_of(column, wanted, self.zone)
+                raise NoValueError(f"no column {expected.name}")
+            values[expected.name] = value_of(column, expected, self.zone)
         return values
 
     def put_statement(self, entry: Entry, change: RowChange) -> None:
@@ -279,13 +279,13 @@ class TypedTruth(Truth):
 
 
 def value_of(  # noqa: C901, PLR0911  # a table of kinds, one line each
-    column: Column, wanted: WantedColumn, zone: str
+    column: Column, request: WantedColumn, zone: str
 ) -> Any:
     """Return the value that a column's text stands for."""
     text = column.text
     if text is None:
         return None
-    kind = wanted.kind
+    kind = request.kind
     if kind in ("int8", "int16", "int32", "int64"):
         return int(text)
     if kind == "bits":
@@ -293,7 +293,7 @@ def value_of(  # noqa: C901, PLR0911  # a table of kinds, one line each
     if kind == "decimal":
         return Decimal(text)
     if kind == "wide decimal":
-        last = Decimal(1).scaleb(-wanted.scale)
+        last = Decimal(1).scaleb(-request.scale)
         return f"{Decimal(text).quantize(last, context=WIDE):f}"
     if kind == "double":
         return float(text)
@@ -331,8 +331,8 @@ def _labels(column: Column, text: str) -> str:
     if base not in ("enum", "set"):
         return text
     labels = [
-        member.decode("utf-8", "replace") if isinstance(member, bytes) else member
-        for member in labels_of(column.mysql_type)
+        source.decode("utf-8", "replace") if isinstance(source, bytes) else source
+        for source in labels_of(column.mysql_type)
     ]
     number = int(text)
     if base == "enum":

@@ -159,9 +159,9 @@ def load_workload(name: str) -> Workload:
     """Read a workload from its archive."""
     with tarfile.open(DATA / f"{name}.tar.xz") as archive:
         files = {
-            member.name: content.read()
-            for member in archive.getmembers()
-            if (content := archive.extractfile(member)) is not None
+            entry.name: content.read()
+            for entry in archive.getmembers()
+            if (content := archive.extractfile(entry)) is not None
         }
 
     def lines(name):

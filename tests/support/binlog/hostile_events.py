@@ -68,7 +68,7 @@ class Source:
         return self.try_receive_into(buffer)
 
 
-def begun(*, version: str = b.MYSQL) -> Binlog:
+def started(*, version: str = b.MYSQL) -> Binlog:
     """Return a binlog without checksums, in which a transaction begins."""
     log = Binlog(checksums=False)
     log.add(b.FORMAT, b.format_body(version, checksum=0))
@@ -103,26 +103,26 @@ def endless(log: Binlog, event: bytes) -> Iterator[bytes]:
 
 def endless_packets() -> Iterator[bytes]:
     """Announce 4 GiB in a header."""
-    log = begun()
+    log = started()
     return endless(log, header(log, b.WRITE_ROWS, 0xFFFFFFFF))
 
 
 def endless_continuation() -> Iterator[bytes]:
     """Announce 40 MiB and go on."""
-    log = begun()
+    log = started()
     return endless(log, header(log, b.WRITE_ROWS, 40 * MIB))
 
 
 def endless_error() -> Iterator[bytes]:
     """Send an error packet of very many."""
-    yield from (b.in_packets(event) for event in begun().events)
+    yield from (b.in_packets(event) for event in started().events)
     while True:
         yield b"\xff\xff\xff\0" + b"\xff" * 0xFFFFFF
 
 
 def long_event() -> Iterator[bytes]:
     """Send a whole event above the limit."""
-    log = begun()
+    log = started()
     log.add(b.QUERY, b.query_body(b"x" * (9 * MIB)))
     return iter((log.as_stream(),))
 
@@ -144,14 +144,14 @@ def zeros(head: bytes, size: int) -> bytes:
 
 def payload_with_large_event() -> Iterator[bytes]:
     """Hide an event of 4 GiB in some KB."""
-    log = begun()
+    log = started()
     data = zeros(header(log, b.WRITE_ROWS, 0xFFFFFFFF), 800 * MIB)
     return payload_of(log, data, 800 * MIB)
 
 
 def payload_beyond_its_size() -> Iterator[bytes]:
     """Announce 1 MiB and inflate to more, in an event below the limit."""
-    log = begun()
+    log = started()
     data = zeros(header(log, b.WRITE_ROWS, 800 * MIB), 800 * MIB)
     return payload_of(log, data, MIB)
 
@@ -176,14 +176,14 @@ def large_transaction() -> Iterator[bytes]:
 
 def wide_table(width: int) -> Iterator[bytes]:
     """Send the table map of a table with very many columns."""
-    log = begun()
+    log = started()
     log.add(b.TABLE_MAP, b.table_map_body([INT] * width))
     return iter((log.as_stream(),))
 
 
 def many_names() -> Iterator[bytes]:
     """Send a table map with a million names for one column."""
-    log = begun()
+    log = started()
     names = b"\4" + b.packed(MIB) + bytes(MIB)
     log.add(b.TABLE_MAP, b.table_map_body([INT], optional=names))
     return iter((log.as_stream(),))
@@ -191,7 +191,7 @@ def many_names() -> Iterator[bytes]:
 
 def many_tables() -> Iterator[bytes]:
     """Send large table maps of very many tables in one statement."""
-    log = begun()
+    log = started()
     yield log.as_stream()
     optional = b"\x20" + b.packed(MIB) + bytes(MIB)
     for number in range(1, 2000):
@@ -211,7 +211,7 @@ def null_rows(
 
 def null_event() -> Iterator[bytes]:
     """Send 10 MiB of rows that are all NULL."""
-    log = begun()
+    log = started()
     columns, body = null_rows()
     log.add(b.TABLE_MAP, b.table_map_body(columns))
     log.add(b.WRITE_ROWS, body)
@@ -221,7 +221,7 @@ def null_event() -> Iterator[bytes]:
 
 def compressed_null_event() -> Iterator[bytes]:
     """Send such rows compressed as MariaDB does, some KB."""
-    log = begun(version="11.4.2-MariaDB")
+    log = started(version="11.4.2-MariaDB")
     columns, body = null_rows()
     at = len(b.rows_body(8, b""))
     data = zlib.compress(body[at:])
@@ -234,7 +234,7 @@ def compressed_null_event() -> Iterator[bytes]:
 
 def compressed_event_above() -> Iterator[bytes]:
     """Announce more inflated bytes than an event may have."""
-    log = begun(version="11.4.2-MariaDB")
+    log = started(version="11.4.2-MariaDB")
     data = b"\x84" + (900 * MIB).to_bytes(4, "big") + zlib.compress(bytes(MIB))
     log.add(b.QUERY_COMPRESSED, b.query_body(b"") + data)
     return iter((log.as_stream(),))
@@ -242,7 +242,7 @@ def compressed_event_above() -> Iterator[bytes]:
 
 def compressed_values() -> Iterator[bytes]:
     """Send a row of values that each inflate to 6 MiB, 300 MiB together."""
-    log = begun(version="11.4.2-MariaDB")
+    log = started(version="11.4.2-MariaDB")
     size = 6 * MIB
     value = b"\x84" + size.to_bytes(4, "big") + zlib.compress(bytes(size))
     column = len(value).to_bytes(TEXT_LENGTH, "little") + value
@@ -253,7 +253,7 @@ def compressed_values() -> Iterator[bytes]:
 
 def compressed_value_above() -> Iterator[bytes]:
     """Announce a value that inflates to more than an event may have."""
-    log = begun(version="11.4.2-MariaDB")
+    log = started(version="11.4.2-MariaDB")
     size = 600 * MIB
     value = b"\x84" + size.to_bytes(4, "big") + zlib.compress(bytes(MIB))
     column = len(value).to_bytes(TEXT_LENGTH, "little") + value
@@ -264,14 +264,14 @@ def compressed_value_above() -> Iterator[bytes]:
 
 def long_file_name() -> Iterator[bytes]:
     """Rotate to a file whose name has a MiB."""
-    log = begun()
+    log = started()
     log.add(b.ROTATE, (4).to_bytes(8, "little") + b"x" * MIB)
     return iter((log.as_stream(),))
 
 
 def blob_row() -> Iterator[bytes]:
     """Send what is allowed: a row with a BLOB of 200 MiB."""
-    log = begun()
+    log = started()
     value = bytes(200 * MIB)
     row = b"\0" + len(value).to_bytes(TEXT_LENGTH, "little") + value
     log.add(b.TABLE_MAP, b.table_map_body([BLOB]))

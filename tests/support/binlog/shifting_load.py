@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from servers import Server
-    from spark_sink import Came
+    from spark_sink import SinkRow
 
 TABLES_MAX = 4
 COLUMNS_MAX = 8
@@ -166,10 +166,10 @@ class ShiftingLoad:
 # --- what came --------------------------------------------------------------------
 
 
-def fold(came: Iterable[Came]) -> Tables:
+def fold(received: Iterable[SinkRow]) -> Tables:
     """Return the tables that a stream leaves."""
     tables: Tables = {}
-    for each in came:
+    for each in received:
         if each.sql:
             apply_statement(tables, each.sql)
             continue

@@ -127,13 +127,13 @@ class LakeRows:
     def change(self, kind: str, row: dict[str, Any]) -> dict[str, Any]:
         """Return a change, of the next event or the next row of the same."""
         self.seq += self.rng.choice((1, 1, 30))
-        told = {
+        shown = {
             "_change_type": kind,
             "_seq": self.seq,
             "_row": self.rng.randrange(3),
             "_commit_timestamp": _time(self.rng).replace(tzinfo=UTC),
         }
-        return row | told
+        return row | shown
 
     def random_changes(self, count: int) -> list[dict[str, Any]]:
         """Make changes as a source would, and expect what comes of them."""
@@ -244,8 +244,8 @@ def _statistics(part: pa.Table) -> str:
     return json.dumps(
         {
             "numRecords": len(part),
-            "minValues": {name: told["min"] for name, told in ends.items()},
-            "maxValues": {name: told["max"] for name, told in ends.items()},
+            "minValues": {name: shown["min"] for name, shown in ends.items()},
+            "maxValues": {name: shown["max"] for name, shown in ends.items()},
             "nullCount": {name: part[name].null_count for name in ends},
         }
     )

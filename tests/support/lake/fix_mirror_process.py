@@ -172,7 +172,7 @@ class MirrorProcess:
         while not look():
             process = self.process
             log = "".join(process.log[-60:]) if process else "(it does not run)"
-            assert time.monotonic() < give_up_at, f"{what} never came:\n{log}"
+            assert time.monotonic() < give_up_at, f"{what} never happened:\n{log}"
             time.sleep(POLL_S)
 
     def lake(self, table: str, *key: str) -> dict[tuple[object, ...], dict[str, Any]]:
@@ -204,7 +204,7 @@ class MirrorProcess:
         found = list((self.path / "_mirror" / NAME).rglob(f"*{table}.json"))
         return dict(json.loads(found[0].read_text())) if found else {}
 
-    def told(self, table: str) -> tuple[str, str]:
+    def phase_of(self, table: str) -> tuple[str, str]:
         """Return a table's phase, and the text beside it."""
         state = self.state(table)
         return state.get("phase", ""), state.get("message", "")

@@ -95,7 +95,7 @@ class MirrorScene:
         mirror = self.mirror
         if mirror.process is None:
             mirror.start()
-        wanted = {
+        expected = {
             name
             for (name,) in mirror.source.execute(
                 "SELECT table_name FROM information_schema.tables"
@@ -105,17 +105,17 @@ class MirrorScene:
         give_up_at = time.monotonic() + SETTLE_S
         while True:
             # To ask the command all the time would take what the mirror needs.
-            states = {name: mirror.told(name) for name in wanted}
-            outrun = [name for name in wanted if OUTRUN in states[name][1]]
+            states = {name: mirror.phase_of(name) for name in expected}
+            outrun = [name for name in expected if OUTRUN in states[name][1]]
             if outrun:
                 print(f"outrun by their DDL: {outrun}")
                 names = [f"{mirror.pipeline.schema}.{name}" for name in outrun]
                 mirror.command("copy", *names).check_returncode()
-            phases = {name: states[name][0] for name in wanted}
+            phases = {name: states[name][0] for name in expected}
             if all(phase == "following" for phase in phases.values()):
-                told = self.states()
-                if all(told[name][0] == "following" for name in wanted):
-                    return wanted
+                shown = self.states()
+                if all(shown[name][0] == "following" for name in expected):
+                    return expected
             log = mirror.process.log[-80:] if mirror.process else ()
             assert time.monotonic() < give_up_at, f"{states}\n{''.join(log)}"
             time.sleep(1)
@@ -129,13 +129,13 @@ class MirrorScene:
             for each in json.loads(done.stdout)["tables"]
         }
 
-    def verify(self, wanted: set[str]) -> None:
+    def verify(self, expected: set[str]) -> None:
         """Compare all tables, as an operator does."""
-        names = [f"{self.mirror.pipeline.schema}.{name}" for name in wanted]
+        names = [f"{self.mirror.pipeline.schema}.{name}" for name in expected]
         done = self.mirror.command("verify", *names, "--json")
         assert done.stdout, done.stderr
-        told = json.loads(done.stdout)
-        for each in told["tables"]:
+        shown = json.loads(done.stdout)
+        for each in shown["tables"]:
             rows = each["source"] and each["source"]["rows"]
             print(f"{each['table']}: {each['outcome']}, {rows} rows")
-        assert told["equal"], done.stdout[:20_000]
+        assert shown["equal"], done.stdout[:20_000]

@@ -45,7 +45,7 @@ class Followed:
         self.checker = checker
         self.returns = 0
         self.error: BaseException | None = None
-        self._place = (0, 0)
+        self._position = (0, 0)
         self._changed = threading.Condition()
 
     def take(self, entries: list[Entry]) -> None:
@@ -53,11 +53,14 @@ class Followed:
         with self._changed:
             for entry in entries:
                 header = entry.header
-                place = binlog_file_number(header.logfile_name), header.logfile_offset
-                if place <= self._place and entry is entries[0]:
+                position = (
+                    binlog_file_number(header.logfile_name),
+                    header.logfile_offset,
+                )
+                if position <= self._position and entry is entries[0]:
                     self.checker.resume()
                     self.returns += 1
-                self._place = place
+                self._position = position
             self.checker.take(entries)
             self._changed.notify_all()
 
@@ -73,12 +76,14 @@ class Followed:
             self._changed.wait_for(lambda: self.error or condition(), PATIENCE_S)
             if self.error:
                 raise self.error
-            assert condition(), f"{what} never came; {self.checker.done} are there"
+            assert condition(), f"{what} never happened; {self.checker.done} are there"
 
     def wait_for_more(self, transactions: int = 20) -> None:
         """Wait until so many more transactions arrived for the first time."""
-        wanted = self.checker.reached + transactions
-        self.wait_for(lambda: self.checker.reached >= wanted, f"transaction {wanted}")
+        expected = self.checker.reached + transactions
+        self.wait_for(
+            lambda: self.checker.reached >= expected, f"transaction {expected}"
+        )
 
 
 class DrivenFollower:
@@ -135,6 +140,6 @@ def followed_by(
         seen.wait_for(lambda: seen.checker.has(everything), "the last transaction")
     assert seen.error is None
     print(
-        f"{everything} transactions, {seen.checker.repeated} changes came again in"
+        f"{everything} transactions, {seen.checker.repeated} changes arrived again in"
         f" {seen.returns} returns"
     )

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fix_pipeline import Pipeline
-    from interop_form import Told
+    from interop_form import Json
     from servers import Server
 
 HERE = TESTS / "interop"
-WANTED = "CANAL_INTEROP"
+SWITCH = "CANAL_INTEROP"
 BUILD_S_MAX = 240  # packages may have to be fetched first
 
 
@@ -163,33 +163,33 @@ class Driver:
         self._popen.stdin.write("\t".join(map(str, words)) + "\n")
         self._popen.stdin.flush()
 
-    def answer(self, timeout_s: float = 6 * UNIT_S) -> Told:
+    def answer(self, timeout_s: float = 6 * UNIT_S) -> Json:
         """Wait for the answer to the oldest command that has none yet."""
         line = self._lines.get(timeout=timeout_s)
         assert line, f"{self.kind.name} ended with status {self._popen.wait()}"
-        told: Told = json.loads(line)
-        return told
+        shown: Json = json.loads(line)
+        return shown
 
     def try_(self, *words: object) -> str:
         """Carry out a command; returns its error, empty when there is none."""
         self.order(*words)
         return str(self.answer().get("error", ""))
 
-    def do(self, *words: object) -> Told:
+    def do(self, *words: object) -> Json:
         """Carry out a command that must go well."""
         self.order(*words)
-        told = self.answer()
-        assert "error" not in told, f"{words}: {told['error']}"
-        return told
+        received = self.answer()
+        assert "error" not in received, f"{words}: {received['error']}"
+        return received
 
     def connect(self, port: int, user: str = "", password: str = "") -> None:
         """Connect to a server here."""
         self.do("connect", "127.0.0.1", port, user, password, DESTINATION)
 
-    def get_all(self, wanted: Callable[[list[Told]], bool]) -> list[Told]:
+    def get_all(self, expected: Callable[[list[Json]], bool]) -> list[Json]:
         """Get and ack until the entries are all that is wanted."""
-        found: list[Told] = []
-        while not wanted(found):
+        found: list[Json] = []
+        while not expected(found):
             message = self.do("get", 100, round(3 * UNIT_S * 1000))
             assert message["id"] != self.kind.empty_id, f"nothing more after {found}"
             found += message["entries"]
@@ -219,12 +219,12 @@ def of_kinds(*kinds: Kind) -> pytest.MarkDecorator:
 def _marks(kind: Kind) -> list[pytest.MarkDecorator]:
     if kind is PYTHON:
         return [pytest.mark.interop]
-    wanted = os.environ.get(WANTED) == "1"
+    expected = os.environ.get(SWITCH) == "1"
     return [
         pytest.mark.interop,
         pytest.mark.slow,
         pytest.mark.skipif(
-            not wanted, reason=f"{WANTED}=1 runs clients in Java and Go"
+            not expected, reason=f"{SWITCH}=1 runs clients in Java and Go"
         ),
     ]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fix_cluster import WIRING
-from fix_interop import WANTED
+from fix_interop import SWITCH
 from fix_pipeline import DESTINATION, UNIT_S, Pipeline, Process, write_properties
 from java_original import MAIN_CLASS, VARIABLE, java_home
 from server_process import free_port
@@ -48,8 +48,8 @@ with_java_server = [
     pytest.mark.interop,
     pytest.mark.slow,
     pytest.mark.skipif(
-        os.environ.get(WANTED) != "1" or not os.environ.get(VARIABLE),
-        reason=f"{WANTED}=1 runs the Java server in {VARIABLE}",
+        os.environ.get(SWITCH) != "1" or not os.environ.get(VARIABLE),
+        reason=f"{SWITCH}=1 runs the Java server in {VARIABLE}",
     ),
 ]
 
@@ -164,7 +164,7 @@ class JavaServer(Pipeline):
             if message := client.get(batch_size, GET_S):
                 yield message
                 give_up_at = time.monotonic() + START_S
-            assert time.monotonic() < give_up_at, f"nothing came in {START_S} s"
+            assert time.monotonic() < give_up_at, f"nothing arrived in {START_S} s"
 
 
 @pytest.fixture(scope="module")

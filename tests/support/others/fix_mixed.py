@@ -100,7 +100,7 @@ class MixedCluster(Cluster):
         """Look until a condition holds."""
         give_up_at = time.monotonic() + START_S
         while not condition():
-            assert time.monotonic() < give_up_at, f"{what} never came"
+            assert time.monotonic() < give_up_at, f"{what} never happened"
             time.sleep(POLL_S)
 
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from canal_server.client import Entry, EventType
     from canal_server.protocol.entry_messages import Column
 
-Told = dict[str, Any]  # an object of JSON
+Json = dict[str, Any]  # an object of JSON
 OWN_CLIENT_ID = 1002  # that of our own client; the others are 1001
 
 
-def tell_column(column: Column) -> Told:
+def column_json(column: Column) -> Json:
     """Return a column as the drivers tell it."""
     return {
         "index": column.index,
@@ -35,7 +35,7 @@ def tell_column(column: Column) -> Told:
     }
 
 
-def tell_content(entry: Entry, kind: Kind) -> Told:
+def content_json(entry: Entry, kind: Kind) -> Json:
     """Return what the stored value of an entry says, as the drivers tell it."""
     if entry.entry_type == EntryType.TRANSACTIONBEGIN:
         begin = entry.transaction_begin()
@@ -52,8 +52,8 @@ def tell_content(entry: Entry, kind: Kind) -> Told:
         "schema": change.ddl_schema_name,
         "rows": [
             {
-                "before": [tell_column(column) for column in row.before_columns],
-                "after": [tell_column(column) for column in row.after_columns],
+                "before": [column_json(column) for column in row.before_columns],
+                "after": [column_json(column) for column in row.after_columns],
             }
             for row in change.row_datas
         ],
@@ -71,7 +71,7 @@ def name_of(value: IntEnum | int | None) -> str:
     return value.name
 
 
-def tell(entry: Entry, kind: Kind) -> Told:
+def entry_json(entry: Entry, kind: Kind) -> Json:
     """Return an entry as the drivers tell it."""
     header = entry.header
     return {
@@ -88,7 +88,7 @@ def tell(entry: Entry, kind: Kind) -> Told:
         "length": header.event_length,
         "event": event_name(header.event_type, kind),
         "props": {pair.key: pair.value for pair in header.props},
-        "content": tell_content(entry, kind),
+        "content": content_json(entry, kind),
     }
 
 
@@ -108,7 +108,7 @@ def wait_until_stored(daemon: Pipeline, count: int) -> None:
     daemon.wait_for_status(lambda status: status["rows"] >= count)
 
 
-def ids_of(entries: list[Told]) -> list[int]:
+def ids_of(entries: list[Json]) -> list[int]:
     """Return the ids of inserted rows, in their order."""
     return [
         int(row["after"][0]["value"])
@@ -118,6 +118,6 @@ def ids_of(entries: list[Told]) -> list[int]:
     ]
 
 
-def ends_with(last: int) -> Callable[[list[Told]], bool]:
+def ends_with(last: int) -> Callable[[list[Json]], bool]:
     """Return a condition: the entries' last row has this id."""
     return lambda entries: ids_of(entries)[-1:] == [last]

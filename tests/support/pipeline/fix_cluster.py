@@ -123,7 +123,7 @@ class Seen:
             self._changed.wait_for(lambda: self.error or condition(), 6 * UNIT_S)
             if self.error:
                 raise self.error
-            assert condition(), f"{what} never came; seen: {self.runs}"
+            assert condition(), f"{what} never happened; seen: {self.runs}"
 
     def wait_for_run(self, server: Pipeline) -> float:
         """Wait until a server delivers; return when it began to."""
@@ -143,8 +143,8 @@ class Seen:
 
     def wait_for_acks(self, count: int) -> None:
         """Wait until the server that delivers now accepted so many more acks."""
-        wanted = self.acks() + count
-        self.wait_for(lambda: self.acks() >= wanted, f"{count} acks")
+        expected = self.acks() + count
+        self.wait_for(lambda: self.acks() >= expected, f"{count} acks")
 
     def acks(self) -> int:
         """Return how many acks were accepted by the last server and those before."""
@@ -284,11 +284,13 @@ class Cluster:
             everything = len(writer.transactions)
             seen.wait_for(lambda: seen.checker.has(everything), "the last transaction")
         assert seen.error is None
-        print(f"{everything} transactions, {seen.checker.repeated} changes came again")
+        print(
+            f"{everything} transactions, {seen.checker.repeated} changes arrived again"
+        )
 
 
 @pytest.fixture
-def _make_member(
+def _make_server(
     make_pipeline: Callable[..., Pipeline], mysql_server: Server, database: str
 ) -> Callable[..., Pipeline]:
     """Give `make(addresses, session_s, proxy, settings)`: one more, not started."""
@@ -332,7 +334,7 @@ def _start(servers: list[Pipeline]) -> None:
 
 @pytest.fixture
 def make_cluster(
-    _make_member: Callable[..., Pipeline],
+    _make_server: Callable[..., Pipeline],
     own_zookeeper: PrivateZooKeeper,
     mysql_server: Server,
     rng: random.Random,
@@ -350,7 +352,7 @@ def make_cluster(
             return way
 
         def server(way: Proxy, *settings: object) -> Pipeline:
-            server = _make_member(f"127.0.0.1:{way.port}", *settings)
+            server = _make_server(f"127.0.0.1:{way.port}", *settings)
             # Before its way ends: it is not to wait for it.
             opened.callback(server.close)
             return server
@@ -373,7 +375,7 @@ def make_cluster(
 
 @pytest.fixture
 def cluster_of_three(
-    _make_member: Callable[..., Pipeline],
+    _make_server: Callable[..., Pipeline],
     three_zookeepers: ZooKeepersOfOneMind,
     rng: random.Random,
 ) -> Iterator[Cluster]:
@@ -382,7 +384,7 @@ def cluster_of_three(
         observer = observer_of(three_zookeepers.servers, opened)
         servers = []
         for _ in range(2):
-            servers.append(_make_member(three_zookeepers.servers, LONG_SESSION_S))
+            servers.append(_make_server(three_zookeepers.servers, LONG_SESSION_S))
             # Before the ZooKeepers end: it is not to wait for them.
             opened.callback(servers[-1].close)
         _start(servers)

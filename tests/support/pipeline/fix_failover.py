@@ -105,15 +105,15 @@ class Scene:
         self, client: CanalClient, *, some: int | None = None, batch_size: int = 100
     ) -> None:
         """Receive and ack so many messages, or all that was written."""
-        wanted = len(self.writer.transactions)
-        if some is None and self.follower.checker.has(wanted):
+        expected = len(self.writer.transactions)
+        if some is None and self.follower.checker.has(expected):
             self.pipeline.settle(client)  # it all came with some of before
             return
         messages = self.pipeline.messages(client, batch_size=batch_size)
         for number, message in enumerate(messages, 1):
             self.follower.take(message.entries)
             client.ack(message.id)
-            if number == some or (some is None and self.follower.checker.has(wanted)):
+            if number == some or (some is None and self.follower.checker.has(expected)):
                 break
         self.pipeline.settle(client)
 

@@ -95,16 +95,16 @@ class Group:
         """Allow a source's stream to begin again: where it is stored, or anywhere."""
         if self._open is branch:
             self._open = None
-        place = self.places(client_id).get(branch.number) if exact else None
+        position = self.positions(client_id).get(branch.number) if exact else None
         begin = branch.checker.resumes_at.get(
-            (place["journalName"], place["position"]) if place else ("", 0)
+            (position["journalName"], position["position"]) if position else ("", 0)
         )
         if begin is None:
             branch.checker.resume()
         else:
             branch.checker.resume(begin, begin)
 
-    def places(self, client_id: int = 1001) -> dict[int, dict[str, Any]]:
+    def positions(self, client_id: int = 1001) -> dict[int, dict[str, Any]]:
         """Return the stored place of a client in each source, by number.
 
         That of its cursor goes before what stands beside it, which is written first.
@@ -144,10 +144,10 @@ class Group:
 
     def receive(self, client: CanalClient, *, batch_size: int = 100) -> None:
         """Receive and ack until all came that is written so far."""
-        wanted = [len(branch.writer.transactions) for branch in self.branches]
-        if self._has(wanted):
+        expected = [len(branch.writer.transactions) for branch in self.branches]
+        if self._has(expected):
             return
-        self.receive_until(client, lambda: self._has(wanted), batch_size=batch_size)
+        self.receive_until(client, lambda: self._has(expected), batch_size=batch_size)
 
     def receive_until(
         self, client: CanalClient, enough: Callable[[], bool], *, batch_size: int = 100
@@ -160,8 +160,8 @@ class Group:
                 break
         self.pipeline.settle(client)
 
-    def _has(self, wanted: list[int]) -> bool:
-        pairs = zip(self.branches, wanted, strict=True)
+    def _has(self, expected: list[int]) -> bool:
+        pairs = zip(self.branches, expected, strict=True)
         return all(branch.checker.has(count) for branch, count in pairs)
 
     @contextlib.contextmanager

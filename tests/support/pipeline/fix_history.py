@@ -136,7 +136,7 @@ class Follower:
             self.repeated += self.next - number
             self.next = number
             self.may_repeat = False
-        assert number == self.next, f"row {number} came, not {self.next}: {row}"
+        assert number == self.next, f"row {number} arrived, not {self.next}: {row}"
         expected = self._chronicle.rows[number]
         assert row == expected, f"row {number} is\n{row}\nand was\n{expected}"
         self.next += 1

@@ -122,7 +122,7 @@ class Pipeline:
         self._port = proxy.port if proxy else source.port
         self._host = "127.0.0.1" if proxy else source.host
         self._running: Process | None = None
-        self.server_port_wanted = 0  # a free one
+        self.server_port_requested = 0  # a free one
         file, offset = source.binlog_position()
         self.settings: Settings = {
             "canal.instance.master.address": f"{self._host}:{self._port}",
@@ -141,7 +141,7 @@ class Pipeline:
             self.conf / "canal.properties",
             {
                 "canal.ip": "127.0.0.1",
-                "canal.port": self.server_port_wanted,
+                "canal.port": self.server_port_requested,
                 "canal.destinations": DESTINATION,
                 "canal.instance.global.spring.xml": wiring,
             },
@@ -150,7 +150,7 @@ class Pipeline:
 
     def keep_port(self) -> None:
         """Have the server, which runs, listen on the same port when it starts again."""
-        self.server_port_wanted = self.server_port
+        self.server_port_requested = self.server_port
         self.configure({})
 
     @property
@@ -200,10 +200,10 @@ class Pipeline:
         (instance,) = ask(self.conf, "status")["instances"]
         return dict(instance)
 
-    def wait_for_status(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    def wait_for_status(self, expected: Callable[[dict[str, Any]], bool]) -> None:
         """Ask for the status until it is as wanted."""
         give_up_at = time.monotonic() + 3 * UNIT_S
-        while not wanted(status := self.status()):
+        while not expected(status := self.status()):
             assert time.monotonic() < give_up_at, f"the status stays {status}"
             time.sleep(POLL_S)
 
@@ -251,11 +251,11 @@ class Pipeline:
         batch_size: int = 100,
     ) -> None:
         """Receive and ack until so many transactions ended (None: all written)."""
-        wanted = len(checker.writer.transactions) if count is None else count
+        expected = len(checker.writer.transactions) if count is None else count
         for message in self.messages(client, batch_size=batch_size):
             checker.take(message.entries)
             client.ack(message.id)
-            if not checker.has(wanted):
+            if not checker.has(expected):
                 continue
             if count is None:
                 assert not self._later(client, checker), "more than was written"
@@ -300,7 +300,7 @@ class Pipeline:
         while True:
             message = client.get(batch_size, 3 * UNIT_S)
             assert message, (
-                f"nothing came in {3 * UNIT_S} s; the status is {self._tell()}"
+                f"nothing arrived in {3 * UNIT_S} s; the status is {self._shown()}"
             )
             yield message
 
@@ -314,7 +314,7 @@ class Pipeline:
                 return found
         raise AssertionError("messages never end")
 
-    def _tell(self) -> object:
+    def _shown(self) -> object:
         try:
             return self.status()
         except ControlError as error:

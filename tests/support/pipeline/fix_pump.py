@@ -52,7 +52,7 @@ class Pumped:
     ) -> None:
         self.fields = bytearray()
         self.lock = threading.Lock()
-        self.places: list[EntryPosition] = []
+        self.begins: list[EntryPosition] = []
         self.resets = 0
         self.is_idle = threading.Event()
         self.positions = MemoryLogPositionManager()
@@ -121,7 +121,7 @@ class Pumped:
 
     def on_begin(self, position: EntryPosition) -> None:
         """Keep where the first session begins."""
-        self.places.append(position)
+        self.begins.append(position)
 
     def on_idle(self) -> None:
         """Do nothing: `idle` notes it."""

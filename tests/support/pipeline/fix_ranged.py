@@ -82,7 +82,7 @@ class Lake:
         found, at = 0, start
         while found < rows:
             ends = self.head(at)
-            assert ends.rows, f"{found} of {rows} rows came behind {start}"
+            assert ends.rows, f"{found} of {rows} rows arrived after {start}"
             found, at = found + ends.rows, ends.end
         assert found == rows
         return at
@@ -133,18 +133,18 @@ class Lake:
         status: dict[str, Any] = self.ranges.status()
         return status["from_memory"], status["from_binlog"]
 
-    def wait_until_delivered(self, place: EpochPosition) -> None:
+    def wait_until_delivered(self, position: EpochPosition) -> None:
         """Wait until the pump has handed on what is in front of a place."""
         deadline, live = Deadline(PATIENCE_S), self.live()
-        wanted = EntryPosition(place.journal, place.position).order()
+        expected = EntryPosition(position.journal, position.position).order()
         while True:
             at = live.pump.delivered_to
-            if at is not None and at.order() >= wanted:
+            if at is not None and at.order() >= expected:
                 return
-            assert not deadline.passed(), f"the pump is at {at}, never at {place}"
+            assert not deadline.passed(), f"the pump is at {at}, never at {position}"
             live.tail.wait(live.tail.changes, LOOK_S, None)
 
-    def wait_for_memory(self, place: EpochPosition) -> None:
+    def wait_for_memory(self, position: EpochPosition) -> None:
         """Wait until memory has what is in front of a place.
 
         A head that was answered from the binlog may be ahead of the pump.
@@ -153,19 +153,19 @@ class Lake:
         while True:
             seen, latest = tail.changes, tail.latest()
             if latest is not None:
-                reached = EpochPosition(place.epoch, latest[0], latest[1])
-                if reached.order() >= place.order():
+                reached = EpochPosition(position.epoch, latest[0], latest[1])
+                if reached.order() >= position.order():
                     return
-            assert not deadline.passed(), f"memory has {latest}, never {place}"
+            assert not deadline.passed(), f"memory has {latest}, never {position}"
             tail.wait(seen, deadline.remaining_s() or 0.0, None)
 
     def warm(self, source: Server, table: str, row: str = "(-1)") -> EpochPosition:
         """Return a place that memory has reached: all behind it will be held there."""
         start = self.subscribe()
         source.execute(f"INSERT INTO {table} VALUES {row}")
-        place = self.until(start, 1)
-        self.wait_for_memory(place)
-        return place
+        position = self.until(start, 1)
+        self.wait_for_memory(position)
+        return position
 
 
 def rows_of(entries: list[bytes]) -> list[tuple[str | None, ...]]:

@@ -133,6 +133,6 @@ def following(
         follower.wait_for_all()
     ledger = follower.ledger
     print(
-        f"{ledger.next} changes, {ledger.repeated} came again in {ledger.resumes}"
+        f"{ledger.next} changes, {ledger.repeated} arrived again in {ledger.resumes}"
         f" redeliveries; servers: {follower.servers}"
     )

@@ -44,7 +44,7 @@ class Amid:
 
     done: int
     index: int
-    place: tuple[int, int]
+    position: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Mark:
     done: int
     index: int
     open: bool
-    place: tuple[int, int]
+    position: tuple[int, int]
     may_begin_at: range | None
     amid: tuple[Amid, ...]
 
@@ -110,12 +110,12 @@ class Writer:
     ) -> list[tuple[str, list[str | None]]]:
         """Make up a transaction; its first change tells its number."""
         rng = self._rng
-        wanted = rows or rng.randint(1, ROWS_OF_A_TRANSACTION_MAX)
+        expected = rows or rng.randint(1, ROWS_OF_A_TRANSACTION_MAX)
         statements = [self._insert(changes, 1)]
-        while len(changes) < wanted:
+        while len(changes) < expected:
             kind = rng.choice(("insert", "update", "delete"))
             if kind == "insert":
-                most = min(wanted - len(changes), ROWS_OF_A_STATEMENT_MAX)
+                most = min(expected - len(changes), ROWS_OF_A_STATEMENT_MAX)
                 statements.append(self._insert(changes, rng.randint(1, most)))
             elif kind == "update":
                 statements.append(self._update(changes))
@@ -187,7 +187,7 @@ class Checker:
         self._reached = (0, 0)  # the furthest transaction and change
         self._may_begin_at: range | None = None  # after a resume, until the first row
         self._amid: tuple[Amid, ...] = ()  # where it may go on as well
-        self._place = (0, 0)
+        self._position = (0, 0)
         self._last: list[str] = []
 
     def resume(
@@ -210,15 +210,15 @@ class Checker:
         if not amid:
             self._amid = ()
         elif self._open:
-            self._amid = (Amid(self.done, self._index, self._place),)
+            self._amid = (Amid(self.done, self._index, self._position),)
         if acked is not None and acked.open:
-            self._amid += (Amid(acked.done, acked.index, acked.place),)
+            self._amid += (Amid(acked.done, acked.index, acked.position),)
         if earliest == latest:
             # What is told before the first row comes does not count what was not acked.
             self.done = latest
         self._open = False
         self._index = 0
-        self._place = (0, 0)
+        self._position = (0, 0)
         self._last.append(f"resumed at {self._may_begin_at}")
 
     def has(self, count: int) -> bool:
@@ -238,7 +238,7 @@ class Checker:
             self.done,
             self._index,
             self._open,
-            self._place,
+            self._position,
             self._may_begin_at,
             self._amid,
         )
@@ -249,7 +249,7 @@ class Checker:
         What began again behind it may do so once more.
         """
         self.done, self._index = mark.done, mark.index
-        self._open, self._place = mark.open, mark.place
+        self._open, self._position = mark.open, mark.position
         self._may_begin_at, self._amid = mark.may_begin_at, mark.amid
         self._last.append(f"rewound to {mark}")
 
@@ -277,9 +277,9 @@ class Checker:
             f"{header.table_name} {header.logfile_name}:{header.logfile_offset}"
         )
         del self._last[:-12]
-        place = (binlog_file_number(header.logfile_name), header.logfile_offset)
-        self._check(place >= self._place, f"goes back from {self._place}")
-        self._place = place
+        position = (binlog_file_number(header.logfile_name), header.logfile_offset)
+        self._check(position >= self._position, f"goes back from {self._position}")
+        self._position = position
 
     def _on_begin(self, entry: Entry) -> None:
         self._check(self._begins, "a BEGIN, which this source does not have")
@@ -287,9 +287,9 @@ class Checker:
         self._open, self._index = True, 0
         self._amid = ()
         header = entry.header
-        place = header.logfile_name, header.logfile_offset
+        position = header.logfile_name, header.logfile_offset
         if self._may_begin_at is None:
-            self.resumes_at[place] = self.done
+            self.resumes_at[position] = self.done
 
     def _on_end(self, entry: Entry) -> None:
         self._go_on_amid(None)
@@ -299,8 +299,10 @@ class Checker:
             allowed = was_open or self._may_begin_at is not None or not self._begins
             self._check(allowed, "an END without its transaction")
             return
-        wanted = len(self.writer.transactions[self.done])
-        self._check(self._index == wanted, f"END after {self._index} of {wanted} rows")
+        expected = len(self.writer.transactions[self.done])
+        self._check(
+            self._index == expected, f"END after {self._index} of {expected} rows"
+        )
         self._index = 0
         self.done += 1
         self._reach(0)
@@ -333,7 +335,7 @@ class Checker:
         expected = transactions[self.done][self._index : self._index + 1]
         self._check(
             expected == [change],
-            f"{change} in the place of {expected} "
+            f"{change} instead of {expected} "
             f"({self.done}, {self._index}; furthest {self._reached})",
         )
         self._index += 1
@@ -358,14 +360,14 @@ class Checker:
 
         That is where this change comes next, or its END (None).
         """
-        places, self._amid = self._amid, ()
+        positions, self._amid = self._amid, ()
         if self._may_begin_at is None:
             return
-        wanted = [] if change is None else [change]
-        for each in places:
+        expected = [] if change is None else [change]
+        for each in positions:
             transaction = self.writer.transactions[each.done]
             follows = transaction[each.index : each.index + 1]
-            if each.place <= self._place and follows == wanted:
+            if each.position <= self._position and follows == expected:
                 self._open, self.done, self._index = True, each.done, each.index
                 self._may_begin_at = None
                 return

@@ -15,12 +15,12 @@ def allow_from(cursor, checker):
 
     `cursor` is the JSON of a stored cursor, or None.
     """
-    place = cursor and (
+    position = cursor and (
         cursor["postion"]["journalName"],
         cursor["postion"]["position"],
     )
-    if place in checker.resumes_at:
-        begin = checker.resumes_at[place]
+    if position in checker.resumes_at:
+        begin = checker.resumes_at[position]
         checker.resume(begin, begin)
     else:
         # The place of a subscription from which nothing was delivered or acked.

@@ -38,33 +38,33 @@ def _fork_when_asked(asked: socket.socket) -> list[str]:
 
     Kills what still runs when the one who asks has gone.
     """
-    running: dict[int, tuple[int, int]] = {}  # by what waits: process id, teller
+    running: dict[int, tuple[int, int]] = {}  # by what waits: process id, reports
     while True:
         ready, _, _ = select.select([asked.fileno(), *running], [], [])
         for waits in running.keys() & set(ready):
-            pid, teller = running.pop(waits)
+            pid, reports = running.pop(waits)
             _, status = os.waitpid(pid, 0)
-            _tell(teller, os.waitstatus_to_exitcode(status))
+            _report(reports, os.waitstatus_to_exitcode(status))
             os.close(waits)
-            os.close(teller)
+            os.close(reports)
         if asked.fileno() in ready:
             request, descriptors, _, _ = socket.recv_fds(asked, REQUEST_BYTES_MAX, 2)
             if not request:
                 break
-            stderr, teller = descriptors
+            stderr, reports = descriptors
             if (pid := os.fork()) == 0:
                 return _begin(json.loads(request), stderr)
             os.close(stderr)
-            _tell(teller, pid)
-            running[os.pidfd_open(pid)] = pid, teller
+            _report(reports, pid)
+            running[os.pidfd_open(pid)] = pid, reports
     for pid, _ in running.values():
         os.kill(pid, signal.SIGKILL)
     sys.exit()
 
 
-def _tell(teller: int, number: int) -> None:
+def _report(reports: int, number: int) -> None:
     with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
-        os.write(teller, NUMBER.pack(number))
+        os.write(reports, NUMBER.pack(number))
 
 
 def _begin(request: dict[str, Any], stderr: int) -> list[str]:

@@ -51,6 +51,6 @@ def unwritable(commands):
     assert json.loads(found.stdout) == [1] * (2 * len(commands))
     lines = found.stderr.splitlines()
     for (command, *_), line in zip(commands, lines, strict=True):
-        name, _, told = line.partition(": ")
+        name, _, shown = line.partition(": ")
         assert name.startswith(f"canal-server {command}".removesuffix(" --help"))
-        assert told == FULL
+        assert shown == FULL

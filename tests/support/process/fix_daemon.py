@@ -53,7 +53,7 @@ class FakeInstance:
         self.config = config
         self.calls: list[str] = []
         self.moved: list[tuple[list[int], object]] = []
-        self.begun = threading.Event()
+        self.entered = threading.Event()
         self.may_start = threading.Event()
         self.may_start.set()
         self.may_end = threading.Event()
@@ -65,7 +65,7 @@ class FakeInstance:
     def start(self) -> None:
         """Wait for `may_start`, then start or fail."""
         self.calls.append("start")
-        self.begun.set()
+        self.entered.set()
         self.may_start.wait()
         if self.destination.startswith("broken"):
             raise CanalError("the cursors cannot be read")
@@ -150,7 +150,7 @@ class ServerProcess:
             self.log += line
             if text in line:
                 return line
-        raise AssertionError(f"{text!r} never came; the log is:\n{self.log}")
+        raise AssertionError(f"{text!r} never happened; the log is:\n{self.log}")
 
     def freeze(self) -> None:
         """Pause the process, and wait until all of it stands still."""

@@ -18,8 +18,8 @@ WHERE = Path(canal_server.__file__).parent
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to test the checkout when the installed package is wanted."""
-    wanted = os.environ.get("CANAL_TEST_INSTALLED") == "1"
-    if wanted and config.rootpath / "canal_server" == WHERE:
+    expected = os.environ.get("CANAL_TEST_INSTALLED") == "1"
+    if expected and config.rootpath / "canal_server" == WHERE:
         raise pytest.UsageError(
             f"CANAL_TEST_INSTALLED=1, but {WHERE} is the checkout: run `make test`"
         )

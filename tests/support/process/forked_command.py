@@ -56,14 +56,14 @@ class ForkedCommand:
         ours, theirs = os.pipe()
         self.stderr = os.fdopen(ours)
         # Says the process id at first, then the exit status.
-        self._told, teller = os.pipe()
+        self._reported, reports = os.pipe()
         try:
             (forker or FORKER).request(
-                self.args, environ or child_environ(), theirs, teller
+                self.args, environ or child_environ(), theirs, reports
             )
         finally:
             os.close(theirs)
-            os.close(teller)
+            os.close(reports)
         self.pid = self._read_number(START_SECONDS_MAX)
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -76,16 +76,16 @@ class ForkedCommand:
         """Wait for its end, return its status as `Popen` does. May be called again."""
         if self.returncode is None:
             self.returncode = self._read_number(timeout_s)
-            os.close(self._told)
+            os.close(self._reported)
         return self.returncode
 
     def _read_number(self, timeout_s: float) -> int:
-        if not select.select([self._told], [], [], timeout_s)[0]:
+        if not select.select([self._reported], [], [], timeout_s)[0]:
             raise subprocess.TimeoutExpired(self.args, timeout_s)
         # Written at once, and far smaller than what a pipe takes whole.
-        told = os.read(self._told, NUMBER.size)
-        assert told, "the process that forks has ended"
-        (number,) = NUMBER.unpack(told)
+        received = os.read(self._reported, NUMBER.size)
+        assert received, "the process that forks has ended"
+        (number,) = NUMBER.unpack(received)
         return int(number)
 
 
@@ -98,14 +98,14 @@ class Forker:
         self._socket: socket.socket | None = None
 
     def request(
-        self, arguments: list[str], environ: dict[str, str], stderr: int, teller: int
+        self, arguments: list[str], environ: dict[str, str], stderr: int, reports: int
     ) -> None:
         """Have it fork; the descriptors may be closed after."""
         request = json.dumps({"arguments": arguments, "environ": environ})
         with self._lock:
             if self._socket is None:
                 self._socket = self._start()
-            socket.send_fds(self._socket, [request.encode()], [stderr, teller])
+            socket.send_fds(self._socket, [request.encode()], [stderr, reports])
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

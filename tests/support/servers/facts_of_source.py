@@ -82,7 +82,7 @@ def client_at(
     server: LogIdentity = HERE,
 ) -> ClientCursor:
     """Return a client with a position."""
-    place = EntryPosition(file, offset, (NOW_S - age_s) * 1000, 1, gtid)
+    position = EntryPosition(file, offset, (NOW_S - age_s) * 1000, 1, gtid)
     return ClientCursor(
-        ClientIdentity("example", client, ""), LogPosition(server, place)
+        ClientIdentity("example", client, ""), LogPosition(server, position)
     )

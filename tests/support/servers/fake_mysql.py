@@ -39,10 +39,10 @@ def fake_server(
         with closing(listener.accept()[0]) as peer:
             for answer in answers:
                 peer.sendall(answer)
-                told = peer.recv(1 << 16)
+                received = peer.recv(1 << 16)
                 if heard is not None:
-                    heard.append(told)
-                if not told:
+                    heard.append(received)
+                if not received:
                     return
 
     with socket.create_server((host, 0)) as listener:

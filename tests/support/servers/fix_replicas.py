@@ -55,7 +55,7 @@ def replicas(_two_servers: Replicas) -> Replicas:
         if server.pid is None:
             server.restart()
     if not made.replica.execute("SHOW REPLICA STATUS"):
-        made.begin_behind()
+        made.begin_after()
     made.replica.execute("START REPLICA")
     made.catch_up()
     return made

@@ -99,7 +99,7 @@ class RawDump:
                 assert not self._bytes, "the stream ends within a packet"
                 return None
             self._bytes += self._space[: count or 0]
-            assert time.monotonic() < give_up_at, "no packet came"
+            assert time.monotonic() < give_up_at, "no packet arrived"
 
     def event(self) -> RawEvent:
         """Return the next event; anything else fails the test."""
@@ -115,13 +115,13 @@ class RawDump:
             right = zlib.crc32(event[:end]) == int.from_bytes(event[end:], "little")
         return RawEvent(kind, event[HEADER.size : end], next_offset, right)
 
-    def until(self, wanted: Callable[[RawEvent], bool]) -> list[RawEvent]:
+    def until(self, expected: Callable[[RawEvent], bool]) -> list[RawEvent]:
         """Return the events up to and including the first wanted one."""
         events = [self.event()]
         give_up_at = time.monotonic() + PATIENCE_S
-        while not wanted(events[-1]):
+        while not expected(events[-1]):
             events.append(self.event())
-            assert time.monotonic() < give_up_at, "the wanted event did not come"
+            assert time.monotonic() < give_up_at, "the expected event did not arrive"
         return events
 
     def until_text(self, text: str) -> list[RawEvent]:

@@ -158,19 +158,19 @@ class HostileSource:
                     pass
                 return
             peer.sendall(self._right(turn))
-            told = peer.recv(1 << 16)
-            if not told:
+            received = peer.recv(1 << 16)
+            if not received:
                 return
-            turn = self._next(turn, told)
+            turn = self._next(turn, received)
 
-    def _next(self, turn: int, told: bytes) -> int:
-        command = told[4] if turn else 0
+    def _next(self, turn: int, received: bytes) -> int:
+        command = received[4] if turn else 0
         if turn == 0:
             return 1
         if command == COM_DUMP:
             return 6
         if command != COM_QUERY:
             return 5
-        if told[5:].upper().startswith(b"SELECT"):
+        if received[5:].upper().startswith(b"SELECT"):
             return 4
         return 2 if turn == 1 else 3

@@ -146,7 +146,9 @@ class Walk:
             insert(server, table, 1)
             message = self._receive(client)
             if self._has_all:
-                self._wait(lambda: self._zookeeper.read(PARSED), "the parser's place")
+                self._wait(
+                    lambda: self._zookeeper.read(PARSED), "the parser's position"
+                )
                 self._wait(lambda: self._zookeeper.children(MARKS), "the batch")
             yield "received", self._nodes()
             before = self._content("cursor")
@@ -188,10 +190,10 @@ class Walk:
                 return message
             if message:
                 client.ack(message.id)
-            assert time.monotonic() < give_up_at, "nothing came"
+            assert time.monotonic() < give_up_at, "nothing arrived"
 
     def _wait(self, condition: Callable[[], object], what: str) -> None:
         give_up_at = time.monotonic() + PATIENCE_S
         while not condition():
-            assert time.monotonic() < give_up_at, f"{what} never came"
+            assert time.monotonic() < give_up_at, f"{what} never happened"
             time.sleep(POLL_S)

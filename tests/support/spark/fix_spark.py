@@ -79,14 +79,14 @@ def java_home() -> Path:
     try:
         named = os.environ.get("JAVA_HOME")
         program = Path(named, "bin/java") if named else Path(find_java())
-        told = subprocess.run(
+        shown = subprocess.run(
             [program, "-version"], capture_output=True, text=True, check=True
         ).stderr
     except (Unavailable, OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no Java, which Spark runs on: {error}")
-    version = re.search(r'version "(\d+)', told)
+    version = re.search(r'version "(\d+)', shown)
     if not version or int(version[1]) < JAVA_LEAST:
-        pytest.skip(f"Spark needs Java {JAVA_LEAST} or later, {program} is {told}")
+        pytest.skip(f"Spark needs Java {JAVA_LEAST} or later, {program} is {shown}")
     return program.resolve().parents[1]
 
 

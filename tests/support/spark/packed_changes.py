@@ -22,7 +22,7 @@ B = ("b", "int", "", False)
 def rows(seq: int, *values: Any, columns: Any = (ID, A)) -> Packed:
     """Return a run of rows: each (change, values…), of one event each."""
     names = [RangeColumn(c[0], c[1], c[3], True, c[2]) for c in columns]
-    told = [
+    shown = [
         {
             **dict(zip([c[0] for c in columns], row, strict=True)),
             "_change_type": change,
@@ -35,7 +35,7 @@ def rows(seq: int, *values: Any, columns: Any = (ID, A)) -> Packed:
         for number, (change, *row) in enumerate(values)
     ]
     schema = packed_schema(NAME, names)
-    batch = pa.RecordBatch.from_pylist(told, schema=schema)
+    batch = pa.RecordBatch.from_pylist(shown, schema=schema)
     return Packed(
         kind=ROWS, destination="d", table=NAME, seq=seq, row=0, count=len(values),
         arrow=pa.py_buffer(packed_bytes(batch)), journal="f", position=seq,

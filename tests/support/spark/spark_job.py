@@ -55,8 +55,8 @@ def main(job: dict[str, Any]) -> None:
     stream("generic", apply_generic)
     stream("typed", apply_typed, **typed)
     result = {
-        "read": told(folded(read(**typed))),
-        "streamed": told(folded(spark.read.parquet(rows))),
+        "read": plain_rows(folded(read(**typed))),
+        "streamed": plain_rows(folded(spark.read.parquet(rows))),
         "generic": read().where("NOT is_ddl").count(),
         "typed": read(**typed, updates="both").count(),
     }
@@ -80,7 +80,7 @@ def folded(frame: Any) -> Any:
     return frame.where("_change_type <> 'delete'")
 
 
-def told(frame: Any) -> list[list[Any]]:
+def plain_rows(frame: Any) -> list[list[Any]]:
     """Return rows as JSON has them."""
     return sorted(list(row) for row in frame.select("id", "tx", "n", "text").collect())
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Came:
+class SinkRow:
     """What one row of a generic stream says: a change, or a statement."""
 
     table: str
@@ -29,28 +29,31 @@ class Came:
 class Sink(StreamSink):
     """A sink that can say whether it has what was written."""
 
-    def came(self, destination: str) -> list[Came]:
+    def rows(self, destination: str) -> list[SinkRow]:
         """Return what came of a destination, in the total order."""
         with closing(self.connect()) as db:
             found = db.execute(
-                "SELECT name, sql, body FROM came WHERE destination = ?"
+                "SELECT name, sql, body FROM received WHERE destination = ?"
                 " ORDER BY seq, row",
                 (destination,),
             )
             return [
-                Came(name, sql, Change(*json.loads(body))) for name, sql, body in found
+                SinkRow(name, sql, Change(*json.loads(body)))
+                for name, sql, body in found
             ]
 
     def check(self, writer: Writer, destination: str = "example") -> None:
         """Fail unless exactly what was written came from there, in that order."""
-        came = [each.change for each in self.came(destination) if not each.sql]
-        wanted = [change for changes in writer.transactions for change in changes]
-        assert len(came) == len(wanted), f"{len(came)} rows of {len(wanted)} came"
-        for number, (one, other) in enumerate(zip(came, wanted, strict=True)):
-            assert one == other, f"row {number} is {one} in the place of {other}"
+        received = [each.change for each in self.rows(destination) if not each.sql]
+        expected = [change for changes in writer.transactions for change in changes]
+        assert len(received) == len(expected), (
+            f"{len(received)} rows of {len(expected)} arrived"
+        )
+        for number, (one, other) in enumerate(zip(received, expected, strict=True)):
+            assert one == other, f"row {number} is {one} instead of {other}"
         with closing(self.connect()) as db:
             found = db.execute(
-                "SELECT version FROM came WHERE destination = ? AND sql = ''"
+                "SELECT version FROM received WHERE destination = ? AND sql = ''"
                 " ORDER BY seq, row",
                 (destination,),
             )
@@ -59,6 +62,6 @@ class Sink(StreamSink):
         assert len(set(versions)) == len(writer.transactions)
 
 
-def wanted_rows(writer: Writer) -> int:
+def expected_rows(writer: Writer) -> int:
     """Return how many rows a writer wrote."""
     return sum(map(len, writer.transactions))

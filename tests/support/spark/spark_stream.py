@@ -9,7 +9,7 @@ from typing import Any
 
 from fix_pipeline import DESTINATION, FILE_WIRING, UNIT_S, write_properties
 from fix_spark import STARTS_MAX, TOO_BUSY, was_late
-from spark_sink import Sink, wanted_rows
+from spark_sink import Sink, expected_rows
 
 from canal_server.client.range_client import RangedClient
 
@@ -90,12 +90,14 @@ class Stream:
         while not done():
             if query is not None and not query.isActive:
                 raise AssertionError(f"the query ended: {query.exception()}")
-            assert time.monotonic() < give_up_at, f"it never came; {self.calls()[-20:]}"
+            assert time.monotonic() < give_up_at, (
+                f"it never happened; {self.calls()[-20:]}"
+            )
             time.sleep(POLL_S)
 
     def wait_for(self, writer, query) -> None:
         """Wait until all that was written has come, and compare it."""
-        self.wait(lambda: self.sink.count() >= wanted_rows(writer), query)
+        self.wait(lambda: self.sink.count() >= expected_rows(writer), query)
         self.sink.check(writer)
 
     def settle(self, query) -> None:
@@ -131,7 +133,7 @@ def add_destination(pipeline, source) -> None:
         pipeline.conf / "canal.properties",
         {
             "canal.ip": "127.0.0.1",
-            "canal.port": pipeline.server_port_wanted,
+            "canal.port": pipeline.server_port_requested,
             "canal.destinations": f"{DESTINATION},{SECOND}",
             "canal.instance.global.spring.xml": FILE_WIRING,
         },

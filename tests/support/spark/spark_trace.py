@@ -54,8 +54,8 @@ class Trace:
             }
             lines.write(json.dumps(line | what) + "\n")
         for fault in self.faults.read_text().splitlines():
-            name, wanted, kind = fault.split()
-            if (name, int(wanted)) == (call, number):
+            name, expected, kind = fault.split()
+            if (name, int(expected)) == (call, number):
                 self._do(kind)
 
     def count(self, call: str) -> int:
@@ -78,8 +78,8 @@ class Trace:
 
 def _parent(pid: int) -> int:
     """Return the parent of a process."""
-    told = Path(f"/proc/{pid}/stat").read_text()
-    return int(told.rpartition(")")[2].split()[1])
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return int(text.rpartition(")")[2].split()[1])
 
 
 class TracedReader(CanalStreamReader):

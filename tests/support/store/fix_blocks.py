@@ -52,9 +52,9 @@ def numbers_of(slices: Iterable[memoryview]) -> list[int]:
         length, at = _read_varint(data, at + 1)
         entry, at = data[at : at + length], at + length
         assert len(entry) == length
-        header, place = _read_varint(entry, 1)
-        _, place = _read_varint(entry, place + header + 1)
-        found.append(int.from_bytes(entry[place : place + 8], "big"))
+        header, position = _read_varint(entry, 1)
+        _, position = _read_varint(entry, position + header + 1)
+        found.append(int.from_bytes(entry[position : position + 8], "big"))
     return found
 
 
@@ -84,7 +84,7 @@ class Entries:
         self._file = (file, file_number)
         self._records_per_block = records_per_block
         self._writer = BlockWriter(self.pool, *self._file)
-        self._taken = 0  # records of the current block that were given out
+        self._given = 0  # records of the current block that were given out
         self._spans: list[Span] = []
 
     def rotate(self, file: str, file_number: int) -> None:
@@ -130,14 +130,14 @@ class Entries:
 
     def _end_block(self) -> None:
         block = self._writer.block
-        if len(block) > self._taken:
-            self._spans.append((block, self._taken, len(block)))
-        self._taken = len(block)
+        if len(block) > self._given:
+            self._spans.append((block, self._given, len(block)))
+        self._given = len(block)
 
     def _new_block(self) -> None:
         self._end_block()
         self._writer = BlockWriter(self.pool, *self._file)
-        self._taken = 0
+        self._given = 0
 
 
 def numbers_in(spans: Iterable[Span]) -> list[int]:

@@ -53,7 +53,7 @@ def offsets(messages: tuple[bytes, ...]) -> list[int]:
 
 
 @dataclass
-class Place:
+class StoreCursor:
     """Where a client stands: sequences of the next entry to give and to ack."""
 
     got: int = 0
@@ -70,12 +70,12 @@ class FakeStore:
         self.memunit = memunit
         self.lock = threading.Lock()
         self.records: list[tuple[bytes, EntryPosition, bool]] = []
-        self.places: dict[int, Place] = {}
+        self.cursors: dict[int, StoreCursor] = {}
         self.free_before = 0  # entries that new places find no more
         self.waiting: list[int] = []  # eventfds of gets that wait
         self.waiting_changed = threading.Condition(self.lock)
         self.closed = False
-        self.on_taken: Callable[[], None] = lambda: None  # between take and return
+        self.on_fetched: Callable[[], None] = lambda: None  # between take and return
 
     def append(self, *entries: bytes) -> None:
         """Put entries; each is read to find its position."""
@@ -111,13 +111,13 @@ class FakeStore:
     ) -> None:
         """Give the client a place."""
         with self.lock:
-            place = Place(self.free_before, self.free_before)
-            self.places.setdefault(client_id, place)
+            cursor = StoreCursor(self.free_before, self.free_before)
+            self.cursors.setdefault(client_id, cursor)
 
     def unsubscribe(self, client_id: int) -> None:
         """Drop the place."""
         with self.lock:
-            self.places.pop(client_id, None)
+            self.cursors.pop(client_id, None)
             self.wake()
 
     def get(
@@ -131,11 +131,11 @@ class FakeStore:
         deadline = Deadline(timeout_s)
         while True:
             with self.lock:
-                place = self._place(client_id)
+                cursor = self._cursor(client_id)
                 if self.closed:
                     return None
-                if place.got < len(self.records):
-                    batch = self._take(place, batch_size)
+                if cursor.got < len(self.records):
+                    batch = self._take(cursor, batch_size)
                     break
                 if deadline.passed():
                     return None
@@ -144,7 +144,7 @@ class FakeStore:
                 self.waiting_changed.notify_all()
             if not self._wait(fd, deadline, peer_fd):
                 return None
-        self.on_taken()
+        self.on_fetched()
         return batch
 
     def _wait(self, fd: int, deadline: Deadline, peer_fd: int | None) -> bool:
@@ -161,8 +161,8 @@ class FakeStore:
         os.close(fd)
         return peer_fd not in ready
 
-    def _take(self, place: Place, batch_size: int) -> Batch:
-        first = stop = place.got
+    def _take(self, cursor: StoreCursor, batch_size: int) -> Batch:
+        first = stop = cursor.got
         size = 0
         while stop < len(self.records) and (
             size <= batch_size * self.memunit
@@ -171,47 +171,47 @@ class FakeStore:
         ):
             size += len(self.records[stop][0])
             stop += 1
-        place.got = stop
-        taken = self.records[first:stop]
-        acks = [position for _, position, ackable in taken if ackable]
+        cursor.got = stop
+        fetched = self.records[first:stop]
+        acks = [position for _, position, ackable in fetched if ackable]
         return Batch(
             first,
             stop - 1,
-            tuple(memoryview(wrapped) for wrapped, _, _ in taken),
-            len(taken),
+            tuple(memoryview(wrapped) for wrapped, _, _ in fetched),
+            len(fetched),
             size,
-            taken[0][1],
-            taken[-1][1],
+            fetched[0][1],
+            fetched[-1][1],
             acks[-1] if acks else None,
         )
 
     def ack(self, client_id: int, last_sequence: int) -> None:
         """Move the place of acks."""
         with self.lock:
-            place = self._place(client_id)
-            if not place.acked <= last_sequence < place.got:
+            cursor = self._cursor(client_id)
+            if not cursor.acked <= last_sequence < cursor.got:
                 raise StoreError(f"no match ack position {last_sequence}")
-            place.acked = last_sequence + 1
+            cursor.acked = last_sequence + 1
 
     def rollback(self, client_id: int) -> None:
         """Move the place of gets back."""
         with self.lock:
-            place = self._place(client_id)
-            place.got = place.acked
+            cursor = self._cursor(client_id)
+            cursor.got = cursor.acked
             self.wake()
 
     def resume_position(self, client_id: int) -> EntryPosition | None:
         """Return where the client stands."""
         with self.lock:
-            place = self._place(client_id)
+            cursor = self._cursor(client_id)
             if not self.records:
                 return None
-            return self.records[max(0, place.acked - 1)][1]
+            return self.records[max(0, cursor.acked - 1)][1]
 
-    def _place(self, client_id: int) -> Place:
-        if client_id not in self.places:
+    def _cursor(self, client_id: int) -> StoreCursor:
+        if client_id not in self.cursors:
             raise StoreError(f"client {client_id} has no cursor")
-        return self.places[client_id]
+        return self.cursors[client_id]
 
     # The pump's side is `append` here.
     def put(self, spans: Sequence[Span], stop: Stop) -> bool:

@@ -30,7 +30,7 @@ class Absent:
         self.client_ids = set(client_ids)
         self.waits_s: float | None = None
         self.passed: list[int] = []
-        self.tell: Callable[[int, Any], None] = lambda *_: None
+        self.report: Callable[[int, Any], None] = lambda *_: None
 
     def is_evictable(self, client_id):
         """Tell whether a client is in the list."""
@@ -43,7 +43,7 @@ class Absent:
     def evicted(self, client_id, table_filter):
         """Remember a client."""
         self.passed.append(client_id)
-        self.tell(client_id, table_filter)
+        self.report(client_id, table_filter)
 
 
 class StoreUnderTest:
@@ -101,8 +101,8 @@ class StoreUnderTest:
 
     def wanting(self, *tables: str):
         """Return a filter for these tables, and the subjects' numbers."""
-        wanted = {self.table_ordinal(table) for table in tables}
-        ordinals = {self.table_ids.names_of(number) for number in wanted}
+        expected = {self.table_ordinal(table) for table in tables}
+        ordinals = {self.table_ids.names_of(number) for number in expected}
         return lambda names: not names or names in ordinals
 
     def table_ordinal(self, table: str) -> int:
@@ -114,7 +114,7 @@ def eventually(condition: Callable[[], object]) -> None:
     """Wait until a condition holds, however long that takes within reason."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, "the condition was never met"
         time.sleep(0.001)
 
 

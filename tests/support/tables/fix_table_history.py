@@ -32,7 +32,7 @@ SHOP = (StoredSchema("shop", "utf8mb4_0900_ai_ci", (("book", BOOK),), ("cheap",)
 TRAITS = SourceTraits(False, 90700, 0, "utf8mb4_0900_ai_ci")
 
 
-def place(offset: int, file: int = 3, **fields: object) -> EntryPosition:
+def position_at(offset: int, file: int = 3, **fields: object) -> EntryPosition:
     """Return a place; its time is as many seconds behind T0 as the offset."""
     return EntryPosition(
         f"binlog.{file:06}",
@@ -68,20 +68,24 @@ class WrittenHistory:
         tsdb = TableMetaTsdb(self.storage, clock=lambda: T0_MS / 1000 + last)
         tsdb.init(self._destination)
         try:
-            segment = tsdb.begin(source, TRAITS, place(first), base)
+            segment = tsdb.begin(source, TRAITS, position_at(first), base)
             if contained:
                 records = [
-                    made_record(place(offset), "shop", sql, context, contained=True)
+                    made_record(
+                        position_at(offset), "shop", sql, context, contained=True
+                    )
                     for offset, sql in contained
                 ]
-                segment = tsdb.extend(segment, records, first=place(contained[0][0]))
-            tsdb.rollback(place(first), segment)
+                segment = tsdb.extend(
+                    segment, records, first=position_at(contained[0][0])
+                )
+            tsdb.rollback(position_at(first), segment)
             for offset, sql in statements:
-                at = place(offset, gtid=f"{UUID}:{offset}")
+                at = position_at(offset, gtid=f"{UUID}:{offset}")
                 tsdb.apply(made_record(at, "shop", sql, context))
             for offset, text in answers:
-                tsdb.load(place(offset), "shop", text)
-            tsdb.reached(place(last))
+                tsdb.load(position_at(offset), "shop", text)
+            tsdb.reached(position_at(last))
         finally:
             tsdb.close()
 

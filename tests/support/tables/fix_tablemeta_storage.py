@@ -95,7 +95,7 @@ def schemas(*tables: str, name: str = "db") -> tuple[StoredSchema, ...]:
     )
 
 
-class HistoryPlace:
+class HistoryLocation:
     """Where storages of one kind keep their histories, each by its destination."""
 
     def __init__(
@@ -152,13 +152,13 @@ def mysql_database(server: Server) -> Iterator[tuple[Access, str]]:
         pytest.param("mariadb", marks=pytest.mark.mariadb),
     ]
 )
-def history_place(
+def history_location(
     request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[HistoryPlace]:
-    """Give a fresh place of each kind."""
+) -> Iterator[HistoryLocation]:
+    """Give a fresh location of each kind."""
     with ExitStack() as stack:
         if request.param == "sqlite":
-            place = HistoryPlace(
+            location = HistoryLocation(
                 lambda destination, read_only: SqliteHistoryStorage(
                     tmp_path / destination / FILE_NAME, read_only=read_only
                 ),
@@ -167,17 +167,17 @@ def history_place(
         else:
             server: Server = request.getfixturevalue(f"{request.param}_server")
             access, name = stack.enter_context(mysql_database(server))
-            place = HistoryPlace(
+            location = HistoryLocation(
                 lambda destination, read_only: MysqlHistoryStorage(
                     access, name, destination, read_only=read_only
                 ),
                 url_of(access, name),
             )
-        stack.callback(place.close)
-        yield place
+        stack.callback(location.close)
+        yield location
 
 
 @pytest.fixture
-def history(history_place: HistoryPlace) -> HistoryStorage:
+def history(history_location: HistoryLocation) -> HistoryStorage:
     """Give an open storage without content."""
-    return history_place.open()
+    return history_location.open()

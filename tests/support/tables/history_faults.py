@@ -100,13 +100,13 @@ def write_without_room(folder: Path, rng: random.Random) -> dict[int, int]:
     return refusals
 
 
-def main(action: str, place: str, seed: str = "0") -> None:
+def main(action: str, position: str, seed: str = "0") -> None:
     """Do what a test asks for and print what came of it."""
     if action == "room":
-        refusals = write_without_room(Path(place), random.Random(int(seed)))
+        refusals = write_without_room(Path(position), random.Random(int(seed)))
         print(*sorted(refusals))
         return
-    storage = SqliteHistoryStorage(Path(place))
+    storage = SqliteHistoryStorage(Path(position))
     try:
         storage.open()
     except TableMetaStoreError as error:

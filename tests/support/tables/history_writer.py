@@ -43,7 +43,7 @@ KINDS = {
     "close a gap before": 1,
     "snapshot": 2,
     "append": 3,
-    "close a gap behind": 6,
+    "close a gap after": 6,
     "extend": 7,
     "identify": 8,
     "expire": 11,
@@ -56,8 +56,12 @@ def _at(number: int, file: int = 1) -> EntryPosition:
 
 
 def _ddl(number: int, part: int = 0) -> DdlRecord:
-    place = EntryPosition("binlog.000001", 100 + number * 10 + part, number * 1_000, 17)
-    return DdlRecord(place, "db", f"ALTER TABLE t{number} …" * 40, Context(schema="db"))
+    position = EntryPosition(
+        "binlog.000001", 100 + number * 10 + part, number * 1_000, 17
+    )
+    return DdlRecord(
+        position, "db", f"ALTER TABLE t{number} …" * 40, Context(schema="db")
+    )
 
 
 def _schemas(number: int) -> list[StoredSchema]:
@@ -72,10 +76,10 @@ def write(storage: HistoryStorage, number: int) -> None:
     """Do the write with this number; those before it have been done."""
     kind = number % WRITES
     if kind == 0:
-        begun = BinlogSegment(
+        started = BinlogSegment(
             0, f"server {number}", SourceTraits(), _at(number), _at(number)
         )
-        storage.begin(begun, _schemas(number))
+        storage.begin(started, _schemas(number))
         return
     of = storage.segments()[-1].id
     if kind in (1, 6):
@@ -102,8 +106,8 @@ def content(storage: HistoryStorage) -> list[object]:
         snapshot = storage.snapshot(segment.id)
         while snapshot is not None:
             found.append(snapshot)
-            place = snapshot.position
-            before = EntryPosition(place.journal_name, (place.position or 0) - 1)
+            position = snapshot.position
+            before = EntryPosition(position.journal_name, (position.position or 0) - 1)
             snapshot = storage.snapshot(segment.id, before)
     return found
 
@@ -129,17 +133,17 @@ def storage_at(target: str) -> HistoryStorage:
     return MysqlHistoryStorage(access, url.path[1:], "example")
 
 
-def on_statement(storage: HistoryStorage, told: Callable[[], None]) -> None:
-    """Call `told` before each statement that a storage sends."""
+def on_statement(storage: HistoryStorage, shown: Callable[[], None]) -> None:
+    """Call `shown` before each statement that a storage sends."""
     if isinstance(storage, SqliteHistoryStorage):
         connection = storage._database._open_connection()
-        connection.set_trace_callback(lambda _: told())
+        connection.set_trace_callback(lambda _: shown())
         return
     session = storage._server._connection  # type: ignore[attr-defined]
     query = session.query
 
     def counted(*args: object) -> object:
-        told()
+        shown()
         return query(*args)
 
     session.query = counted

@@ -1,6 +1,6 @@
 """A data base in the shared MySQL for histories of tables, as the original has them.
 
-Test modules make fixtures of what is here: `place` and `history`.
+Test modules make fixtures of what is here: `location` and `history`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SNAPSHOT_COLUMNS = (
 )
 
 
-class Place:
+class MysqlLocation:
     """A data base for histories, with all rights to look into it."""
 
     def __init__(self, server: Server, access: Access, name: str) -> None:
@@ -82,19 +82,19 @@ class Place:
         self.add("meta_snapshot", SNAPSHOT_COLUMNS, "example", *key, data, None)
 
 
-def fresh_place(mysql_server: Server) -> Iterator[Place]:
+def fresh_location(mysql_server: Server) -> Iterator[MysqlLocation]:
     """Give a fresh data base whose tables are there, as of the original."""
     with mysql_database(mysql_server) as (access, name):
-        place = Place(mysql_server, access, name)
-        storage = place.storage("nobody")
+        location = MysqlLocation(mysql_server, access, name)
+        storage = location.storage("nobody")
         storage.open()
         storage.close()
-        yield place
+        yield location
 
 
-def open_history(place: Place) -> Iterator[MysqlHistoryStorage]:
+def open_history(location: MysqlLocation) -> Iterator[MysqlHistoryStorage]:
     """Give an open storage without content."""
-    storage = place.storage()
+    storage = location.storage()
     storage.open()
     yield storage
     storage.close()

@@ -71,7 +71,7 @@ def tsdb(storage: CountingStorage) -> Iterator[TableMetaTsdb]:
     history.close()
 
 
-def told(replay: Replay) -> list[tuple[str, object]]:
+def described(replay: Replay) -> list[tuple[str, object]]:
     """Return all that an image says of tables."""
     image = replay.model.freeze()
     found = [(name, image.find("db", name)) for name in sorted(image.tables("db"))]
@@ -84,22 +84,22 @@ def columns(replay: Replay, table: str = "t0") -> list[str]:
     return [] if found is None else [column.name for column in found.columns]
 
 
-def alter(tsdb: TableMetaTsdb, place: EntryPosition, text: str) -> None:
+def alter(tsdb: TableMetaTsdb, position: EntryPosition, text: str) -> None:
     """Let the history follow a statement."""
-    record = ddl(place, text)
-    tsdb.apply(made_record(place, "db", text, record.context.to_json()))
+    record = ddl(position, text)
+    tsdb.apply(made_record(position, "db", text, record.context.to_json()))
 
 
 def look(
-    tsdb: TableMetaTsdb, kept: KeptReplays, place: EntryPosition
+    tsdb: TableMetaTsdb, kept: KeptReplays, position: EntryPosition
 ) -> tuple[list[tuple[str, object]], list[DdlRecord]]:
     """Return the result of a cached replay, and the records after it."""
-    replay, records = tsdb.replay_at(place, newest(tsdb), kept)
-    said = told(replay)
-    behind = [each for each in records if each.position.order() >= place.order()]
-    for record in behind:  # as its reader would; others must not notice
+    replay, records = tsdb.replay_at(position, newest(tsdb), kept)
+    said = described(replay)
+    later = [each for each in records if each.position.order() >= position.order()]
+    for record in later:  # as its reader would; others must not notice
         replay.apply(record)
-    return said, behind
+    return said, later
 
 
 def newest(tsdb: TableMetaTsdb) -> BinlogSegment:
@@ -131,9 +131,9 @@ def test_an_image_belongs_to_its_reader(tsdb: TableMetaTsdb) -> None:
     """What one reader applies to its image is in no other one's."""
     kept = KeptReplays()
     alter(tsdb, at(1, 200), "ALTER TABLE t0 ADD b INT")
-    one, behind = tsdb.replay_at(at(1, 150), newest(tsdb), kept)
+    one, later = tsdb.replay_at(at(1, 150), newest(tsdb), kept)
     other = tsdb.replay_at(at(1, 150), newest(tsdb), kept)[0]
-    one.apply(behind[0])
+    one.apply(later[0])
     one.model.forget("db", "t1")
     assert columns(one) == ["a", "b"]
     assert columns(other) == ["a"]
@@ -156,7 +156,7 @@ def test_an_answer_that_came_later_counts(tsdb: TableMetaTsdb) -> None:
 def test_random_places_say_the_same(tsdb: TableMetaTsdb, rng: random.Random) -> None:
     """Replays of random positions, with DDL in between, equal uncached replays."""
     kept = KeptReplays()
-    offset, places = 100, [at(1, 100)]
+    offset, positions = 100, [at(1, 100)]
     for number in range(60):
         offset += rng.randrange(20, 60)
         table = rng.randrange(3)
@@ -169,19 +169,19 @@ def test_random_places_say_the_same(tsdb: TableMetaTsdb, rng: random.Random) -> 
             )
         )
         alter(tsdb, at(1, offset), text)
-        places += [at(1, offset), at(1, offset + 19)]
-        for place in rng.choices(places, k=3):
-            assert look(tsdb, kept, place) == look(tsdb, KeptReplays(), place)
+        positions += [at(1, offset), at(1, offset + 19)]
+        for position in rng.choices(positions, k=3):
+            assert look(tsdb, kept, position) == look(tsdb, KeptReplays(), position)
 
 
 def test_only_some_are_kept() -> None:
     """However many there are, only those that were used last stay in memory."""
-    kept, place = KeptReplays(), at(1, 100)
+    kept, position = KeptReplays(), at(1, 100)
     segments = [
-        BinlogSegment(number, UUID, TRAITS, place, place)
+        BinlogSegment(number, UUID, TRAITS, position, position)
         for number in range(3 * KEPT_MAX)
     ]
     for each in segments:
-        kept.keep(each, place, (), place, Replay(TRAITS, BASE))
-    found = [kept.snapshot_before(each, place) is not None for each in segments]
+        kept.keep(each, position, (), position, Replay(TRAITS, BASE))
+    found = [kept.snapshot_before(each, position) is not None for each in segments]
     assert found == [False] * 2 * KEPT_MAX + [True] * KEPT_MAX

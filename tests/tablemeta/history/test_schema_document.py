@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from fix_table_history import SHOP, TRAITS, UUID, place
+from fix_table_history import SHOP, TRAITS, UUID, position_at
 
 from canal_server.errors import TableMetaError
 from canal_server.tablemeta.history.schema_document import (
@@ -19,7 +19,7 @@ from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import DdlRecord, StoredSchema
 
 OTHER = StoredSchema("ü\n`", "", (("t", "CREATE TABLE `t` (`ä'\\` int)"),), (), ("t",))
-EXPORTED = Exported(UUID, TRAITS, place(500, gtid=f"{UUID}:1-7"), (*SHOP, OTHER))
+EXPORTED = Exported(UUID, TRAITS, position_at(500, gtid=f"{UUID}:1-7"), (*SHOP, OTHER))
 
 
 def test_what_is_written_is_read():
@@ -30,8 +30,8 @@ def test_what_is_written_is_read():
 
 def test_statement_before_the_place():
     """A statement whose effect the tables have comes with all that is known of it."""
-    behind = DdlRecord(
-        place(499, gtid=f"{UUID}:7"),
+    later = DdlRecord(
+        position_at(499, gtid=f"{UUID}:7"),
         "shop",
         "DROP TABLE `ü`",
         Context(schema="shop", sql_mode=4, thread_id=9),
@@ -40,7 +40,7 @@ def test_statement_before_the_place():
         sql_schema="shop",
         sql_table="ü",
     )
-    exported = replace(EXPORTED, behind=behind)
+    exported = replace(EXPORTED, behind=later)
     assert from_document(to_document(exported)) == exported
 
 

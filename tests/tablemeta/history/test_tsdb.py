@@ -136,9 +136,9 @@ def test_a_new_process_goes_on(
 def test_places_outside(tsdb: TableMetaTsdb) -> None:
     """A position outside the history is refused with the range that is covered."""
     add(tsdb, at(1, 200), "b")
-    for place in (at(1, 99), at(1, 219), at(2, 4)):
+    for position in (at(1, 99), at(1, 219), at(2, 4)):
         with pytest.raises(TableMetaError, match=r"000001:100 to \S+000001:218"):
-            tsdb.rollback(place)
+            tsdb.rollback(position)
     assert columns(tsdb) == ["a", "b"]
 
 
@@ -255,51 +255,51 @@ class TestContained:
         yield history
         history.close()
 
-    def test_nothing_is_applied_twice(self, behind: TableMetaTsdb) -> None:
+    def test_nothing_is_applied_twice(self, later: TableMetaTsdb) -> None:
         """Statements that the base contains change no table that it knows."""
         for position, text in self.EARLIER:
-            behind.apply(made_record(position, "db", text))
-        assert columns(behind) == ["a", "b", "c"]
-        assert columns(behind, "new") == ["x", "y"]
-        add(behind, at(1, 700), "d")
-        assert columns(behind) == ["a", "b", "c", "d"]
+            later.apply(made_record(position, "db", text))
+        assert columns(later) == ["a", "b", "c"]
+        assert columns(later, "new") == ["x", "y"]
+        add(later, at(1, 700), "d")
+        assert columns(later) == ["a", "b", "c", "d"]
 
-    def test_doubt_ends_with_the_last_statement(self, behind: TableMetaTsdb) -> None:
+    def test_doubt_ends_with_the_last_statement(self, later: TableMetaTsdb) -> None:
         """A table is uncertain until no statement on it is left."""
-        assert behind.is_uncertain("db", "t")
-        assert not behind.is_uncertain("db", "still")
-        behind.apply(made_record(at(1, 200), "db", "ALTER TABLE t ADD b INT"))
-        assert behind.is_uncertain("db", "t")
-        behind.apply(made_record(at(1, 300), "db", "CREATE TABLE new (x INT)"))
-        behind.apply(made_record(at(1, 400), "db", "ALTER TABLE t ADD c INT"))
-        assert not behind.is_uncertain("db", "t")
+        assert later.is_uncertain("db", "t")
+        assert not later.is_uncertain("db", "still")
+        later.apply(made_record(at(1, 200), "db", "ALTER TABLE t ADD b INT"))
+        assert later.is_uncertain("db", "t")
+        later.apply(made_record(at(1, 300), "db", "CREATE TABLE new (x INT)"))
+        later.apply(made_record(at(1, 400), "db", "ALTER TABLE t ADD c INT"))
+        assert not later.is_uncertain("db", "t")
 
-    def test_a_creation_tells_all(self, behind: TableMetaTsdb) -> None:
+    def test_a_creation_tells_all(self, later: TableMetaTsdb) -> None:
         """A table is known from its CREATE on, even if an ALTER is still to come."""
-        assert behind.is_uncertain("db", "new")
-        behind.apply(made_record(at(1, 200), "db", "ALTER TABLE t ADD b INT"))
-        behind.apply(made_record(at(1, 300), "db", "CREATE TABLE new (x INT)"))
-        assert not behind.is_uncertain("db", "new")
-        assert columns(behind, "new") == ["x"]
+        assert later.is_uncertain("db", "new")
+        later.apply(made_record(at(1, 200), "db", "ALTER TABLE t ADD b INT"))
+        later.apply(made_record(at(1, 300), "db", "CREATE TABLE new (x INT)"))
+        assert not later.is_uncertain("db", "new")
+        assert columns(later, "new") == ["x"]
 
-    def test_places_in_between(self, behind: TableMetaTsdb) -> None:
+    def test_places_in_between(self, later: TableMetaTsdb) -> None:
         """Every position is as certain as possible; after the base all is certain."""
-        behind.rollback(at(1, 450))
-        assert not behind.is_uncertain("db", "t")
-        assert columns(behind, "new") == ["x"]
-        behind.rollback(at(1, 600))
-        assert columns(behind, "new") == ["x", "y"]
-        assert not behind.is_uncertain("db", "new")
+        later.rollback(at(1, 450))
+        assert not later.is_uncertain("db", "t")
+        assert columns(later, "new") == ["x"]
+        later.rollback(at(1, 600))
+        assert columns(later, "new") == ["x", "y"]
+        assert not later.is_uncertain("db", "new")
 
     def test_no_snapshot_before_the_base(
-        self, behind: TableMetaTsdb, storage: SqliteHistoryStorage
+        self, later: TableMetaTsdb, storage: SqliteHistoryStorage
     ) -> None:
         """While contained statements are pending, no snapshot is written."""
-        assert not behind.snapshot()
+        assert not later.snapshot()
         for position, text in self.EARLIER:
-            behind.apply(made_record(position, "db", text))
-        assert behind.snapshot()
-        newest = storage.snapshot(behind.segments()[-1].id)
+            later.apply(made_record(position, "db", text))
+        assert later.snapshot()
+        newest = storage.snapshot(later.segments()[-1].id)
         assert newest is not None
         assert newest.position.order() == at(1, 518).order()
 
@@ -338,8 +338,8 @@ def test_an_answer_of_the_server_is_kept(tsdb: TableMetaTsdb) -> None:
         tsdb.load(at(1, 250), "db", f"CREATE TABLE `{name}` (`z` int)")
     assert columns(tsdb, "late") == ["z"]
     add(tsdb, at(1, 300), "c")
-    for place, known in ((218, True), (250, True), (301, True), (200, False)):
-        tsdb.rollback(at(1, place))
+    for position, known in ((218, True), (250, True), (301, True), (200, False)):
+        tsdb.rollback(at(1, position))
         for name in ("late", "later"):
             assert columns(tsdb, name) == ["z"] * known
 
@@ -393,8 +393,8 @@ def test_the_interval_outlives_a_restart(
         again = TableMetaTsdb(storage, Retention(), clock)
         again.init("test")
         again.rollback(again.segments()[-1].last)
-        place = at(1, 1000 + 20 * hour, timestamp=int(clock.now_s * 1000))
-        add(again, place, f"c{hour}")
+        position = at(1, 1000 + 20 * hour, timestamp=int(clock.now_s * 1000))
+        add(again, position, f"c{hour}")
         again.close()
     storage.open()
     newest = newest_snapshot(tsdb, storage)
@@ -452,8 +452,8 @@ def test_who_reads_what_is_old_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) 
     """If reading lags far behind the clock, recent positions stay covered."""
     clock.now_s += 100 * 24 * 3600
     for number in range(40):
-        place = at(1, 200 + 20 * number, timestamp=T0_MS + number * 1000)
-        add(tsdb, place, f"c{number}")
+        position = at(1, 200 + 20 * number, timestamp=T0_MS + number * 1000)
+        add(tsdb, position, f"c{number}")
     tsdb.rollback(at(1, 100))
     assert columns(tsdb) == ["a"]
 
@@ -461,13 +461,13 @@ def test_who_reads_what_is_old_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) 
 def test_who_reads_again_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) -> None:
     """A position that is read again stays covered, though the end is much newer."""
     day_ms = 24 * 3600 * 1000
-    places = [at(1, 200 + 20 * n, timestamp=T0_MS + n * day_ms) for n in range(40)]
-    for number, place in enumerate(places):
-        add(tsdb, place, f"c{number}")
+    positions = [at(1, 200 + 20 * n, timestamp=T0_MS + n * day_ms) for n in range(40)]
+    for number, position in enumerate(positions):
+        add(tsdb, position, f"c{number}")
     clock.now_s += 45 * 24 * 3600
-    tsdb.rollback(places[2])
-    add(tsdb, places[2], "c2")
-    tsdb.rollback(places[2])
+    tsdb.rollback(positions[2])
+    add(tsdb, positions[2], "c2")
+    tsdb.rollback(positions[2])
     assert columns(tsdb) == ["a", "c0", "c1"]
 
 
@@ -487,7 +487,7 @@ def test_answers_behind_what_another_server_lacks(tsdb: TableMetaTsdb) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "own", "behind"),
+    ("before", "own", "later"),
     [
         (f"{UUID}:1-5", f"{UUID}:9", f"{UUID}:1-5:9"),
         (None, f"{UUID}:9", None),
@@ -500,10 +500,10 @@ def test_a_snapshot_tells_what_was_executed(
     storage: SqliteHistoryStorage,
     before: str | None,
     own: str | None,
-    behind: str | None,
+    later: str | None,
 ) -> None:
     """After a statement its GTID is in the set, if both are known."""
     tsdb.reached(at(1, 200, gtid=before))
     add(tsdb, at(1, 300, gtid=own), "b")
     assert tsdb.snapshot()
-    assert newest_snapshot(tsdb, storage).gtid == behind
+    assert newest_snapshot(tsdb, storage).gtid == later

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from fix_tablemeta_storage import HistoryPlace
+    from fix_tablemeta_storage import HistoryLocation
 
 T = TypeVar("T")
 
 BASE = schemas("t", "u")
 
 
-def begun(history: HistoryStorage, file: int = 1, offset: int = 4) -> BinlogSegment:
+def started(history: HistoryStorage, file: int = 1, offset: int = 4) -> BinlogSegment:
     """Start a segment with two tables."""
     return history.begin(segment(at(file, offset)), BASE)
 
 
-def places(history: HistoryStorage, segment_id: int) -> list[tuple[int, int]]:
+def positions_of(history: HistoryStorage, segment_id: int) -> list[tuple[int, int]]:
     """Return the positions of the statements of a segment."""
     return [record.position.order() for record in history.records(segment_id)]
 
@@ -68,7 +68,7 @@ def test_nothing_at_first(history: HistoryStorage) -> None:
 
 def test_open_twice(history: HistoryStorage) -> None:
     """An open storage may be opened again, a closed one closed again."""
-    begun(history)
+    started(history)
     history.open()
     assert len(history.segments()) == 1
     history.close()
@@ -87,13 +87,13 @@ def test_begin(history: HistoryStorage) -> None:
         EntryPosition("mysql-bin.000001", 900, 12, 17, "0-1-9", True),
         created_ms=T0_MS,
     )
-    begun = history.begin(given, BASE)
-    assert begun == replace(given, id=begun.id)
-    assert begun.id > 0
-    assert history.segments() == [begun]
-    found = history.snapshot(begun.id)
+    started = history.begin(given, BASE)
+    assert started == replace(given, id=started.id)
+    assert started.id > 0
+    assert history.segments() == [started]
+    found = history.snapshot(started.id)
     assert found is not None
-    assert found.position == begun.first
+    assert found.position == started.first
     assert found.schemas == BASE
 
 
@@ -110,15 +110,15 @@ def test_everything_of_a_schema(history: HistoryStorage) -> None:
             uncertain=("b", "a"),
         ),
     )
-    begun = history.begin(segment(at(1, 4)), iter(base))
-    found = history.snapshot(begun.id)
+    started = history.begin(segment(at(1, 4)), iter(base))
+    found = history.snapshot(started.id)
     assert found is not None
     assert found.schemas == base
 
 
 def test_everything_of_a_statement(history: HistoryStorage) -> None:
     """All that is known of a statement comes back, and what is not known stays so."""
-    of = begun(history)
+    of = started(history)
     full = DdlRecord(
         at(1, 100, gtid=f"{UUID}:7"),
         "schéma 名",
@@ -135,14 +135,14 @@ def test_everything_of_a_statement(history: HistoryStorage) -> None:
     assert list(history.records(of.id)) == [full, bare]
 
 
-def test_outlives(history_place: HistoryPlace) -> None:
+def test_outlives(history_location: HistoryLocation) -> None:
     """Written data is kept when the storage is opened again."""
-    history = history_place.open()
-    of = begun(history)
+    history = history_location.open()
+    of = started(history)
     history.append(of.id, ddl(at(1, 100)), last=at(1, 150))
     history.write_snapshot(of.id, at(1, 150), schemas("t", "w"))
     history.close()
-    again = history_place.open()
+    again = history_location.open()
     assert again.segments() == [replace(of, last=at(1, 150))]
     assert list(again.records(of.id)) == [ddl(at(1, 100))]
     found = again.snapshot(of.id)
@@ -152,7 +152,7 @@ def test_outlives(history_place: HistoryPlace) -> None:
 
 def test_order(history: HistoryStorage, rng: random.Random) -> None:
     """Statements come in the order of the binlog: files by number, not by name."""
-    of = begun(history)
+    of = started(history)
     files = [999_998, 999_999, 1_000_000, 1_000_001]
     given = [ddl(at(file, offset)) for file in files for offset in (4, 90, 1_000)]
     shuffled = rng.sample(given, len(given))
@@ -162,7 +162,7 @@ def test_order(history: HistoryStorage, rng: random.Random) -> None:
 
 def test_many_statements(history: HistoryStorage) -> None:
     """Statements beyond one page of the storage all come, each once."""
-    of = begun(history)
+    of = started(history)
     given = [ddl(at(1 + n // 400, 4 + n)) for n in range(1_700)]
     history.append_all(of.id, given)
     assert list(history.records(of.id)) == given
@@ -172,7 +172,7 @@ def test_many_statements(history: HistoryStorage) -> None:
 
 def test_bounds(history: HistoryStorage) -> None:
     """The start of a range belongs to it, its stop does not, over files as well."""
-    of = begun(history)
+    of = started(history)
     history.append_all(of.id, [ddl(at(f, o)) for f in (1, 2, 3) for o in (10, 20)])
 
     def found(start: EntryPosition | None, stop: EntryPosition | None) -> list[object]:
@@ -190,7 +190,7 @@ def test_bounds(history: HistoryStorage) -> None:
 
 def test_reading_while_writing(history: HistoryStorage) -> None:
     """A reader of statements may write meanwhile, and sees the later ones."""
-    of = begun(history)
+    of = started(history)
     history.append_all(of.id, [ddl(at(1, 10 * n)) for n in range(1, 1_001)])
     seen = 0
     for record in history.records(of.id):
@@ -202,18 +202,18 @@ def test_reading_while_writing(history: HistoryStorage) -> None:
 
 def test_append_twice(history: HistoryStorage) -> None:
     """A statement at a known position is omitted and reported as such."""
-    of = begun(history)
+    of = started(history)
     assert history.append(of.id, ddl(at(1, 100)))
     assert not history.append(of.id, ddl(at(1, 100)), last=at(1, 300))
     assert list(history.records(of.id)) == [ddl(at(1, 100))]
     assert history.segments()[0].last == at(1, 300)
     history.append_all(of.id, [ddl(at(1, 100)), ddl(at(1, 200))])
-    assert places(history, of.id) == [(1, 100), (1, 200)]
+    assert positions_of(history, of.id) == [(1, 100), (1, 200)]
 
 
 def test_same_place_elsewhere(history: HistoryStorage) -> None:
     """Several segments may contain the same position, as of two servers."""
-    one = begun(history)
+    one = started(history)
     other = history.begin(segment(at(1, 4), source="other"), schemas("x"))
     assert one.id != other.id
     history.append(one.id, ddl(at(1, 100, server_id=1)))
@@ -226,7 +226,7 @@ def test_same_place_elsewhere(history: HistoryStorage) -> None:
 
 def test_identify(history: HistoryStorage) -> None:
     """A segment gets another source and traits, and nothing else changes."""
-    old, new = begun(history), begun(history, 2)
+    old, new = started(history), started(history, 2)
     history.append(old.id, ddl(at(1, 100)), last=at(1, 150))
     history.append(new.id, ddl(at(2, 100)))
     traits = SourceTraits(True, 101119, 1, "utf8mb4_uca1400_ai_ci")
@@ -241,7 +241,7 @@ def test_identify(history: HistoryStorage) -> None:
 
 def test_extend_last(history: HistoryStorage) -> None:
     """The end of a segment only moves forward."""
-    of = begun(history)
+    of = started(history)
     history.extend(of.id, last=at(2, 500))
     history.extend(of.id, last=at(1, 700))
     assert history.segments() == [replace(of, last=at(2, 500))]
@@ -249,7 +249,7 @@ def test_extend_last(history: HistoryStorage) -> None:
 
 def test_extend_first(history: HistoryStorage) -> None:
     """A segment that starts earlier has its base there, and never starts later."""
-    of = begun(history, 3, 500)
+    of = started(history, 3, 500)
     history.write_snapshot(of.id, at(3, 900), schemas("later"))
     history.append_all(
         of.id, [ddl(at(2, 100), contained=True)], first=at(2, 4), last=at(4, 4)
@@ -267,7 +267,7 @@ def test_extend_first(history: HistoryStorage) -> None:
 
 def test_written_last(history: HistoryStorage) -> None:
     """Any write to a segment makes it the last one."""
-    one, two, three = (begun(history, file) for file in (1, 2, 3))
+    one, two, three = (started(history, file) for file in (1, 2, 3))
 
     def order() -> list[int]:
         return [each.id for each in history.segments()]
@@ -285,7 +285,7 @@ def test_written_last(history: HistoryStorage) -> None:
 
 def test_snapshot_at(history: HistoryStorage) -> None:
     """The newest snapshot at or before a position is found, across files."""
-    of = begun(history)
+    of = started(history)
     history.write_snapshot(of.id, at(2, 50), schemas("two"))
     history.write_snapshot(of.id, at(1, 90), schemas("one"))
 
@@ -303,7 +303,7 @@ def test_snapshot_at(history: HistoryStorage) -> None:
 
 def test_snapshot_replaced(history: HistoryStorage) -> None:
     """A new snapshot replaces an existing one at its position."""
-    of = begun(history)
+    of = started(history)
     history.write_snapshot(of.id, at(1, 90), schemas("old"))
     history.write_snapshot(of.id, at(1, 90, timestamp=7), schemas("new"))
     found = history.snapshot(of.id)
@@ -342,12 +342,12 @@ def test_all_or_nothing(
     history: HistoryStorage, write: Callable[[HistoryStorage, int], None]
 ) -> None:
     """A failed write leaves no trace, and the storage remains usable."""
-    of = begun(history)
+    of = started(history)
     history.append(of.id, ddl(at(1, 50)))
     with pytest.raises(BrokenError):
         write(history, of.id)
     assert history.segments() == [of]
-    assert places(history, of.id) == [(1, 50)]
+    assert positions_of(history, of.id) == [(1, 50)]
     found = history.snapshot(of.id)
     assert found is not None
     assert (found.position, found.schemas) == (of.first, BASE)
@@ -356,7 +356,7 @@ def test_all_or_nothing(
 
 def test_no_such_stretch(history: HistoryStorage) -> None:
     """Writing to a missing segment is refused, and writes nothing."""
-    of = begun(history)
+    of = started(history)
     for refused in (
         lambda: history.append(of.id + 1, ddl(at(1, 50))),
         lambda: history.append_all(of.id + 1, [ddl(at(1, 50))]),
@@ -372,17 +372,17 @@ def test_no_such_stretch(history: HistoryStorage) -> None:
 
 def test_expire(history: HistoryStorage) -> None:
     """The newest old snapshot becomes the base; what lies before it goes."""
-    of = begun(history)
+    of = started(history)
     history.append_all(of.id, [ddl(at(1, o)) for o in (10, 20, 30, 40)], last=at(1, 50))
     for offset in (15, 25, 35):
         history.write_snapshot(of.id, at(1, offset), schemas(f"t{offset}"))
     forgotten = history.expire(at(1, 30).timestamp or 0)
     assert forgotten == 4  # the base, the snapshot of 15, statements of 10 and 20
     assert history.segments() == [replace(of, first=at(1, 25), last=at(1, 50))]
-    assert places(history, of.id) == [(1, 30), (1, 40)]
+    assert positions_of(history, of.id) == [(1, 30), (1, 40)]
     assert history.snapshot(of.id, at(1, 24)) is None
-    for place, name in ((at(1, 34), "t25"), (None, "t35")):
-        found = history.snapshot(of.id, place)
+    for position, name in ((at(1, 34), "t25"), (None, "t35")):
+        found = history.snapshot(of.id, position)
         assert found is not None
         assert found.schemas == schemas(name)
     assert history.expire(at(1, 30).timestamp or 0) == 0
@@ -390,12 +390,12 @@ def test_expire(history: HistoryStorage) -> None:
 
 def test_expire_keeps_the_base(history: HistoryStorage) -> None:
     """Without a newer snapshot that is old enough, nothing of a segment expires."""
-    of = begun(history)
+    of = started(history)
     history.append(of.id, ddl(at(1, 10)), last=at(1, 50))
     history.write_snapshot(of.id, at(1, 40), schemas("new"))
     assert history.expire(at(1, 40).timestamp or 0) == 0
     assert history.segments() == [replace(of, last=at(1, 50))]
-    assert places(history, of.id) == [(1, 10)]
+    assert positions_of(history, of.id) == [(1, 10)]
 
 
 def test_expire_without_times(history: HistoryStorage) -> None:
@@ -410,7 +410,7 @@ def test_expire_without_times(history: HistoryStorage) -> None:
 
 def test_expire_stretches(history: HistoryStorage) -> None:
     """Segments that ended before the time are deleted, but never the last one."""
-    old, new, last = (begun(history, file) for file in (1, 9, 2))
+    old, new, last = (started(history, file) for file in (1, 9, 2))
     history.append(old.id, ddl(at(1, 10)), last=at(1, 50))
     history.extend(new.id, last=at(9, 50))
     history.extend(last.id, last=at(2, 50))
@@ -428,17 +428,17 @@ def test_expire_stretches(history: HistoryStorage) -> None:
 
 def test_ids_are_not_reused(history: HistoryStorage) -> None:
     """A new segment never reuses the id of an expired one."""
-    old = begun(history)
-    last = begun(history, 2)
+    old = started(history)
+    last = started(history, 2)
     history.extend(old.id, last=at(1, 50))
     history.extend(last.id, last=at(2, 50))
     history.expire(T0_MS * 2)
-    assert begun(history, 3).id not in (old.id, last.id)
+    assert started(history, 3).id not in (old.id, last.id)
 
 
 def test_tables_after_expiry(history: HistoryStorage, rng: random.Random) -> None:
     """Snapshots that share tables with expired ones keep them all."""
-    of = begun(history)
+    of = started(history)
     names = [f"t{n}" for n in range(20)]
     written = {}
     for offset in range(100, 1_100, 100):
@@ -459,16 +459,16 @@ def test_tables_after_expiry(history: HistoryStorage, rng: random.Random) -> Non
                 assert found is None
 
 
-def test_destinations(history_place: HistoryPlace) -> None:
+def test_destinations(history_location: HistoryLocation) -> None:
     """Destinations are independent of each other, whatever their positions."""
-    one, other = history_place.open("one"), history_place.open("other")
-    mine = begun(one)
+    one, other = history_location.open("one"), history_location.open("other")
+    mine = started(one)
     yours = other.begin(segment(at(1, 4)), schemas("y"))
     one.append(mine.id, ddl(at(1, 10)), last=at(1, 50))
     assert other.append(yours.id, ddl(at(1, 10), "DROP TABLE y"))
     assert list(one.records(mine.id)) == [ddl(at(1, 10))]
     assert list(other.records(yours.id)) == [ddl(at(1, 10), "DROP TABLE y")]
-    begun(one, 2)
+    started(one, 2)
     one.expire(T0_MS * 2)
     assert other.segments() == [yours]
     found = other.snapshot(yours.id)
@@ -476,20 +476,20 @@ def test_destinations(history_place: HistoryPlace) -> None:
     assert found.schemas == schemas("y")
 
 
-def test_two_writers(history_place: HistoryPlace) -> None:
+def test_two_writers(history_location: HistoryLocation) -> None:
     """A second writer is refused while the first one is open; readers are not."""
-    first = history_place.open()
-    of = begun(first)
-    second = history_place.storage()
+    first = history_location.open()
+    of = started(first)
+    second = history_location.storage()
     with pytest.raises(TableMetaStoreError, match="in use by another server"):
         second.open()
-    assert history_place.open(read_only=True).segments() == [of]
-    assert history_place.open("other").segments() == []
+    assert history_location.open(read_only=True).segments() == [of]
+    assert history_location.open("other").segments() == []
     assert first.append(of.id, ddl(at(1, 50)))
     first.close()
     second.open()
     assert second.append(of.id, ddl(at(1, 60)))
-    assert places(second, of.id) == [(1, 50), (1, 60)]
+    assert positions_of(second, of.id) == [(1, 50), (1, 60)]
 
 
 def dies_in(target: str, number: int, statement: int) -> bool:
@@ -510,14 +510,14 @@ def dies_in(target: str, number: int, statement: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_in_a_write(
-    history_place: HistoryPlace, tmp_path: Path, kind: str, rng: random.Random
+    history_location: HistoryLocation, tmp_path: Path, kind: str, rng: random.Random
 ) -> None:
     """A process killed before any statement of a write leaves all of it or nothing.
 
     It is killed at several, each time another selection of them.
     """
     number = KINDS[kind] + 12
-    history = history_place.open()
+    history = history_location.open()
     with closing(SqliteHistoryStorage(tmp_path / "model.sqlite")) as model:
         model.open()
         for each in range(number):
@@ -538,9 +538,9 @@ def test_killed_in_a_write(
     deaths = statement = 0
     found = before
     while found == before:
-        died = dies_in(history_place.target, number, statement)
+        died = dies_in(history_location.target, number, statement)
         deaths += died
-        with closing(history_place.storage()) as again:
+        with closing(history_location.storage()) as again:
             again.open()
             found = content(again)
         assert found in (before, after)

@@ -19,8 +19,8 @@ from fix_tablemeta_storage import (
 from mysql_history import (
     HISTORY_COLUMNS,
     SNAPSHOT_COLUMNS,
-    Place,
-    fresh_place,
+    MysqlLocation,
+    fresh_location,
     open_history,
 )
 
@@ -34,46 +34,50 @@ if TYPE_CHECKING:
     from servers import PrivateServer
 
 
-place = pytest.fixture(fresh_place, name="place")
+location = pytest.fixture(fresh_location, name="location")
 history = pytest.fixture(open_history, name="history")
 
 
-def test_rows_for_java(place: Place, history: MysqlHistoryStorage) -> None:
+def test_rows_for_java(location: MysqlLocation, history: MysqlHistoryStorage) -> None:
     """The original finds in its columns what it looks for there."""
     of = history.begin(segment(at(1, 4)), schemas("t", "u"))
     history.append(of.id, ddl(at(1, 100), "ALTER TABLE t ADD a INT COMMENT '名😀'"))
     time = at(1, 100).timestamp
-    assert place.rows(HISTORY_COLUMNS, "meta_history") == [
+    assert location.rows(HISTORY_COLUMNS, "meta_history") == [
         ("example", "mysql-bin.000001", 100, "17", time, "db", "db", "t",
          "ALTER TABLE t ADD a INT COMMENT '名\ufffd'", "ALTER", None)
     ]  # fmt: skip
-    ((*key, data, extra),) = place.rows(SNAPSHOT_COLUMNS, "meta_snapshot")
+    ((*key, data, extra),) = location.rows(SNAPSHOT_COLUMNS, "meta_snapshot")
     assert key == ["example", "mysql-bin.000001", 4, "17", at(1, 4).timestamp]
     assert extra is None
     assert json.loads(str(data)) == {
         "db": "CREATE TABLE `t` (a INT); \nCREATE TABLE `u` (a INT); \n"
     }
-    ((zone,),) = place.rows("ABS(gmt_create - UTC_TIMESTAMP()) < 3600", "meta_history")
+    ((zone,),) = location.rows(
+        "ABS(gmt_create - UTC_TIMESTAMP()) < 3600", "meta_history"
+    )
     assert zone
 
 
-def test_java_base_dump(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_java_base_dump(
+    location: MysqlLocation, caplog: pytest.LogCaptureFixture
+) -> None:
     """Rows of the Java server are a segment, from its first to its last statement."""
     old = at(1, 100, timestamp=1_000)
-    places = [old, at(1, 200, timestamp=2**42), at(2, 50, timestamp=2**42)]
+    positions = [old, at(1, 200, timestamp=2**42), at(2, 50, timestamp=2**42)]
     texts = ["DROP TABLE a", None, "ALTER TABLE `order` ADD c INT"]
-    place.add_snapshot("0", 0, "-1", -2)
-    for position, text in zip(places, texts, strict=True):
-        place.add_statement(position, text)
-    history = place.storage()
+    location.add_snapshot("0", 0, "-1", -2)
+    for position, text in zip(positions, texts, strict=True):
+        location.add_statement(position, text)
+    history = location.storage()
     with caplog.at_level(logging.INFO):
         history.open()
     assert "adopted 3 statements" in caplog.text
     assert "1 of them without text" in caplog.text
     (of,) = history.segments()
-    assert (of.source, of.first, of.last) == ("17", old, places[2])
+    assert (of.source, of.first, of.last) == ("17", old, positions[2])
     records = list(history.records(of.id))
-    assert [one.position for one in records] == places
+    assert [one.position for one in records] == positions
     assert [one.ddl for one in records] == ["DROP TABLE a", "", texts[2]]
     assert [one.contained for one in records] == [True, False, False]
     assert (records[2].event_type, records[2].sql_table) == ("ALTER", "order")
@@ -88,12 +92,12 @@ def test_java_base_dump(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     history.close()
 
 
-def test_java_goes_on_as_ours(place: Place) -> None:
+def test_java_goes_on_as_ours(location: MysqlLocation) -> None:
     """An adopted segment is extended, compacted and expires like others."""
-    place.add_snapshot("0", 0, "-1", -2)
+    location.add_snapshot("0", 0, "-1", -2)
     for offset in (100, 200):
-        place.add_statement(at(1, offset), f"ALTER TABLE t ADD c{offset} INT")
-    history = place.storage()
+        location.add_statement(at(1, offset), f"ALTER TABLE t ADD c{offset} INT")
+    history = location.storage()
     history.open()
     (of,) = history.segments()
     assert not history.append(of.id, ddl(at(1, 200)))
@@ -106,20 +110,20 @@ def test_java_goes_on_as_ours(place: Place) -> None:
     history.write_snapshot(of.id, at(1, 250), schemas("t"))
     assert history.expire(at(1, 300).timestamp or 0) == 3
     assert [one.position.position for one in history.records(of.id)] == [300]
-    assert len(place.rows("id", "meta_history")) == 1
-    assert len(place.rows("id", "meta_snapshot")) == 1
+    assert len(location.rows("id", "meta_history")) == 1
+    assert len(location.rows("id", "meta_snapshot")) == 1
     history.close()
 
 
 def test_java_snapshot_that_is_broken(
-    place: Place, caplog: pytest.LogCaptureFixture
+    location: MysqlLocation, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An invalid snapshot of the Java server is reported, and another one is used."""
-    place.add_snapshot("0", 0, "-1", -2, data="{")
+    location.add_snapshot("0", 0, "-1", -2, data="{")
     for offset in (100, 200):
-        place.add_statement(at(1, offset), "DROP TABLE x")
-    place.add_snapshot("mysql-bin.000001", 200, "17", at(1, 200).timestamp)
-    history = place.storage()
+        location.add_statement(at(1, offset), "DROP TABLE x")
+    location.add_snapshot("mysql-bin.000001", 200, "17", at(1, 200).timestamp)
+    history = location.storage()
     history.open()
     assert "cannot read" in caplog.text
     (of,) = history.segments()
@@ -128,42 +132,44 @@ def test_java_snapshot_that_is_broken(
     history.close()
 
 
-def test_java_without_a_base(place: Place) -> None:
+def test_java_without_a_base(location: MysqlLocation) -> None:
     """Statements of the original without a snapshot are left alone, and give way."""
-    place.add_statement(at(1, 100), "DROP TABLE javas")
-    place.add_statement(at(1, 200), "DROP TABLE javas")
-    history = place.storage()
+    location.add_statement(at(1, 100), "DROP TABLE javas")
+    location.add_statement(at(1, 200), "DROP TABLE javas")
+    history = location.storage()
     history.open()
     assert history.segments() == []
     of = history.begin(segment(at(1, 4)), schemas("t"))
     assert history.append(of.id, ddl(at(1, 100)))
-    assert [row[1] for row in place.rows("id, sql_text", "meta_history")] == [
+    assert [row[1] for row in location.rows("id, sql_text", "meta_history")] == [
         "DROP TABLE javas",
         ddl(at(1, 100)).ddl,
     ]
     history.close()
 
 
-def test_java_goes_on_with_ours(place: Place, history: MysqlHistoryStorage) -> None:
+def test_java_goes_on_with_ours(
+    location: MysqlLocation, history: MysqlHistoryStorage
+) -> None:
     """The queries of the Java server find our snapshot and what follows it."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     for offset in (100, 200, 300):
         history.append(of.id, ddl(at(1, offset)), last=at(1, offset + 1))
     history.write_snapshot(of.id, at(1, 150), schemas("t", "u"))
-    wanted = at(1, 250).timestamp
-    ((data, since, file, offset, master),) = place.server.execute(
+    expected = at(1, 250).timestamp
+    ((data, since, file, offset, master),) = location.server.execute(
         "SELECT data, binlog_timestamp, binlog_file, binlog_offest, binlog_master_id"
-        f" FROM {place.name}.meta_snapshot WHERE destination = 'example'"
-        f" AND binlog_timestamp < {wanted} ORDER BY binlog_timestamp DESC, id DESC"
+        f" FROM {location.name}.meta_snapshot WHERE destination = 'example'"
+        f" AND binlog_timestamp < {expected} ORDER BY binlog_timestamp DESC, id DESC"
         " LIMIT 1"
     )
     assert list(json.loads(data)) == ["db"]
     assert data.count("CREATE TABLE") == 2
     assert (file, offset, master) == ("mysql-bin.000001", 150, "17")
-    rows = place.server.execute(
+    rows = location.server.execute(
         "SELECT sql_text, use_schema, sql_type, sql_schema, sql_table FROM"
-        f" {place.name}.meta_history WHERE destination = 'example' AND"
-        f" binlog_timestamp >= {since} AND binlog_timestamp <= {wanted}"
+        f" {location.name}.meta_history WHERE destination = 'example' AND"
+        f" binlog_timestamp >= {since} AND binlog_timestamp <= {expected}"
         " ORDER BY binlog_timestamp, id"
     )
     assert [tuple(row) for row in rows] == [
@@ -172,7 +178,9 @@ def test_java_goes_on_with_ours(place: Place, history: MysqlHistoryStorage) -> N
 
 
 def test_java_expired_our_base(
-    place: Place, history: MysqlHistoryStorage, caplog: pytest.LogCaptureFixture
+    location: MysqlLocation,
+    history: MysqlHistoryStorage,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """If the Java server deleted snapshots, segments start later or are deleted."""
     lost = history.begin(segment(at(1, 4)), schemas("lost"))
@@ -182,8 +190,8 @@ def test_java_expired_our_base(
         history.append(of.id, ddl(at(2, offset)), last=at(2, offset + 1))
     history.write_snapshot(of.id, at(2, 150), schemas("t", "u"))
     history.close()
-    place.server.execute(
-        f"DELETE FROM {place.name}.meta_snapshot WHERE binlog_timestamp <"
+    location.server.execute(
+        f"DELETE FROM {location.name}.meta_snapshot WHERE binlog_timestamp <"
         f" {at(2, 150).timestamp}"
     )
     history.open()
@@ -195,37 +203,45 @@ def test_java_expired_our_base(
     assert caplog.text.count("was deleted from meta_snapshot") == 2
 
 
-def test_statement_deleted(place: Place, history: MysqlHistoryStorage) -> None:
+def test_statement_deleted(
+    location: MysqlLocation, history: MysqlHistoryStorage
+) -> None:
     """A deleted statement is reported where it is missing, with a remedy."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     for offset in (100, 200):
         history.append(of.id, ddl(at(1, offset)))
-    place.server.execute(
-        f"DELETE FROM {place.name}.meta_history WHERE binlog_offest = 100"
+    location.server.execute(
+        f"DELETE FROM {location.name}.meta_history WHERE binlog_offest = 100"
     )
     with pytest.raises(TableMetaStoreError) as caught:
         list(history.records(of.id))
-    told = str(caught.value)
-    assert f"lacks the statement at {at(1, 100)}" in told
+    shown = str(caught.value)
+    assert f"lacks the statement at {at(1, 100)}" in shown
     remedy = f"DELETE FROM canal_server_stretch WHERE id = {of.id}"
-    assert told.endswith(remedy)
-    place.server.execute(remedy.replace("FROM ", f"FROM {place.name}."))
+    assert shown.endswith(remedy)
+    location.server.execute(remedy.replace("FROM ", f"FROM {location.name}."))
     again = history.begin(segment(at(1, 4)), schemas("t"))
     assert history.append(again.id, ddl(at(1, 200)))
     assert history.segments() == [again]
 
 
-def test_stretch_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
+def test_stretch_changed_by_others(
+    location: MysqlLocation, history: MysqlHistoryStorage
+) -> None:
     """An invalid segment is reported with the row to delete."""
     history.begin(segment(at(1, 4)), schemas("t"))
-    place.server.execute(f"UPDATE {place.name}.canal_server_stretch SET last = '?'")
+    location.server.execute(
+        f"UPDATE {location.name}.canal_server_stretch SET last = '?'"
+    )
     with pytest.raises(
         TableMetaStoreError, match="its row in canal_server_stretch was changed: delete"
     ):
         history.segments()
 
 
-def test_binlog_begun_anew(place: Place, history: MysqlHistoryStorage) -> None:
+def test_binlog_begun_anew(
+    location: MysqlLocation, history: MysqlHistoryStorage
+) -> None:
     """Two segments of one server share positions, and each keeps its rows."""
     old = history.begin(segment(at(1, 4)), schemas("old"))
     history.append(old.id, ddl(at(1, 100), "DROP TABLE old"))
@@ -237,13 +253,13 @@ def test_binlog_begun_anew(place: Place, history: MysqlHistoryStorage) -> None:
         base = history.snapshot(of.id)
         assert base is not None
         assert base.schemas == schemas(name)
-    servers = [row[0] for row in place.rows("binlog_master_id", "meta_history")]
+    servers = [row[0] for row in location.rows("binlog_master_id", "meta_history")]
     assert [int(str(server)) < 0 for server in servers] == [True, False]
 
 
-def test_destinations_differ_in_case(place: Place) -> None:
+def test_destinations_differ_in_case(location: MysqlLocation) -> None:
     """Destinations whose names differ in case alone have histories of their own."""
-    one, other = place.storage("Example"), place.storage("example")
+    one, other = location.storage("Example"), location.storage("example")
     for storage in (one, other):
         storage.open()
         of = storage.begin(segment(at(1, 4)), schemas("t"))
@@ -254,9 +270,9 @@ def test_destinations_differ_in_case(place: Place) -> None:
         storage.close()
 
 
-def test_other_rows_stay(place: Place, history: MysqlHistoryStorage) -> None:
+def test_other_rows_stay(location: MysqlLocation, history: MysqlHistoryStorage) -> None:
     """A segment of another destination cannot be written by its id."""
-    other = place.storage("other")
+    other = location.storage("other")
     other.open()
     of = history.begin(segment(at(1, 4)), schemas("t"))
     with pytest.raises(TableMetaStoreError, match=f"no segment {of.id} of other"):
@@ -264,19 +280,19 @@ def test_other_rows_stay(place: Place, history: MysqlHistoryStorage) -> None:
     other.close()
 
 
-def test_no_server(place: Place) -> None:
+def test_no_server(location: MysqlLocation) -> None:
     """An unreachable server is reported with what to check."""
-    storage = place.storage(address=Address("127.0.0.1", 1), connect_timeout_s=2.0)
+    storage = location.storage(address=Address("127.0.0.1", 1), connect_timeout_s=2.0)
     with pytest.raises(TableMetaStoreError) as caught:
         storage.open()
-    assert f"in {place.name} on 127.0.0.1:1 cannot be read" in str(caught.value)
+    assert f"in {location.name} on 127.0.0.1:1 cannot be read" in str(caught.value)
     assert "check that the server of canal.instance.tsdb.url is running" in str(
         caught.value
     )
 
 
 @pytest.mark.parametrize(
-    ("user", "password", "name", "told"),
+    ("user", "password", "name", "expected"),
     [
         (None, "wrong secret", None, "check canal.instance.tsdb.dbUsername and"),
         (None, None, "missing", "GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON"),
@@ -284,33 +300,34 @@ def test_no_server(place: Place) -> None:
     ],
 )
 def test_refused(
-    place: Place,
+    location: MysqlLocation,
     user: str | None,
     password: str | None,
     name: str | None,
-    told: str,
+    expected: str,
 ) -> None:
     """Who is not let in reads why and what to do, and never a password."""
-    place.name = name or place.name
-    own = place.access.credentials
-    storage = place.storage(
+    location.name = name or location.name
+    own = location.access.credentials
+    storage = location.storage(
         credentials=Credentials(user or own.user, password or own.password)
     )
     with pytest.raises(TableMetaStoreError) as caught:
         storage.open()
     text = str(caught.value)
-    assert told in text
+    assert expected in text
     assert "secret" not in text
     assert "REPLICATION" not in text
     assert "secret" not in repr(storage.__dict__)
 
 
-def test_no_right_to_write(place: Place) -> None:
+def test_no_right_to_write(location: MysqlLocation) -> None:
     """A read-only account is reported with the missing privileges; reading works."""
-    place.server.execute(
-        f"REVOKE CREATE, INSERT, UPDATE, DELETE ON {place.name}.* FROM {place.name}"
+    location.server.execute(
+        f"REVOKE CREATE, INSERT, UPDATE, DELETE ON {location.name}.*"
+        f" FROM {location.name}"
     )
-    storage = place.storage()
+    storage = location.storage()
     storage.open()
     with pytest.raises(TableMetaStoreError, match="GRANT CREATE, SELECT, INSERT"):
         storage.begin(segment(at(1, 4)), schemas("t"))
@@ -318,12 +335,14 @@ def test_no_right_to_write(place: Place) -> None:
     storage.close()
 
 
-def test_dropped_while_in_use(place: Place, history: MysqlHistoryStorage) -> None:
+def test_dropped_while_in_use(
+    location: MysqlLocation, history: MysqlHistoryStorage
+) -> None:
     """A dropped table is reported with the consequence, and created again."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     tables = ("meta_history", "meta_snapshot", "canal_server_place")
     for table in (*tables, "canal_server_stretch"):
-        place.server.execute(f"DROP TABLE {place.name}.{table}")
+        location.server.execute(f"DROP TABLE {location.name}.{table}")
     with pytest.raises(TableMetaStoreError, match="canal_server_stretch") as caught:
         history.extend(of.id, last=at(1, 500))
     assert "a running server creates it again" in str(caught.value)
@@ -332,19 +351,21 @@ def test_dropped_while_in_use(place: Place, history: MysqlHistoryStorage) -> Non
     assert history.segments() == []
 
 
-def test_newer_form(place: Place) -> None:
+def test_newer_form(location: MysqlLocation) -> None:
     """Tables of a newer version are not changed, and the remedy is reported."""
-    place.server.execute(
-        f"ALTER TABLE {place.name}.canal_server_stretch COMMENT 'x, version 2'"
+    location.server.execute(
+        f"ALTER TABLE {location.name}.canal_server_stretch COMMENT 'x, version 2'"
     )
     with pytest.raises(TableMetaStoreError, match=r"newer canal-server \(version 2, "):
-        place.storage().open()
+        location.storage().open()
 
 
-def test_changed_by_others(place: Place, history: MysqlHistoryStorage) -> None:
+def test_changed_by_others(
+    location: MysqlLocation, history: MysqlHistoryStorage
+) -> None:
     """A changed snapshot is refused, with the row to check."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
-    place.server.execute(f"UPDATE {place.name}.meta_snapshot SET data = '{{}}'")
+    location.server.execute(f"UPDATE {location.name}.meta_snapshot SET data = '{{}}'")
     with pytest.raises(TableMetaStoreError, match=r"invalid snapshot .*meta_snapshot"):
         history.snapshot(of.id)
 

@@ -16,7 +16,7 @@ from fix_tablemeta_storage import (
     segment,
 )
 from history_writer import KINDS, WRITES, content, on_statement, write
-from mysql_history import Place, fresh_place, open_history
+from mysql_history import MysqlLocation, fresh_location, open_history
 
 from canal_server.errors import ConnectionLost, TableMetaStoreError
 from canal_server.tablemeta.storage.history_storage import SourceTraits
@@ -32,52 +32,56 @@ if TYPE_CHECKING:
     from servers import PrivateServer
 
 
-place = pytest.fixture(fresh_place, name="place")
+location = pytest.fixture(fresh_location, name="location")
 history = pytest.fixture(open_history, name="history")
 
 
-def connections(place: Place) -> list[int]:
+def connections(location: MysqlLocation) -> list[int]:
     """Return the numbers of all connections of the storages' account."""
-    with place.server.connect() as connection, connection.cursor() as cursor:
+    with location.server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT id FROM information_schema.processlist WHERE user = %s",
-            (place.name,),
+            (location.name,),
         )
         return [number for (number,) in cursor.fetchall()]
 
 
-def kill_connections(place: Place) -> None:
+def kill_connections(location: MysqlLocation) -> None:
     """Cut all connections of the storages' account."""
-    for number in connections(place):
-        place.server.execute(f"KILL {number}")
+    for number in connections(location):
+        location.server.execute(f"KILL {number}")
 
 
-def test_connection_lost(place: Place, history: MysqlHistoryStorage) -> None:
+def test_connection_lost(location: MysqlLocation, history: MysqlHistoryStorage) -> None:
     """A connection that broke while idle is reopened, and nothing is lost."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
-    kill_connections(place)
+    kill_connections(location)
     assert history.append(of.id, ddl(at(1, 100)))
-    kill_connections(place)
+    kill_connections(location)
     assert history.segments() == [of]
-    kill_connections(place)
+    kill_connections(location)
     assert history.begin(segment(at(2, 4)), schemas("t")).id != of.id
     assert len(history.segments()) == 2
 
 
-def test_locked_out(place: Place, history: MysqlHistoryStorage) -> None:
+def test_locked_out(location: MysqlLocation, history: MysqlHistoryStorage) -> None:
     """The second server gets the connection of the first, by number and address."""
     history.begin(segment(at(1, 4)), schemas("t"))
-    (number,) = connections(place)
-    second = MysqlHistoryStorage(place.access, place.name, "example", lock_wait_s=0)
+    (number,) = connections(location)
+    second = MysqlHistoryStorage(
+        location.access, location.name, "example", lock_wait_s=0
+    )
     with pytest.raises(TableMetaStoreError) as caught:
         second.open()
-    told = f"is in use by another server (connection {number} from 127.0.0.1:"
-    assert told in str(caught.value)
+    shown = f"is in use by another server (connection {number} from 127.0.0.1:"
+    assert shown in str(caught.value)
     assert "stop that server" in str(caught.value)
-    assert place.name in str(caught.value)
+    assert location.name in str(caught.value)
 
 
-def test_lock_of_a_lost_connection(place: Place, history: MysqlHistoryStorage) -> None:
+def test_lock_of_a_lost_connection(
+    location: MysqlLocation, history: MysqlHistoryStorage
+) -> None:
     """A connection that we lost and the server has still does not keep us out."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
     connection = history._server._connection
@@ -88,11 +92,13 @@ def test_lock_of_a_lost_connection(place: Place, history: MysqlHistoryStorage) -
         lost.query("SELECT 1")
 
 
-def test_lock_taken_meanwhile(place: Place, history: MysqlHistoryStorage) -> None:
+def test_lock_taken_meanwhile(
+    location: MysqlLocation, history: MysqlHistoryStorage
+) -> None:
     """A server that lost the connection and the lock to another writes no more."""
     of = history.begin(segment(at(1, 4)), schemas("t"))
-    kill_connections(place)
-    second = place.storage()
+    kill_connections(location)
+    second = location.storage()
     second.open()
     with pytest.raises(TableMetaStoreError, match="in use by another server"):
         history.append(of.id, ddl(at(1, 50)))
@@ -106,30 +112,30 @@ def test_lock_taken_meanwhile(place: Place, history: MysqlHistoryStorage) -> Non
 class Destination:
     """A destination that servers share, and who has it."""
 
-    def __init__(self, place: Place, *, silent_s: int = 60) -> None:
-        self.place = place
+    def __init__(self, location: MysqlLocation, *, silent_s: int = 60) -> None:
+        self.location = location
         self.silent_s = silent_s
         self.has_it = True
 
     def storage(self) -> MysqlHistoryStorage:
         """Return what a server has that has the destination as long as `has_it`."""
         owner = Owner(lambda: self.has_it, lambda: self.silent_s)
-        place = self.place
+        location = self.location
         return MysqlHistoryStorage(
-            place.access, place.name, "example", lock_wait_s=0, owner=owner
+            location.access, location.name, "example", lock_wait_s=0, owner=owner
         )
 
 
-def test_comes_back_when_another_has_the_destination(place: Place) -> None:
+def test_comes_back_when_another_has_the_destination(location: MysqlLocation) -> None:
     """A server that lost its connection and the destination stops, even without a lock.
 
     The other one may have lost its connection just then, too.
     """
-    destination = Destination(place)
-    old, new = destination.storage(), place.storage()
+    destination = Destination(location)
+    old, new = destination.storage(), location.storage()
     old.open()
     of = old.begin(segment(at(1, 4)), schemas("t"))
-    kill_connections(place)
+    kill_connections(location)
     new.open()
     assert new.append(of.id, ddl(at(1, 60)))
     new.close()
@@ -153,12 +159,12 @@ def test_comes_back_when_another_has_the_destination(place: Place) -> None:
     old.close()
 
 
-def test_one_that_is_silent_keeps_nobody_out(place: Place) -> None:
+def test_one_that_is_silent_keeps_nobody_out(location: MysqlLocation) -> None:
     """A paused server loses the lock, which is reported when it resumes."""
-    old = Destination(place, silent_s=1).storage()
+    old = Destination(location, silent_s=1).storage()
     old.open()
     of = old.begin(segment(at(1, 4)), schemas("t"))
-    new = place.storage()
+    new = location.storage()
 
     def is_open() -> bool:
         with contextlib.suppress(TableMetaStoreError):
@@ -228,9 +234,9 @@ class Cut:
     """Cuts the connection at the n-th statement, before or after it ran."""
 
     def __init__(
-        self, place: Place, storage: MysqlHistoryStorage, *, after: bool
+        self, location: MysqlLocation, storage: MysqlHistoryStorage, *, after: bool
     ) -> None:
-        self._place = place
+        self._place = location
         server: Any = storage._server
         self._connection = server._connection
         self._query = self._connection.query
@@ -258,9 +264,11 @@ class Cut:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_cut_anywhere(place: Place, history: MysqlHistoryStorage, after: bool) -> None:
+def test_cut_anywhere(
+    location: MysqlLocation, history: MysqlHistoryStorage, after: bool
+) -> None:
     """Wherever the connection breaks in a write, it is done once and as a whole."""
-    cut = Cut(place, history, after=after)
+    cut = Cut(location, history, after=after)
     writes: list[Callable[[int, int], object]] = [
         lambda of, n: history.append(of, ddl(at(1, n)), last=at(1, n)),
         lambda of, n: history.write_snapshot(of, at(1, n), schemas("t", "u")),
@@ -284,8 +292,8 @@ def test_cut_anywhere(place: Place, history: MysqlHistoryStorage, after: bool) -
     assert found == sorted(set(found))
     appended = [offset for file, offset in found if file == 1]
     assert appended == [90, *range(100, 100 + len(appended) - 1)]
-    begun = [one.first.position for one in segments if one.first.order()[0] == 2]
-    assert begun == [90, *range(100, 100 + len(begun) - 1)]
-    assert min(len(appended), len(begun)) > 5
+    started = [one.first.position for one in segments if one.first.order()[0] == 2]
+    assert started == [90, *range(100, 100 + len(started) - 1)]
+    assert min(len(appended), len(started)) > 5
     (named,) = [one for one in segments if one.id == of]
     assert named.source == f"server {named.traits.version}"

@@ -39,12 +39,12 @@ def test_a_file_by_default(tmp_path: Path) -> None:
     storage = open_storage(config_in(tmp_path))
     assert list(tmp_path.iterdir()) == []
     storage.open()
-    begun = storage.begin(segment(at(1, 4)), schemas("t"))
+    started = storage.begin(segment(at(1, 4)), schemas("t"))
     path = tmp_path / "example" / "tablemeta.sqlite"
     assert path.stat().st_mode & 0o777 == 0o600
     reader = open_storage(config_in(tmp_path), read_only=True)
     reader.open()
-    assert reader.segments() == [begun]
+    assert reader.segments() == [started]
     reader.close()
     storage.close()
 
@@ -72,9 +72,9 @@ def test_mysql(mysql_server: Server) -> None:
             open_storage(config, read_only=True).open()
         storage = open_storage(config)
         storage.open()
-        begun = storage.begin(segment(at(1, 4)), schemas("t"))
+        started = storage.begin(segment(at(1, 4)), schemas("t"))
         storage.close()
-        for destination, found in (("example", [begun]), ("other", [])):
+        for destination, found in (("example", [started]), ("other", [])):
             reader = open_storage(
                 replace(config, destination=destination), read_only=True
             )

@@ -179,7 +179,7 @@ def read(path: Path) -> list[object] | str:
         return str(error)
 
 
-def is_told(found: list[object] | str, path: Path) -> bool:
+def is_reported(found: list[object] | str, path: Path) -> bool:
     """Return whether a file was refused with its name and a remedy."""
     return isinstance(found, str) and str(path) in found and ";" in found
 
@@ -189,7 +189,7 @@ def test_a_name_that_is_no_text(path: Path) -> None:
     filled(path)
     content = path.read_bytes()
     path.write_bytes(content.replace(b"tabledefinition", b"tabl\xdf\xffefinition"))
-    assert is_told(found := read(path), path), found
+    assert is_reported(found := read(path), path), found
 
 
 @pytest.mark.slow
@@ -199,12 +199,12 @@ def test_flipped_bytes(path: Path, rng: random.Random) -> None:
     whole = path.read_bytes()
     refusals = 0
     for _ in range(300):
-        torn = bytearray(whole)
-        torn[rng.randrange(len(torn))] ^= 1 << rng.randrange(8)
-        path.write_bytes(torn)
+        truncated = bytearray(whole)
+        truncated[rng.randrange(len(truncated))] ^= 1 << rng.randrange(8)
+        path.write_bytes(truncated)
         found = read(path)
         refusals += found != before
-        assert found == before or is_told(found, path)
+        assert found == before or is_reported(found, path)
     assert refusals > 100
 
 
@@ -215,7 +215,7 @@ def test_truncated(path: Path, rng: random.Random) -> None:
     for length in (0, 1, 99, 100, 4_096, *(rng.randrange(len(whole)) for _ in "12345")):
         path.write_bytes(whole[:length])
         found = read(path)
-        assert is_told(found, path) or found == before
+        assert is_reported(found, path) or found == before
         assert path.stat().st_size == length or found == before
     path.write_bytes(whole)
     assert read(path) == before
@@ -236,18 +236,18 @@ def test_torn_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
     whole = copy.read_bytes()
     found = []
     for cut in [0, 31, len(log), *(rng.randrange(len(log)) for _ in range(25))]:
-        torn = bytearray(log[:cut])
-        if torn and rng.random() < 0.5:
-            torn[rng.randrange(len(torn))] ^= 1 << rng.randrange(8)
+        truncated = bytearray(log[:cut])
+        if truncated and rng.random() < 0.5:
+            truncated[rng.randrange(len(truncated))] ^= 1 << rng.randrange(8)
         copy.write_bytes(whole)
-        Path(f"{copy}-wal").write_bytes(torn)
+        Path(f"{copy}-wal").write_bytes(truncated)
         found.append(states.index(read(copy)))
         Path(f"{copy}-shm").unlink(missing_ok=True)
     assert len(set(found)) > 3
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "expected"),
     [
         ("UPDATE record SET ddl = 'DROP TABLE t'", "the statement at"),
         ("UPDATE record SET contained = 1", "the statement at"),
@@ -259,7 +259,7 @@ def test_torn_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
         ("DELETE FROM definition", "1 of 1 definitions are missing"),
     ],
 )
-def test_changed_by_others(path: Path, statement: str, told: str) -> None:
+def test_changed_by_others(path: Path, statement: str, expected: str) -> None:
     """Any change to the file is noticed when it is read."""
     with opened(path) as storage:
         of = storage.begin(segment(at(1, 4), at(1, 90)), schemas("t"))
@@ -267,7 +267,7 @@ def test_changed_by_others(path: Path, statement: str, told: str) -> None:
     change(path, statement)
     with opened(path) as storage, pytest.raises(TableMetaStoreError) as caught:
         content(storage)
-    assert f"{path} is damaged ({told}" in str(caught.value)
+    assert f"{path} is damaged ({expected}" in str(caught.value)
     assert LEFT_ALONE in str(caught.value)
 
 
@@ -467,11 +467,11 @@ def test_no_right_to_write(path: Path, name: str) -> None:
     mode = stat.S_IMODE(protected.stat().st_mode)
     protected.chmod(mode & ~0o222)
     try:
-        told = run_faults(*UNPRIVILEGED, "open", path, "")
+        text = run_faults(*UNPRIVILEGED, "open", path, "")
     finally:
         protected.chmod(mode)
-    assert f"cannot open the table history {path}: " in told
-    assert "give the user that runs the server permission to read and write" in told
+    assert f"cannot open the table history {path}: " in text
+    assert "give the user that runs the server permission to read and write" in text
     assert run_faults(*UNPRIVILEGED, "open", path, "") == f"{OPENED}\n"
     assert read(path) == before
 
@@ -483,9 +483,9 @@ def test_read_only_file_system(path: Path, is_there: bool) -> None:
     folder.mkdir(parents=True)
     before = filled(path, 3) if is_there else None
     mount = 'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$@"'
-    told = run_faults(*OWN_MOUNTS, mount, folder, "open", path, "")
-    assert f"cannot open the table history {path}: " in told
-    assert "check that its file system is not mounted read-only" in told
+    text = run_faults(*OWN_MOUNTS, mount, folder, "open", path, "")
+    assert f"cannot open the table history {path}: " in text
+    assert "check that its file system is not mounted read-only" in text
     assert (read(path) if is_there else None) == before
 
 
@@ -497,8 +497,8 @@ def test_small_disk(tmp_path: Path, rng: random.Random) -> None:
     """
     mount = 'mount -t tmpfs -o size=16m tmpfs "$0"; exec "$@"'
     seed = rng.randrange(1_000_000)
-    told = run_faults(*OWN_MOUNTS, mount, tmp_path, "room", tmp_path, seed)
-    refused_kinds = set(map(int, told.split()))
+    text = run_faults(*OWN_MOUNTS, mount, tmp_path, "room", tmp_path, seed)
+    refused_kinds = set(map(int, text.split()))
     print(f"refused without room: {sorted(refused_kinds)}")
     assert refused_kinds  # which ones depends on where the room ends
 

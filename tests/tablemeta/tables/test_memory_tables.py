@@ -395,21 +395,21 @@ def test_generated_invisible_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "sql_mode", "told"),
+    ("column", "sql_mode", "expected"),
     [
         ('"a" char(1)', ANSI | ANSI_QUOTES, False),
         ('"a" char(1)', ANSI_QUOTES, True),
         ('"a" int', ANSI | ANSI_QUOTES, False),
     ],
 )
-def test_server_leaves_options_out(column: str, sql_mode: int, told: bool) -> None:
+def test_server_leaves_options_out(column: str, sql_mode: int, expected: bool) -> None:
     """In ANSI mode a CREATE written by the server omits the table's charset."""
     model = MemoryTableMeta()
     context = Context(schema="d", sql_mode=sql_mode)
     sql = f'CREATE TABLE "t" (\n  {column} DEFAULT NULL\n) START TRANSACTION'
     applied = model.apply(None, "d", sql, context)
-    assert (not applied.problem) == told
-    assert model.is_uncertain("d", "t") != told
+    assert (not applied.problem) == expected
+    assert model.is_uncertain("d", "t") != expected
     assert columns(model) == "a"
     model = MemoryTableMeta()
     assert not model.apply(None, "d", sql.replace("\n", " "), context).problem

@@ -59,7 +59,7 @@ def test_a_renamed_table():
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "expected"),
     [
         ((ID, NAME, PRICE, Column("n", "int")), "+ n int"),
         ((Column("n", "int"), ID, NAME, PRICE), "+ n int first"),
@@ -79,9 +79,9 @@ def test_a_renamed_table():
         ((ID, NAME, replace(PRICE, name="PRICE")), "~ price renamed to PRICE"),
     ],
 )  # fmt: skip
-def test_one_column(columns, told):
+def test_one_column(columns, expected):
     """Each kind of change of a column is one line that names it."""
-    assert lines(BOOK, replace(BOOK, columns=columns)) == [told]
+    assert lines(BOOK, replace(BOOK, columns=columns)) == [expected]
 
 
 def test_columns_that_were_renamed():
@@ -91,9 +91,9 @@ def test_columns_that_were_renamed():
     assert lines(BOOK, after) == ["- name varchar(20)", "+ title varchar(20) after id"]
     longer = replace(NAME, name="title", type="varchar(40)")
     after = replace(BOOK, columns=(longer, ID, PRICE))
-    (told,) = [each for each in lines(BOOK, after, name="title") if "title" in each]
-    assert told.startswith("~ name renamed to title")
-    assert told.endswith(": varchar(20) → varchar(40)")
+    (shown,) = [each for each in lines(BOOK, after, name="title") if "title" in each]
+    assert shown.startswith("~ name renamed to title")
+    assert shown.endswith(": varchar(20) → varchar(40)")
 
 
 def test_names_that_were_swapped():

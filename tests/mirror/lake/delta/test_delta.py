@@ -70,9 +70,9 @@ def test_text_keys_that_differ_by_case(tmp_path: Path, rng: random.Random) -> No
     rows = LakeRows(lake_table([("k", "varchar(9)"), ("v", "int")], ("k",)), rng)
     lake = published(tmp_path, rows)
     moves = [("insert", "a", 1), ("delete", "a", 1), ("insert", "A", 1)]
-    told = [rows.change(kind, {"k": k, "v": v}) for kind, k, v in moves]
-    told.append(rows.change("insert", {"k": "b", "v": 2}))
-    assert lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {}) == Applied(2, 0)
+    changes = [rows.change(kind, {"k": k, "v": v}) for kind, k, v in moves]
+    changes.append(rows.change("insert", {"k": "b", "v": 2}))
+    assert lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {}) == Applied(2, 0)
     assert sorted((r["k"], r["v"]) for r in lake_rows(lake)) == [("A", 1), ("b", 2)]
 
 
@@ -148,16 +148,16 @@ def test_repeated_batches(tmp_path: Path, rng: random.Random) -> None:
     """A batch that comes again changes nothing, and the next one is applied."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
-    told = [*rows.random_changes(30), rows.change("insert", {"id": 100, "v": "a"})]
-    changes = rows.as_changes(told)
+    new_rows = [*rows.random_changes(30), rows.change("insert", {"id": 100, "v": "a"})]
+    changes = rows.as_changes(new_rows)
     assert lake.apply(COPY, changes, rows.seq + 1, {}) != Applied()
     before = in_order(lake_rows(lake))
     assert lake.apply(COPY, changes, rows.seq + 1, {}) == Applied()
     assert lake.apply(COPY, changes, rows.seq + 1, {}) == Applied()
     assert in_order(lake_rows(lake)) == before
     assert lake.applied(COPY) == rows.seq + 1
-    told = [*rows.random_changes(30), rows.change("delete", {"id": 100, "v": "a"})]
-    changes = rows.as_changes(told)
+    new_rows = [*rows.random_changes(30), rows.change("delete", {"id": 100, "v": "a"})]
+    changes = rows.as_changes(new_rows)
     assert lake.apply(COPY, changes, rows.seq + 1, {}) != Applied()
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
 
@@ -178,16 +178,16 @@ def test_place_behind_others(tmp_path: Path, rng: random.Random) -> None:
     """Commits of other writers have no position; the number is known without ours."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
-    told = (rows.seq + 1, {"from": "copy"})
+    changes = (rows.seq + 1, {"from": "copy"})
     other = DeltaTable(str(tmp_path))
     for _ in range(12):
         other.alter.set_table_properties({"delta.checkpointInterval": "50"})
-    assert lake.position() == told
+    assert lake.position() == changes
     other.create_checkpoint()
     for commit in (tmp_path / "_delta_log").glob("*0.json"):
         commit.unlink()
-    assert DeltaLakeTable(str(tmp_path), PLAIN).position() == (told[0], {})
-    assert lake.applied(COPY) == told[0]
+    assert DeltaLakeTable(str(tmp_path), PLAIN).position() == (changes[0], {})
+    assert lake.applied(COPY) == changes[0]
 
 
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
@@ -207,8 +207,8 @@ def test_truncate(tmp_path: Path, rng: random.Random, deletes: str) -> None:
         now = [row["_committed_at"] for row in left if row["_seq"] == at]
         assert {time.timestamp() for time in now} == {1_700_000_000}
     rows.seq = at
-    told = [rows.change("insert", {"id": 77, "v": 1})]
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    changes = [rows.change("insert", {"id": 77, "v": 1})]
+    lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
     lake.empty(COPY, at, 1_700_000_000_000, {})
     assert [r["id"] for r in lake_rows(lake) if not r.get("_deleted")] == [77]
 
@@ -218,14 +218,14 @@ def test_columns_that_changes_have_not(tmp_path: Path, rng: random.Random) -> No
     table = lake_table([("id", "int"), ("v", "int"), ("old", "int")], ("id",))
     rows = LakeRows(table, rng)
     lake = published(tmp_path, rows)
-    told = [rows.change("insert", {"id": n, "v": 1, "old": 5}) for n in range(2)]
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    changes = [rows.change("insert", {"id": n, "v": 1, "old": 5}) for n in range(2)]
+    lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
     rows = LakeRows(lake_table([("id", "int"), ("v", "int")], ("id",)), rng, rows.seq)
-    told = [rows.change("update_postimage", {"id": 1, "v": 2})]
-    told.append(rows.change("insert", {"id": 2, "v": 2}))
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
-    told = [rows.change("insert", {"id": 300, "v": 3})]  # outside of every file
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    changes = [rows.change("update_postimage", {"id": 1, "v": 2})]
+    changes.append(rows.change("insert", {"id": 2, "v": 2}))
+    lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
+    changes = [rows.change("insert", {"id": 300, "v": 3})]  # outside of every file
+    lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
     left = sorted((r["id"], r["v"], r["old"] or 0) for r in lake_rows(lake))
     assert left == [(0, 1, 5), (1, 2, 5), (2, 2, 0), (300, 3, 0)]
 
@@ -237,11 +237,11 @@ def test_a_kept_column_of_a_key_that_changes(
     table = lake_table([("id", "int"), ("old", "int")], ("id",))
     rows = LakeRows(table, rng)
     lake = published(tmp_path, rows)
-    told = [rows.change("insert", {"id": n, "old": 5}) for n in (1, 2)]
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    changes = [rows.change("insert", {"id": n, "old": 5}) for n in (1, 2)]
+    lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
     rows = LakeRows(lake_table([("id", "int")], ("id",)), rng, rows.seq)
-    told = [rows.change("delete", {"id": 1}), rows.change("insert", {"id": 7})]
-    lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+    changes = [rows.change("delete", {"id": 1}), rows.change("insert", {"id": 7})]
+    lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
     assert sorted((r["id"], r["old"]) for r in lake_rows(lake)) == [(2, 5), (7, None)]
 
 

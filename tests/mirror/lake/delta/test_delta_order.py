@@ -30,7 +30,7 @@ def file(least: int, greatest: int, size: int = SIZE, rows: int = 10) -> KeyedFi
 
 
 @pytest.mark.parametrize(
-    ("files", "wanted"),
+    ("files", "expected"),
     [
         # In order, and large enough.
         ([(1, 3), (4, 6), (7, 9)], []),
@@ -58,17 +58,17 @@ def file(least: int, greatest: int, size: int = SIZE, rows: int = 10) -> KeyedFi
         ),
     ],
 )  # fmt: skip
-def test_what_is_put_together(files, wanted) -> None:
+def test_what_is_put_together(files, expected) -> None:
     """Files that overlap, or are small, within what is written at once."""
     found = groups([file(*each) for each in files], SIZE)
-    assert [[each.path for each in group] for group in found] == wanted
+    assert [[each.path for each in group] for group in found] == expected
 
 
 def ranges(path: Path) -> list[tuple[int, int]]:
     """Return the least and the greatest key of each file."""
-    told = pa.table(DeltaTable(str(path)).get_add_actions(flatten=True))
+    shown = pa.table(DeltaTable(str(path)).get_add_actions(flatten=True))
     return sorted(
-        zip(told["min.id"].to_pylist(), told["max.id"].to_pylist(), strict=True)
+        zip(shown["min.id"].to_pylist(), shown["max.id"].to_pylist(), strict=True)
     )
 
 
@@ -160,8 +160,10 @@ def test_statistics_are_true(tmp_path: Path, rng: random.Random) -> None:
     rows = LakeRows(lake_table(columns, ("k", "id")), rng)
     lake = published(tmp_path, rows)
     for number in range(60):
-        told = [rows.put("insert", rows.new_row() | {"k": f"{number % 7} {number}"})]
-        lake.apply(COPY, rows.as_changes(told), rows.seq + 1, {})
+        new_rows = [
+            rows.put("insert", rows.new_row() | {"k": f"{number % 7} {number}"})
+        ]
+        lake.apply(COPY, rows.as_changes(new_rows), rows.seq + 1, {})
     assert lake.compact().files
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
     for row in list(rows.rows.values())[:20]:

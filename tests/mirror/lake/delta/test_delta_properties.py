@@ -39,7 +39,7 @@ CUT = timedelta(milliseconds=1)
 WIDE = lake_table([("id", "bigint unsigned"), ("n", "bigint unsigned")], ("id",))
 
 
-def told_wrong(path: Path) -> list[tuple[str, Any, Any]]:
+def stated_wrong(path: Path) -> list[tuple[str, Any, Any]]:
     """Return the columns with values outside a file's statistics in the log."""
     actions = pa.table(DeltaTable(str(path)).get_add_actions(flatten=True)).to_pylist()
     wrong = []
@@ -70,9 +70,9 @@ def test_statistics_are_right(tmp_path: Path, rng: random.Random, round_: int) -
     for _ in range(3):
         changes = rows.as_changes(rows.random_changes(rng.choice([1, 20])))
         lake.apply(COPY, changes, rows.seq + 1, {})
-        assert told_wrong(tmp_path) == []
+        assert stated_wrong(tmp_path) == []
     lake.compact()
-    assert told_wrong(tmp_path) == []
+    assert stated_wrong(tmp_path) == []
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
 
 

@@ -40,8 +40,8 @@ def in_small_batches(lake: DeltaLakeTable, rows: LakeRows, count: int = 8) -> No
     for number in range(count):
         first = 1_000 + 10 * number
         ids = range(first, first + 10)
-        told = [rows.change("insert", {"id": n, "v": "a"}) for n in ids]
-        lake.apply(COPY, rows.as_changes(told), rows.seq + 1, NOTE)
+        changes = [rows.change("insert", {"id": n, "v": "a"}) for n in ids]
+        lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, NOTE)
 
 
 def make_older(path: Path, seconds: float) -> None:
@@ -68,8 +68,8 @@ def test_compact(tmp_path: Path, rng: random.Random, key: tuple[str, ...]) -> No
     assert lake.position() == position
     assert lake.applied(COPY) == position[0]
     assert lake.compact() == Compacted()
-    told = [rows.change("insert", {"id": 5_000, "v": "b"})]
-    changes = rows.as_changes(told)
+    new_rows = [rows.change("insert", {"id": 5_000, "v": "b"})]
+    changes = rows.as_changes(new_rows)
     assert lake.apply(COPY, changes, rows.seq + 1, {}) == Applied(1, 0)
     assert lake.apply(COPY, changes, rows.seq + 1, {}) == Applied()
 
@@ -128,12 +128,12 @@ def test_vacuum_of_the_log(tmp_path: Path, rng: random.Random) -> None:
 def age_of_log(path: Path, seconds: float) -> None:
     """Have all that was done look as if it had been done so long before."""
     for file in (path / "_delta_log").glob("*.json"):
-        told = [json.loads(line) for line in file.read_text().splitlines()]
-        for action in told:
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        for action in actions:
             for kind, field in AGES:
                 if kind in action:
                     action[kind][field] -= int(seconds * 1000)
-        file.write_text("".join(f"{json.dumps(action)}\n" for action in told))
+        file.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
     make_older(path / "_delta_log", seconds)
 
 
@@ -162,9 +162,9 @@ def test_another_time_for_versions(tmp_path: Path, rng: random.Random) -> None:
     lake = published(tmp_path, filled(PLAIN, rng))
     lake.vacuum(30 * 24)
     lake.vacuum(0.5)
-    told = DeltaTable(str(tmp_path)).metadata().configuration
-    assert told["delta.logRetentionDuration"] == "interval 1 hours"
-    assert told["delta.deletedFileRetentionDuration"] == "interval 1 hours"
+    shown = DeltaTable(str(tmp_path)).metadata().configuration
+    assert shown["delta.logRetentionDuration"] == "interval 1 hours"
+    assert shown["delta.deletedFileRetentionDuration"] == "interval 1 hours"
 
 
 def test_vacuum_keeps_a_copy_under_way(tmp_path: Path, rng: random.Random) -> None:

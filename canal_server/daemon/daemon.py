@@ -3,6 +3,7 @@
 ::
 
     control socket ── started first: it holds the lock of the data folder
+    pid file       ── if one is wanted
     destinations   ── the instances, lazy ones at their first client
     server         ── started when the instances can serve clients
     metrics        ── for Prometheus, unless that is turned off
@@ -50,6 +51,7 @@ from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
 from canal_server.protocol.auth import Credentials
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
+from canal_server.runtime.pid_file import PidFile
 from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
 from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
@@ -87,6 +89,8 @@ class Daemon:
         zookeepers: ZooKeepers | None = None,
         log_levels: LogLevels | None = None,
         log_dir: Path | None = None,
+        *,
+        pid_file: Path | None = None,
     ) -> None:
         """Create without starting; `zookeepers` are those of the instances.
 
@@ -94,6 +98,7 @@ class Daemon:
         Raises ConfigError.
         """
         self._config = config
+        self._pid_file = None if pid_file is None else PidFile(pid_file)
         self._log_levels = log_levels
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
@@ -144,6 +149,8 @@ class Daemon:
         _warn_of_open_port(self._config.server)
         try:
             self._start("control socket", self._control)
+            if self._pid_file is not None:
+                self._start("pid file", self._pid_file)
             if self._config.server.listen:
                 self._server.bind()  # from now on the port may be announced
             self._start("instances", self._destinations)
@@ -422,18 +429,26 @@ def run(
     zookeepers: ZooKeepers | None = None,
     log_levels: LogLevels | None = None,
     log_dir: Path | None = None,
+    *,
+    pid_file: Path | None = None,
+    on_ready: Callable[[], None] | None = None,
 ) -> bool:
     """Run until a signal or the control socket ends it; main thread only.
 
-    Returns false when a stage did not end in time, so that its threads may still run,
-    or when a stage failed to stop properly.
+    `on_ready` is called when the server serves clients. Returns false when a stage did
+    not end in time, so that its threads may still run, or when a stage failed to stop
+    properly.
     Raises CanalError when the start fails.
     """
-    daemon = Daemon(config, make_instance, zookeepers, log_levels, log_dir)
+    daemon = Daemon(
+        config, make_instance, zookeepers, log_levels, log_dir, pid_file=pid_file
+    )
     with signals() as wait:
         daemon.start()
         listens = config.server.listen
         notify(READY, f"serving clients on port {daemon.port}" if listens else "")
+        if on_ready is not None:
+            on_ready()
         name = wait(daemon.stop)
         if name:
             log.info("received %s, shutting down (repeat to force)", name)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
-    "start": "run the server in the foreground",
+    "start": "run the server",
     "stop": "stop a running server",
     "check": "check settings, sources and privileges before a start",
     "status": "show the state of a server and of its cluster",

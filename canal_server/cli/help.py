@@ -21,11 +21,14 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("settings in ./conf, or in the folder $CANAL_CONF", "start"),
         ("another conf folder, and debug messages in the log",
          "start --conf /etc/canal --log-level debug"),
+        ("in the background", ("start --conf /etc/canal --daemon --pid-file "
+            "/run/canal/canal.pid")),
     ),
     "stop": (
         ("stop the server of ./conf", "stop"),
         ("wait up to two minutes",
          "stop --conf /etc/canal --timeout 2m"),
+        ("the server of a pid file", "stop --pid-file /run/canal/canal.pid"),
     ),
     "check": (
         ("everything that the server of ./conf needs", "check"),

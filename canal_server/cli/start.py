@@ -1,10 +1,11 @@
-"""`canal-server start`: run the server in the foreground until a signal or `stop`."""
+"""`canal-server start`: run the server until a signal or `stop`."""
 
 from __future__ import annotations
 
 import logging
 import os
 import resource
+import signal
 import sys
 from dataclasses import replace
 from functools import partial
@@ -14,22 +15,31 @@ from typing import TYPE_CHECKING, Any
 from canal_server.admin.managed_settings import ManagedSettings
 from canal_server.admin.settings_client import SettingsError
 from canal_server.cli.conf_options import add_conf_option
+from canal_server.cli.interrupts import Interrupts
 from canal_server.cli.log_files import LogFolder
 from canal_server.cli.log_lines import ClientThrottle, JsonFormatter, LineFormatter
 from canal_server.config.load import listed_destinations, load, load_managed
 from canal_server.daemon import daemon
 from canal_server.daemon.daemon import Outcome
 from canal_server.doors.zookeeper import ZooKeepers
+from canal_server.errors import CanalError, ConfigError
 from canal_server.instance.instance import Instance
 from canal_server.messages import daemon_messages
+from canal_server.runtime.background import SIGNALLED, Starter, detach
 from canal_server.runtime.log_levels import LEVELS, LogLevels
+from canal_server.runtime.private_files import reason_of
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+
+    from canal_server.config.schema import DaemonConfig
 
 log = logging.getLogger(__name__)
 
 FORMATS = ("text", "json")
+LOGS = "logs"  # in the data folder
+OUTPUT = "canal/canal_stdout.log"  # what is not the log, such as a crash's last words
 LOG_LINE = "%(asctime)s %(levelname)-7s [%(threadName)s] %(message)s"
 
 
@@ -37,11 +47,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     """Add the options of this command."""
     parser = subparsers.add_parser(
         "start",
-        help="run the server in the foreground",
-        description="Run the server in the foreground until SIGTERM, SIGINT (Ctrl-C), "
-        "SIGHUP or `canal-server stop`. It logs to standard error, or to files.",
-        epilog="Exit status: 0 clean shutdown, 1 failure, 2 invalid settings or "
-        "options.",
+        help="run the server",
+        description="Run the server until SIGTERM, SIGINT (Ctrl-C), SIGHUP or "
+        "`canal-server stop`. It runs in the foreground and logs to standard error, or "
+        "to files. With --daemon it runs in the background: the command ends when the "
+        "server serves clients, or when it has failed.",
+        epilog="Exit status: 0 clean shutdown, with --daemon: serves clients, 1 "
+        "failure, 2 invalid settings or options, 130 with --daemon: interrupted before "
+        "the server served clients.",
     )
     add_conf_option(parser)
     parser.add_argument(
@@ -61,32 +74,91 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         type=Path,
         metavar="DIR",
         help="log to DIR/canal/canal.log and DIR/<destination>/<destination>.log, up to"
-        " ten files of 100 MB of each, instead of standard error",
+        " ten files of 100 MB of each, instead of standard error; with --daemon the"
+        " default is the folder logs in the data folder",
+    )
+    parser.add_argument(
+        "--daemon",
+        action="store_true",
+        help="run in the background, independently of the terminal",
+    )
+    parser.add_argument(
+        "--pid-file",
+        type=Path,
+        metavar="FILE",
+        help="write the process id to FILE while the server runs",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the server until it stops; the log goes to standard error."""
+    """Run the server until it stops, or start one in the background."""
     settings, warnings = managed_settings(args.conf)
     config = load(args.conf, os.environ)
     config = replace(config, warnings=(*warnings, *config.warnings))
-    folder = None if args.log_dir is None else LogFolder(args.log_dir)
+    pid_file = None if args.pid_file is None else args.pid_file.absolute()
+    if not args.daemon:
+        return _serve(args, config, settings, args.log_dir, pid_file)
+    log_dir = (args.log_dir or config.data_dir / LOGS).absolute()
+    process = detach()
+    if isinstance(process, Starter):
+        return _await_ready(process, log_dir)
+    try:
+        process.begin(log_dir / OUTPUT)
+    except OSError as error:
+        raise ConfigError(
+            [f"--log-dir {log_dir}: cannot write there: {reason_of(error)}"]
+        ) from error
+    return _serve(args, config, settings, log_dir, pid_file, process.ready)
+
+
+def _await_ready(process: Starter, log_dir: Path) -> int:
+    """Wait until the server in the background serves clients or has failed."""
+    interrupts = Interrupts()
+    try:
+        with interrupts.caught(), interrupts.allowed():
+            status, has_said_why = process.wait()
+    except KeyboardInterrupt:
+        process.stop()
+        raise
+    logs = f"its log is in {log_dir}"
+    if status == 0:
+        print(f"canal-server runs in the background as process {process.pid}; {logs}")
+    elif status > SIGNALLED:
+        name = signal.Signals(status - SIGNALLED).name
+        raise CanalError(f"the server was ended by {name} before it was ready; {logs}")
+    elif not has_said_why:
+        raise CanalError(f"the server ended before it was ready; {logs}")
+    return status
+
+
+def _serve(  # noqa: PLR0917  # what a run consists of
+    args: argparse.Namespace,
+    config: DaemonConfig,
+    settings: ManagedSettings | None,
+    log_dir: Path | None,
+    pid_file: Path | None,
+    on_ready: Callable[[], None] | None = None,
+) -> int:
+    """Run the server until it stops; returns the exit status."""
+    folder = None if log_dir is None else LogFolder(log_dir)
     levels = log_to(args.log_level, folder, args.log_format)
     allow_descriptors()
     while True:
         zookeepers = ZooKeepers()
-        make_instance = partial(Instance, zookeepers=zookeepers)
         outcome = daemon.run(
             config,
-            make_instance,
+            partial(Instance, zookeepers=zookeepers),
             zookeepers,
             levels,
-            log_dir=args.log_dir,
+            log_dir=log_dir,
             settings=settings,
+            pid_file=pid_file,
+            on_ready=on_ready,
         )
         if outcome is not Outcome.RESTARTS:
             break
         config = load(args.conf, os.environ)
+        on_ready = None
     if outcome is Outcome.ENDED:
         return 0
     # Threads that do not end would keep the interpreter from exiting.

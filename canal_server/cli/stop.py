@@ -1,8 +1,9 @@
-"""`canal-server stop`: stop the server of a conf folder and wait for its end."""
+"""`canal-server stop`: stop the server of a conf folder or pid file, and wait."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canal_server.cli.actions import add_json_option, print_json
@@ -11,6 +12,7 @@ from canal_server.cli.time_options import duration
 from canal_server.config.load import load_data_dir
 from canal_server.daemon.control import ControlError, ask_to_stop, paused_text
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.runtime.pid_file import stop_process
 
 if TYPE_CHECKING:
     import argparse
@@ -23,12 +25,19 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "stop",
         help="stop a running server",
-        description="Stop the server of a conf folder, and wait until it has stopped.",
+        description="Stop the server of a conf folder, or of a pid file, and wait until"
+        " it has stopped.",
         epilog="Exit status: 0 stopped, 1 no server runs, or it still runs after the "
         "timeout, 2 invalid settings or options, 130 interrupted by Ctrl-C.",
     )
     add_conf_option(parser)
     add_json_option(parser)
+    parser.add_argument(
+        "--pid-file",
+        type=Path,
+        metavar="FILE",
+        help="stop the server that was started with this file, in place of --conf",
+    )
     parser.add_argument(
         "--timeout",
         metavar="TIME",
@@ -39,7 +48,12 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Request the stop and wait. Raises ControlError if no server runs."""
+    """Request the stop and wait. Raises CanalError if no server runs."""
+    if args.pid_file is not None:
+        pid = stop_process(args.pid_file, Deadline(args.timeout))
+        if args.json:
+            print_json({"stopped": str(args.pid_file), "pid": pid})
+        return 0
     data_dir = load_data_dir(args.conf, os.environ)
     if not ask_to_stop(data_dir, Deadline(args.timeout)):
         paused = paused_text(data_dir)

@@ -3,6 +3,7 @@
 ::
 
     control socket ── started first: it holds the lock of the data folder
+    pid file       ── if one is wanted
     destinations   ── the instances, lazy ones at their first client
     server         ── started when the instances can serve clients
     metrics        ── for Prometheus, unless that is turned off
@@ -53,6 +54,7 @@ from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
 from canal_server.protocol.auth import Credentials
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
+from canal_server.runtime.pid_file import PidFile
 from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
 from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
@@ -103,6 +105,7 @@ class Daemon:
         *,
         log_dir: Path | None = None,
         settings: ManagedSettings | None = None,
+        pid_file: Path | None = None,
     ) -> None:
         """Create without starting; `zookeepers` are those of the instances.
 
@@ -110,6 +113,7 @@ class Daemon:
         `settings`: those that canal-admin hands out. Raises ConfigError.
         """
         self._config = config
+        self._pid_file = None if pid_file is None else PidFile(pid_file)
         self._log_levels = log_levels
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
@@ -162,22 +166,23 @@ class Daemon:
         _warn_of_open_port(self._config.server)
         try:
             self._start("control socket", self._control)
+            if self._pid_file is not None:
+                self._start("pid file", self._pid_file)
             if self._config.server.listen:
                 self._server.bind()  # from now on the port may be announced
             self._start("instances", self._destinations)
             if self._config.server.listen:
                 self._start("server", self._server)
-            if self._metrics is not None:
-                self._start("metrics", self._metrics)
-            if self._web is not None:
-                self._start("page", self._web)
-            if self._admin is not None:
-                self._start("port for canal-admin", self._admin)
-            self._start("alarms", self._alarms)
-            if self._settings_watch is not None:
-                self._start("watch of canal-admin", self._settings_watch)
-            if self._watch is not None and not self._config.instances_managed:
-                self._start("watch of the conf folder", self._watch)
+            for name, stage in (
+                ("metrics", self._metrics),
+                ("page", self._web),
+                ("port for canal-admin", self._admin),
+                ("alarms", self._alarms),
+                ("watch of canal-admin", self._settings_watch),
+                ("watch of the conf folder", self._own_watch()),
+            ):
+                if stage is not None:
+                    self._start(name, stage)
         except BaseException:
             self.request_stop()
             self.join(Deadline(STOP_TIMEOUT_S))
@@ -263,6 +268,10 @@ class Daemon:
             AdminActions(self._destinations),
             LogReading(log_dir),
         )
+
+    def _own_watch(self) -> ConfWatch | None:
+        """Return the watch of the conf folder, if canal-admin's does not use it."""
+        return None if self._config.instances_managed else self._watch
 
     def _watch_of(self, settings: ManagedSettings | None) -> SettingsWatch | None:
         if settings is None:
@@ -464,10 +473,13 @@ def run(
     *,
     log_dir: Path | None = None,
     settings: ManagedSettings | None = None,
+    pid_file: Path | None = None,
+    on_ready: Callable[[], None] | None = None,
 ) -> Outcome:
     """Run until a signal or the control socket ends it; main thread only.
 
-    Raises CanalError when the start fails.
+    `on_ready` is called when the server serves clients. Raises CanalError when the
+    start fails.
     """
     daemon = Daemon(
         config,
@@ -476,11 +488,14 @@ def run(
         log_levels,
         log_dir=log_dir,
         settings=settings,
+        pid_file=pid_file,
     )
     with signals() as wait:
         daemon.start()
         listens = config.server.listen
         notify(READY, f"serving clients on port {daemon.port}" if listens else "")
+        if on_ready is not None:
+            on_ready()
         name = wait(daemon.stop)
         if name:
             log.info("received %s, shutting down (repeat to force)", name)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT = "FAKE_STOP_TIMEOUT_S"
 SAME_SIGNAL = "FAKE_SAME_SIGNAL_S"
+START_FIFO = "FAKE_START_FIFO"  # a pipe; while it is open, `waiting…` does not start
 
 
 def child_environ(*folders: str) -> dict[str, str]:
@@ -45,7 +46,8 @@ class FakeInstance:
     """An instance that records what is asked of it; its name says how it fails.
 
     `broken…` cannot start, `wrong…` cannot be made, `stuck…` does not end before it is
-    `freed`, `unwritten…` cannot write its cursors at the end.
+    `freed`, `unwritten…` cannot write its cursors at the end, `waiting…` starts when a
+    pipe was closed.
     """
 
     def __init__(self, config, zookeepers=None, *, held=None) -> None:
@@ -67,6 +69,8 @@ class FakeInstance:
         self.calls.append("start")
         self.entered.set()
         self.may_start.wait()
+        if self.destination.startswith("waiting"):
+            Path(os.environ[START_FIFO]).read_bytes()
         if self.destination.startswith("broken"):
             raise CanalError("the cursors cannot be read")
         if self.destination.startswith("faulty"):

@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import sys
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,9 +92,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the server until it stops, or start one in the background."""
-    settings, warnings = managed_settings(args.conf)
+    settings = managed_settings(args.conf)
     config = load(args.conf, os.environ)
-    config = replace(config, warnings=(*warnings, *config.warnings))
     pid_file = None if args.pid_file is None else args.pid_file.absolute()
     if not args.daemon:
         return _serve(args, config, settings, args.log_dir, pid_file)
@@ -134,7 +133,7 @@ def _await_ready(process: Starter, log_dir: Path) -> int:
 def _serve(  # noqa: PLR0917  # what a run consists of
     args: argparse.Namespace,
     config: DaemonConfig,
-    settings: ManagedSettings | None,
+    settings: _Fetched,
     log_dir: Path | None,
     pid_file: Path | None,
     on_ready: Callable[[], None] | None = None,
@@ -143,6 +142,7 @@ def _serve(  # noqa: PLR0917  # what a run consists of
     folder = None if log_dir is None else LogFolder(log_dir)
     levels = log_to(args.log_level, folder, args.log_format)
     allow_descriptors()
+    settings.log_doubts()
     while True:
         zookeepers = ZooKeepers()
         outcome = daemon.run(
@@ -151,7 +151,7 @@ def _serve(  # noqa: PLR0917  # what a run consists of
             zookeepers,
             levels,
             log_dir=log_dir,
-            settings=settings,
+            settings=settings.settings,
             pid_file=pid_file,
             on_ready=on_ready,
         )
@@ -166,15 +166,31 @@ def _serve(  # noqa: PLR0917  # what a run consists of
     os._exit(1)
 
 
-def managed_settings(conf: Path) -> tuple[ManagedSettings | None, list[str]]:
-    """Fetch the settings from canal-admin, if it hands out any; returns warnings, too.
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """Settings from canal-admin, if it hands out any, and what was wrong with them."""
+
+    settings: ManagedSettings | None = None
+    unavailable: str = ""
+    refused: str = ""
+
+    def log_doubts(self) -> None:
+        """Log what was wrong; settings of before are used then."""
+        if self.unavailable:
+            daemon_messages.ADMIN_SETTINGS_UNAVAILABLE.log(log, self.unavailable)
+        if self.refused:
+            daemon_messages.ADMIN_SETTINGS_REFUSED.log(log, self.refused)
+
+
+def managed_settings(conf: Path) -> _Fetched:
+    """Fetch the settings from canal-admin, if it hands out any.
 
     While canal-admin cannot be reached, those that it handed out last are used. Raises
     CanalError if there are none.
     """
     managed = load_managed(conf, os.environ)
     if managed is None:
-        return None, []
+        return _Fetched()
     settings = ManagedSettings(
         managed,
         lambda: load(conf, os.environ),
@@ -185,12 +201,8 @@ def managed_settings(conf: Path) -> tuple[ManagedSettings | None, list[str]]:
     except SettingsError as error:
         if not settings.has_copy:
             raise
-        text = daemon_messages.ADMIN_SETTINGS_UNAVAILABLE.text % error
-    else:
-        if not changes.refused:
-            return settings, []
-        text = daemon_messages.ADMIN_SETTINGS_REFUSED.text % changes.refused
-    return settings, [text]
+        return _Fetched(settings, unavailable=str(error))
+    return _Fetched(settings, refused=changes.refused)
 
 
 def allow_descriptors() -> None:

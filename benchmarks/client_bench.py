@@ -97,7 +97,7 @@ def client_latency(
 
 
 def _collect(client: CanalClient, keys: range) -> dict[int, float]:
-    """Handle changes until every key was there; return when each came."""
+    """Handle changes until every key was there; return when each arrived."""
     arrived: dict[int, float] = {}
     awaited = set(keys)
     give_up_at = time.monotonic() + len(keys) / PER_SECOND + LATE_SECONDS_MAX

@@ -30,7 +30,7 @@ PUMP_MODULES = ("engine.", "rows.")  # compiled; only the pump's thread runs in 
 
 
 class CpuProfile:
-    """Records a process while the context is open; then `text` tells about it."""
+    """Records a process while the context is open; then `text` describes it."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -41,7 +41,8 @@ class CpuProfile:
         self.text = ""
 
     def __enter__(self) -> Self:
-        # It begins when it is told to, and says when it has: `--delay -1`, `--control`.
+        # It begins when it is asked to, and says when it has: `--delay -1`,
+        # `--control`.
         control, commands = os.pipe()
         answer, answered = os.pipe()
         what = ["--freq", str(RATE_HZ), "--pid", str(self._pid)]

@@ -29,7 +29,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 class Subject:
-    """The memory model behind the protocol; `mariadb` None: told from the lines."""
+    """The memory model behind the protocol; `mariadb` None: known from the lines."""
 
     def __init__(self, *, mariadb: bool | None = None) -> None:
         self._said = mariadb
@@ -74,11 +74,11 @@ class Subject:
 
 
 def is_mariadb(line: Line) -> bool:
-    """Tell the server by its first line."""
+    """Set which server it is by its first line."""
     collations = " ".join(map(str, line.get("charset", {}).values()))
     if "0900" in collations:
         return False
-    # MySQL tells it only of statements about TIMESTAMP, which the first one is not.
+    # MySQL writes it only with statements about TIMESTAMP, which the first one is not.
     return "explicit_ts" in line
 
 

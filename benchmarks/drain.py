@@ -48,7 +48,7 @@ class DrainError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A batch: its id and size, the moment its first byte came, its last bytes."""
+    """A batch: its id and size, the moment its first byte arrived, its last bytes."""
 
     batch_id: int
     size: int
@@ -60,7 +60,7 @@ class Frame:
 class DrainRun:
     """A drained load; times are of the monotonic clock, in seconds.
 
-    Who waited no time for the first byte found work that was done before it came.
+    Who waited no time for the first byte found work that was done before it arrived.
     """
 
     asked_at: float

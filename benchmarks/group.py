@@ -3,7 +3,7 @@
 Two private MySQLs. Half of each load is written to each of them, at the same time, so
 that their commits interleave; as much as both together to the first one alone. Then a
 canal-server with a group of both and one with a single source are drained in turn, by
-the same client. `python benchmarks/group.py --help` tells the options; needs the
+the same client. `python benchmarks/group.py --help` shows the options; needs the
 package to be installed, as `make bench` has it.
 """
 
@@ -132,7 +132,7 @@ def run(process: ServerProcess, ends: int, profile: str = "") -> Run:
 
 
 def costs(load: Load, rows: int, single: Sequence[Run], group: Sequence[Run]) -> float:
-    """Print what came of a load; returns the percents of the rate that it costs."""
+    """Print the result of a load; returns the percents of the rate that it costs."""
     one, two = (
         statistics.median(each.seconds for each in runs) for runs in (single, group)
     )

@@ -2,7 +2,7 @@
 
 Starts a private MySQL and a canal-server with instances that all read it, waits until
 each reads, and measures: memory, time of the processor, threads and descriptors, and
-which threads take the time. `python benchmarks/idle_instances.py --help` tells the
+which threads take the time. `python benchmarks/idle_instances.py --help` shows the
 options; needs the package to be installed, as `make bench` has it.
 """
 
@@ -128,7 +128,7 @@ def seconds_by_thread(pid: int) -> dict[str, float]:
 
 
 def measure(pid: int, seconds: float) -> tuple[float, dict[str, float]]:
-    """Return the percents of a core that were taken, and the seconds by thread."""
+    """Return the percents of a core that were used, and the seconds by thread."""
     before, threads_before = (
         seconds_of(Path(f"/proc/{pid}/stat"))[1],
         (seconds_by_thread(pid)),

@@ -103,9 +103,9 @@ def _write_folder(
     *,
     gtid: bool,
 ) -> None:
-    """Write what the original wants to find around it: conf, bin, logs.
+    """Write what the original requires around it: conf, bin, logs.
 
-    Our settings stand behind the shipped ones: of a key that is there twice, the last
+    Our settings stand after the shipped ones: of a key that is there twice, the last
     value counts.
     """
     conf = folder / "conf"

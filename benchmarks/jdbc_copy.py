@@ -2,7 +2,7 @@
 
     python benchmarks/jdbc_copy.py JOB.json
 
-A process of its own, so that its memory and processor time can be told from others'.
+A process of its own, so that its memory and processor time can be measured alone.
 The driver is MariaDB's from Debian, which reads MySQL as well. The job: url, user,
 password, table, key, rows, tasks, folder. Prints seconds and rows, as JSON.
 """
@@ -28,21 +28,23 @@ def find_driver() -> Path:
     tree = package_tree("mariadb-java", "libmariadb-java")
     found = sorted(tree.glob("usr/share/java/mariadb-java-client*.jar"))
     if not found:
-        raise Unavailable(f"{tree} holds no JDBC driver: remove it, it is fetched anew")
+        raise Unavailable(
+            f"{tree} holds no JDBC driver: remove it, it will be downloaded again"
+        )
     return found[0].resolve()
 
 
 def url_of(host: str, port: int, schema: str) -> str:
     """Return where the driver finds a schema.
 
-    Spark quotes names as the standard has it where it is not told that this is MySQL.
+    Spark quotes names as the standard has it where it does not know that this is MySQL.
     """
     options = "allowPublicKeyRetrieval=true&sessionVariables=sql_mode='ANSI_QUOTES'"
     return f"jdbc:mariadb://{host}:{port}/{schema}?{options}"
 
 
 def copy(job: dict[str, Any]) -> tuple[float, int]:
-    """Copy the table; returns the seconds that it took, and the rows that came."""
+    """Copy the table; returns the seconds that it took, and the rows that arrived."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
 
     session = (

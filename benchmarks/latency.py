@@ -36,7 +36,7 @@ class Latency:
     """Milliseconds until delivery, over all rows of a run.
 
     `from_send` counts from when the writer sends its statement, which commits by
-    itself, `from_commit` from when it is told that the commit is done: a row may be
+    itself, `from_commit` from when it learns that the commit is done: a row may be
     delivered before that.
     """
 
@@ -65,8 +65,8 @@ def measure(
 ) -> Latency:
     """Write a row for each key and see when it comes.
 
-    `collect` returns the moment when each key came, to a client that is subscribed and
-    has received all that was before; the keys are new and adjacent.
+    `collect` returns the moment when each key arrived, to a client that is subscribed
+    and has received all that was before; the keys are new and adjacent.
     """
     here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
     writer = multiprocessing.get_context("fork").Process(
@@ -95,7 +95,7 @@ def _quantiles_since(starts: list[float], ends: list[float]) -> Quantiles:
 
 
 def collect(client: DrainClient, timeout_ms: int, keys: range) -> dict[int, float]:
-    """Receive until every key was there; return when each came. Raises DrainError."""
+    """Receive until every key is there; return when each arrived. Raises DrainError."""
     arrived: dict[int, float] = {}
     give_up_at = time.monotonic() + len(keys) / PER_SECOND + LATE_SECONDS_MAX
     while len(arrived) < len(keys):
@@ -114,7 +114,7 @@ def collect(client: DrainClient, timeout_ms: int, keys: range) -> dict[int, floa
 
 
 def _write(server: Server, keys: range, stamped: Connection) -> None:
-    """Insert a row per key at the pace; tell when each was sent and committed."""
+    """Insert a row per key at the pace; send when each was sent and committed."""
     stamps = []
     with server.connect(database=SCHEMA) as connection, connection.cursor() as cursor:
         started = time.monotonic()

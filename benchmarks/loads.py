@@ -1,7 +1,7 @@
 """The loads: a table of ten columns, and what is done to it, put into the binlog.
 
 Each load ends with one row in another table, by which a reader knows that it has seen
-all of it; nothing is written behind that row until the load has been measured. Leaves
+all of it; nothing is written after that row until the load has been measured. Leaves
 out the server that they are written to and everything that reads them.
 """
 
@@ -91,7 +91,7 @@ PROCEDURES = {
 class Load:
     """What is written: `rows` row changes by a procedure, perhaps in one transaction.
 
-    `quick_rows` take their place in a short run. The table is filled before, outside
+    `quick_rows` are used instead in a short run. The table is filled before, outside
     the measured range, if the procedure changes rows that must be there.
     """
 

@@ -6,7 +6,7 @@
 A private MySQL, canal-server and `canal-server mirror` as processes, with Spark as
 local[2], share the machine. First the table is copied, by Spark's own JDBC reader into
 Parquet files and by the mirror into a Delta table; both count from when their session
-stands. Then changes that were made while the mirror was down are taken in; then rows
+stands. Then changes that were made while the mirror was down are applied; then rows
 are updated at a steady pace, and each counts until the lake has it. In the end source
 and copy are compared.
 """
@@ -83,7 +83,7 @@ class Copied:
 
 
 class Subject:
-    """A mirror of the table, and what its lake tells."""
+    """A mirror of the table, and what its lake reports."""
 
     def __init__(self, process: MirrorProcess) -> None:
         self.process = process
@@ -109,11 +109,11 @@ class Subject:
             return {}
 
     def is_published(self) -> bool:
-        """Tell whether readers see the copy."""
+        """Return whether readers see the copy."""
         return (self._log / f"{0:020}.json").exists()
 
     def position(self) -> int:
-        """Return the number of the place up to which changes are in the lake."""
+        """Return the number of the position up to which changes are in the lake."""
         while True:
             try:
                 text = (self._log / f"{self._next:020}.json").read_text()
@@ -125,7 +125,7 @@ class Subject:
             self._position = max([self._position, *applied])
 
     def wait(self, done: Callable[[], bool], what: str) -> float:
-        """Return when something came to be so."""
+        """Return when a condition became true."""
         self.process.wait(done, what, PATIENCE_S)
         return time.monotonic()
 
@@ -204,7 +204,7 @@ def take_in(
     show(f"  {name}: {rate:,.0f} rows/s")
     measured = f"{rate:,.0f} rows/s, {rows:,} in {seconds:.1f} s"
     target = f"{CHANGE_RATE:,} rows/s"
-    return Verdict(f"{name} taken in", target, measured, rate >= CHANGE_RATE)
+    return Verdict(f"{name} applied", target, measured, rate >= CHANGE_RATE)
 
 
 def delays(
@@ -217,7 +217,7 @@ def delays(
         (f"spread over {rows:,} keys", range(1, rows)),
     ):
         with PositionWatch(subject.position) as watch:
-            # The first ones warm up what has just begun.
+            # The first ones warm up what has just started.
             pace = PER_SECOND, seconds / 4
             measure_delays(server, watch, keys, pace, subject.epoch)
             pace = PER_SECOND, seconds
@@ -281,7 +281,7 @@ def memory_verdict(memory: TreeMemory) -> Verdict:
 
 
 def after(load: Range) -> Range:
-    """Return what a server reads that begins behind a load."""
+    """Return what a server reads that begins after a load."""
     return replace(load, file=load.end_file, position=load.end)
 
 

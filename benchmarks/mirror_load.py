@@ -1,7 +1,7 @@
 """Changes at a steady pace, and when each of them is in the lake.
 
-One connection writes, so where the binlog ends behind a commit is where that ends. The
-lake's place is looked at many times a second; a change is there when the place is not
+One connection writes, so where the binlog ends after a commit is where that ends. The
+lake's position is read many times a second; a change is there when it is not
 before its end. All times are of the machine's one monotonic clock.
 """
 
@@ -33,7 +33,7 @@ UPDATE = f"""UPDATE {TABLE} SET k = k + 1, amount = amount + 0.01, note = %s
 
 @dataclass(slots=True)
 class Written:
-    """Commits: when each was done, and the number of its place."""
+    """Commits: when each was done, and the number of its position."""
 
     times: list[float] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long changes took from commit into the lake, and at which pace they came."""
+    """How long changes took from commit into the lake, and at which pace."""
 
     times: Quantiles
     rate: float  # rows/s that were written
@@ -56,11 +56,11 @@ class Delays:
 
     @property
     def is_at_pace(self) -> bool:
-        """Whether so many rows came as were asked for; else the delays tell nothing."""
+        """Whether as many rows arrived as requested; else the delays mean nothing."""
         return self.rate >= RATE_LEAST * self.requested
 
     def reached(self, delay_ms: float) -> bool:
-        """Tell whether 99 % of the changes were there in less time, at that pace."""
+        """Return whether 99 % of the changes were there in less time, at that pace."""
         return self.is_at_pace and self.times.p99 < delay_ms
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Delays:
 
 
 class PositionWatch:
-    """A thread that notes when the lake's place moved, and to where."""
+    """A thread that notes when the lake's position moved, and to where."""
 
     def __init__(self, number: Callable[[], int]) -> None:
         """Take the function that returns up to which number changes are applied."""
@@ -95,7 +95,7 @@ class PositionWatch:
         self._thread.join()
 
     def wait_for(self, number: int, patience_s: float = PATIENCE_S) -> float:
-        """Return when the lake came to a place. Raises SystemExit if it does not."""
+        """Return when the lake reached a position. Raises SystemExit if it does not."""
         with self._moved:
             done = self._moved.wait_for(
                 lambda: (
@@ -106,11 +106,11 @@ class PositionWatch:
         if self._error is not None:
             raise self._error
         if not done:
-            raise SystemExit(f"the lake did not come to its place in {patience_s:g} s")
+            raise SystemExit(f"the lake did not reach the position in {patience_s:g} s")
         return self.when(number)
 
     def when(self, number: int) -> float:
-        """Return when the lake came to a place that it has come to."""
+        """Return when the lake reached a position that it has reached."""
         return next(
             at
             for at, reached in zip(self.times, self.numbers, strict=True)
@@ -135,7 +135,7 @@ class PositionWatch:
                         self.times.append(time.monotonic())
                         self.numbers.append(number)
                         self._moved.notify_all()
-        except Exception as error:  # noqa: BLE001  # told by `wait_for`
+        except Exception as error:  # noqa: BLE001  # reported by `wait_for`
             with self._moved:
                 self._error = error
                 self._moved.notify_all()

@@ -41,7 +41,7 @@ def run_library(server: Server, load: Range) -> LibraryRun | None:
         return None
     rows = 0
     first_at = 0.0
-    # It complains on either way that the binlog does not tell the names of columns.
+    # It complains on either way that the binlog lacks the names of columns.
     logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -170,7 +170,7 @@ class Bench:
                 DrainClient(ours.address, DESTINATION, alive=ours.alive) as client,
             ):
                 client.subscribe()
-                # Once this row came, the server stands at the end of the binlog.
+                # Once this row arrived, the server stands at the end of the binlog.
                 self._writer.write_end()
                 drain(client, END)
                 first = 1 + number * count

@@ -97,7 +97,7 @@ class ServerProcess:
         return self._process.pid
 
     def alive(self) -> bool:
-        """Tell whether the process runs."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def memory(self) -> Memory:

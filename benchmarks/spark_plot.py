@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from servers import Server
 
 PER_SECOND = 100
-FIRST = 100_000_001  # id of the first steady row, behind those of the burst
+FIRST = 100_000_001  # id of the first steady row, after those of the burst
 WARM_ROWS = 20_000
 PATIENCE_S = 180.0
 DELAY, MEDIAN, RATE = "#9ab", "#c30", "#383"  # colours

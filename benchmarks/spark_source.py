@@ -6,7 +6,7 @@
 A private MySQL, canal-server as a process and Spark as local[2] share the machine. The
 load is `inserts`, into the sink `noop`: read at once, and four times as much as a
 stream of batches as large as that. Spark is warmed up by two reads, or a whole stream,
-of each kind; then the median of the runs counts. Single rows at a steady pace tell how
+of each kind; then the median of the runs counts. Single rows at a steady pace show how
 soon `foreachBatch` has them.
 """
 
@@ -105,7 +105,7 @@ class SparkReads:
             "servers": "{}:{}".format(*process.address),
             "destination": DESTINATION,
         }
-        jvm = int(spark.sparkContext._gateway.proc.pid)  # noqa: SLF001  # not told else
+        jvm = int(spark.sparkContext._gateway.proc.pid)  # noqa: SLF001  # not shown otherwise
         self._groups: dict[str, Callable[[], float]] = {
             "JVM": lambda: seconds_of(jvm),
             "Python": lambda: seconds_below(jvm),
@@ -117,7 +117,7 @@ class SparkReads:
         self._queries = 0
 
     def options(self, kind: str, start: str) -> dict[str, str]:
-        """Return the options of a read that begins at a place."""
+        """Return the options of a read that begins at a position."""
         return self._options | KINDS[kind] | {"startingPosition": start}
 
     def at_once(self, kind: str, load: Range, runs: Runs | None) -> None:
@@ -195,7 +195,7 @@ def delays_of(reads: SparkReads, server: Server, count: int) -> tuple[Quantiles,
             .option("checkpointLocation", folder)
             .start()
         )
-        wait_for(lambda: query.lastProgress is not None)  # it has its place
+        wait_for(lambda: query.lastProgress is not None)  # it has a position
         writer = threading.Thread(target=write)
         writer.start()
         writer.join()

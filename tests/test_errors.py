@@ -46,7 +46,7 @@ def test_the_root() -> None:
 
 
 def test_problems() -> None:
-    """A wrong configuration tells all of its problems, one a line."""
+    """A wrong configuration shows all of its problems, one a line."""
     error = ConfigError(["a: x = 1: wrong", "b: missing"])
     assert str(error) == "a: x = 1: wrong\nb: missing"
     assert error.problems == ["a: x = 1: wrong", "b: missing"]
@@ -59,7 +59,7 @@ def test_numbers_of_the_source(kind: type[SourceError]) -> None:
     assert kind("no", errno=1045).errno == 1045
 
 
-def test_the_place_of_an_event() -> None:
+def test_the_position_of_an_event() -> None:
     """It is in the message as soon as it is known."""
     assert str(DecodeError("short")) == "short"
     error = DecodeError("short", file="bin.000001", position=4)

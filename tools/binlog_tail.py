@@ -35,7 +35,7 @@ class BinlogTail:
         self.statements()
 
     def statements(self) -> list[Query]:
-        """Return the statements that came since the last call, in order."""
+        """Return the statements that arrived since the last call, in order."""
         found: list[Query] = []
         while True:
             following = self._read(found)

@@ -36,7 +36,7 @@ IMPORT_SECONDS_MAX = 600
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is in an image, and what the daemon is told of it."""
+    """What is in an image, and what the daemon receives of it."""
 
     packages: tuple[str, ...]
     entrypoint: str  # a script beside this one
@@ -147,7 +147,7 @@ def _import(tree: Path, repository: str, tag: str, changes: Sequence[str]) -> No
 
 
 def _environment() -> dict[str, object]:
-    """Return how the daemon is reached, as DOCKER_HOST and its like tell."""
+    """Return how the daemon is reached, as DOCKER_HOST and its like show."""
     settings = docker.utils.kwargs_from_env()
     return {"version": "auto", **settings}
 

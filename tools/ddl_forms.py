@@ -201,7 +201,7 @@ _OTHERS = (
     ("dec(6,6)", (".000001", "-.000001", "'.000001'", "0.000001", "1e-6", "(.000001)")),
     ("BOOL", ("TRUE", "FALSE", "NOT TRUE", "true", "b'1'")),
 )
-# What may stand behind a default.
+# What may stand after a default.
 _AFTER = (
     "",
     " NOT NULL",

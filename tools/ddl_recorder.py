@@ -171,7 +171,7 @@ class RecordingServer:
         return first
 
     def _reopen(self, connection: Any) -> None:
-        """Put a new connection in the place of one that broke or takes too long."""
+        """Put a new connection instead of one that broke or takes too long."""
         with contextlib.suppress(pymysql.err.MySQLError):
             self._say(f"KILL {connection.thread_id()}")
         self._close(connection)

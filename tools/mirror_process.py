@@ -119,7 +119,7 @@ class MirrorProcess:
         return done.returncode, done.stdout + (done.stderr if done.returncode else "")
 
     def is_there(self, table: str) -> bool:
-        """Tell whether a table has a copy in the lake; `table` is its folder."""
+        """Return whether a table has a copy in the lake; `table` is its folder."""
         return bool(DeltaTable.is_deltatable(str(self.lake / table)))
 
     def rows(self, table: str) -> int:

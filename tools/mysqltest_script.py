@@ -91,7 +91,7 @@ class Server(Protocol):
 
 @dataclass(slots=True)
 class Command:
-    """A statement (empty name) or a command of the script, with the block behind it."""
+    """A statement (empty name) or a command of the script, with the block after it."""
 
     name: str
     text: str
@@ -121,7 +121,7 @@ class Parser:
         return found
 
     def _skip_blank(self) -> bool:
-        """Go to where a command begins; tells whether there is one."""
+        """Go to where a command begins; returns whether there is one."""
         text = self._text
         while self._at < len(text):
             if text[self._at].isspace():
@@ -213,7 +213,7 @@ class Parser:
         return text[begin:]
 
     def _skip_text(self, mark: str) -> None:
-        """Skip the text that a command takes from the lines behind it."""
+        """Skip the text that a command takes from the lines after it."""
         mark = mark if mark.isupper() or mark.startswith("END") else "EOF"
         found = re.compile(rf"^{re.escape(mark)}\b.*$", re.MULTILINE).search(
             self._text, self._at
@@ -314,7 +314,7 @@ class Runner:
         return text
 
     def _holds(self, condition: str) -> bool:
-        """Tell whether a condition of `while` or `if` is true."""
+        """Return whether a condition of `while` or `if` is true."""
         text = condition.strip().removesuffix("{").strip()
         text = text.removeprefix("(").removesuffix(")").strip()
         negated = text.startswith("!") and not text.startswith("!=")

@@ -1,4 +1,4 @@
-"""Types of columns with random values, and canal's text of what SELECT tells of each.
+"""Types of columns with random values, and canal's text of what SELECT shows of each.
 
 Leaves out the tables that are made of them (`random_schema`).
 """
@@ -279,7 +279,7 @@ def _long_text(rng: random.Random, flavour: str) -> Kind:
 
 
 def octets(value: Any) -> str:
-    """Return canal's text of what HEX tells."""
+    """Return canal's text of what HEX shows."""
     return bytes.fromhex(as_text(value)).decode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""Random DDL, told what tables there are, so that most of it is accepted.
+"""Random DDL on tables that exist, so that most of it is accepted.
 
 `record_ddl.py FLAVOUR OUT random:7 …` records it; the number is the seed. Leaves out
 names, types and column definitions (`random_ddl_words`).
@@ -72,7 +72,7 @@ class RandomScript:
         chosen[0]()
 
     def _send(self, statement: str) -> bool:
-        """Run a statement with other white space; tells whether it was accepted."""
+        """Run a statement with other white space; returns whether it was accepted."""
         before = len(self._server.lines)
         self._server.run_text(self._noisy(statement).replace(SPACE, " "))
         return len(self._server.lines) > before
@@ -206,7 +206,7 @@ class RandomScript:
         schema, table, names = found
         items = [self._item(names) for _ in range(self._rng.choice((1, 1, 2, 3, 4, 6)))]
         if self._server.mariadb and not (table.isascii() and table.isidentifier()):
-            # It would leave the old table behind (10.11), which the text does not tell.
+            # It would leave the old table behind (10.11), which the text does not show.
             items = [item for item in items if not _RENAME.match(item)]
         head = "ALTER TABLE "
         if self._server.mariadb:
@@ -224,7 +224,7 @@ class RandomScript:
                 return
             items.pop(self._rng.randrange(len(items)))
 
-    def _place(self, names: list[str]) -> str:
+    def _where(self, names: list[str]) -> str:
         chosen = self._rng.randrange(10)
         if chosen < 5:
             return ""
@@ -258,14 +258,14 @@ class RandomScript:
             rng.choice(names) if exists and words.chance(40) else words.new_name()
         )
         made = words.column(new_name, names)
-        position = self._place([*names, new_name] if words.chance(3) else names)
+        position = self._where([*names, new_name] if words.chance(3) else names)
         return f"ADD{column}{exists} {made}{position}"
 
     def _item_modify(self, names: list[str]) -> str:
         words = self._words
         exists = words.maybe(8 if self._server.mariadb else 0, "IF EXISTS")
         made = words.column(self._rng.choice(names), names)
-        return f"MODIFY{words.maybe(40, 'COLUMN')}{exists} {made}{self._place(names)}"
+        return f"MODIFY{words.maybe(40, 'COLUMN')}{exists} {made}{self._where(names)}"
 
     def _item_change(self, names: list[str]) -> str:
         words, rng = self._words, self._rng
@@ -278,7 +278,7 @@ class RandomScript:
         exists = words.maybe(8 if self._server.mariadb else 0, "IF EXISTS")
         made = words.column(new, names)
         head = f"CHANGE{words.maybe(40, 'COLUMN')}{exists} {words.quoted(old)}"
-        return f"{head} {made}{self._place(names)}"
+        return f"{head} {made}{self._where(names)}"
 
     def _item_drop(self, names: list[str]) -> str:
         words = self._words

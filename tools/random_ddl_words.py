@@ -88,7 +88,7 @@ class Words:
         self.oracle = False
 
     def chance(self, percent: float) -> bool:
-        """Tell, so often as that, yes."""
+        """Return True in so many of a hundred cases."""
         return self.rng.random() * 100 < percent
 
     def maybe(self, percent: float, text: str) -> str:
@@ -278,7 +278,7 @@ class Words:
         return self.rng.choice(("0", "1", "-1", "'1'", "1.5", "1e0", "TRUE", "+1"))
 
     def attributes(self, kind: str, others: Sequence[str]) -> str:
-        """Write what stands behind a type, in any order."""
+        """Write what stands after a type, in any order."""
         rng = self.rng
         parts: list[str] = []
         if self.chance(8) and others:

@@ -1,6 +1,6 @@
 """Random tables with random rows, and what the server itself says is in them.
 
-Every column knows how SELECT tells its value and how that becomes canal's text, so
+Every column knows how SELECT shows its value and how that becomes canal's text, so
 that decoded changes, folded into tables, can be held against the server's truth.
 """
 
@@ -39,7 +39,7 @@ class RandomColumn:
 
     @property
     def quoted(self) -> str:
-        """Return the name as SQL wants it."""
+        """Return the name as SQL requires it."""
         return "`" + self.name.replace("`", "``") + "`"
 
     def literal(self, rng: random.Random) -> str:
@@ -64,7 +64,7 @@ class RandomTable:
 
     @property
     def quoted(self) -> str:
-        """Return schema and name as SQL wants them."""
+        """Return schema and name as SQL requires them."""
         return f"`{self.schema}`.`{self.name}`"
 
     def create(self) -> str:

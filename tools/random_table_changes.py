@@ -1,6 +1,6 @@
-"""Random changes of tables: statements, and what the tables are behind them.
+"""Random changes of tables: statements, and what the tables are after them.
 
-Every name is used once, but for tables that are made anew or exchanged. Leaves out
+Every name is used once, but for tables that are recreated or exchanged. Leaves out
 when a change is made, and rows (`mirror_writes`, `soak.load`).
 """
 
@@ -66,7 +66,7 @@ class TableChanges:
         self._numbers = itertools.count(1)
 
     def chosen(self, rng: random.Random) -> tuple[str, list[str], Tables]:
-        """Return a name for a change, its statements, and all tables behind it."""
+        """Return a name for a change, its statements, and all tables after it."""
         makers: list[Callable[..., Any]] = [
             self._add, self._add, self._drop, self._rename, self._widen, self._widen,
             self._move, self._empty, self._empty, self._retype, self._other_key,
@@ -88,7 +88,7 @@ class TableChanges:
     def of_now(self, cursor: Any) -> Tables:
         """Return the tables that the server has, known by the names of their columns.
 
-        A type may be taken for that of before or after a statement: values are
+        A type may be mistaken for that of before or after a statement: values are
         converted then.
         """
         cursor.execute(
@@ -236,10 +236,10 @@ class TableChanges:
         if rng.random() < 0.5:
             return "a table that is dropped", [drop], []
         new = replace(self.any_table(), name=table.name)
-        return "a table that is made anew", [drop, new.create()], [new]
+        return "a table that is recreated", [drop, new.create()], [new]
 
     def _swap(self, rng: random.Random, table: RandomTable) -> Any:
-        """Fill a new table and have it take the place of the old one, as tools do."""
+        """Fill a new table and have it replace the old one, as tools do."""
         if len(self.tables) >= TABLES_MAX:
             return None
         new = replace(table, name=self._table_name())
@@ -248,7 +248,7 @@ class TableChanges:
             self.ever[each.name] = [each]
         names = ", ".join(each.quoted for each in written(table))
         return (
-            "a table that takes another's place",
+            "a table that replaces another",
             [
                 f"CREATE TABLE {new.quoted} LIKE {table.quoted}",
                 (
@@ -349,7 +349,7 @@ def written(table: RandomTable) -> list[RandomColumn]:
 
 
 def is_read_by_others(table: RandomTable, column: RandomColumn) -> bool:
-    """Tell whether a generated column is made of this one, or it is one."""
+    """Return whether a generated column is made of this one, or it is one."""
     return column.kind.generated or any(
         each.kind.generated and column.quoted in each.kind.definition
         for each in table.columns
@@ -359,7 +359,7 @@ def is_read_by_others(table: RandomTable, column: RandomColumn) -> bool:
 def with_column(
     table: RandomTable, old: RandomColumn, new: RandomColumn
 ) -> RandomTable:
-    """Return a table with another column in the place of one."""
+    """Return a table with another column instead of one."""
     columns = [new if each is old else each for each in table.columns]
     key = [new if each is old else each for each in table.key]
     return replace(table, columns=columns, key=key)

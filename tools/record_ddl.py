@@ -4,7 +4,7 @@
 server that is empty at first: SQL, `*.test` of the servers' regression suites,
 `random:SEED` for statements that are made up, `forms:NAME` for a list of `ddl_forms`.
 It writes a JSON line for each DDL statement in the binlog: its text and context, and
-the columns of the tables that it changed as information_schema tells them.
+the columns of the tables that it changed as information_schema reports them.
 `benchmarks/ddl_agreement.py` measures with such files.
 """
 
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("flavour", choices=["mysql", "mariadb"])
-    parser.add_argument("out", type=Path, help="*.jsonl.xz; is written anew")
+    parser.add_argument("out", type=Path, help="*.jsonl.xz; is overwritten")
     parser.add_argument("scripts", type=Path, nargs="+", help="files and folders")
     parser.add_argument("--root", action="append", default=[], metavar="FOLDER",
                         help="where files that scripts source are")  # fmt: skip

@@ -121,7 +121,9 @@ def _programs_of_tree(flavour: str, tree: Path) -> Programs:
     loaders = [*tree.glob("usr/lib/*/ld-linux-*"), *tree.glob("lib/*/ld-linux-*")]
     server = tree / "usr/sbin" / name
     if not loaders or not server.exists():
-        raise Unavailable(f"{tree} is not complete: remove it, it is fetched anew")
+        raise Unavailable(
+            f"{tree} is not complete: remove it, it will be downloaded again"
+        )
     loader = loaders[0]
     libraries = [f"{tree}/usr/lib/{loader.parent.name}", f"{loader.parent}",
                  f"{tree}/usr/lib/mysql/private"]  # fmt: skip

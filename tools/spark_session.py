@@ -15,7 +15,7 @@ def make_session(folder: Path, *, parallel_gc: bool = False) -> Any:
     from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
 
     # Its processes are started with `-m`, which looks into the current folder first:
-    # the checkout must not be taken for the package.
+    # the checkout must not be mistaken for the package.
     os.environ |= {
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONSAFEPATH": "1",

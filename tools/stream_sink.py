@@ -35,7 +35,7 @@ class StreamSink:
         return sqlite3.connect(self.file, timeout=60)
 
     def apply(self, frame: Any, batch: int) -> None:
-        """Take a micro-batch, unless it was taken; it must be the same then."""
+        """Store a micro-batch, unless it was stored; it must be the same then."""
         rows = sorted(map(_fields, frame.select(*COLUMNS, "is_ddl").collect()))
         with closing(self.connect()) as db, db:
             known = db.execute("SELECT 1 FROM ledger WHERE batch = ?", (batch,))
@@ -62,12 +62,12 @@ class StreamSink:
             return [count for (count,) in found]
 
     def repeated(self) -> list[int]:
-        """Return the micro-batches that came again."""
+        """Return the micro-batches that arrived again."""
         with closing(self.connect()) as db:
             return [batch for (batch,) in db.execute("SELECT batch FROM again")]
 
     def count(self, table: str = "%") -> int:
-        """Return how many rows came, of all tables or of one."""
+        """Return how many rows arrived, of all tables or of one."""
         with closing(self.connect()) as db:
             select = "SELECT count(*) FROM received WHERE sql = '' AND name LIKE ?"
             return int(db.execute(select, (table,)).fetchone()[0])

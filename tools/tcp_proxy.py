@@ -5,7 +5,7 @@
     with proxy.cut(4096, 100):
         ...   # the dump is cut after 4096 bytes, the next one after 100
 
-The faults concern dump streams, told by the command that asks for them; other
+The faults concern dump streams, recognized by the command that asks for them; other
 connections pass untouched, but for `silence` and `hold`, which concern all, and
 `refuse`, which concerns new ones of all kinds. With these it is of use before other
 servers, too.

@@ -36,7 +36,7 @@ START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 10.0
 START_TRIES_MAX = 5  # another process may take the port between choosing and using it
 POLL_SECONDS = 0.03
-TICK_MS = 100  # sessions may be from 2 to 20 ticks long, unless told otherwise
+TICK_MS = 100  # sessions may be from 2 to 20 ticks long, by default
 SESSION_MAX_MS = 90_000
 LIMIT_TICKS = 100  # for one of several to follow the others
 LOG_TAIL_BYTES = 4000
@@ -267,7 +267,9 @@ def find_java() -> str:
     tree = package_tree("jre", "default-jre-headless")
     programs = sorted(tree.glob("usr/lib/jvm/*/bin/java"))
     if not programs:
-        raise Unavailable(f"{tree} holds no Java: remove it, it is fetched anew")
+        raise Unavailable(
+            f"{tree} holds no Java: remove it, it will be downloaded again"
+        )
     _turn_links_inwards(tree)
     return str(programs[0])
 

@@ -17,7 +17,7 @@ NOW_S = 1_700_000_000.0
 
 
 class Hook:
-    """Keeps alarms; fails while it is told to."""
+    """Keeps alarms; fails while it is asked to."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, str, str]] = []
@@ -30,7 +30,7 @@ class Hook:
         self.got.append((alarm.state, alarm.kind, alarm.text))
 
     def take(self):
-        """Return what came since the last call."""
+        """Return what arrived since the last call."""
         got, self.got = self.got, []
         return got
 
@@ -45,7 +45,7 @@ class Scene:
         self.alarms = Alarms(found, [self.hook], lambda: self.now_s)
 
     def look(self, seconds=0.0, metrics=None, **status):
-        """Look after some time; returns the alarms that came."""
+        """Look after some time; returns the alarms that arrived."""
         self.now_s += seconds
         status = {"destination": "shop", "running": True, "reads": "db2:3306"} | status
         self.alarms.look([Reading("shop", status, RequestCounts(), metrics)])

@@ -34,7 +34,7 @@ ORDER = slice(-4, None)  # version, time, seq, row
 def numbers(
     column: tuple[int, int, tuple[Any, ...]], code: Literal["q", "i"] = "q"
 ) -> list[int]:
-    """Return the values of a taken column of fixed width."""
+    """Return the values of a fetched column of fixed width."""
     length, nulls, (validity, offsets, values) = column
     assert (nulls, validity, offsets) == (0, None, None)
     found: list[int] = memoryview(values).cast(code).tolist()
@@ -125,8 +125,8 @@ def test_notes_are_no_rows() -> None:
     assert generic.rows == 0
 
 
-def test_a_commit_told_in_advance() -> None:
-    """Rows of a part of a transaction can be taken before its end is fed."""
+def test_a_commit_announced_in_advance() -> None:
+    """Rows of a part of a transaction can be fetched before its end is fed."""
     generic = GenericColumns("d", rows_max=1)
     generic.feed(body_of([begin(100)]))
     generic.expect(at(999), TIME_MS)
@@ -142,7 +142,7 @@ def test_a_commit_told_in_advance() -> None:
     assert [row[0] for row in order_of(generic)] == [at(1200)]
 
 
-def test_a_commit_told_for_rows_that_wait() -> None:
+def test_a_commit_announced_for_rows_that_wait() -> None:
     """It counts for the rows before it as well."""
     generic = GenericColumns("d")
     generic.feed(body_of([insert(200, ROW)]))
@@ -151,8 +151,8 @@ def test_a_commit_told_for_rows_that_wait() -> None:
     assert [row[0] for row in order_of(generic)] == [at(500)]
 
 
-def test_a_commit_told_wrongly() -> None:
-    """If the end is elsewhere, rows that were taken had a wrong number."""
+def test_a_commit_announced_wrongly() -> None:
+    """If the end is elsewhere, rows that were fetched had a wrong number."""
     generic = GenericColumns("d")
     generic.expect(at(500), TIME_MS)
     with pytest.raises(DecodeError, match=f"ends at version {at(700)}, not at"):
@@ -246,7 +246,7 @@ def test_offsets_beyond_two_gigabytes() -> None:
         {"logfile_offset": -1},
     ],
 )
-def test_places_without_a_number(fields: dict[str, object]) -> None:
+def test_positions_without_a_number(fields: dict[str, object]) -> None:
     """An entry that cannot be ordered is refused."""
     with pytest.raises(DecodeError, match="at a position without a number"):
         GenericColumns("d").feed(body_of([insert(200, ROW, **fields)]))
@@ -275,7 +275,7 @@ def test_malformed(body: bytes) -> None:
         generic.feed(body_of([insert(200, ROW)]))
 
 
-def test_errors_tell_the_place() -> None:
+def test_errors_name_the_position() -> None:
     """The event whose entry cannot be read is named."""
     entry = Entry(header(4321), EntryType.ROWDATA, b"\x62\x05\x0a")
     with pytest.raises(DecodeError, match=rf"\(event at {FILE}:4321\)") as caught:
@@ -293,7 +293,7 @@ def test_options_out_of_range(options: dict[str, Any]) -> None:
 
 
 def test_buffers_outlive_their_columns() -> None:
-    """Taken columns stay unchanged, even if their source is changed or freed."""
+    """Fetched columns stay unchanged, even if their source is changed or freed."""
     generic = GenericColumns("d")
     generic.feed(body_of([insert(200, ROW), end(300)]))
     kept = generic.take()

@@ -127,9 +127,9 @@ MALFORMED = {
     "a number": answer()[:3] + b"\x02" + answer()[4:],
     "a short row": answer([(b"1", b"2", b"3")]),
     "a long row": answer([(b"1", b"2", b"3", b"1", b"5")]),
-    "something behind": answer() + packets([EOF]),
+    "something after": answer() + packets([EOF]),
     "a value": answer([(b"x", b"", b"0", b"0")]),
-    "a member": answer([(b"1", b"", b"0", b"3")]),
+    "a label": answer([(b"1", b"", b"0", b"3")]),
     "too large": answer([(b"2147483648", b"", b"0", b"0")]),
 }
 

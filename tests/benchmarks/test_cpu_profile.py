@@ -15,7 +15,7 @@ REPORT = """\
 
 
 def test_summary() -> None:
-    """Functions are told per thread, the busiest first, and the pump by its name."""
+    """Functions are shown per thread, the busiest first, and the pump by its name."""
     first, second = summary(REPORT).split("\n\nAnother thread")
     assert first.startswith("The pump's thread, 49 %")
     assert "| 9.4 % | `decode_rows` | engine |" in first.replace("9.5", "9.4")

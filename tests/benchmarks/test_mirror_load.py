@@ -1,4 +1,4 @@
-"""The delays that the benchmark of the mirror tells are those of its observations."""
+"""The delays that the benchmark of the mirror reports are those of its observations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirror_load import Delays, PositionWatch, Written, update_steadily
 
 
 def test_delays() -> None:
-    """A change is there with the first place that is not before its end."""
+    """A change is there with the first position that is not before its end."""
     watch = PositionWatch(lambda: 0)
     watch.times, watch.numbers = [10.0, 11.0, 12.5], [5, 20, 40]
     written = Written([9.5, 9.75, 10.5, 12.0], [5, 6, 20, 21])
@@ -49,7 +49,7 @@ class Writer:
             self._clock[0] += self._seconds
 
     def fetchone(self) -> tuple[str, int]:
-        """Tell where the binlog ends."""
+        """Return where the binlog ends."""
         return "b.000001", 4
 
 
@@ -60,7 +60,7 @@ class Writer:
 def test_what_was_written(
     monkeypatch: pytest.MonkeyPatch, seconds: float, rate: float, is_at_pace: bool
 ) -> None:
-    """A writer that is slower than was asked for reaches no target, and is told."""
+    """A writer that is slower than was asked for reaches no target, and is reported."""
     clock = [50.0]
 
     def sleep(pause_s: float) -> None:
@@ -84,7 +84,7 @@ def test_what_was_written(
 
 
 def test_watch() -> None:
-    """Places are noted as they move, and waited for."""
+    """Positions are noted as they move, and waited for."""
     number = 1
     continued = threading.Event()
 
@@ -101,7 +101,7 @@ def test_watch() -> None:
 
 
 def test_watch_that_fails() -> None:
-    """A place that cannot be looked at ends the waiting with its reason."""
+    """A position that cannot be read ends the waiting with its reason."""
 
     def look() -> int:
         raise OSError("no such lake")

@@ -34,7 +34,7 @@ def test_children_count_alive_and_dead():
 
 
 def test_a_stopwatch_begins_at_nothing():
-    """It tells what each group took since it was made."""
+    """It shows what each group took since it was made."""
     watch = Stopwatch({"we": lambda: seconds_of(os.getpid())})
     until = time.process_time() + WORK_S
     while time.process_time() < until:

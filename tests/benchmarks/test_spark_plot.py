@@ -15,7 +15,7 @@ FIGURES = Figures(
 
 
 def test_delays() -> None:
-    """Count from the row's commit; a row that never came has none."""
+    """Count from the row's commit; a row that never arrived has none."""
     found = [(round(second, 3), round(ms)) for second, ms in FIGURES.delays()]
     assert found == [(0.5, 250), (0.9, 600), (1.5, 500)]
 
@@ -31,7 +31,7 @@ def test_rates() -> None:
     assert FIGURES.rates() == [(0.25, 0.5, 12_000.0), (1.0, 0.25, 0.0)]
 
 
-def test_a_batch_as_spark_tells_it() -> None:
+def test_a_batch_as_spark_reports_it() -> None:
     """Begins at a time in UTC; one that took no time at all divides nothing by 0."""
     progress = {
         "timestamp": "1970-01-01T00:16:40.500Z",

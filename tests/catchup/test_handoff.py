@@ -32,7 +32,7 @@ def scene():
 
 
 def meets(scene, position, gtids="", server=SERVER):
-    """Tell whether a client may be handed over there; it does not stay."""
+    """Return whether a client may be handed over there; it does not stay."""
     here = position, gtids, server
     met = scene.handoff.join(CLIENT, None, *here)
     assert scene.handoff.is_near(*here) is met
@@ -40,8 +40,8 @@ def meets(scene, position, gtids="", server=SERVER):
     return met
 
 
-def test_by_place(scene):
-    """Where the pump began at a place, it lacks what lies before it."""
+def test_by_position(scene):
+    """Where the pump began at a position, it lacks what lies before it."""
     assert meets(scene, (1, 99))
     assert not meets(scene, (1, 98))
     assert meets(scene, (2, 0))
@@ -85,7 +85,7 @@ def test_by_set_outside_of_gtid_mode(scene):
 
 
 def rejoins(scene, offset):
-    """Tell whether a client that has acked to a place finds what follows."""
+    """Return whether a client that has acked to a position finds what follows."""
     position = EntryPosition("bin.000001", offset)
     acked = LogPosition(LogIdentity("127.0.0.1", 3306), position)
     return scene.handoff.rejoin(CLIENT, None, acked)
@@ -102,12 +102,12 @@ def test_rejoin(scene):
     assert rejoins(scene, 201)
 
 
-def test_rejoin_without_a_place(scene):
-    """A client whose place means nothing here does not find it in the ring."""
+def test_rejoin_without_a_position(scene):
+    """A client whose position means nothing here does not find it in the ring."""
     scene.pump.begins_after = lambda _: None
     assert not rejoins(scene, 100)
     scene.pump.begins_after = lambda _: EntryPosition(gtid=f"{SID}:1-7")
     assert not rejoins(scene, 100)
     scene.pump.begins_after = lambda acked: acked.position
-    scene.pump.server = ""  # no session has begun
+    scene.pump.server = ""  # no session has started
     assert not rejoins(scene, 100)

@@ -49,7 +49,7 @@ class Reader:
         self.store = MemoryEventStore(CONFIG, TableIds(), Entries().pool)
         self.met = False
         self.started = self.stopped = False
-        self.begun = threading.Event()
+        self.entered = threading.Event()
         self.table_filter = table_filter
         self._ring, self._numbers = ring, numbers
         self._next = max(i for i, n in enumerate(numbers.firsts) if n <= acked + 1)
@@ -61,7 +61,7 @@ class Reader:
     def start(self):
         """Begin to read."""
         self.started = True
-        self.begun.set()
+        self.entered.set()
 
     def change_table_filter(self, table_filter):
         """Take another filter."""
@@ -72,12 +72,12 @@ class Reader:
         self.stopped = True
 
     def join(self, deadline):
-        """Tell whether it has ended."""
+        """Return whether it has ended."""
         del deadline
         return self.stopped or self.met
 
     def status(self):
-        """Tell something."""
+        """Report something."""
         return {"position": ""}
 
     def read(self):
@@ -295,7 +295,7 @@ def test_so_many_at_a_time(diverted):
     # Also while its client waits without an end.
     waiting = in_thread(stores.get, 2001 + READERS_MAX, 1, None)
     made[0].request_stop()
-    assert made[-1].begun.wait(PATIENCE_S)
+    assert made[-1].entered.wait(PATIENCE_S)
     stores.close()
     assert waiting.result(PATIENCE_S) is None
     stores.close()

@@ -118,7 +118,7 @@ def test_each_transaction_ends_once(recorded: bytes) -> None:
 
 
 def test_changes_outlive_their_batch(recorded: bytes) -> None:
-    """A change that is kept has its values after its batch is gone."""
+    """A change that is kept keeps its values when its batch no longer exists."""
     kept = list(ChangeReader(TEXTS).read(bytearray(recorded)))
     fresh = changes_of(recorded)
     assert [each.after for each in reversed(kept)] == [

@@ -180,7 +180,7 @@ class TestAcks:
         assert acked_by(store) == 2
 
     def test_all_before_the_one_at_hand(self, client, store):
-        """`ack` without an id acks what came before the message at hand."""
+        """`ack` without an id acks what arrived before the message at hand."""
         store.append(*map(row, range(1, 6)))
         reader = client(ack="manual", batch_size=1)
         changes = iter(reader)

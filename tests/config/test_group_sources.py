@@ -159,7 +159,7 @@ def test_values_are_checked(make_conf):
     assert "canal.instance.master2.position = x" in problem
 
 
-def test_place_that_lacks_its_file(make_conf):
+def test_position_that_lacks_its_file(make_conf):
     """An offset without its file is reported with the keys of the source."""
     conf = make_conf(MAIN, example=f"{TWO}canal.instance.master2.position = 4\n")
     (warning,) = load(conf, {}).warnings

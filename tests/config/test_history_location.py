@@ -76,7 +76,7 @@ def test_everything(make_conf):
     ],
 )  # fmt: skip
 def test_urls(url, host, name, ssl_mode):
-    """The URL of a MySQL gives address, data base and TLS."""
+    """The URL of a MySQL gives address, database and TLS."""
     assert history_location.database(url) == MysqlDatabase(
         host, name, SslMode[ssl_mode]
     )
@@ -99,7 +99,7 @@ def test_the_key_for_a_password(tmp_path):
 
 
 def test_embedded():
-    """The URL of the original's embedded data base means the file."""
+    """The URL of the original's embedded database means the file."""
     assert (
         history_location.database("jdbc:h2:/a/h2;CACHE_SIZE=1000;MODE=MYSQL;") is None
     )

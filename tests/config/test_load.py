@@ -270,7 +270,7 @@ def test_all_problems_at_once(make_conf):
         assert sum(f": {key} = " in sentence for sentence in sentences) == count
 
 
-def test_secrets_are_never_told(make_conf):
+def test_secrets_are_never_shown(make_conf):
     """No password shows in a problem, a warning or the text of the settings."""
     conf = make_conf(
         f"{MAIN}canal.passwd = hunter2\n",
@@ -359,7 +359,7 @@ def test_a_destination_without_a_file(make_conf):
         ("gtid = a:1-2\ncanal.instance.gtidon = true\n", None),
     ],
 )
-def test_a_place_that_counts_for_nothing(make_conf, lines, expected):
+def test_a_position_that_is_not_used(make_conf, lines, expected):
     """A start position that lacks a setting is a warning that says so."""
     conf = make_conf(MAIN, example=f"{MASTER}canal.instance.master.{lines}")
     warnings = load(conf, {}).warnings
@@ -385,7 +385,7 @@ SWITCH = "canal.instance.detecting.heartbeatHaEnable = true\n"
         (WATCH, "", ""),
     ],
 )
-def test_a_standby_that_is_never_gone_to(make_conf, main, lines, expected):
+def test_a_standby_that_is_never_used(make_conf, main, lines, expected):
     """A standby, the watch and the leave to switch belong together: else a warning."""
     conf = make_conf(
         f"canal.destinations = example\n{main}",

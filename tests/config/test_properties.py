@@ -96,7 +96,7 @@ def test_other_encodings_are_named(tmp_path, encoding):
     )
 
 
-def test_a_file_in_the_place_of_the_folder(tmp_path):
+def test_a_file_instead_of_the_folder(tmp_path):
     """The path of canal.properties itself is refused with a hint to its folder."""
     conf = tmp_path / "canal.properties"
     conf.touch()

@@ -106,7 +106,7 @@ def test_mode_keys_of_other_destinations_are_unknown(make_conf):
     assert "did you mean canal.instance.example.lazy?" in warning
 
 
-def test_raw_characters_are_told(make_conf):
+def test_raw_characters_are_reported(make_conf):
     """A value with raw non-ASCII characters is reported, as it is read as Latin-1."""
     conf = make_conf(f"{MAIN}canal.instance.filter.regex = größe\n")
     (warning,) = warnings_of(conf)

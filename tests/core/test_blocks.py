@@ -159,7 +159,7 @@ def test_totals() -> None:
     assert block.totals(3, 99) == block.totals(3, stop)
 
 
-def test_first_behind() -> None:
+def test_first_after() -> None:
     """The first record after a position; ordinals distinguish records of one event."""
     entries = Entries()
     for offset, ordinal in ((100, 0), (200, 0), (200, 1), (200, 2), (300, 0)):

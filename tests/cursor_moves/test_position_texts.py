@@ -21,7 +21,7 @@ def test_sizes():
     assert amount_text(None, None) == "an unknown amount"
 
 
-def test_what_is_gone():
+def test_what_is_purged():
     """The missing files are named, and the time in which they were written."""
     deleted = PurgedPart(
         "binlog.000003", "binlog.000005", 3, 1763719200000, 1763722800000, 12

@@ -149,7 +149,7 @@ def test_a_broken_change(watched, caplog):
 
 
 @pytest.mark.parametrize("mend", ["as-before", "removed"])
-def test_a_broken_change_is_taken_back(watched, mend):
+def test_a_broken_change_is_reverted(watched, mend):
     """The error is remembered until the file is as before, or deleted."""
     watched.write("one", f"canal.instance.master.address = db:many\n{ACCOUNT}")
     watched.settle()

@@ -206,14 +206,14 @@ def test_requests_have_arguments(tmp_path):
 
     def seek(arguments):
         if arguments["to"] == "nowhere":
-            raise CanalError("no such place")
+            raise CanalError("no such position")
         return {"moved": arguments["to"]}
 
     server = ControlServer(tmp_path, {"status": status}, {"seek": seek})
     server.start()
     try:
         assert ask(tmp_path, "seek", to="here") == {"ok": True, "moved": "here"}
-        with pytest.raises(ControlError, match="refused: no such place"):
+        with pytest.raises(ControlError, match="refused: no such position"):
             ask(tmp_path, "seek", to="nowhere")
         with pytest.raises(ControlError, match="see the log: KeyError"):
             ask(tmp_path, "seek")

@@ -95,7 +95,7 @@ def test_a_failed_one_can_be_tried_again(destinations_of):
     assert [instance.calls for instance in makes.made] == [["start"], ["start"]]
 
 
-def test_a_fault_is_told_and_tried_again(destinations_of, caplog):
+def test_a_fault_is_reported_and_tried_again(destinations_of, caplog):
     """An unexpected error in a start is logged with a traceback; the lease is free."""
     makes, lease = Makes(), SharedLease()
     destinations = destinations_of(configs("faulty"), makes, lease)

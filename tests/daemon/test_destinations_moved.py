@@ -65,21 +65,21 @@ def test_no_instance_starts_while_stored_cursors_are_moved(
     seeking.result(LONG)
 
 
-def test_one_that_a_move_left_torn_begins_anew(destinations_of):
+def test_one_that_a_move_left_incomplete_restarts(destinations_of):
     """An instance that stopped reading is replaced by another one."""
     makes = Makes()
-    destinations = destinations_of(configs("torn"), makes)
+    destinations = destinations_of(configs("incomplete"), makes)
     destinations.start()
     with pytest.raises(RuntimeError, match="a fault of ours"):
-        destinations.seek("torn", [1001], MOVED_TO)
-    eventually(lambda: len(makes.made) > 1 and destinations.running("torn"))
+        destinations.seek("incomplete", [1001], MOVED_TO)
+    eventually(lambda: len(makes.made) > 1 and destinations.running("incomplete"))
     assert [one.calls for one in makes.made] == [
         ["start", "request_stop", "join"],
         ["start"],
     ]
 
 
-def test_a_changed_one_starts_behind_a_move(destinations_of, tmp_path, monkeypatch):
+def test_a_changed_one_starts_after_a_move(destinations_of, tmp_path, monkeypatch):
     """Settings that change while stored cursors are moved wait for the move's end."""
     lives = []
 

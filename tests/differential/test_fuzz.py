@@ -2,7 +2,8 @@
 
 The contract: a reader ends, delivers entries that can be unpacked, and raises nothing
 but DecodeError, TableMetaError or, for packets that are no events, SourceError. It
-neither crashes nor hangs. Checksums are made anew, so that damage reaches the parsers.
+neither crashes nor hangs. Checksums are computed again, so that damage reaches the
+parsers.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def events_of(binlog: bytes) -> list[bytearray]:
 
 
 def has_checksums(events: list[bytearray]) -> bool:
-    """Tell whether the format description, as it is in the file, promises them."""
+    """Return whether the format description, as it is in the file, promises them."""
     return events[0][-5] == 1
 
 
@@ -89,7 +90,7 @@ def sealed(event: bytearray, *, checksums: bool, honest: bool) -> bytes:
         return bytes(event)
     summed = bytearray(event)
     if event[4] == FORMAT_DESCRIPTION:
-        summed[17] &= 0xFE  # the flag of a file in use came after the checksum
+        summed[17] &= 0xFE  # the flag of a file in use was set after the checksum
     return bytes(event) + zlib.crc32(summed).to_bytes(4, "little")
 
 
@@ -130,7 +131,7 @@ DAMAGES = (flip, flip, flip, overwrite, overwrite, insert, remove, truncate)
 
 
 def damage_body(rng: random.Random, event: bytearray) -> None:
-    """Damage what stands behind an event's header."""
+    """Damage what stands after an event's header."""
     body = event[HEADER_BYTES:]
     if event[4] == PAYLOAD and rng.random() < 0.8:
         # It may be damaged already, and cannot be inflated any more.
@@ -184,7 +185,7 @@ def damage_events(rng: random.Random, events: list[bytearray]) -> None:
 
 
 def damaged(rng: random.Random, binlog: bytes, *, packets: bool) -> bytes:
-    """Return the bytes of a source: a file's behind its magic, or packets."""
+    """Return the bytes of a source: a file's after its magic, or packets."""
     events = events_of(binlog)
     checksums = binlog[4:][int.from_bytes(binlog[13:17], "little") - 5] == 1
     damage_events(rng, events)
@@ -289,7 +290,7 @@ def read(
 
 
 def as_recorded(_: random.Random, binlog: bytes, *, packets: bool) -> bytes:
-    """Return a recording as it is, put together anew."""
+    """Return a recording as it is, put together again."""
     checksums = binlog[4:][int.from_bytes(binlog[13:17], "little") - 5] == 1
     pieces = [
         sealed(event, checksums=checksums, honest=True) for event in events_of(binlog)
@@ -310,7 +311,7 @@ def test_undamaged(rng: random.Random) -> None:
 
 
 def fuzz(rng: random.Random, rounds: int) -> None:
-    """Read damaged recordings; prints what came of it."""
+    """Read damaged recordings; prints the result of it."""
     names = workload_names()
     entries = errors = 0
     for number in range(rounds):

@@ -43,7 +43,7 @@ ZONES = ("UTC0", "EST5EDT,M3.2.0,M11.1.0", "IST-5:30", "NST3:30NDT,M3.2.0,M11.1.
 
 @pytest.fixture(autouse=True)
 def _zone(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run in one of several time zones: timestamps are told in that of the process."""
+    """Run in one of several time zones: timestamps are in that of the process."""
     zone = rng.choice(ZONES)
     print("time zone:", zone)
     monkeypatch.setenv("TZ", zone)
@@ -76,17 +76,17 @@ def check_load(
     load.run(tables=tables, steps=steps, settings=settings)
     print(*[table.create()[:1500] for table in load.tables], sep="\n")
     until = FilePosition(*server.binlog_position())
-    wants = TableFilter(rf"{schema}\..*", "").accepts
+    accepts = TableFilter(rf"{schema}\..*", "").accepts
     access = access_of(server)
     fold = Fold(load.tables)
     images = CachedColumns(ControlConnection(access))
     try:
         Part(
-            images=images, take=fold.take, table_filter=wants, until=until
+            images=images, take=fold.take, table_filter=accepts, until=until
         ).read_server(access, start, Stop())
         wrong = fold.differences(load.truth())
         assert not wrong, "\n".join(wrong)
-        comparison = Comparison(images, wants)
+        comparison = Comparison(images, accepts)
         found = comparison.run(access, start, until)
         assert not found, "\n".join(map(str, found[:20]))
     finally:

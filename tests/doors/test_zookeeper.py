@@ -161,13 +161,13 @@ def test_a_lost_session(zookeeper_server, zookeeper_root, zookeeper, make_proxy)
     proxy = make_proxy(zookeeper_server)
     _, _, chroot = zookeeper_root.partition("/")
     session = connected(f"127.0.0.1:{proxy.port}/{chroot}", session_timeout_s=SESSION_S)
-    told: queue.SimpleQueue[SessionState] = queue.SimpleQueue()
-    session.listen(told.put)
+    notified: queue.SimpleQueue[SessionState] = queue.SimpleQueue()
+    session.listen(notified.put)
     session.create("/mine", ephemeral=True)
     with proxy.refuse():
         proxy.end_all()
         eventually(lambda: zookeeper.read("/mine") is None)
-    states = [told.get(timeout=PATIENCE_S) for _ in range(3)]
+    states = [notified.get(timeout=PATIENCE_S) for _ in range(3)]
     assert states == [
         SessionState.SUSPENDED,
         SessionState.LOST,

@@ -104,7 +104,7 @@ def test_transactions(pipeline, rng):
 
 
 def test_rolled_back(pipeline, rng):
-    """What was rolled back does not arrive, what came before a savepoint does."""
+    """What was rolled back does not arrive, what arrived before a savepoint does."""
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)
     writer.write(1)

@@ -15,7 +15,7 @@ def test_take_over(cluster, rng, kind, whole):
     """1. one is killed; 2. two is stopped; 3. one is asked to give up.
 
     The client goes to the server that takes over each time, and has every change at
-    least once and in order, in whole transactions where it wants that.
+    least once and in order, in whole transactions where it requests that.
     """
     one, two = cluster.one, cluster.two
     options = {

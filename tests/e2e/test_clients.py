@@ -207,7 +207,7 @@ def test_never_acked(pipeline, rng):
 def test_ended_before_the_first_ack(
     make_pipeline, source_server, database, rng, *, got, gtid
 ):
-    """Without a configured place too, what came since the subscription comes again."""
+    """Without a configured position too, changes since the subscription come again."""
     nothing = dict.fromkeys(
         f"canal.instance.master.{key}" for key in ("journal.name", "position")
     )
@@ -236,7 +236,7 @@ def test_late_subscription(make_pipeline, source_server, database, rng, annotate
         source_server, database, {"canal.instance.filter.query.dml": not annotated}
     )
     writer = pipeline.writer(rng)
-    # Behind the table's creation: the first entry is one of a transaction.
+    # After the table's creation: the first entry is one of a transaction.
     file, offset = source_server.binlog_position()
     pipeline.configure(
         {
@@ -257,11 +257,11 @@ def test_late_subscription(make_pipeline, source_server, database, rng, annotate
 
 
 def test_subscription_amid_a_transaction(pipeline, rng):
-    """A client that comes when half a transaction is gone goes on with all of it."""
+    """A client that comes amid a transaction receives all of it."""
     writer = pipeline.writer(rng)
     writer.write(2, rows=40)
     with pipeline.client(RED) as red:
-        # The table's creation and some rows are acked and gone.
+        # The table's creation and some rows are acked and freed.
         for _ in range(10):
             red.ack(red.get(1, UNIT_S).id)
         with pipeline.client(BLUE) as blue:

@@ -72,7 +72,7 @@ def test_a_common_history(make_cluster, mysql_server, database):
             one.process.wait_for_log(f"is run by {cluster.address(two)}")
             seen.wait_for_acks(3)
         assert not any("is in use by another" in line for line in two.process.log)
-        # What still has the data base open is not to wait for its end.
+        # What still has the database open is not to wait for its end.
         for server in cluster.servers:
             server.stop()
 
@@ -99,7 +99,7 @@ def test_killed_and_started_again(make_cluster):
 def test_cut_off_from_mysql(make_cluster, rng):
     """Without a way to MySQL a server keeps the destination, and goes on by itself.
 
-    Dumps are cut amid transactions, then the way is gone; when the server is stopped
+    Dumps are cut amid transactions, then the way is closed; when the server is stopped
     meanwhile the other one takes over, and goes on where clients acked when it is back.
     """
     cluster = make_cluster(SESSION_S, to_source=True)
@@ -169,8 +169,8 @@ def test_three_zookeepers(cluster_of_three, three_zookeepers):
     """Nothing happens as long as two of three run; with one, nobody delivers.
 
     Each of them ends once, so the one that a server is connected to does, and the one
-    that leads. With most of them gone, a server cannot know whether it has the lease;
-    when they are back, a server delivers again.
+    that leads. With most of them stopped, a server cannot know whether it has the
+    lease; when they are back, a server delivers again.
     """
     cluster = cluster_of_three
     with cluster.following() as seen:

@@ -55,7 +55,7 @@ def test_mysql_restart(compressing, rng):
             pipeline.receive_some(client, checker, 3, batch_size=rng.randint(1, 9))
             acked = checker.done
         pipeline.stop()
-        # All events of a compressed transaction are at one place: the acked one may
+        # All events of a compressed transaction are at one position: the acked one may
         # come again.
         checker.resume(max(0, acked - 1), acked)
         pipeline.start()

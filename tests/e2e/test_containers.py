@@ -83,7 +83,7 @@ def test_both_restarted(container_pipeline, container_server, rng):
         container_pipeline.receive_some(client, checker, 2, batch_size=9)
     acked = checker.done
     container_pipeline.stop()
-    container_server.kill()  # a MySQL would look for ten seconds who is to be told
+    container_server.kill()  # a MySQL would look for ten seconds whom it should report
     container_server.restart()
     writer.write(30)
     checker.resume(acked, acked)

@@ -33,7 +33,7 @@ def starved(pid: int) -> Iterator[None]:
 
 @pytest.mark.mysql
 def test_running_out_of_descriptors(make_pipeline, mysql_server, database, rng) -> None:
-    """Clients, commands and the source wait; each is told once, and nothing is lost."""
+    """Clients, commands and the source wait; each is logged once; nothing is lost."""
     pipeline = make_pipeline(mysql_server, database)
     pipeline.start()
     process = pipeline.process

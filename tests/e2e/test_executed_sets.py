@@ -39,7 +39,7 @@ def entries(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 
 def is_beside(pipeline: Pipeline, gtids: str) -> bool:
-    """Wait until a set stands beside the place of the cursor; tell whether it is this.
+    """Wait until the cursor's position has a set; return whether it is this.
 
     The cursor is that of the last transaction, or is about to be.
     """
@@ -85,9 +85,9 @@ def test_the_set_of_the_cursor(
     database: str,
     rng: random.Random,
 ) -> None:
-    """Whenever all was delivered the set is the server's own, whatever came before.
+    """Whenever all was delivered the set is the server's own, whatever was before.
 
-    At first, in the next file, behind a restart with more to read, and where no set
+    At first, in the next file, after a restart with more to read, and where no set
     was stored, as of a cursor that somebody else wrote.
     """
     pipeline = make_pipeline(source_server, database, OFTEN)

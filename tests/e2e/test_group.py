@@ -131,7 +131,7 @@ def test_a_quiet_source_is_rotated(make_group, mysql_server, own_server, databas
 
 
 def test_one_source_purged(make_group, mysql_server, own_server, database, capsys):
-    """The others go on; told is what is missing where, and the way out, which works."""
+    """The others continue; what is missing is reported, with a remedy that works."""
     other = own_server("mysql", ())
     other.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
     group = make_group(database, [mysql_server, other])
@@ -255,7 +255,7 @@ def test_tables_of_one_name(make_group, mysql_server, mariadb_server, database):
     assert sum("CREATE TABLE" in each or not each for each in statements) == 2
 
 
-def test_clients_at_different_places(mixed):
+def test_clients_at_different_positions(mixed):
     """After a restart each client goes on where it was, in each source."""
     group = mixed
     other = Group(group.pipeline, [Branch.like(branch) for branch in group.branches])
@@ -283,7 +283,7 @@ def test_clients_at_different_places(mixed):
 
 
 def test_filtered_source_moves_too(mixed):
-    """A client that wants nothing of a source stands behind it all the same."""
+    """A client that requests nothing of a source advances in it all the same."""
     group = mixed
     one, two = group.branches
     group.wait_until_running()
@@ -294,7 +294,7 @@ def test_filtered_source_moves_too(mixed):
         return position and (position["journalName"], position["position"])
 
     def has_moved():
-        # An ack moves the places in all that was read up to then, so there are more.
+        # An ack moves the positions in all that was read up to then, so there are more.
         two.writer.write(1)
         expected = len(two.writer.transactions)
         group.receive_until(client, lambda: two.checker.done == expected)
@@ -336,7 +336,7 @@ def test_link_cut_in_large_transactions(
 def test_cursors_in_zookeeper(
     make_group, mysql_server, mariadb_server, database, zookeeper_root
 ):
-    """Places of each source are kept there as well; a restart goes on at them."""
+    """Positions of each source are kept there as well; a restart resumes at them."""
     group = make_group(database, [mysql_server, mariadb_server])
     group.pipeline.configure({"canal.zkServers": zookeeper_root}, wiring=GROUP_WIRING)
     group.pipeline.start()

@@ -1,4 +1,4 @@
-"""`canal-server position` on a group: places of each source are told, and moved."""
+"""`canal-server position` on a group: positions of each source are shown and moved."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shown(group, capsys):
 
 
 def here(branch):
-    """Return the place behind all that was written to a source, as a target."""
+    """Return the position after all that was written to a source, as a target."""
     return "{}:{}".format(*branch.server.binlog_position())
 
 
@@ -48,7 +48,7 @@ def group(make_group, mysql_server, mariadb_server, database):
 
 
 def test_distances_of_each_source(group, capsys):
-    """Transactions, bytes, seconds are told of each source, running and stopped."""
+    """Transactions, bytes, seconds are reported of each source, running and stopped."""
     one, two = group.branches
     one.writer.write(2)
     two.writer.write(2)
@@ -79,7 +79,7 @@ def test_distances_of_each_source(group, capsys):
 
 @pytest.mark.parametrize("running", [True, False])
 def test_one_source_is_moved(group, running, capsys):
-    """What lies behind the place comes again of that source, nothing of the other."""
+    """What lies after the position comes again of that source, nothing of the other."""
     one, two = group.branches
     for branch in group.branches:
         branch.writer.write(4)
@@ -153,7 +153,7 @@ def test_one_of_two_clients(group):
 
 
 def test_refusals(group, capsys):
-    """What one source's place is to be for all is refused, and what is no source."""
+    """What one source's position is to be for all is refused, and what is no source."""
     with group.pipeline.client() as client:
         for branch in group.branches:
             branch.writer.write(1)
@@ -218,7 +218,7 @@ def test_under_load(group, rng):
 
 
 def test_in_zookeeper(group, zookeeper_root, capsys):
-    """Places in nodes are moved like those in files, also while nobody runs."""
+    """Positions in nodes are moved like those in files, also while nobody runs."""
     group.pipeline.stop()
     group.pipeline.configure({"canal.zkServers": zookeeper_root}, wiring=GROUP_WIRING)
     group.pipeline.start()

@@ -81,7 +81,7 @@ def shared(
 
 
 def test_killed(shared: Shared, rng: random.Random) -> None:
-    """Killed under load, each source goes on at its stored place, at the other one."""
+    """Killed under load, each source resumes at its stored position on the other."""
     group = shared.group
     for _ in range(longer(1)):
         with group.load():
@@ -107,7 +107,7 @@ def test_killed(shared: Shared, rng: random.Random) -> None:
 
 
 def test_stopped(shared: Shared) -> None:
-    """Stopped, it leaves all places behind: the other one repeats nothing acked."""
+    """Stopped, it leaves all positions behind: the other one repeats nothing acked."""
     group = shared.group
     for _ in range(2):
         with group.pipeline.client() as client:

@@ -89,7 +89,7 @@ def test_headers(by_gtid, rng):
 
 
 def test_restart(by_gtid, rng):
-    """A restart goes on behind the acked set, and says so."""
+    """A restart goes on after the acked set, and says so."""
     writer = by_gtid.writer(rng)
     checker = by_gtid.checker(writer)
     for _ in range(3):
@@ -151,7 +151,7 @@ def test_tags(make_pipeline, mysql_server, database):
     mysql_server.execute(f"INSERT INTO {table} VALUES (3)")
 
     def next_row(*, again: int) -> int:
-        """Restart, and return which row comes behind those that come again."""
+        """Restart, and return which row comes after those that come again."""
         pipeline.start()
         with pipeline.client() as client:
             found = pipeline.rows(client, again + 1)
@@ -185,7 +185,7 @@ def test_purged(deliver, flavour):
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_purged_while_cut(deliver, flavour):
-    """A place purged while the link was down is an error; the process goes on."""
+    """A position purged while the link was down is an error; the process goes on."""
     made = deliver(flavour, {}, proxied=True)
     pipeline = made.pipeline
     with pipeline.client() as client:
@@ -201,8 +201,8 @@ def test_purged_while_cut(deliver, flavour):
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
-def test_begun_anew(deliver, *, flavour, gtid):
-    """A source whose binlog was thrown away and begun anew is a clear error."""
+def test_restarted(deliver, *, flavour, gtid):
+    """A source whose binlog was thrown away and restarted is a clear error."""
     made = deliver(flavour, {"canal.instance.gtidon": gtid}, count=50)
     pipeline = made.pipeline
     pipeline.stop()
@@ -246,7 +246,7 @@ def test_other_file_numbers(deliver, *, flavour, restart):
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_reset_to_latest_of_other_files(deliver, flavour):
-    """After the jump to the end of a binlog begun anew its changes arrive."""
+    """After the jump to the end of a restarted binlog its changes arrive."""
     settings = {"canal.auto.reset.latest.pos.mode": "true"}
     made = deliver(flavour, settings, flushes=4)
     pipeline = made.pipeline
@@ -263,7 +263,7 @@ def test_reset_to_latest_of_other_files(deliver, flavour):
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_reset_to_latest(deliver, flavour):
-    """With canal.auto.reset.latest.pos.mode a purged place becomes the current end."""
+    """With canal.auto.reset.latest.pos.mode it becomes the current end."""
     settings = GTID_MODE | {"canal.auto.reset.latest.pos.mode": "true"}
     made = deliver(flavour, settings)
     pipeline = made.pipeline

@@ -32,7 +32,7 @@ def stopped(
 
 
 def write_all(chronicle: Chronicle) -> None:
-    """Run the whole script, with rows behind each statement."""
+    """Run the whole script, with rows after each statement."""
     for statement, tables in SCRIPT:
         chronicle.run(statement)
         chronicle.write(*tables)
@@ -52,7 +52,7 @@ def test_read_far_behind(stopped: Pipeline, chronicle: Chronicle) -> None:
 
 
 def test_killed_around_each_statement(stopped: Pipeline, chronicle: Chronicle) -> None:
-    """Killed before and behind every statement, nothing that was unacked changes."""
+    """Killed before and after every statement, nothing that was unacked changes."""
     follower = Follower(chronicle)
     stopped.start()
     for number, (statement, tables) in enumerate(SCRIPT):
@@ -71,8 +71,8 @@ def test_killed_around_each_statement(stopped: Pipeline, chronicle: Chronicle) -
         follower.receive(stopped, client)
 
 
-def test_from_an_old_place_again(stopped: Pipeline, chronicle: Chronicle) -> None:
-    """Begun anew at the old configured place, the same rows have the same columns."""
+def test_from_an_old_position_again(stopped: Pipeline, chronicle: Chronicle) -> None:
+    """Restarted at the old configured position, the same rows have the same columns."""
     stopped.start()
     write_all(chronicle)
     follower = Follower(chronicle)
@@ -124,8 +124,8 @@ def test_first_start_before_renames(stopped: Pipeline, chronicle: Chronicle) -> 
         follower.receive(stopped, client)
 
 
-def test_what_the_binlog_does_not_tell(stopped: Pipeline, chronicle: Chronicle) -> None:
-    """A table that came without the binlog is asked for, and then followed."""
+def test_what_the_binlog_does_not_show(stopped: Pipeline, chronicle: Chronicle) -> None:
+    """A table that appeared without the binlog is asked for, and then followed."""
     stopped.start()
     stopped.wait_for_status(lambda status: status["state"] == "running")
     chronicle.run(
@@ -139,7 +139,7 @@ def test_what_the_binlog_does_not_tell(stopped: Pipeline, chronicle: Chronicle) 
     with stopped.client() as client:
         chronicle.write("hidden", "other")
         follower.receive(stopped, client)
-        # From here on the binlog tells again, also to one who reads it later.
+        # From here on the binlog has the columns again, also to one who reads it later.
         stopped.kill()
     for statement in (
         "ALTER TABLE hidden RENAME COLUMN a TO z",

@@ -55,7 +55,7 @@ def test_server_stopped(pipeline, rng):
     assert checker.done == len(writer.transactions)
 
 
-def test_client_gone(pipeline, rng):
+def test_client_killed(pipeline, rng):
     """What a client took and did not ack comes again to its next connection."""
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)

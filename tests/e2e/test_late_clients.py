@@ -83,7 +83,7 @@ class Draining:
 
     def __init__(self, pipeline, client, checker):
         self._pipeline, self._client, self._checker = pipeline, client, checker
-        self._wanted = None
+        self._target = None
         self._error = None
         self._deadline = time.monotonic() + 9 * UNIT_S
         self._thread = threading.Thread(target=self._run)
@@ -97,14 +97,14 @@ class Draining:
 
     def finish(self):
         """Wait until all that was written so far has come."""
-        self._wanted = len(self._checker.writer.transactions)
+        self._target = len(self._checker.writer.transactions)
         self._thread.join()
         if self._error is not None:
             raise self._error
 
     def _run(self):
         try:
-            while self._wanted is None or not self._checker.has(self._wanted):
+            while self._target is None or not self._checker.has(self._target):
                 assert time.monotonic() < self._deadline, "not all has come in time"
                 message = self._client.get(100, 0.2)
                 self._checker.take(message.entries)
@@ -374,7 +374,7 @@ def test_old_columns(scene):
 
 
 def test_filter_changed(scene):
-    """With another filter nothing is left out behind where it began to count."""
+    """With another filter nothing is left out after where it began to count."""
     scene.begin()
     source, schema = scene.pipeline.source, scene.pipeline.schema
     source.execute(f"CREATE TABLE {schema}.other (a INT)")
@@ -405,7 +405,7 @@ def test_filter_changed(scene):
 
 
 def is_other(entry):
-    """Tell whether an entry is of the table that is not the ledger."""
+    """Return whether an entry is of the table that is not the ledger."""
     return entry.header.table_name == "other"
 
 
@@ -495,7 +495,7 @@ class Player:
                 self._step(client)
             self._roll_back(client)
             self._scene.pipeline.settle(client)
-        # A place amid a transaction: it may come again from its beginning.
+        # A position amid a transaction: it may come again from its beginning.
         self._checker.resume(self._checker.done, self._checker.done, amid=True)
 
     def _step(self, client):

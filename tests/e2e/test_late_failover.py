@@ -1,6 +1,7 @@
 """A client that catches up while the source is replaced by its standby lacks nothing.
 
-Two real servers, one the replica of the other, and a ring that has gone on without it.
+Two real servers, one the replica of the other, and a ring that has continued without
+it.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def test_amid_catching_up(make_scene: Callable[..., Scene], by: str) -> None:
                 scene.receive(client, some=3)
             scene.receive(client)
             if by == "set":
-                # The ring lacks a set that the client's place says nothing about: they
-                # meet in the next file, which says it.
+                # The ring lacks a set that the client's position says nothing about:
+                # they meet in the next file, which says it.
                 scene.replicas.source.execute("FLUSH BINARY LOGS")
                 scene.writer.write(5)
                 scene.receive(client)
@@ -89,7 +90,7 @@ def test_amid_catching_up(make_scene: Callable[..., Scene], by: str) -> None:
 
 @contextlib.contextmanager
 def writes_around(scene: Scene) -> Iterator[None]:
-    """Write before and behind what is done in the context."""
+    """Write before and after what is done in the context."""
     scene.writer.write(10)
     yield
     scene.writer.write(10)

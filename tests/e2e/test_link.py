@@ -1,7 +1,7 @@
 """The link between the server and its source breaks in every way.
 
 Within one life of the server nothing is lost and nothing is doubled: the checkers
-are never told that the stream may begin again.
+are never informed that the stream may begin again.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ def test_cut_before_end(linked, proxy, rng, database, missing):
 
 @pytest.mark.parametrize("fault", ["stall", "silence"])
 def test_silence(linked, proxy, rng, fault, source_server):
-    """A source that says nothing any more is given up, and asked anew.
+    """A source that says nothing any more is given up, and asked again.
 
-    Also when those who ask anew are not answered: a frozen server, a dead link. A
+    Also when those who ask again are not answered: a frozen server, a dead link. A
     MariaDB is asked by another replica: the dump of before would hold that one up.
     """
     pipeline = linked(
@@ -160,7 +160,7 @@ def test_silence(linked, proxy, rng, fault, source_server):
             writer.write(5)
             pipeline.process.wait_for_log("ConnectionLost: .* sent nothing")
             if fault == "stall":
-                # It is no error any more while the source is asked anew.
+                # It is no error any more while the source is asked again.
                 pipeline.wait_for_status(
                     lambda status: "sent nothing" in status["error"]
                 )
@@ -172,7 +172,7 @@ def test_silence(linked, proxy, rng, fault, source_server):
 
 
 def test_unreachable(linked, proxy, rng):
-    """While the source cannot be reached the error is told, then the stream goes on."""
+    """While the source is out of reach the error is shown, then the stream resumes."""
     pipeline = linked()
     writer = pipeline.writer(rng)
     checker = pipeline.checker(writer)
@@ -209,7 +209,7 @@ def test_dump_killed(pipeline, rng):
     "how", ["killed", pytest.param("restarted", marks=pytest.mark.slow)]
 )
 def test_source_restarted(own_server, make_pipeline, rng, flavour, how):
-    """When the source comes back, the instance goes on without loss or repetition."""
+    """When the source comes back, the instance continues without loss or repetition."""
     source = own_server(flavour)
     source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
     pipeline = make_pipeline(source, "shop")

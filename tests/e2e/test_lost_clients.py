@@ -1,4 +1,4 @@
-"""A client whose place was purged must cost the others nothing, also at a restart."""
+"""A client whose position was purged costs the others nothing, even at a restart."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_refused(leave, flavour, gtid):
 
 @pytest.mark.parametrize(("flavour", "gtid"), KINDS[::2])
 def test_moved(leave, flavour, gtid):
-    """If that is wanted the dead one goes on with the live one, which loses nothing."""
+    """If requested the dead one continues with the live one, which loses nothing."""
     left = leave(flavour, gtid, "true")
     pipeline = left.pipeline
     pipeline.start()
@@ -130,7 +130,7 @@ def test_moved(leave, flavour, gtid):
 
 
 def test_all_of_them(leave):
-    """When all lost their place they go on at the end, as of the first time only."""
+    """When all lost their position they go on at the end, as of the first time only."""
     left = leave("mysql", "true", "true")
     pipeline = left.pipeline
     purge(pipeline.source)

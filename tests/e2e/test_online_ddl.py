@@ -129,7 +129,7 @@ EXPECTED = [
 def test_columns_before_and_after(
     make_pipeline, source_server, database, capsys, *, tool, afterwards
 ):
-    """Rows have the columns of their time, and the history tells the swap as a diff.
+    """Rows have the columns of their time, and the history reports the swap as a diff.
 
     Whether they are read as they come, or when the tool has long ended.
     """

@@ -56,7 +56,7 @@ def test_files_without_anything_unread_may_go(quiet, capsys) -> None:
 
 @pytest.mark.parametrize("quiet", FLAVOURS, indirect=True)
 def test_a_file_with_something_unread_is_not_left(quiet) -> None:
-    """What a client was given and has not acked comes again behind a rotation."""
+    """What a client was given and has not acked comes again after a rotation."""
     pipeline, writer, checker = quiet
     writer.write(1)
     with pipeline.client() as client:

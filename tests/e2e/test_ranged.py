@@ -82,7 +82,7 @@ def rows_of(entries):
 def head(client, start, **options):
     """Return the ends of the next batch, which must come."""
     ends = client.head(DESTINATION, NAME, start, **({"wait_ms": WAIT_MS} | options))
-    assert ends.end != start, f"nothing came behind {start}"
+    assert ends.end != start, f"nothing arrived after {start}"
     return ends
 
 
@@ -118,7 +118,7 @@ def looks(pipeline):
 
 
 def wait_for_memory(pipeline, position):
-    """Wait until memory has the COMMIT that ends at a place; a head may be ahead."""
+    """Wait until memory has the COMMIT that ends at a position; a head may be ahead."""
 
     def has_it(status):
         file, _, offset = status["position"].partition(":")
@@ -145,7 +145,7 @@ def stall(pipeline, stack, start, end, **options):
 
 
 def test_a_first_batch(pipeline, ranged):
-    """What is written behind a new cursor comes, once acked not again."""
+    """What is written after a new cursor comes, once acked not again."""
     table = f"{pipeline.schema}.t"
     pipeline.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY, b TEXT)")
     subscribed = ranged.subscribe(DESTINATION, NAME)
@@ -288,7 +288,7 @@ def test_acks_outlive_a_crash(pipeline, ranged):
 
 @pytest.mark.parametrize("kept_in", ["memory", "binlog"])
 def test_stalled_readers_do_not_hold_up_others(pipeline, kept_in):
-    """With every turn taken by who takes nothing, another reader gets its range."""
+    """With every turn held by who reads nothing, another reader gets its range."""
     table = f"{pipeline.schema}.t"
     pipeline.source.execute(f"CREATE TABLE {table} (a INT PRIMARY KEY, b LONGBLOB)")
     options = {
@@ -299,7 +299,7 @@ def test_stalled_readers_do_not_hold_up_others(pipeline, kept_in):
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(ranged_client(pipeline))
         start = reader.subscribe(DESTINATION, NAME).cursor
-        # Memory answers from behind what was there when the subscription came.
+        # Memory answers from after what was there when the subscription arrived.
         pipeline.source.execute(f"INSERT INTO {table} VALUES (-1, '')")
         start = head(reader, start).end
         for n in range(LARGE_ROWS):

@@ -131,7 +131,7 @@ class Query:
 
 @pytest.mark.parametrize("by", ["gtid", "set"])
 def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
-    """The source dies under load, before and behind a batch that is planned; twice.
+    """The source dies under load, before and after a batch that is planned; twice.
 
     The second time the server dies as well, and both give way to what is left.
     """
@@ -168,7 +168,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
 
 
 def test_without_sets(make_scene: Callable[..., Scene]) -> None:
-    """Where no set tells the place on another server, the query is told so."""
+    """Where no set gives the position on another server, the query gets an error."""
     scene = make_scene(BY_TIME)
     query = Query(scene)
     with closing(query):

@@ -46,17 +46,17 @@ def text_of(pipeline, capsys):
     return capsys.readouterr().out
 
 
-class Places:
-    """Writes, and remembers at which places of the binlog transactions begin."""
+class Transactions:
+    """Writes, and remembers at which positions of the binlog transactions begin."""
 
     def __init__(self, pipeline, writer):
         self._pipeline = pipeline
         self.writer = writer
         self.transactions = writer.transactions
-        self.begins = []  # place, and the number of the transaction that begins there
+        self.begins = []  # positions, and the number of the transaction there
 
     def write(self, count):
-        """Write transactions, and remember the place in front of them."""
+        """Write transactions, and remember the position in front of them."""
         file, offset = self._pipeline.source.binlog_position()
         self.begins.append((f"{file}:{offset}", len(self.transactions)))
         self.writer.write(count)
@@ -64,7 +64,7 @@ class Places:
 
 @pytest.fixture
 def ledger(pipeline, rng):
-    """Give the writer of places, and a checker for what a client receives."""
+    """Give the writer of positions, and a checker for what a client receives."""
     return written_to(pipeline, rng)
 
 
@@ -77,9 +77,9 @@ def on_mysql(make_pipeline, mysql_server, database, rng):
 
 
 def written_to(pipeline, rng):
-    """Return the writer of places in a pipeline's source, and a checker of them."""
+    """Return the writer of positions in a pipeline's source, and a checker of them."""
     writer = pipeline.writer(rng)
-    return Places(pipeline, writer), pipeline.checker(writer)
+    return Transactions(pipeline, writer), pipeline.checker(writer)
 
 
 def test_back_and_forth(pipeline, ledger, capsys):
@@ -114,7 +114,7 @@ def test_back_and_forth(pipeline, ledger, capsys):
 
 
 def test_dry_run_and_consent(on_mysql, capsys, monkeypatch):
-    """What would happen is told, and nothing does, without the operator's word."""
+    """What would happen is reported, and nothing does, without the operator's word."""
     pipeline, positions, checker = on_mysql
     positions.write(3)
     with pipeline.client() as client:
@@ -173,8 +173,8 @@ def test_one_of_two(pipeline, ledger, rng):
         pipeline.receive(blue_client, blue)
 
 
-def test_places_told(on_mysql, capsys):
-    """Place, time, bytes, seconds and transactions behind are told of each client."""
+def test_positions_shown(on_mysql, capsys):
+    """The position and the lag of each client are shown."""
     pipeline, positions, checker = on_mysql
     positions.write(2)
     with pipeline.client() as client:
@@ -229,8 +229,8 @@ def test_stopped_with_files(on_mysql):
         pipeline.receive(client, checker)
 
 
-def test_a_place_inside_of_a_transaction(on_mysql, capsys):
-    """It is told, and the place before the transaction is taken."""
+def test_a_position_inside_of_a_transaction(on_mysql, capsys):
+    """It is reported, and the position before the transaction is used."""
     pipeline, positions, checker = on_mysql
     positions.write(2)
     positions.write(1)
@@ -323,7 +323,7 @@ def test_under_load(pipeline, ledger, rng):
             pipeline.receive_some(client, red, 4)
     positions.write(1)  # else all may have come, and nothing more would
     with pipeline.client(RED) as client, pipeline.client(BLUE) as other:
-        # A message that was taken amid a transaction was acked.
+        # A message that was fetched amid a transaction was acked.
         pipeline.receive(client, red)
         follower.resume()
         pipeline.receive(other, blue)
@@ -372,7 +372,7 @@ class Follower:
         with self._pipeline.client(BLUE) as client:
             while not self._end.is_set():
                 message = client.get(200, 0.2)
-                # Before its entries are checked: this tells of the ack before.
+                # Before its entries are checked: this reports the ack before.
                 self._acked = self._checker.mark()
                 if message:
                     if self._acked.open:  # a move unseen since then may begin it again

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fix_replicas import Replicas
     from servers import Server
 
-# So that an entry tells which server it was read from.
+# So that an entry reports which server it was read from.
 REPLICA_OPTIONS = ("--log-bin=second",)
 FILES = ("binlog", "second")
 CLUSTER_WIRING = "classpath:spring/default-instance.xml"
@@ -39,7 +39,7 @@ def test_there_and_back(make_scene: Callable[..., Scene], by: str) -> None:
     """The source dies under load, then the server itself, then the standby.
 
     By GTID nothing comes twice but what the kill of the server repeats. So it is
-    outside GTID mode by the sets beside the cursors, but for what was read behind the
+    outside GTID mode by the sets beside the cursors, but for what was read after the
     last one. By time some does, and the log counts it.
     """
     scene = make_scene(MODES[by], exact=by == "gtid")
@@ -163,8 +163,8 @@ def test_amid_a_compressed_transaction(
 ) -> None:
     """The set beside a cursor has no transaction of which only a part was acked.
 
-    All of a compressed one stands at one place. So it is whether the set was noted on
-    the way, or learned at a start with that cursor.
+    All of a compressed one stands at one position. So it is whether the set was noted
+    on the way, or learned at a start with that cursor.
     """
     if replicas.flavour == "mariadb":
         pytest.skip("a MariaDB compresses events, not transactions")
@@ -172,7 +172,7 @@ def test_amid_a_compressed_transaction(
     pipeline, writer = scene.pipeline, scene.writer
     writer.write(5)
     # In the writer's time: without a set the standby is read by time, and its binlog
-    # may have begun a moment ago.
+    # may have started a moment ago.
     writer.session = (
         *writer.session,
         "SET SESSION binlog_transaction_compression = ON",
@@ -242,7 +242,7 @@ def test_a_source_that_hangs(
 
 
 def test_a_standby_that_lags(make_scene: Callable[..., Scene]) -> None:
-    """A standby that is behind what was delivered is taken as soon as it has it."""
+    """A standby that lags behind what was delivered is used as soon as it has it."""
     scene = make_scene(GTID_MODE, exact=True)
     replica = scene.replicas.replica
     scene.writer.write(5)
@@ -302,8 +302,8 @@ def test_an_address_that_changes_hands(
 ) -> None:
     """Another server behind one address is read where the first one was left.
 
-    Outside of GTID mode behind the last set that was noted before, or by time a little
-    before it: what comes again is told in the log and counted.
+    Outside of GTID mode after the last set that was noted before, or by time a little
+    before it: what comes again is reported in the log and counted.
     """
     settings = MODES[by]
     proxy = make_proxy(replicas.source)
@@ -412,7 +412,8 @@ def test_in_a_group(
 ) -> None:
     """One source of a group goes to its standby; the other one goes on meanwhile.
 
-    Outside of GTID mode by the set that stands beside its place, after a restart too.
+    Outside of GTID mode by the set that stands beside its position, after a restart
+    too.
     """
     if replicas.flavour == "mariadb":
         replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
@@ -474,7 +475,7 @@ def test_in_a_group(
 
 
 def wait_until_beside(pipeline: Pipeline, ports: set[int]) -> None:
-    """Wait until a set stands beside a group's place in the source with these ports."""
+    """Wait until a group's position in the source with these ports has a set."""
     path = pipeline.meta_file.with_name("meta.dat.sources")
     give_up_at = time.monotonic() + 3 * UNIT_S
     while True:

@@ -65,7 +65,7 @@ def test_file_and_position(stopped, rng):
 
 
 def test_file_alone(stopped, rng):
-    """A configured file alone is taken from its first event on."""
+    """A configured file alone is read from its first event on."""
     writer = stopped.writer(rng)
     writer.write(5)
     stopped.source.execute("FLUSH BINARY LOGS")
@@ -123,7 +123,7 @@ def test_gtid_set(stopped, rng):
 
 @pytest.mark.parametrize("gtid", [False, True], ids=["file", "gtid"])
 def test_current_end(stopped, rng, gtid):
-    """Without any configured place it begins at the current end."""
+    """Without any configured position it begins at the current end."""
     writer = stopped.writer(rng)
     writer.write(5)
     stopped.configure(NOTHING | {GTID_MODE: gtid})
@@ -176,7 +176,7 @@ def test_stored_wins(stopped, rng):
 
 
 def test_memory_wiring(stopped, rng):
-    """In memory wiring a restart begins at the configured place again."""
+    """In memory wiring a restart begins at the configured position again."""
     stopped.configure({}, wiring="classpath:spring/memory-instance.xml")
     writer = stopped.writer(rng)
     checker = stopped.checker(writer)
@@ -235,7 +235,7 @@ def printed_status(pipeline):
     ],
 )
 def test_wrong(begins_at, settings, error):
-    """A place that is not there is told in the log and by `status`; nothing ends."""
+    """A position that does not exist is in the log and in `status`; nothing ends."""
     pipeline = begins_at(settings)
     pipeline.process.wait_for_log(f"ERROR .*{error}")
 

@@ -50,7 +50,7 @@ class Scene:
         self.follower = Follower(chronicle)
 
     def run(self, *script: tuple[str, tuple[str, ...]]) -> None:
-        """Run statements, each with rows behind it."""
+        """Run statements, each with rows after it."""
         for statement, tables in script:
             self.chronicle.run(statement)
             self.chronicle.write(*tables)
@@ -60,7 +60,7 @@ class Scene:
         with self.pipeline.client() as client:
             self.follower.receive(self.pipeline, client, stop)
         # A server that was killed before it wrote anything down knows of no client: at
-        # another address, where no place is configured, it begins at the end.
+        # another address, where no position is configured, it begins at the end.
         self.wait_for_stored('"journalName"')
 
     def receive_statement(self, statement: str, *, ack: bool) -> None:
@@ -108,7 +108,7 @@ class Scene:
         self.pipeline.configure(
             {
                 "canal.instance.master.address": f"{server.host}:{server.port}",
-                # Where the first one stood at first; nothing may be taken from it.
+                # Where the first one stood at first; nothing may be read from it.
                 "canal.instance.master.journal.name": None,
                 "canal.instance.master.position": None,
             }
@@ -141,7 +141,7 @@ def make_scene(
                 {"canal.file.flush.period": 20, **settings},
             )
             pipeline.start()
-            # Now the base is taken: what is written from here on is read in the binlog.
+            # Now the base is read: what is written from here on is read in the binlog.
             pipeline.process.wait_for_log(READS)
             return Scene(replicas, chronicle, pipeline)
 
@@ -169,7 +169,7 @@ def test_statements_while_nobody_read(scene: Scene) -> None:
 
 @pytest.mark.parametrize("acked", [True, False], ids=["acked", "unacked"])
 def test_a_statement_was_read_last(scene: Scene, *, acked: bool) -> None:
-    """What the source's last statements did is known, though all died right behind."""
+    """What the source's last statements did is known, though all died right after."""
     scene.run(*TABLES)
     scene.receive()
     scene.chronicle.run(SWAP, EXCHANGE)
@@ -204,9 +204,9 @@ def test_back_again(scene: Scene) -> None:
 
 @pytest.mark.parametrize("by", ["set", "time"])
 def test_outside_gtid_mode(make_scene: Callable[..., Scene], by: str) -> None:
-    """By time some rows come again, each with the columns it came with before.
+    """By time some rows come again, each with the columns it had before.
 
-    Behind the set beside the cursor the history goes on as well, without a new base.
+    After the set beside the cursor the history continues as well, without a new base.
     """
     scene = make_scene(
         {
@@ -214,7 +214,7 @@ def test_outside_gtid_mode(make_scene: Callable[..., Scene], by: str) -> None:
             "canal.instance.gtid.sets.enable": str(by == "set").lower(),
         }
     )
-    # Behind the beginning of all files, so that the time is in the history.
+    # After the beginning of all files, so that the time is in the history.
     ((now_s,),) = scene.chronicle.ask("SELECT UNIX_TIMESTAMP() + 1000")
     for number, each in enumerate(SCRIPT[:12]):
         scene.chronicle.run(f"SET timestamp = {now_s + 10 * number}")

@@ -69,7 +69,7 @@ def test_while_it_runs(make_pipeline, mysql_server, database, rng):
 
 
 def runs(pipeline):
-    """Tell whether the server has a destination, and runs it."""
+    """Return whether the server has a destination, and runs it."""
     return [each["running"] for each in ask(pipeline.conf, "status")["instances"]] == [
         True
     ]

@@ -45,7 +45,7 @@ def stored_cursor(servers):
 
 
 def runs(status):
-    """Tell whether the destination runs."""
+    """Return whether the destination runs."""
     return status["running"]
 
 
@@ -76,7 +76,7 @@ def test_server_killed(stopped, own_zookeeper, rng):
 
 
 def test_zookeeper_goes_and_comes(stopped, own_zookeeper, rng):
-    """Delivery and acks go on without ZooKeeper; what was acked is written later."""
+    """Delivery and acks continue without ZooKeeper; what was acked is written later."""
     # So long that the lease is certain while ZooKeeper comes back.
     stopped.configure({"canal.zookeeper.session.timeout.ms": 60_000}, wiring=WIRING)
     stopped.start()

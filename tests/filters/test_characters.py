@@ -32,7 +32,7 @@ def test_opposites(letter):
 
 
 @pytest.mark.parametrize(
-    ("name", "members", "others"),
+    ("name", "included", "others"),
     [
         ("alnum", "aé1", "_ ."),
         ("alpha", "aé", "1_"),
@@ -49,9 +49,9 @@ def test_opposites(letter):
         ("xdigit", "0aF", "gG"),
     ],
 )
-def test_posix_classes(name, members, others):
+def test_posix_classes(name, included, others):
     """Each POSIX class contains its characters and no others."""
-    assert all(POSIX_CLASSES[name](each) for each in members)
+    assert all(POSIX_CLASSES[name](each) for each in included)
     assert not any(POSIX_CLASSES[name](each) for each in others)
 
 

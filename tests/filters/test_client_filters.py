@@ -143,7 +143,7 @@ def test_all_together(filtered: Filtered, monkeypatch: pytest.MonkeyPatch) -> No
     assert not filtered.filters.why_refused(3)
 
 
-def test_own_filters_are_told(
+def test_own_filters_are_reported(
     filtered: Filtered, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log says that a client has its own filter, and what is doubtful in it."""

@@ -50,7 +50,7 @@ KNOWN = {
     "maria_compressed_columns": {_ALTERED: "COMPRESSED columns are understood"},
     "types_invisible": {_ALTERED: "INVISIBLE columns are understood"},
     "maria_events": {
-        r"\d+\.header\.logfileName": "entries behind a rotation name the second file",
+        r"\d+\.header\.logfileName": "entries after a rotation name the second file",
     },
     "maria_old_temporal": {
         r"3\.rowChange\.rowDatas\[[01]\]\.after\[1\]\.value": (
@@ -59,18 +59,19 @@ KNOWN = {
     },
     "maria_types": {
         _COLUMN + r"\[22\]\.(sqlType|mysqlType)": "JSON is LONGTEXT in MariaDB",
-        _COLUMN + r"\[[123]\]\.value": "also of rows that are gone in the end: UUID, …",
-        _ALTERED: "CREATE TABLE with CHECK behind its columns is understood",
+        _COLUMN
+        + r"\[[123]\]\.value": "also of rows that are deleted in the end: UUID, …",
+        _ALTERED: "CREATE TABLE with CHECK after its columns is understood",
     },
     "types_charset": {
-        _COLUMN + r"\[\d+\]\.mysqlType": "the server shows members of ENUM in utf8mb3",
-        _COLUMN + r"\[1\]\.value": "also of rows that are gone in the end: charsets",
+        _COLUMN + r"\[\d+\]\.mysqlType": "the server shows labels of ENUM in utf8mb3",
+        _COLUMN + r"\[1\]\.value": "also of rows that are deleted in the end: charsets",
     },
     "types_str": {
         _COLUMN + r"\[1[345]\]\.(sqlType|mysqlType)": (
             "CHARACTER SET binary makes the binary type of a type"
         ),
-        _COLUMN + r"\[9\]\.mysqlType": "the server shows members of SET in utf8mb3",
+        _COLUMN + r"\[9\]\.mysqlType": "the server shows labels of SET in utf8mb3",
     },
 }
 # Entries that only we deliver, by their number.
@@ -85,7 +86,7 @@ UNFOLDED = {
     "ev_ddl": "an exchanged partition",
     "ev_gtid": "statements",
     "ev_image": "images without all columns",
-    "ev_partial_json": "expressions in the place of documents",
+    "ev_partial_json": "expressions instead of documents",
     "ev_statement": "statements",
     "ev_txn": "prepared transactions that were rolled back",
     "maria_events": "statements",
@@ -127,7 +128,7 @@ def test_delivers_the_recorded_entries(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
 def test_known_differences_are_still_there(name: str) -> None:
-    """The table of differences holds none that has gone."""
+    """The table of differences holds none that no longer occurs."""
     found = compare(workload_of(name), json_of(name))
     for pattern, reason in KNOWN[name].items():
         assert any(re.fullmatch(pattern, path) for path, _, _ in found), reason
@@ -155,7 +156,7 @@ def test_rows_make_the_tables_that_the_server_had(name: str) -> None:
 
 # Of CREATE TABLE … SELECT in statement format only the server knows the columns.
 @pytest.mark.parametrize("name", sorted(set(WORKLOADS) - {"ev_statement"}))
-def test_statements_alone_tell_the_columns(name: str) -> None:
+def test_statements_alone_give_the_columns(name: str) -> None:
     """With columns from the DDL of the recording the same bytes are delivered."""
     workload = workload_of(name)
     images = ReplayedImages(mariadb=workload.settings.get("server") == "mariadb")

@@ -98,7 +98,7 @@ def test_a_dead_server(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("ended the session") == 1
 
 
-def test_a_chroot_that_is_gone(
+def test_a_chroot_that_was_deleted(
     scene: Scene, zookeeper_server: PrivateZooKeeper
 ) -> None:
     """A session is ended with or without a chroot, and without a warning."""

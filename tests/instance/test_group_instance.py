@@ -142,7 +142,7 @@ def test_which_pipelines(tmp_path: Path) -> None:
 
 
 def test_status(tmp_path: Path, running: Callable[..., Instance]) -> None:
-    """It tells of each source, and of all in short."""
+    """It shows of each source, and of all in short."""
     instance = running()
     eventually(lambda: instance.status()["error"])
     status = instance.status()
@@ -157,12 +157,12 @@ def test_status(tmp_path: Path, running: Callable[..., Instance]) -> None:
     assert source["reads"] == "master 127.0.0.1:1"
 
 
-def test_places_before_anything_is_acked(
+def test_positions_before_anything_is_acked(
     mysql_server: Server,
     mariadb_server: Server,
     running: Callable[..., Instance],
 ) -> None:
-    """A client has a place in each source as soon as it is read, and a cursor."""
+    """A client has a position in each source as soon as it is read, and a cursor."""
     instance = running(mysql_server, mariadb_server)
     subscribe(instance)
     eventually(lambda: len(instance.meta.source_positions(CLIENT)) == 2)
@@ -260,7 +260,7 @@ def test_tables_of_many_names(
 
 
 def end_of(server: Server) -> LogPosition:
-    """Return the end of a server's binlog, as a place to move clients to."""
+    """Return the end of a server's binlog, as a position to move clients to."""
     file, offset = server.binlog_position()
     return LogPosition(
         LogIdentity(server.host, server.port),
@@ -276,7 +276,7 @@ def test_a_move_begins_where_clients_stand(
 ) -> None:
     """The source that is not moved is read from what the filter rejected last.
 
-    Who is not moved keeps its place in the other one.
+    Who is not moved keeps its position in the other one.
     """
     instance = running(mysql_server, mariadb_server)
     subscribe(instance)
@@ -370,10 +370,10 @@ def test_a_move_that_fails_midway(
 
 
 @pytest.mark.parametrize("resets", [False, True], ids=["refused", "moved"])
-def test_a_client_whose_place_in_one_source_is_gone(
+def test_a_client_whose_position_in_one_source_is_purged(
     running: Callable[..., Instance], *, resets: bool
 ) -> None:
-    """That source begins at the oldest place left; the client alone pays for it."""
+    """That source begins at the oldest position left; the client alone pays for it."""
     group = running(auto_reset_latest=resets)
     pump = group.pipelines[1].pump
     server = pump.identity
@@ -407,7 +407,7 @@ def test_a_client_whose_place_in_one_source_is_gone(
     assert not group.why_lost(dead.client_id)
 
 
-def test_all_places_in_one_source_are_gone(
+def test_all_positions_in_one_source_are_purged(
     running: Callable[..., Instance],
 ) -> None:
     """Where it then begins is where the clients stand, in that source alone."""

@@ -113,7 +113,7 @@ def subscribe(instance: Instance, client: ClientIdentity) -> None:
 
 
 def reading(instance: Instance) -> bool:
-    """Tell whether the pump reads."""
+    """Return whether the pump reads."""
     return instance.status()["state"] == "running"
 
 
@@ -148,7 +148,7 @@ def tables(entries: list[Entry]) -> list[str]:
 def test_from_the_source_to_a_client(
     source_server: Server, database: str, running: Callable[..., Instance]
 ) -> None:
-    """What is committed reaches the client that subscribed; the status tells of it."""
+    """What is committed reaches the client that subscribed; the status shows it."""
     source_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
     instance = running(config_for(source_of(source_server)))
     subscribe(instance, identity(rf"{database}\..*"))
@@ -195,7 +195,7 @@ def test_filters_of_two_clients(
     assert tables(rows_of(instance, 1, 3))[-1:] == ["v"]
 
 
-def test_a_move_begins_where_the_slowest_wants_something(
+def test_a_move_begins_where_the_slowest_needs_something(
     mysql_server: Server, database: str, running: Callable[..., Instance]
 ) -> None:
     """What a client's filter rejected after its cursor is not read again."""
@@ -295,7 +295,7 @@ def test_a_start_that_fails_midway(
     mysql_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Nothing runs of an instance that could not start."""
-    # Its pump may have begun, and opened the history.
+    # Its pump may have started, and opened the history.
     table_meta = TableMetaConfig(dir=tmp_path)
     config = replace(config_for(source_of(mysql_server)), table_meta=table_meta)
     instance = Instance(config)
@@ -544,7 +544,7 @@ def test_a_restart_begins_where_was_read_last(
     assert second.status()["reads"] == "standby 127.0.0.1:2"
 
 
-def test_a_place_of_another_server() -> None:
+def test_a_position_of_another_server() -> None:
     """A position keeps the server that it was read from; others are the current's."""
     instance = Instance(config_for())
     read_from = LogIdentity("db2", 3308)

@@ -24,5 +24,5 @@ def test_history_while_zookeeper_is_silent(held):
 
 
 def test_history_of_a_single_server():
-    """Where nobody else can run the destination, a lock in the data base is enough."""
+    """Where nobody else can run the destination, a lock in the database is enough."""
     assert history_owner_of(InstanceConfig(destination="a"), ZooKeepers(), bool) is None

@@ -1,4 +1,4 @@
-"""A program around canal-python that does as it is told; see `fix_interop`.
+"""A program around canal-python that does as it is asked; see `fix_interop`.
 
 It needs PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python: the package brings generated
 code that is older than the compiled protobuf takes.
@@ -171,7 +171,7 @@ class Driver:
 
 
 def main():
-    """Carry out one command a line, tell of each in a line of JSON."""
+    """Carry out one command a line, write the result of each as a line of JSON."""
     driver = Driver()
     for line in sys.stdin:
         verb, *arguments = line.rstrip("\n").split("\t")

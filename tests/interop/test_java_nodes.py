@@ -1,7 +1,7 @@
 """The nodes of a Java server are still those that were recorded of one.
 
 `tests/e2e/test_recorded_nodes.py` compares ours with the recording. CANAL_RECORD=1
-records anew.
+records again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ pytestmark = with_java_server
 
 INDEX = "com.alibaba.otter.canal.parse.index"
 META = "com.alibaba.otter.canal.meta"
-# Has all nodes that there are: also of batches, and of the place of the parser.
+# Has all nodes that there are: also of batches, and of the position of the parser.
 ALL_NODES = {
     f"{META}.PeriodMixedMetaManager": f"{META}.MixedMetaManager",
     '<property name="period" value="${canal.zookeeper.flush.period:1000}" />': "",

@@ -99,7 +99,7 @@ def test_goes_on_where_the_other_one_was(mixed, rng, way):
 
 
 def stored_position(mixed):
-    """Return the place in the cursor's node."""
+    """Return the position in the cursor's node."""
     node = mixed.zookeeper.read(CURSOR)
     position = json.loads(node.data)["postion"] if node else {}
     return position.get("journalName"), position.get("position")
@@ -129,7 +129,7 @@ def commands(mixed, capsys):
     return Commands(mixed, capsys)
 
 
-def test_what_people_are_told(mixed, rng, commands):
+def test_what_people_are_shown(mixed, rng, commands):
     """What the Java server runs is shown as its, and moved only when it does not."""
     java, ours = mixed.java, mixed.ours
     mixed.start(java)
@@ -206,7 +206,7 @@ def receive_rows(server, expected):
 
 
 def test_one_history_of_tables(mixed, mariadb_server):
-    """With the history in one data base, each knows what the other one saw altered."""
+    """With the history in one database, each knows what the other one saw altered."""
     java, ours = mixed.java, mixed.ours
     chronicle = Chronicle(ours.source, ours.schema)
     with mysql_database(mariadb_server) as (access, name):

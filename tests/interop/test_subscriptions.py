@@ -54,13 +54,13 @@ def test_unsubscribe(daemon, start_client, client_kind):
 
 @of_kinds(JAVA, OLD_JAVA)
 def test_reconnect(daemon, start_client, client_kind):
-    """A client that connects anew subscribes by itself; what it had not acked comes."""
+    """A client that reconnects subscribes by itself; what it had not acked comes."""
     daemon.start()
     client = start_client(daemon, rf"{daemon.schema}\.item")
     table, other = make_table(daemon), make_table(daemon, "other")
     insert(daemon, other, 7)
     insert(daemon, table, 1, 2)
-    wait_until_stored(daemon, 2)  # what no client wants is not stored
+    wait_until_stored(daemon, 2)  # what no client requests is not stored
     assert ids_of(client.do("get", 1000, 1000)["entries"]) == [1, 2]
     client.do("reconnect")
     assert ids_of(client.get_all(ends_with(2))) == [1, 2]
@@ -112,7 +112,7 @@ def test_cluster_by_zookeeper(cluster, start_client, rng):
 
 
 def with_password(daemon):
-    """Start the server so that it wants a password."""
+    """Start the server so that it requires a password."""
     append_properties(daemon, user="reader", passwd=stored_form("geheim"))
     daemon.start()
     return daemon.server_port

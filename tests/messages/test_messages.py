@@ -183,12 +183,12 @@ def test_less_than_a_warning_has_no_name() -> None:
     assert line.endswith("] cannot open door")
 
 
-def test_the_place_is_the_callers(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_logged_place_is_the_callers(caplog: pytest.LogCaptureFixture) -> None:
     """The record names who logged: by that, messages of clients are limited."""
     MESSAGE.log(logging.getLogger("messages.test"), "door")
     (record,) = caplog.records
     assert record.pathname == __file__
-    assert record.funcName == "test_the_place_is_the_callers"
+    assert record.funcName == "test_the_logged_place_is_the_callers"
 
 
 def test_a_traceback(caplog: pytest.LogCaptureFixture) -> None:

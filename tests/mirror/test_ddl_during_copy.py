@@ -39,7 +39,7 @@ TABLES = {  # with their columns and rows
 }
 
 
-def test_texts_defined_anew(mirror: MirrorProcess) -> None:
+def test_texts_redefined(mirror: MirrorProcess) -> None:
     """Other labels, another character set, another order of the key: copied again.
 
     The last one while the mirror is down: the copy is resumed, as no column differs,

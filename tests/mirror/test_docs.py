@@ -50,7 +50,7 @@ def documented_keys() -> Iterator[str]:
             yield from re.findall(r"`([a-z_]+)`", line)
 
 
-def test_every_setting_is_told(monkeypatch: pytest.MonkeyPatch):
+def test_every_setting_is_reported(monkeypatch: pytest.MonkeyPatch):
     """The table of settings has every key that is asked for, and no other one."""
     asked: set[str] = set()
     finish = Section.finish

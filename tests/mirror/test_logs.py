@@ -153,7 +153,7 @@ def test_each_change_once(mirror, rng) -> None:
     before = changes(mirror, "j")
     writer.each("ALTER TABLE {} MODIFY v SMALLINT UNSIGNED")
     writer.write(20)
-    mirror.wait_for(agreed, "a copy anew")
+    mirror.wait_for(agreed, "a new copy")
     assert changes(mirror, "j")[: len(before)] == before
     done = mirror.command("verify")
     print(done.stdout, done.stderr)

@@ -337,7 +337,7 @@ def test_what_happened_while_it_was_down(shop, flavour) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
+def test_changes_that_are_lost_and_no_server(shop, flavour) -> None:
     """A binlog that was purged while it was down ends it, and all is copied again.
 
     Tables with a key, without one, and logs. A missing canal-server is waited for, and
@@ -421,7 +421,7 @@ def test_changes_that_are_gone_and_no_server(shop, flavour) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 @pytest.mark.parametrize("lost", ["both", "checkpoint", "subscription", "data"])
-def test_what_told_where_the_stream_was_is_gone(shop, lost) -> None:
+def test_what_recorded_where_the_stream_was_is_lost(shop, lost) -> None:
     """Spark's checkpoint, the server's subscription: tables continue without a gap.
 
     Nothing is copied again for that. Batches that start elsewhere are not applied.

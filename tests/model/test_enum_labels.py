@@ -8,7 +8,7 @@ from canal_server.model.enum_labels import labels_of
 
 
 @pytest.mark.parametrize(
-    ("text", "members"),
+    ("text", "labels"),
     [
         ("enum('a','b')", ("a", "b")),
         ("set('it''s','a,b','')", ("it's", "a,b", "")),
@@ -18,6 +18,6 @@ from canal_server.model.enum_labels import labels_of
         ("enum", ()),
     ],
 )
-def test_members(text: str, members: tuple[str | bytes, ...]) -> None:
+def test_labels(text: str, labels: tuple[str | bytes, ...]) -> None:
     """Quotes and escapes are undone, in the order of the labels."""
-    assert labels_of(text) == members
+    assert labels_of(text) == labels

@@ -49,7 +49,7 @@ def test_order() -> None:
     assert sorted(positions, key=EntryPosition.order) == positions[::-1]
 
 
-def test_order_of_unknown_places() -> None:
+def test_order_of_unknown_positions() -> None:
     """A position without a file or an offset is ordered first."""
     assert EntryPosition(gtid="x").order() == (0, 0)
     assert EntryPosition("b.000001").order() == (1, 0)

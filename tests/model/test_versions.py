@@ -30,7 +30,7 @@ def test_layout() -> None:
     assert version(0, "no number", 4) == 4
 
 
-def test_order_follows_the_places(rng: random.Random) -> None:
+def test_order_follows_the_positions(rng: random.Random) -> None:
     """A later position has a larger number, even beyond 2 and 4 GiB and over files."""
     offsets = [4, 1 << 20, EXACT_OFFSETS - 1, EXACT_OFFSETS, 1 << 32, OFFSET_MAX]
     offsets += [rng.randrange(EXACT_OFFSETS) for _ in range(100)]
@@ -60,7 +60,7 @@ def test_steps_apart_from_two_gigabytes_on() -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_places_come_back(rng: random.Random) -> None:
+def test_positions_come_back(rng: random.Random) -> None:
     """Below 2 GiB a number has the exact position, above it the step."""
     for _ in range(200):
         position = VersionPosition(
@@ -85,7 +85,9 @@ def test_places_come_back(rng: random.Random) -> None:
         ((0, 1, -1), "offset -1"),
     ],
 )
-def test_places_without_a_number(position: tuple[int, int, int], expected: str) -> None:
+def test_positions_without_a_number(
+    position: tuple[int, int, int], expected: str
+) -> None:
     """A position out of range is refused with the limit."""
     with pytest.raises(ValueError, match=expected):
         version(*position)

@@ -118,7 +118,7 @@ class Merging:
         return self.start(run)
 
     def waits(self, name: str) -> Callable[[], bool]:
-        """Return what tells whether a lane waits for its turn."""
+        """Return a function that returns whether a lane waits for its turn."""
         return lambda: self.lane(name).first is not None
 
     def close(self) -> None:
@@ -334,7 +334,7 @@ def test_full_store(make_merging):
     eventually(lambda: merging.stored.names() == "ab")
 
 
-def test_idle_is_told_when_all_are(make_merging):
+def test_idle_is_reported_when_all_are(make_merging):
     """`on_idle` is called only when no source has anything to read."""
     merging = make_merging()
     merging.lane("a").begin()
@@ -392,7 +392,7 @@ def test_random(make_merging, rng: random.Random, count: int):
 
 
 def pieces(spans: list[Span], chance: random.Random) -> Iterator[list[Span]]:
-    """Yield the records of spans in a few parts, at any places."""
+    """Yield the records of spans in a few parts, split anywhere."""
     for block, first, stop in spans:
         at = first
         while at < stop:

@@ -51,7 +51,7 @@ def test_first_time():
 
 
 def test_first_time_without_an_end():
-    """Without its end, the last that is there of a transaction tells."""
+    """Without its end, the last that is there of a transaction counts."""
     assert first_time(entries_of(BEGIN, ROWS, ROWS).take()) == 2
     assert first_time(entries_of(BEGIN, ROWS, BEGIN, END).take()) == 1
     assert first_time([]) == 0
@@ -114,7 +114,7 @@ def test_open_after():
 
 
 def test_last_time():
-    """The last record tells, but no heartbeat, which may have none."""
+    """The last record counts, but no heartbeat, which may have none."""
     assert last_time(entries_of((BEGIN, 3), (END, 4), (HEARTBEAT, 0)).take()) == 4
     assert last_time(entries_of((BEGIN, 3), (ROWS, 7)).take()) == 7
     assert last_time(entries_of((HEARTBEAT, 9)).take()) == 0

@@ -228,7 +228,7 @@ class Model:
 
 
 def joins_units(call: list[int], units: list[list[int]]) -> bool:
-    """Tell whether a call is the next units end to end; takes them off."""
+    """Return whether a call is the next units end to end; takes them off."""
     joined: list[int] = []
     while len(joined) < len(call):
         joined += units.pop(0)

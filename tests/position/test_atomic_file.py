@@ -60,7 +60,7 @@ def test_power_cut_at_every_step(disk_type, before):
 
 def test_backup_stays_on_demand():
     """Without a backup to make, an existing one is not touched."""
-    disk = PowerlessDisk({PATH: b"torn", BACKUP: b"good"})
+    disk = PowerlessDisk({PATH: b"damaged", BACKUP: b"good"})
     replace_content(disk, PATH, b"new", backup=None)
     assert disk.states() == [{PATH: b"new", BACKUP: b"good"}]
 

@@ -21,15 +21,15 @@ class Cursors:
     FILE = "meta.dat"
 
     def __init__(self, folder, disk=None):
-        self._place = MetaFiles(folder, disk=disk)
+        self._shelf = MetaFiles(folder, disk=disk)
 
     def write(self, position):
         """Store it."""
-        self._place.write("example", [StoredClient(CLIENT, position)])
+        self._shelf.write("example", [StoredClient(CLIENT, position)])
 
     def read(self):
         """Return it as a new process reads it."""
-        found = self._place.read("example")
+        found = self._shelf.read("example")
         return found[0].cursor if found else None
 
 
@@ -42,7 +42,7 @@ def written(tmp_path):
     return tmp_path / "example"
 
 
-def torn(content):
+def truncated(content):
     """Yield what a power cut may leave of a file: its beginning, or zeros after it."""
     for length in range(len(content)):
         yield content[:length]
@@ -53,7 +53,7 @@ def test_newest_file(written, caplog):
     """Whatever is left of the newest file, the position before it is found complete."""
     caplog.set_level(logging.CRITICAL)
     path = written / Cursors.FILE
-    for damage in torn(path.read_bytes()):
+    for damage in truncated(path.read_bytes()):
         path.write_bytes(damage)
         assert Cursors(written.parent).read() == position(11)
 
@@ -61,7 +61,7 @@ def test_newest_file(written, caplog):
 def test_what_is_beside(written, caplog):
     """Whatever is left of the file next to a cursor, the cursor is found."""
     path = written / f"{Cursors.FILE}.full"
-    for damage in torn(path.read_bytes()):
+    for damage in truncated(path.read_bytes()):
         path.write_bytes(damage)
         caplog.clear()
         assert Cursors(written.parent).read() == abridged(position(12))
@@ -72,7 +72,7 @@ def test_what_is_beside(written, caplog):
 def test_file_that_was_being_written(written, ending):
     """A file that was not renamed yet is ignored, whatever is left of it."""
     path = written / f"{Cursors.FILE}{ending}"
-    for damage in torn(path.read_bytes()):
+    for damage in truncated(path.read_bytes()):
         path.with_name(f"{path.name}.tmp").write_bytes(damage)
         assert Cursors(written.parent).read() == position(12)
     stored = Cursors(written.parent)

@@ -66,7 +66,7 @@ def test_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     assert "bin.000001 to bin.000002 (2 files) purged" in message
 
 
-def test_a_place_that_is_refused_although_it_is_listed() -> None:
+def test_a_position_that_is_refused_although_it_is_listed() -> None:
     """A refused position is not tried again, even if its file is listed."""
     clients = Clients()
     clients.leave_behind(position_at(1))

@@ -73,7 +73,7 @@ def test_a_period_needs_no_change():
 @pytest.mark.parametrize(
     ("error", "trace"), [(MetaStoreError("full"), False), (KeyError("bug"), True)]
 )
-def test_failures_are_told_once(caplog, error, trace):
+def test_failures_are_reported_once(caplog, error, trace):
     """A failure is logged once, with a traceback if it is a bug; so is its end."""
     caplog.set_level(logging.INFO)
     flush = Flush()

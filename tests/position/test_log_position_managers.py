@@ -32,7 +32,7 @@ class Broken(MemoryLogPositionManager):
 
     def persist(self, destination, position):
         """Fail."""
-        raise MetaStoreError(f"no place for {destination}")
+        raise MetaStoreError(f"no room for {destination}")
 
 
 ALL = ["memory", "meta", "failback", "failback of broken"]

@@ -186,9 +186,9 @@ def test_what_is_read_back():
 def test_a_start_that_fails():
     """A failing read is an error each time, and the storage is released."""
     shelf = Shelf([StoredClient(CLIENT, POSITION)])
-    shelf.error = MetaStoreError("torn")
+    shelf.error = MetaStoreError("damaged")
     for _ in range(2):
-        with pytest.raises(MetaStoreError, match="torn"):
+        with pytest.raises(MetaStoreError, match="damaged"):
             manager(shelf, Writing.PERIODIC).start()
     assert shelf.opened == 0
     shelf.error = None

@@ -191,7 +191,7 @@ def test_one_source_of_a_group(config):
         (["db", "db"], "is a second one in its source"),
     ],
 )
-def test_no_place_of_a_group(in_files, hosts, words):
+def test_no_position_of_a_group(in_files, hosts, words):
     """A position on no source's server is refused, and so are two in one source."""
     elsewhere = [LogPosition(LogIdentity(h, 3306), position(7).position) for h in hosts]
     with pytest.raises(ClientError, match=words):
@@ -199,7 +199,7 @@ def test_no_place_of_a_group(in_files, hosts, words):
     assert cursors(in_files)[1001] == 100
 
 
-def test_a_single_source_has_one_place(in_files):
+def test_a_single_source_has_one_position(in_files):
     """Two positions, or none, are refused."""
     for given in ((), (position(1), position(2))):
         with pytest.raises(ClientError, match=f"has one source, but {len(given)}"):

@@ -199,7 +199,7 @@ def test_one_that_reads_by_itself_and_left_last(clock):
     presence.stop()
 
 
-def test_places_that_fail(clock, caplog):
+def test_positions_that_fail(clock, caplog):
     """A failing read stops the start; a failing write is logged."""
     kept = Kept()
     kept.error = MetaStoreError("no rights")

@@ -224,7 +224,7 @@ def test_batches_of_a_client_that_comes_back(meta, zookeeper):
     assert zookeeper.children(f"{D}/1001/mark") == ["0000000001"]
 
 
-def test_filter_is_taken_back(meta, zookeeper):
+def test_filter_is_withdrawn(meta, zookeeper):
     """A client that subscribes again without a filter has none after a restart."""
     meta.subscribe(CLIENT)
     meta.subscribe(ClientIdentity("example", 1001))

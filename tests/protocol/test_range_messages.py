@@ -143,7 +143,7 @@ def test_the_last_piece_is_empty_and_has_number_0() -> None:
     assert (opened[0], bytes(opened[1])) == (0, b"")
 
 
-def test_damaged_pieces_are_told() -> None:
+def test_damaged_pieces_are_reported() -> None:
     """Truncated anywhere, a piece is no piece or an error, never something else."""
     frame = piece_header(300, 5) + b"\x12\x03abc"
     for stop in range(4, len(frame)):

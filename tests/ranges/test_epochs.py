@@ -39,7 +39,7 @@ def database():
 def test_purged_reset_and_replaced(make_lake, own_server, flavour):
     """Each kind of loss is reported by its code, with positions; nothing is skipped."""
     server = own_server(flavour, ())
-    begun_s = int(time.time())
+    started_s = int(time.time())
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)")
     lake = make_lake(server)
     stored = lake.subscribe()
@@ -64,17 +64,19 @@ def test_purged_reset_and_replaced(make_lake, own_server, flavour):
 
     # Reset: the same names and offsets are other positions now. A file differs from
     # another one of its name by the second in which it was created.
-    eventually(lambda: int(time.time()) > begun_s)
+    eventually(lambda: int(time.time()) > started_s)
     new = "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
     server.execute(new, "INSERT INTO d.t VALUES (3)")
-    anew = make_lake(server)
-    assert anew.subscribe("earliest", "other") == EpochPosition(
+    restarted = make_lake(server)
+    assert restarted.subscribe("earliest", "other") == EpochPosition(
         1, server.binlog_position()[0], 4
     )
-    assert anew.ranges.subscribe(NAME, anew.filter, "latest")[0].cursor == stored
-    refused = refusal(lambda: anew.head(start))
+    assert (
+        restarted.ranges.subscribe(NAME, restarted.filter, "latest")[0].cursor == stored
+    )
+    refused = refusal(lambda: restarted.head(start))
     assert (refused.code, "was reset since" in str(refused)) == (409, True)
-    assert refusal(lambda: anew.read(start, end, name="")).code == 409
+    assert refusal(lambda: restarted.read(start, end, name="")).code == 409
 
     # Another server.
     second = own_server(flavour, ())

@@ -218,7 +218,7 @@ def test_a_large_transaction_in_parts(make_lake, source_server, table):
 
 
 def event_bytes(entries):
-    """Return the bytes of the events behind the entries."""
+    """Return the bytes of the events after the entries."""
     return sum(decode_entry(entry).header.event_length for entry in entries)
 
 

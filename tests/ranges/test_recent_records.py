@@ -63,7 +63,7 @@ def test_nothing_is_kept_unless_it_is_on(entries):
 
 
 def test_holds_what_follows_its_first_boundary(tail, entries):
-    """What came before the first boundary that it saw may be missing in it."""
+    """What arrived before the first boundary that it saw may be missing in it."""
     first, second = note(tail, entries, transactions=2)
     assert tail.spans_from((1, 0)) is None
     assert count(tail.spans_from(first)) >= 4

@@ -28,7 +28,7 @@ def test_jitter_takes_away_its_share_at_most(rng: random.Random):
     assert len(set(delays)) > 100
 
 
-def test_a_calm_time_begins_anew():
+def test_a_calm_time_restarts():
     """Without failures for the calm time, the next failure waits the first delay."""
     backoff = Backoff(1.0, 10.0, calm_s=60, jitter=0)
     backoff.delay_s(0.0)
@@ -39,7 +39,7 @@ def test_a_calm_time_begins_anew():
     assert backoff.failures == 1
 
 
-def test_reset_begins_anew():
+def test_reset_restarts():
     """After `reset` the next failure waits the first delay."""
     backoff = Backoff(1.0, 10.0, jitter=0)
     backoff.delay_s(0.0)

@@ -57,7 +57,7 @@ def test_of_a_destination():
     assert logged(levels, logging.INFO, "b")
 
 
-def test_lines_that_nobody_wants_cost_nothing():
+def test_lines_that_nobody_reads_cost_nothing():
     """The root logger has the lowest level that is asked for."""
     levels = LogLevels("info")
     assert not logging.getLogger().isEnabledFor(logging.DEBUG)

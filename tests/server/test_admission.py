@@ -29,7 +29,7 @@ def test_oldest_of_the_address_with_most_is_displaced():
     assert known.displaced() is None
 
 
-def test_no_place_for_more_than_logged_in():
+def test_no_room_for_more_than_logged_in():
     """When all are logged in, none is displaced and the next one is refused."""
     known = admission()
     for name in "abcd":

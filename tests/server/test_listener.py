@@ -107,7 +107,7 @@ def test_one_client_too_many(serve, caplog):
 
 
 @pytest.mark.parametrize("limits", [{"connections_max": 3}, {"pending_max": 2}])
-def test_strangers_take_no_place_of_clients(serve, limits, caplog):
+def test_strangers_take_no_connection_of_clients(serve, limits, caplog):
     """However many connect and stay silent, a client that logs in can connect."""
     server = serve(**limits)
     client = logged_in(server.port)

@@ -23,7 +23,7 @@ def test_tz_names_it(monkeypatch, tz, name) -> None:
     assert zone_name() == name
 
 
-def test_the_systems_zone_is_told_by_its_link(monkeypatch, tmp_path) -> None:
+def test_the_systems_zone_is_known_by_its_link(monkeypatch, tmp_path) -> None:
     """Without TZ the link's target names the zone, a copy does not, absence is UTC."""
     monkeypatch.delenv("TZ", raising=False)
     file = tmp_path / "zoneinfo" / "Asia" / "Tokyo"

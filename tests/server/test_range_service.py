@@ -137,7 +137,7 @@ def refusal(packets):
     return ack.error_code, ack.error_message
 
 
-def test_a_set_comes_back_with_its_place(ask, source):
+def test_a_set_comes_back_with_its_position(ask, source):
     """The GTIDs of a position are sent in both directions."""
     text = range_messages.RangePosition(0, "bin.000001", 400, gtids="0-1-7")
     ask(range_messages.RangeAck("example", "lake", text))

@@ -67,14 +67,14 @@ def test_a_filter_in_the_log(service, caplog):
     assert caplog.messages[-1].endswith(r"with filter 'shop\..*'")
 
 
-def test_a_client_whose_place_is_gone(service, instance):
+def test_a_client_whose_position_is_lost(service, instance):
     """The error says why it gets nothing; it may roll back, as all do, and leave."""
     service.subscribe(WHO)
-    instance.lost[WHO.client_id] = "its place is gone"
+    instance.lost[WHO.client_id] = "its position is purged"
     for ask in (service.subscribe, lambda who: service.get(who, 1, 0.0)):
-        with pytest.raises(ClientError, match="its place is gone"):
+        with pytest.raises(ClientError, match="its position is purged"):
             ask(WHO)
-    with pytest.raises(ClientError, match="its place is gone"):
+    with pytest.raises(ClientError, match="its position is purged"):
         service.ack(WHO, 1)
     service.rollback(WHO, 0)
     service.unsubscribe(WHO)
@@ -140,7 +140,7 @@ def test_unsubscribe(service, instance):
     assert instance.store.cursors == {}
 
 
-def test_subscribe_again_behind_what_is_held(service, instance, caplog):
+def test_subscribe_again_after_what_is_held(service, instance, caplog):
     """A client that unsubscribed and missed entries is logged once, with positions."""
     put_ends(instance, 5)
     service.subscribe(WHO)
@@ -312,27 +312,27 @@ def test_requests_of_strangers(service, instances):
         get(service, ELSEWHERE)
 
 
-def test_instance_started_anew(service, instances, instance):
+def test_instance_restarted(service, instances, instance):
     """Batches of an old store are forgotten: their sequences mean nothing."""
     put(instance, 5)
     service.subscribe(WHO)
     get(service)
-    instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
-    anew.meta = instance.meta
+    instances.started[DESTINATION] = restarted_one = FakeInstance(DESTINATION)
+    restarted_one.meta = instance.meta
     service.subscribe(WHO)
     with pytest.raises(ClientError, match="is not exist"):
         service.ack(WHO, 1)
-    put(anew, 5)
+    put(restarted_one, 5)
     assert get(service) == (2, [5])
 
 
 def restarted(instances, *numbers: int) -> FakeInstance:
     """Replace the instance by another one, with its client and entries."""
-    instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
-    anew.meta.subscribe(WHO)
-    anew.subscribed(WHO)
-    put(anew, *numbers)
-    return anew
+    instances.started[DESTINATION] = restarted_one = FakeInstance(DESTINATION)
+    restarted_one.meta.subscribe(WHO)
+    restarted_one.subscribed(WHO)
+    put(restarted_one, *numbers)
+    return restarted_one
 
 
 FETCH = server_session.Fetch(WHO, 100, 0.0)
@@ -354,15 +354,15 @@ def test_restarted_while_a_connection_is_silent(service, instances, instance):
     answer(server_session.Subscribe(WHO), other)
     put(instance, 5)
     assert read(answer(FETCH)) == (1, [5])
-    anew = restarted(instances, 5, 6)
+    restarted_one = restarted(instances, 5, 6)
     code, text = error_of(answer(FETCH))
     assert code == 400
     assert text.startswith("destination:example should start first: it was restarted")
     assert read(answer(FETCH)) == (1, [5, 6])
     assert error_of(answer(server_session.Acknowledge(WHO, 1), other))[0] == 400
-    assert list(anew.meta.batches(WHO)) == [1]
+    assert list(restarted_one.meta.batches(WHO)) == [1]
     assert answer(server_session.Acknowledge(WHO, 1)) == ()
-    assert not anew.meta.batches(WHO)
+    assert not restarted_one.meta.batches(WHO)
 
 
 @pytest.mark.parametrize(
@@ -397,13 +397,13 @@ def test_restarted_during_a_request(service, instances, instance, monkeypatch):
         instances.started[DESTINATION] = instance
         service.answer(server_session.Subscribe(WHO), None, 1.0, visits)
 
-        anew = restarted(instances, 5)
-        found = itertools.chain([instance], itertools.repeat(anew))
+        restarted_one = restarted(instances, 5)
+        found = itertools.chain([instance], itertools.repeat(restarted_one))
         with monkeypatch.context() as patched:
             patched.setattr(instances, "running", lambda _, found=found: next(found))
             assert error_of(service.answer(request, None, 1.0, visits))[0] == 400
-        assert not anew.meta.batches(WHO)
-        assert anew.store.cursors[WHO.client_id] == StoreCursor()
+        assert not restarted_one.meta.batches(WHO)
+        assert restarted_one.store.cursors[WHO.client_id] == StoreCursor()
 
 
 # --------------------------------------------------------------------------------

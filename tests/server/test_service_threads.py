@@ -74,7 +74,7 @@ def test_a_get_whose_instance_goes(service, instance, instances, pool):
         pending.result(PATIENCE_S)
 
 
-def test_a_get_whose_place_is_purged(service, instance, pool):
+def test_a_get_whose_position_is_purged(service, instance, pool):
     """A waiting get gets the reason and the remedy, as at the next request."""
     why = "needs bin.1:4, which the source no longer has; reload its tables"
     service.subscribe(WHO)
@@ -96,7 +96,7 @@ def test_a_get_of_a_client_that_unsubscribes(service, instance, pool):
         pending.result(PATIENCE_S)
 
 
-def test_what_was_taken_when_the_instance_went(service, instance, instances):
+def test_what_was_fetched_when_the_instance_stopped(service, instance, instances):
     """Undelivered entries come again, with those delivered and not acked.
 
     Forbidden: one of them is skipped when the same instance may serve again.
@@ -250,7 +250,7 @@ def test_a_get_during_a_move(service, instance, pool):
     assert get(service) == (1, [4])
 
 
-def test_a_batch_taken_during_a_move(service, instance, pool):
+def test_a_batch_fetched_during_a_move(service, instance, pool):
     """What was fetched from the old store is not delivered after the move."""
     put_ends(instance, 8)
     service.subscribe(WHO)
@@ -283,11 +283,11 @@ def test_visits(service, instance, instances):
     service.answer(server_session.Subscribe(WHO), None, 0.0, visits)
     service.answer(server_session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
     assert instance.visits == [("connected", WHO.client_id)]
-    instances.started[DESTINATION] = anew = FakeInstance(DESTINATION)
+    instances.started[DESTINATION] = restarted_one = FakeInstance(DESTINATION)
     service.answer(server_session.Fetch(WHO, 1, 0.0), None, 0.0, visits)
     assert instance.visits[1:] == [("disconnected", WHO.client_id)]
     service.on_disconnect(visits)
-    assert anew.visits == [
+    assert restarted_one.visits == [
         ("connected", WHO.client_id),
         ("disconnected", WHO.client_id),
     ]

@@ -91,7 +91,7 @@ def test_shut_down_ends_waits(pair):
     assert got == [b""]
 
 
-def test_shut_down_of_what_is_gone(pair):
+def test_shut_down_of_what_is_closed(pair):
     """Shutting a socket down twice, or after the client disconnected, is allowed."""
     transport, client = pair
     client.close()

@@ -83,7 +83,7 @@ def test_all_is_well(scene):
 
 
 def test_one_row_dropped(scene):
-    """A transaction that lacks one row is torn."""
+    """A transaction that lacks one row is a violation."""
     follower = scene.follower()
     follower.transaction(scene.rows[0])
     with pytest.raises(Violation, match="ends after 1 rows"):
@@ -97,7 +97,7 @@ def test_a_row_too_many(scene):
 
 
 def test_one_transaction_dropped(scene):
-    """What comes after a transaction that was left out tells which one it was."""
+    """What comes after a transaction that was left out shows which one it was."""
     follower = scene.follower()
     follower.transaction(scene.rows[0])
     with pytest.raises(Violation, match=r"item 4 .* came, and item 1 .* did not"):
@@ -124,7 +124,7 @@ def test_a_value_that_differs(scene):
 
 
 def test_null_is_no_empty_text(scene):
-    """NULL in the place of a text is a difference."""
+    """NULL instead of a text is a difference."""
     wrong = row(T, {}, values(0, 0, None))
     with pytest.raises(Violation, match=r"after\.text is None, was 'a'"):
         scene.follower().transaction([wrong])
@@ -164,7 +164,7 @@ def test_a_transaction_twice(scene):
         follower.transaction(scene.rows[0])
 
 
-def test_begun_again(scene):
+def test_restarted(scene):
     """After a resume the stream repeats from anywhere before, then goes on."""
     follower = scene.follower()
     for rows in scene.rows[:5]:
@@ -240,7 +240,7 @@ def test_a_delete_that_was_not_committed_is_done_again(scene, ledger):
 
 
 def test_a_statement_dropped(scene, ledger):
-    """A statement on a table has to come at its place, unless nobody can tell."""
+    """A statement on a table has to come in its order, unless nobody can know."""
     item = ledger.note_statement([T], "ALTER TABLE t")
     ledger.settle(item, State.DONE)
     after = scene.write(T)
@@ -288,7 +288,7 @@ def test_a_document_of_no_bytes(ledger):
         follower.transaction([row(T, {}, values(1, 1, None))])
 
 
-def test_documents_of_a_table_made_anew(ledger):
+def test_documents_of_a_recreated_table(ledger):
     """A column that was JSON is a text as any other in a table of the same name."""
     document, text = values(0, 0, "[1, 2]"), values(1, 1, "[1, 2]")
     for written, documents in ((document, ["text"]), (text, [])):

@@ -25,5 +25,5 @@ def reply(epoch: int, *positions: tuple[int, str]) -> dict[str, object]:
     ],
 )
 def test_the_oldest_file_of_all(said, expected, number):
-    """The oldest place counts, and nothing where not all places are known."""
+    """The oldest position counts, and nothing where not all positions are known."""
     assert read_by(said, expected) == number

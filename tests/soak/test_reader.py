@@ -91,7 +91,7 @@ def test_cut_anywhere(reader, follower, size):
 
 
 @pytest.mark.parametrize("count", range(ROWS + 2))
-def test_gone_on_amid_what_was_acked(reader, follower, count):
+def test_continued_amid_what_was_acked(reader, follower, count):
     """A stream may go on amid a transaction of which a part was acked."""
     stream = entries(0) + entries(1)
     reader.take(stream[:count])
@@ -102,8 +102,8 @@ def test_gone_on_amid_what_was_acked(reader, follower, count):
     assert follower.order == [0, 1]
 
 
-def test_begun_again_whole(reader, follower):
-    """A stream may begin a transaction anew of which a part was acked."""
+def test_restarted_whole(reader, follower):
+    """A stream may begin a transaction again of which a part was acked."""
     reader.take(entries(0)[:4])
     reader.acked()
     reader.resume()

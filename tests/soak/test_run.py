@@ -12,7 +12,7 @@ PER_SECOND = 20.0
 
 
 def carried_out(folder, rng, seconds=SECONDS):
-    """Carry out a run of clients of a MySQL, and return what came of it."""
+    """Carry out a run of clients of a MySQL, and return the result of it."""
     expected = RunOptions(
         rng.getrandbits(31),
         seconds,
@@ -47,7 +47,7 @@ def test_nothing_is_lost(tmp_path, rng):
 @pytest.mark.slow
 @pytest.mark.mysql
 def test_what_is_lost_is_found(tmp_path, rng, monkeypatch):
-    """A transaction that the wire loses for one client is told with its rows."""
+    """A transaction that the wire loses for one client is reported with its rows."""
     received = Follower.transaction
     lost: list[object] = []
 

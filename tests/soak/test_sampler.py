@@ -1,4 +1,4 @@
-"""What processes hold is told, written, read again and drawn."""
+"""What processes hold is reported, written, read again and drawn."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_a_process_holds(holder, tmp_path):
 
 
 def test_a_process_that_ended(tmp_path):
-    """Of a process that is gone, or not started, there is nothing."""
+    """Of a process that has ended, or has not started, there is nothing."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     pids = {"gone": process.pid, "none": None}

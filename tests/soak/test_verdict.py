@@ -33,7 +33,7 @@ def changes():
 
 
 def follower_of(ledger, *numbers):
-    """Return a follower to which these transactions came."""
+    """Return a follower to which these transactions arrived."""
     made = Follower(ledger, f"of {numbers}", lambda _: True, statements=True)
     written = [Row(*each) for each in changes()]
     for number in numbers:
@@ -67,7 +67,7 @@ def test_some_tables_only(ledger):
 
 
 def test_found_out_later(ledger):
-    """What came is wrong, too, where its commit turned out to have failed later."""
+    """What arrived is wrong, too, if its commit turned out to have failed later."""
     both = [follower_of(ledger, 0, 1, 2)]
     ledger.settle(ledger.items[1], State.UNCOMMITTED)
     (said,) = never_committed(ledger, both)

@@ -81,7 +81,7 @@ def test_a_time_before_a_purged_binlog(own_server, make_pipeline, caplog) -> Non
 def test_an_idle_stream_with_an_offset_of_before_sets(
     mysql_pipeline, database, rng
 ) -> None:
-    """An offset without the set that the server tells now is the same text again.
+    """An offset without the set that the server reports now is the same text again.
 
     Another text would be a batch, and an empty one. So also from the binlog, after a
     restart of the server, and while only others change something.

@@ -151,7 +151,7 @@ def test_a_password_is_not_kept(catalog) -> None:
     assert catalog.ids(query) == [7]
 
 
-def test_places_inside_of_a_transaction(catalog) -> None:
+def test_positions_inside_of_a_transaction(catalog) -> None:
     """Such a position means the start of the transaction: both reads are complete."""
     catalog.insert(1)
     file, before = catalog.source.binlog_position()

@@ -199,7 +199,7 @@ def test_images_of_updates(table) -> None:
     assert len({row["_commit_version"] for row in rows}) == 4
 
 
-def test_a_batch_read_ends_where_it_is_told(table) -> None:
+def test_a_batch_read_ends_where_it_is_set(table) -> None:
     """Also between two positions, of several destinations or none."""
     table.execute("INSERT INTO {} (id, part) VALUES (1, 0)")
     file, offset = table.pipeline.source.binlog_position()

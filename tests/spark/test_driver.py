@@ -230,7 +230,7 @@ def test_available_now_ends_where_the_source_ended(
     assert rows == 15
 
 
-def test_available_now_ends_behind_a_rotation(own_server, make_pipeline, rng) -> None:
+def test_available_now_ends_after_a_rotation(own_server, make_pipeline, rng) -> None:
     """It ends in the newest file, so that earlier ones may be purged."""
     source = own_server("mysql")
     source.execute("CREATE DATABASE shop")
@@ -373,7 +373,7 @@ def test_a_reading_goes_on_in_the_other_form(
     assert found == whole
 
 
-def test_no_server_is_told_with_all_that_were_asked(mysql_pipeline) -> None:
+def test_no_server_is_reported_with_all_that_were_asked(mysql_pipeline) -> None:
     """The error names the destination, the servers and the last answer."""
     options = options_of(
         mysql_pipeline, servers="127.0.0.1:1,127.0.0.1:2", retryTimeoutMs="50"
@@ -443,7 +443,7 @@ def test_a_destination_that_is_added_begins_at_its_cursor(
     assert driver.plan(deleted, end) == []
 
 
-def test_changes_that_are_purged_are_told(own_server, make_pipeline, rng) -> None:
+def test_changes_that_are_purged_are_reported(own_server, make_pipeline, rng) -> None:
     """Both positions are in the error; if allowed, the stream resumes after it."""
     source = own_server("mysql")
     source.execute("CREATE DATABASE shop")

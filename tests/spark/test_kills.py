@@ -11,7 +11,7 @@ from fix_spark import run_job, skip_without_spark
 from spark_sink import Sink, expected_rows
 
 # Each of them takes a Spark of its own twenty seconds; everyday tests kill one, at any
-# of these steps (`test_random`), and fail behind the sink (`test_stream`).
+# of these steps (`test_random`), and fail after the sink (`test_stream`).
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
@@ -30,7 +30,7 @@ KILLS = {
     "latestOffset": "the batch is in the commit log, and not acked",
     "latestOffset.done": "the batch is acked, and the next one is not planned",
     "commit": "the next batch is in the log of offsets, before the ack",
-    "commit.done": "and behind it",
+    "commit.done": "and after it",
 }
 
 

@@ -122,7 +122,7 @@ def test_a_query_gives_up_and_skips_nothing(scene, fails) -> None:
         assert part.start == at[DESTINATION]
 
 
-def test_each_server_is_told_with_its_answer() -> None:
+def test_each_server_is_reported_with_its_answer() -> None:
     """One that does not run a destination does not hide why the other cannot answer."""
     options = read_options(
         {

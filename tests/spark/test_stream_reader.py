@@ -103,11 +103,11 @@ def test_what_the_sink_has_comes_again_the_same(stream, rng) -> None:
     def apply(frame, batch):
         stream.sink.apply(frame, batch)
         if len(stream.sink.batches()) == 2 and not stream.sink.repeated():
-            raise RuntimeError("behind the sink")
+            raise RuntimeError("after the sink")
 
     query = stream.start(apply=apply, maxRowsPerTrigger="10")
     writer.write(8, rows=5)
-    with pytest.raises(StreamingQueryException, match="behind the sink"):
+    with pytest.raises(StreamingQueryException, match="after the sink"):
         query.awaitTermination(PATIENCE_S)
     assert stream.commits() == 1
     query = stream.start(apply=apply, maxRowsPerTrigger="10")
@@ -209,7 +209,7 @@ def test_a_server_killed_in_mid_stream(stream, rng) -> None:
         stream.wait_for(writer, query)
 
 
-def test_options_that_are_wrong_are_told_at_once(stream) -> None:
+def test_options_that_are_wrong_are_reported_at_once(stream) -> None:
     """Before anything runs; options that only a stream needs when it starts."""
     from pyspark.errors import (  # noqa: PLC0415
         AnalysisException,

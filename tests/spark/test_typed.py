@@ -262,7 +262,7 @@ def test_numbers_without_a_label(text: str, mysql_type: str) -> None:
         one("text", text, mysql_type=mysql_type)
 
 
-def test_members_that_are_not_known() -> None:
+def test_labels_that_are_not_known() -> None:
     """An ENUM without labels cannot be read; the error contains the remedy."""
     with pytest.raises(DecodeError, match="binlog_row_metadata = FULL"):
         one("text", "1", mysql_type="enum")
@@ -399,7 +399,7 @@ def test_unknown_zone() -> None:
         rows_of(zone="Mars/Crater")
 
 
-def test_names_of_metadata_are_taken() -> None:
+def test_names_of_metadata_are_reserved() -> None:
     """A column with the name of a metadata column is refused, in any case."""
     request = [ID, WantedColumn("_ROW", "int32")]
     with pytest.raises(ConfigError, match="column _ROW has the name of a column"):

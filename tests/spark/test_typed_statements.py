@@ -61,7 +61,7 @@ def goods(make_pipeline: Any, source_server: Any, database: str) -> Goods:
     return Goods(pipeline)
 
 
-def test_another_table_in_its_place(goods: Goods) -> None:
+def test_another_table_instead(goods: Goods) -> None:
     """As tools for online DDL put it there: with other columns the stream ends."""
     whole, some = goods.reader(), goods.reader(columns="id,a")
     goods.execute(
@@ -74,7 +74,7 @@ def test_another_table_in_its_place(goods: Goods) -> None:
     assert rows(some) == [(2, 2)]
 
 
-def test_no_table_in_its_place(goods: Goods) -> None:
+def test_no_table_instead(goods: Goods) -> None:
     """Whether it was renamed or dropped, before others or after them."""
     shown, untold = goods.reader(), goods.reader(schemaChange="ignore")
     goods.execute(
@@ -91,7 +91,7 @@ def test_no_table_in_its_place(goods: Goods) -> None:
         rows(reader)
 
 
-def test_rows_that_no_row_tells_of(goods: Goods) -> None:
+def test_rows_that_no_row_describes(goods: Goods) -> None:
     """They end the stream with what to do; with `truncates = ignore` they do not."""
     goods.execute(
         "ALTER TABLE {s}.goods PARTITION BY RANGE (id)"
@@ -125,7 +125,7 @@ def test_rows_that_no_row_tells_of(goods: Goods) -> None:
     assert rows(reader) == []
 
 
-def test_a_column_that_went_and_came_back(goods: Goods) -> None:
+def test_a_column_that_was_dropped_and_added(goods: Goods) -> None:
     """Rows in between have NULL; the stream continues by itself."""
     reader = goods.reader()
     goods.execute(

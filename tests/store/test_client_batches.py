@@ -10,7 +10,7 @@ from canal_server.store.cursor import Cursor
 from canal_server.store.ring import Ring
 
 
-def test_a_batch_tells_of_what_was_taken():
+def test_a_batch_shows_what_was_fetched():
     """Sequences, bytes, counts and positions are those of the entries."""
     entries = Entries()
     entries.add(ROWS, size=100)

@@ -38,7 +38,7 @@ def got(t, count: int = 99, client: int = CLIENT) -> list[int]:
     return numbers_of(batch.slices)
 
 
-def test_only_wanted_tables_come(t):
+def test_only_selected_tables_come(t):
     """A filter passes rows of its tables, with their BEGIN and END."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
@@ -100,7 +100,7 @@ def test_empty_transactions_are_thinned_per_cursor(t):
     assert passed == [2, 0, 0, 2, 0]
 
 
-def test_begin_waits_for_a_wanted_row(t):
+def test_begin_waits_for_a_selected_row(t):
     """A BEGIN is not delivered before its transaction is known to pass."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)
@@ -202,7 +202,7 @@ def test_a_rollback_repeats_the_same_choice(t):
     assert got(t) == first
 
 
-def test_an_open_batch_keeps_rejected_entries_behind_it(t):
+def test_an_open_batch_keeps_rejected_entries_after_it(t):
     """While a batch is unacked nothing after it counts as acked."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.transaction(rows=1, table_ordinal=t.table_ordinal("a"))
@@ -218,7 +218,7 @@ def test_an_open_batch_keeps_rejected_entries_behind_it(t):
     assert t.try_put()
 
 
-def test_another_filter_judges_anew(t):
+def test_another_filter_is_evaluated_again(t):
     """After a new subscription unacked entries are judged by the new filter."""
     t.store.subscribe(CLIENT, t.wanting("a"), None)
     t.entries.add(BEGIN)

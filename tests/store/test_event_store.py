@@ -419,7 +419,7 @@ def test_the_begin_at_the_position_is_given():
 
 
 def test_a_compressed_transaction_at_the_position_is_given():
-    """Its entries share one offset, so that an ack inside does not tell how far."""
+    """Its entries share one offset, so that an ack inside does not say how far."""
     t = StoreUnderTest()
     for ordinal, kind in enumerate([BEGIN, ROWS, ROWS, END]):
         t.entries.add(kind, offset=500, ordinal=ordinal)

@@ -143,7 +143,7 @@ def test_no_entry_is_skipped_by_the_filter_of_before(t, slow):
     assert full.result(PATIENCE_S)
 
 
-def test_filter_taken_back_before_it_was_asked(t, slow):
+def test_filter_withdrawn_before_it_was_asked(t, slow):
     """A client that returns to its old filter continues as if nothing had changed."""
     old = t.wanting("a")
     t.store.subscribe(SLOW, old, None)

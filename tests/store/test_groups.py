@@ -64,7 +64,7 @@ def two() -> Sources:
     return made
 
 
-def test_members_of_blocks():
+def test_sources_of_blocks():
     """A source's blocks have its number; their memory counts in the common pool."""
     sources = Sources(2)
     for number, entries in sources.of.items():
@@ -78,7 +78,7 @@ def test_members_of_blocks():
     assert sources.pool.held >= sources.pool.block_size
 
 
-def test_places_of_a_batch(two):
+def test_positions_of_a_batch(two):
     """An ack of a batch has for each source the position of its last boundary."""
     two.put(1)
     two.put(2, 2)
@@ -159,7 +159,7 @@ def position_at(number: int, entry: int) -> EntryPosition:
     return EntryPosition(f"bin{number}.000007", entry * 100)
 
 
-def test_each_source_begins_after_its_place(two):
+def test_each_source_begins_after_its_position(two):
     """Entries at or before a client's position in their source are not delivered."""
     two.store.subscribe(2, None, {1: position_at(1, 1005), 2: position_at(2, 2002)})
     two.put(1)
@@ -171,7 +171,7 @@ def test_each_source_begins_after_its_place(two):
     assert len(numbers_of(two.get().slices)) == 15
 
 
-def test_places_never_go_back(two):
+def test_positions_never_go_back(two):
     """A redelivery for other clients moves no position, even after a rollback."""
     two.store.subscribe(2, None, {1: position_at(1, 1005), 2: position_at(2, 2002)})
     two.put(1)
@@ -181,7 +181,7 @@ def test_places_never_go_back(two):
     assert offsets(two.get(client=2).source_positions) == {2: 2005}
 
 
-def test_place_of_another_server(two):
+def test_position_of_another_server(two):
     """A position that is forgotten skips nothing, in its own source only."""
     two.store.subscribe(2, None, {1: position_at(1, 1005), 2: position_at(2, 2002)})
     two.store.forget_after(2, 1)
@@ -192,7 +192,7 @@ def test_place_of_another_server(two):
     assert offsets(batch.source_positions) == {1: 1002}
 
 
-def test_source_without_a_place(two):
+def test_source_without_a_position(two):
     """A client without a position in a source gets all its entries."""
     two.store.subscribe(2, None, {2: position_at(2, 2002)})
     two.put(1)

@@ -59,7 +59,7 @@ def test_says_that_nobody_is_subscribed(messages, caplog):
     assert "no client is subscribed" in messages()[0]
 
 
-def test_a_wait_is_told_once_in_a_while(messages):
+def test_a_wait_is_logged_once_in_a_while(messages):
     """The same clients are named again only after minutes, others at once."""
     notice = StallNotice("example")
     notice.begin(START)
@@ -73,7 +73,7 @@ def test_a_wait_is_told_once_in_a_while(messages):
     assert len(messages()) == 1
 
 
-def test_the_end_of_a_told_wait_is_told(messages):
+def test_the_end_of_a_logged_wait_is_logged(messages):
     """The end of a reported wait is logged; short waits are not mentioned."""
     notice = StallNotice("example")
     notice.begin(START)

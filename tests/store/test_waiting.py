@@ -74,7 +74,7 @@ def lingering():
 
 
 def waits() -> WatchedGetter:
-    """Wait until the last get has checked the store and gone to sleep; return it."""
+    """Wait until the last get has checked the store and waits; return it."""
     eventually(lambda: WatchedGetter.made and WatchedGetter.made[-1].is_asleep)
     return WatchedGetter.made[-1]
 

@@ -23,7 +23,7 @@ PATIENCE_S = 6 * UNIT_S
 def test_stderr_and_status(
     make_conf: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says what is wrong with the environment of now, and its status tells so."""
+    """It says what is wrong with the current environment, also by its exit status."""
     monkeypatch.setenv("CANAL_PORT", "many")
     command = ForkedCommand(["start", "--conf", str(make_conf())])
     with command.stderr:

@@ -151,7 +151,7 @@ def test_interrupted(start_demo, moment: str, number: signal.Signals) -> None:
     _, err = run.process.communicate()
     assert run.process.returncode == 128 + number, err
     assert err == f"\ndemo: ended by {number.name}; all is cleaned up\n"
-    # A look at the version of a server may have begun, and ends by itself.
+    # A look at the version of a server may have started, and ends by itself.
     eventually(lambda: run.left() == [])
 
 
@@ -197,7 +197,7 @@ def test_nothing_to_start(start_demo, tmp_path: Path) -> None:
     assert "apt-get install mariadb-server-core" in err
 
 
-def test_reader_gone(start_demo) -> None:
+def test_reader_ended(start_demo) -> None:
     """If nobody reads its output any more it ends without a message."""
     run = start_demo(MYSQL_URL="mysql://nobody:x@127.0.0.1:1")
     assert run.process.stdout

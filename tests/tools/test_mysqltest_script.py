@@ -124,7 +124,7 @@ def test_several_connections(tmp_path):
 
 
 def test_a_script_ends_where_it_says(tmp_path):
-    """Proves that nothing behind exit runs, from within a block either."""
+    """Proves that nothing after exit runs, from within a block either."""
     assert statements(tmp_path, "a;\nif (1) {\nexit;\n}\nb;") == ["a"]
 
 

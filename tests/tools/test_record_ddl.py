@@ -74,7 +74,7 @@ def test_a_script_is_recorded(flavour, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_each_script_begins_with_an_empty_server(flavour, tmp_path):
-    """Proves that settings and tables of one script are gone for the next."""
+    """Settings and tables of one script do not exist for the next."""
     (tmp_path / "a.sql").write_text(
         "SET GLOBAL sql_mode = 'ANSI'; CREATE DATABASE other; CREATE TABLE t (a INT);"
     )

@@ -81,7 +81,7 @@ def test_bad_option(own_server: Start, flavour: str) -> None:
 def test_a_port_that_another_took(
     own_server: Start, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another server that answers there is not taken for the one that is started."""
+    """Another server that answers there is not mistaken for the one that is started."""
     first = own_server(flavour, [])
     ports, free_port = [first.port], servers.free_port
     monkeypatch.setattr(
@@ -123,7 +123,7 @@ def test_death_of_the_parent(own_server: Start) -> None:
         pid, folder = parent.stdout.readline().split()
         watched = os.pidfd_open(int(pid))
         parent.kill()
-    # The descriptor becomes readable when the server is gone.
+    # The descriptor becomes readable when the server has ended.
 
     try:
         assert select.select([watched], [], [], 30)[0]
@@ -193,8 +193,8 @@ def test_run_command_without_its_server(own_server: Start) -> None:
         assert command.stderr.read().startswith("mariadb: the server has ended:\n")
 
 
-def test_wanted_port(own_server: Start) -> None:
-    """A port that is named is used; one that is taken is told, not replaced."""
+def test_requested_port(own_server: Start) -> None:
+    """A port that is named is used; one that is in use is reported, not replaced."""
     port = own_server("mariadb", []).port  # skips where the flavour cannot be had
     with pytest.raises(servers.Unavailable, match=f"port {port}: Address already"):
         servers.PrivateServer("mariadb", port=port).start()
@@ -205,7 +205,7 @@ def test_wanted_port(own_server: Start) -> None:
 
 
 def test_port_among_the_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """A port behind the flavour would be used and not known: it is refused."""
+    """A port after the flavour would be used and not known: it is refused."""
     with pytest.raises(SystemExit):
         servers.main(["run", "mysql", "--", "--port=1"])
     assert "name the port in front of the flavour" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from canal_server.web.web_server import WebServer
 if TYPE_CHECKING:
     from canal_server.web.server_operations import Operations
 
-SOON_S = 0.2  # in the place of the ten seconds that a peer has
+SOON_S = 0.2  # instead of the ten seconds that a peer has
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PUT = (
     b"PUT /api/v1/log-levels HTTP/1.1\r\nHost: localhost\r\n"

@@ -8,5 +8,5 @@
       └──> ledger <───────────────────────────────────────────┘
 
 `python -m soak --minutes 10 --seed 7`, in the folder `tools`; docs/howto/soak.md
-tells how to read what it prints and draws.
+shows how to read what it prints and draws.
 """

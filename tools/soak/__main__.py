@@ -35,7 +35,7 @@ class OutOfTime(BaseException):  # it reads as what it says
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; returns 0 when nothing was lost."""
     parser = argparse.ArgumentParser(
-        description="Runs everything at once, with faults, and tells what was lost."
+        description="Runs everything at once, with faults, and reports what was lost."
     )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--hours", type=float, default=0.0)
@@ -113,7 +113,7 @@ def carried_out(options: RunOptions, plot: Path) -> Result:
             print(f"{time.monotonic() - began:7.1f} s  all is read", flush=True)
             run.compare_lake()
             run.prove_loss()
-        except Exception as error:  # noqa: BLE001  # what else was found is told, too
+        except Exception as error:  # noqa: BLE001  # what else was found is reported, too
             run.result.problems.append(f"the run broke: {error!r}")
         run.compare()
         return run.result

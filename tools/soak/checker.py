@@ -1,7 +1,7 @@
 """What arrived, held against the ledger: at least once, in order, whole, and as it was.
 
 A `Follower` is given transactions and statements one by one. What is new to it must be
-what comes next in the chains of all its tables; what is not new must come as it came
+what comes next in the chains of all its tables; what is not new must come as it did
 before, and only where the stream began again. Between tables the clock decides: what
 was committed before another one began may not come after that one.
 Leaves out how entries become transactions (`soak.reader`).
@@ -33,12 +33,12 @@ SKIPPED = (State.UNCOMMITTED, State.EITHER)
 
 
 class Violation(Exception):  # noqa: N818  # it reads as what it says
-    """Something was lost, doubled, torn, out of order or not what was written."""
+    """Something was lost, doubled, truncated, out of order or not what was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A changed row as it came; the table with its schema."""
+    """A changed row as it arrived; the table with its schema."""
 
     table: str
     kind: str
@@ -49,7 +49,7 @@ class Row:
 class Follower:
     """Follows one stream of a source's changes.
 
-    `accepts` tells which tables it is of; `statements`: those on tables have to come,
+    `accepts` says which tables it is of; `statements`: those on tables have to come,
     too (else they may); `again`: it may begin again, at `resume`; `ordered`: columns
     come in their order.
     """
@@ -65,7 +65,7 @@ class Follower:
         ordered: bool = True,
     ) -> None:
         self.name = name
-        self.order: list[int] = []  # numbers of items in the order they came first
+        self.order: list[int] = []  # numbers of items in the order they arrived first
         self.repeated = 0
         self.resumes = 0
         self.newest_at = 0.0  # wall clock of the newest item's commit
@@ -75,13 +75,13 @@ class Follower:
         self._again, self._ordered = again, ordered
         self._where: dict[int, int] = {}
         self._at = 0  # index in `order` of what comes next; its length: a new item
-        self._loose = False  # the stream began again, and nothing came since
+        self._loose = False  # the stream began again, and nothing arrived since
         self._next: dict[str, int] = {}  # by table: index in its chain
         self._newest_start_s = 0.0
         self._last: deque[str] = deque(maxlen=LAST)
 
     def resume(self) -> None:
-        """Allow the stream to begin again, not later than what came last."""
+        """Allow the stream to begin again, not later than what arrived last."""
         if self._again:
             self._loose = True
             self.resumes += 1
@@ -204,7 +204,7 @@ class Follower:
         return None
 
     def _unlike(self, item: Item, rows: Sequence[Row]) -> str:
-        """Tell in what rows differ from an item's; empty when they do not."""
+        """Return in what rows differ from an item's; empty when they do not."""
         received = iter(rows)
         count = 0
         for expected in self.visible(item):

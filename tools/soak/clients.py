@@ -35,7 +35,7 @@ class Habit:
 
     name: str
     client_id: int
-    filter: str  # behind the schema's name and a dot
+    filter: str  # after the schema's name and a dot
     batch: int = 200
     finds_by_zookeeper: bool = False
     pause_s: float = 0.0  # between two messages, now and then

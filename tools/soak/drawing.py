@@ -1,4 +1,4 @@
-"""The picture of a run: what its parts held over time, how late changes came, faults.
+"""The picture of a run: what its parts held over time, how late changes were, faults.
 
 `python -m soak.drawing samples.csv out.svg` draws it again.
 """

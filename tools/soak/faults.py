@@ -44,7 +44,7 @@ class Faults:
         readers: Mapping[str, Reader],
         purgeable: Callable[[Source], str],
     ) -> None:
-        """Take the parts; `purgeable` tells up to which file nobody needs any."""
+        """Take the parts; `purgeable` says up to which file nobody needs any."""
         self._sources, self._loads, self._nodes = sources, loads, nodes
         self._zookeeper, self._observer = zookeeper, observer
         self._history = history

@@ -1,7 +1,7 @@
 """A mirror of one source as a process, and two comparisons of its lake.
 
 One is the mirror's own `verify`; the other one reads the Delta tables and the source
-itself, and knows nothing of how they came to be equal.
+itself, and knows nothing of how they became equal.
 """
 
 from __future__ import annotations

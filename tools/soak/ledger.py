@@ -44,7 +44,7 @@ class State(enum.Enum):
     OPEN = "open"  # it may be committed, or not
     DONE = "done"
     UNCOMMITTED = "uncommitted"
-    EITHER = "either"  # nobody can tell: it may arrive, or not
+    EITHER = "either"  # nobody can know: it may arrive, or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Ledger:
     ) -> Change:
         """Return a change of a row for an item that is noted soon.
 
-        `documents`: the columns that are JSON now; a table that is made anew may have
+        `documents`: the columns that are JSON now; a table that is recreated may have
         others by the same names.
         """
         identity = identity_of(table, kind, before, after)

@@ -206,7 +206,7 @@ class Load:
         count = 1 if is_long else rng.choice((1, 1, 2))
         names = rng.sample(tables, min(count, len(tables)))
         with self._locked(names):
-            # One that was renamed or dropped meanwhile is gone.
+            # One that was renamed or dropped meanwhile no longer exists.
             found = [t for n in names if (t := self._changes.tables.get(n))]
             if not found:
                 return

@@ -1,7 +1,7 @@
 """A client whose changes are purged: that it lost them has to be reported to it.
 
 It acks one batch and stays away. At the end of a run the binlog is purged on both
-servers of its source, and the canal-servers are started anew.
+servers of its source, and the canal-servers are restarted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ TIMEOUT_S = 20.0
 PATIENCE_S = 120.0
 AGAIN_S = 0.5
 REPORTED = "which is gone"  # in what the server answers
-# A dump whose reader is gone behind a silent link ends by net_write_timeout, a minute.
+# A dump whose reader no longer exists behind a silent link ends by net_write_timeout, a
+# minute.
 PURGE_S = 180.0
 
 

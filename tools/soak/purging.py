@@ -44,7 +44,7 @@ class Binlogs:
         self._looked_s = 0.0
 
     def look(self) -> None:
-        """Take note of who has passed what, now and then; a source may be gone."""
+        """Take note of who has passed what, now and then; a source may be stopped."""
         now = time.monotonic()
         if now - self._looked_s < LOOK_S:
             return

@@ -64,9 +64,9 @@ class EntryReader:
                 self._statement(entry)
 
     def acked(self) -> None:
-        """Note that all that came was acked."""
+        """Note that all that arrived was acked."""
         own = [(self._gtid, self._rows)] if self._rows else []
-        # Nothing, or more, came of what was open before.
+        # Nothing, or more, arrived of what was open before.
         more = [(gtid, [*part, *self._rows]) for gtid, part in self._parts]
         self._acks.append([*own, *more])
         self._rows = list(self._rows)

@@ -56,7 +56,7 @@ class RunOptions:
 
 @dataclass
 class Result:
-    """What came of a run."""
+    """The result of a run."""
 
     problems: list[str] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
@@ -163,7 +163,7 @@ class Run:
     # --- the story --------------------------------------------------------------------
 
     def disturb(self) -> None:
-        """Write and read for the wanted time, and carry out faults."""
+        """Write and read for the requested time, and carry out faults."""
         faults = Faults(
             sources=self.sources,
             loads=self.loads,
@@ -240,7 +240,7 @@ class Run:
         )
 
     def prove_loss(self) -> None:
-        """Purge what one client of each source needs: it has to be told so."""
+        """Purge what one client of each source needs: it has to get an error."""
         if self._broken():
             return
         for reader in self.readers.values():
@@ -254,7 +254,7 @@ class Run:
         found = [problem for each in self.lost if (problem := each.verdict())]
         self.result.problems += found
         if not found:
-            self.result.facts.append("who lost changes by a purge was told so")
+            self.result.facts.append("who lost changes by a purge got an error")
 
     def compare(self) -> None:
         """Say what is missing or wrong."""

@@ -1,6 +1,6 @@
 """The Spark stream's own process: `python -m soak.spark_job JOB.json`.
 
-The job tells `options` of the source, and `folder`, where the sink and the checkpoint
+The job has `options` of the source, and `folder`, where the sink and the checkpoint
 are. It ends when it is killed, or when its query fails.
 """
 

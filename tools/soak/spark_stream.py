@@ -44,7 +44,7 @@ TOOLS = Path(__file__).parents[1]
 
 
 class SparkStream:
-    """The process, which can be ended and started again, and what came of it."""
+    """The process, which can be ended and started again, and the result of it."""
 
     def __init__(
         self,

@@ -34,11 +34,11 @@ READ_TIMEOUT_S = 90  # a source may be stopped for less
 
 
 class Lost(Exception):  # noqa: N818  # it reads as what it says
-    """The source went away; all that was begun is settled."""
+    """The source went away; all that was started is settled."""
 
 
 def is_lost(error: BaseException) -> bool:
-    """Tell whether the source went away."""
+    """Return whether the source went away."""
     if isinstance(error, pymysql.err.OperationalError | pymysql.err.InterfaceError):
         return (error.args[0] if error.args else 0) in CLOSED
     return isinstance(error, OSError)
@@ -206,7 +206,7 @@ class Transaction:
         return column.literal(rng)
 
     def _select(self, table: RandomTable, ids: list[int]) -> dict[str, Values]:
-        """Return rows by their numbers, as canal tells them."""
+        """Return rows by their numbers, as canal shows them."""
         reading = self._readings[table.name]
         self._cursor.execute(
             f"SELECT {reading.select} FROM {table.quoted}"
@@ -234,7 +234,7 @@ class Transaction:
     # --- what goes wrong --------------------------------------------------------------
 
     def _back_out(self) -> None:
-        """Undo all after a statement that the source did not want."""
+        """Undo all after a statement that the source refused."""
         undo = ["ROLLBACK"]
         if self._xa:
             undo = [f"XA END '{self._xa}'", f"XA ROLLBACK '{self._xa}'"]
@@ -262,7 +262,7 @@ class Transaction:
         return any(_text(row[-1]) == self._xa for row in cursor.fetchall())
 
     def _is_there(self, cursor: Any, item: Item) -> bool:
-        """Tell whether a row is as its last change left it."""
+        """Return whether a row is as its last change left it."""
         # The last change of all is also the last one of its row.
         change = [each for rows in item.rows for each in rows][-1]
         table = change.identity.table.partition(".")[2]

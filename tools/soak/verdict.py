@@ -40,7 +40,7 @@ def missing(followers: Sequence[Follower]) -> list[str]:
 
 
 def never_committed(ledger: Ledger, followers: Sequence[Follower]) -> list[str]:
-    """Say what came before it was known that it was not committed."""
+    """Say what arrived before it was known that it was not committed."""
     found = []
     for follower in followers:
         uncommitted = [

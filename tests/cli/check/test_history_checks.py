@@ -1,4 +1,4 @@
-"""What is checked of the place of a table history."""
+"""What is checked of the position of a table history."""
 
 from __future__ import annotations
 

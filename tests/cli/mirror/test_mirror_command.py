@@ -203,7 +203,7 @@ def test_copy_of_all_tables_while_it_runs(lake: Lake, mirror) -> None:
     assert lake.states.generation() == 0
 
 
-def test_copy_of_all_tables_begins_the_stream_anew(lake: Lake, mirror) -> None:
+def test_copy_of_all_tables_restarts_the_stream(lake: Lake, mirror) -> None:
     """Tables wait, the stream restarts; what the server keeps is reported."""
     output = mirror("copy", "--all")
     assert "the server still keeps the old subscription copy" in output

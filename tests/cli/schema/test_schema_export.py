@@ -54,7 +54,7 @@ def test_there_and_back(written_history, other_history, schema, tmp_path):
     assert "-- a view: `cheap`" in schema("show")
 
 
-def test_an_import_begins_a_new_stretch(written_history, schema, tmp_path):
+def test_an_import_begins_a_new_segment(written_history, schema, tmp_path):
     """The previous history is kept; positions of both find their tables."""
     written_history.write(ADD)
     file = tmp_path / "tables.json"
@@ -69,7 +69,7 @@ def test_an_import_begins_a_new_stretch(written_history, schema, tmp_path):
     ]
 
 
-def test_right_behind_a_statement(written_history, other_history, schema, tmp_path):
+def test_right_after_a_statement(written_history, other_history, schema, tmp_path):
     """If the history ends with a statement, reading can resume from that one."""
     written_history.write(ADD, DROP, last=618)
     file = tmp_path / "tables.json"

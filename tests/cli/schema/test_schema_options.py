@@ -48,7 +48,7 @@ def test_times():
             time_ms(wrong)
 
 
-def test_places():
+def test_positions():
     """A position is a file and an offset; anything else that is no time is refused."""
     assert position_or_time("my-bin.000003:4711") == EntryPosition(
         "my-bin.000003", 4711
@@ -123,7 +123,7 @@ def test_a_history_that_is_switched_off(make_conf, capsys):
     ["binlog.000003:100", "binlog.000003:1001", "other.000003:500", "binlog.000004:4",
      "2025-11-21T10:00:00Z"],
 )  # fmt: skip
-def test_a_place_that_is_not_covered(written_history, schema, at):
+def test_a_position_that_is_not_covered(written_history, schema, at):
     """A position or time outside the history is an error that lists its range."""
     written_history.write()
     schema("show", "--at", at, status=1)

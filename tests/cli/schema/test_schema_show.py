@@ -38,7 +38,7 @@ def test_sql_is_read_by_people_and_by_us(written_history, schema):
     assert table.primary == ("id",)
 
 
-def test_an_untouched_table_is_shown_as_the_server_told_it(written_history, schema):
+def test_an_untouched_table_is_shown_as_the_server_reported_it(written_history, schema):
     """A table that no statement altered keeps the server's own text."""
     written_history.write()
     assert f"{BOOK};\n" in schema("show", "--table", "shop.book")
@@ -58,7 +58,7 @@ def test_tables_of_the_server_itself(written_history, schema):
     assert schemas_of(named) == ["mysql"]
 
 
-def test_at_a_place(written_history, schema):
+def test_at_a_position(written_history, schema):
     """A statement counts from the position after its start on."""
     written_history.write(ADD, DROP)
     before = schema.objects("show", "--at", "binlog.000003:300")
@@ -165,7 +165,7 @@ def test_control_characters_do_not_reach_a_terminal(written_history, schema):
     assert r"CREATE TABLE `x\x1b[2J`" in schema.out
 
 
-def test_the_newest_stretch_counts(written_history, schema):
+def test_the_newest_segment_counts(written_history, schema):
     """If two segments cover a position, the one that was written last is used."""
     written_history.write(ADD)
     written_history.write(DROP, first=400, source="other")

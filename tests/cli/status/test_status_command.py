@@ -98,7 +98,7 @@ def test_neither(make_conf, capsys, monkeypatch):
     assert "no server runs with the data folder" in printed.err
 
 
-def test_clients_that_lost_their_place():
+def test_clients_that_lost_their_position():
     """A refused client is reported with the reason."""
     why = "client 7 of a needs binlog.000001:4, which is gone"
     shown = {

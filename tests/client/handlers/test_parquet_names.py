@@ -79,7 +79,7 @@ def test_the_file_before(tmp_path):
 
 
 def test_numbers_of_binlogs_are_no_texts(tmp_path):
-    """Behind binlog.999999 comes binlog.1000000."""
+    """After binlog.999999 comes binlog.1000000."""
     path = tmp_path / str(name(1, 4, binlog="binlog.1000000"))
     path.touch()
     first, last = (

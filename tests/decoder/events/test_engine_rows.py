@@ -37,7 +37,7 @@ def test_tables_are_asked_for_once() -> None:
     assert values_of(driven.entries)[-1] == "4"
 
 
-def test_rows_of_tables_that_are_not_wanted() -> None:
+def test_rows_of_tables_that_are_not_selected() -> None:
     """No image, no entry; the table map's rows are left out without reading them."""
     log = Binlog()
     log.start()

@@ -137,7 +137,7 @@ def test_a_block_per_file() -> None:
 
 
 def test_records_that_stay_valid() -> None:
-    """Taken records stay unchanged while the block is extended."""
+    """Fetched records stay unchanged while the block is extended."""
     log = Binlog()
     log.start()
     insert(log, 100)
@@ -177,7 +177,7 @@ def test_writer_by_itself() -> None:
     assert writer.pool is pool
 
 
-def test_spans_behind_a_broken_event() -> None:
+def test_spans_after_a_broken_event() -> None:
     """What was decoded before a broken event is not lost with it."""
     log = Binlog()
     log.start()

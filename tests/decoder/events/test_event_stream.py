@@ -46,7 +46,7 @@ def test_byte_by_byte(*, packets: bool) -> None:
     assert driven.decoder.bytes_in == len(stream)
 
 
-def test_missing_tells_what_the_packet_lacks() -> None:
+def test_missing_says_what_the_packet_lacks() -> None:
     """While an event is incomplete, `missing` is what it still needs."""
     event = small_log().as_stream()[:100]
     driven = Driven()

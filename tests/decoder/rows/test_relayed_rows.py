@@ -133,7 +133,7 @@ def test_fewer_bytes() -> None:
 # --- shapes -------------------------------------------------------------------------
 
 
-def test_a_shape_is_told_once() -> None:
+def test_a_shape_is_reported_once() -> None:
     """Neither another table id nor DDL without effect sends it again."""
     log = Binlog()
     log.start()
@@ -146,7 +146,7 @@ def test_a_shape_is_told_once() -> None:
     assert rendered(relayed) == read(log, None)
 
 
-def test_told_from_where_the_reader_is_given_records() -> None:
+def test_shown_from_where_the_reader_is_given_records() -> None:
     """Earlier events are omitted, so the first event after them sends the shape."""
     log = Binlog()
     log.start()
@@ -208,7 +208,7 @@ def test_the_zone_is_that_of_who_relays(
 # --- damage -------------------------------------------------------------------------
 
 
-def test_errors_tell_the_place() -> None:
+def test_errors_name_the_position() -> None:
     """Rows that cannot be read name table, row, file and offset, on both sides."""
     log = Binlog()
     log.start()

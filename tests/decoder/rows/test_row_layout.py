@@ -41,8 +41,8 @@ def test_image_of_very_many_columns() -> None:
 def test_longest_names_and_types() -> None:
     """Names of 64 characters and a type of thousands come out whole."""
     name = "表" * 64
-    members = ",".join(f"'member {n}'" for n in range(500))
-    column = ColumnMeta(name, f"enum({members})")
+    labels = ",".join(f"'member {n}'" for n in range(500))
+    column = ColumnMeta(name, f"enum({labels})")
     mapped = b.table_map_body([(b.STRING, b"\xf7\2")], table=name[:60], schema="s" * 64)
     log = Binlog()
     log.start()

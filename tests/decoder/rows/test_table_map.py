@@ -105,7 +105,7 @@ def test_collation_of_each_column() -> None:
     assert [each.collation for each in found] == [8, None, 255]
 
 
-def test_collations_of_members() -> None:
+def test_collations_of_labels() -> None:
     """ENUM and SET have lists of their own, in both forms."""
     columns = [TEXT, (tm.STRING, b"\xf7\1"), (tm.STRING, b"\xf8\1")]
     found = columns_of(columns, field(2, b"\x21"), field(10, b"\x08\1\x3f"))

@@ -41,7 +41,7 @@ def pipeline(own_server: Callable[..., Any], tmp_path: Path) -> Iterator[Pipelin
     pipeline.close()
 
 
-def test_changes_that_are_gone(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_changes_that_are_purged(pipeline: Pipeline, tmp_path: Path) -> None:
     """Where the binlog was purged since the copy began, another copy is needed."""
     mirror = MirrorProcess(pipeline, tmp_path)
     mirror.write_conf()

@@ -253,7 +253,7 @@ def test_copied_again(sql: str, reason: str):
     assert reason in decision.reason
 
 
-def test_empty_gone_and_new():
+def test_empty_dropped_and_new():
     """TRUNCATE, DROP and CREATE are what they are."""
     assert ddl("TRUNCATE TABLE t", *TABLE) == Empty()
     assert ddl("DROP TABLE t") == Dropped()

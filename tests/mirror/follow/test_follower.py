@@ -109,7 +109,7 @@ def test_rows_and_ddl_in_order(follow, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("done", range(1, len(CHANGES) + 1))
-def test_taken_again_after_a_crash(follow, tmp_path, done) -> None:
+def test_applied_again_after_a_crash(follow, tmp_path, done) -> None:
     """A batch that was applied in part can be applied again."""
     before = follow()
     before.begin("")
@@ -142,7 +142,7 @@ def test_a_column_that_is_left_out_comes_again(follow, tmp_path) -> None:
     }  # fmt: skip
 
 
-def test_a_batch_that_comes_again_in_other_places(follow, tmp_path) -> None:
+def test_a_batch_that_comes_again_at_other_positions(follow, tmp_path) -> None:
     """It is known by its name when the source was replaced in between."""
     take(follow(), CHANGES[:1], 119, batch="q/7")
     again = rows(9000, ("insert", 1, "older"))
@@ -380,7 +380,7 @@ KEYED = ("id", "varchar(9)", "utf8mb4", True)
         ),
     ],
 )
-def test_texts_defined_anew_while_the_table_is_copied(
+def test_texts_redefined_while_the_table_is_copied(
     tmp_path, before, sql, after, why
 ) -> None:
     """A new copy is needed: rows may be doubled, missing, or have other values.
@@ -399,7 +399,7 @@ def test_texts_defined_anew_while_the_table_is_copied(
     assert [each.mysql_type for each in follower.columns.all] == [c[1] for c in after]
 
 
-def test_numbers_defined_anew_while_the_table_is_copied(tmp_path) -> None:
+def test_numbers_redefined_while_the_table_is_copied(tmp_path) -> None:
     """They are read as before, so the copy follows."""
     wider = statement(
         120, "ALTER TABLE t MODIFY b BIGINT", (ID, (B[0], "bigint", *B[2:]))
@@ -485,7 +485,7 @@ def test_ddl_in_a_batch_that_was_planned_before(follow, tmp_path) -> None:
         ((0, 110), (1, 50), True),
     ],
 )
-def test_what_is_in_the_copy_is_told_by_the_part(
+def test_what_is_in_the_copy_is_reported_by_the_part(
     follow, tmp_path, start, end, is_there
 ) -> None:
     """Numbers of another server mean nothing; the part's position decides."""

@@ -187,7 +187,7 @@ NATIVE = ("--innodb-native-foreign-keys=ON",)
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(("flavour", "options"), [("mariadb", ()), ("mysql", NATIVE)])
-def test_who_is_told(flavour, options, own_server, make_mirror) -> None:
+def test_who_is_reported(flavour, options, own_server, make_mirror) -> None:
     """Dry run, log, status and verify name a key as long as it exists."""
     source = own_server(flavour, options)
     source.execute(

@@ -347,7 +347,7 @@ def test_what_does_not_follow_on(followed: Followed) -> None:
     assert followed.reports[-1].feed == Feed("d", at(180), query="new", batch=0)
 
 
-def test_another_database_in_the_place_of_the_first(followed: Followed) -> None:
+def test_another_database_instead_of_the_first(followed: Followed) -> None:
     """Its changes are not applied, though positions and epochs seem to continue.
 
     It looks like this if the server lost its data while the database was replaced.
@@ -451,7 +451,7 @@ def test_what_was_rolled_back_before_a_copy(followed: Followed) -> None:
     assert followed.ids() == [1]
 
 
-def test_a_place_that_could_not_be_noted(followed: Followed) -> None:
+def test_a_position_that_could_not_be_noted(followed: Followed) -> None:
     """The batch comes again, and still follows on from the one before."""
     followed.stream.feed = Feed("d", at(100))
     batch = Frame(120, rows(seq(110), ("insert", 1, "x")))

@@ -92,7 +92,7 @@ def test_what_a_new_copy_may_reveal(before, after, changes, expected) -> None:
     assert "`show` under masks allows its values" in found
 
 
-def test_a_mask_that_was_taken_out_of_the_settings() -> None:
+def test_a_mask_that_was_removed_from_the_settings() -> None:
     """What it hid until then is not shown because its column has another name now."""
     state = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
     unmasked = rule(masks={})
@@ -170,7 +170,7 @@ def sync(source_server, database, make_pipeline, tmp_path):
     return bring
 
 
-def test_a_copy_that_may_reveal_something_is_not_begun(sync) -> None:
+def test_a_copy_that_may_reveal_something_is_not_started(sync) -> None:
     """The table is stopped with the remedy until the rule allows the column."""
     before = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
     state = replace(before, copy_id="c1", copies=1, message="its DDL was not followed")

@@ -408,7 +408,7 @@ def test_keys_of_each_type(scene: Scene, kind: str) -> None:
     assert scene.lake("c") == []
 
 
-def test_rows_that_a_collation_tells_apart(scene: Scene) -> None:
+def test_rows_that_a_collation_distinguishes(scene: Scene) -> None:
     """A row whose key differs only in case stays, as it was not requested."""
     scene.execute(
         "CREATE TABLE p (id INT PRIMARY KEY)",

@@ -124,7 +124,7 @@ def look_at(folder: Path, ending: str) -> None:
         ("pyspark.errors.base.PySparkRuntimeError: it ended", "it ended"),
     ],
 )
-def test_what_failed_is_told(
+def test_what_failed_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str, reported: str
 ) -> None:
     """A failure of the stream is logged in one line, without a traceback."""
@@ -133,7 +133,7 @@ def test_what_failed_is_told(
     assert caplog.messages == [f"the stream failed: {reported}; restarting it in 1 s"]
 
 
-def test_how_it_is_is_told(tmp_path: Path) -> None:
+def test_how_it_is_is_reported(tmp_path: Path) -> None:
     """Each failure is logged; recovery is reported elsewhere."""
     scene = Scene(tmp_path)
     for ending in ("canal_server.errors.ClientError: full", "OSError: no disk"):
@@ -152,7 +152,7 @@ def test_pauses_grow_while_nothing_comes(tmp_path: Path) -> None:
             scene.fail("OSError: no disk", RETRY_FIRST_S * 2**count)
 
 
-def test_what_is_gone_is_raised(tmp_path: Path) -> None:
+def test_what_is_lost_is_raised(tmp_path: Path) -> None:
     """Changes that are no longer available are not waited for."""
     ending = "canal_server.errors.SourceError: b.1:4 are no longer available"
     with pytest.raises(DataLossError, match=r"^b.1:4 are no longer available$"):

@@ -132,7 +132,7 @@ def test_a_subscription_that_is_there(started) -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "lost"])
-def test_a_subscription_that_is_gone(started, how, caplog) -> None:
+def test_a_subscription_that_was_removed(started, how, caplog) -> None:
     """It is made again where the lake is, not where the binlog ends by now."""
     fed = started.fed()
     assert bool(fed.position.gtids)
@@ -191,7 +191,7 @@ def test_a_checkpoint_that_is_not_of_the_lake(started) -> None:
     assert query.done[-1] == "clear"
 
 
-def test_nothing_tells_where_the_lake_is(started) -> None:
+def test_nothing_shows_where_the_lake_is(started) -> None:
     """With tables in it, a stream that is new there would miss something."""
     started.folder.delete("stream.json")
     assert started.begin().position == started.cursor()  # which exists
@@ -210,7 +210,7 @@ def test_another_destination(started) -> None:
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
-def test_a_place_that_means_something_else(
+def test_a_position_that_means_something_else(
     flavour, own_server, make_pipeline, tmp_path
 ) -> None:
     """Purged, of another binlog, of a restarted epoch: each is an error.

@@ -130,7 +130,7 @@ def test_never(make) -> None:
         (KeyError("id"), "internal error: KeyError at upkeep.py:"),
     ],
 )
-def test_a_failure_is_told(make, caplog, error, text) -> None:
+def test_a_failure_is_reported(make, caplog, error, text) -> None:
     """It is retried after its period; other tables have their turn."""
     upkeep, clock = make(after="0s")
     upkeep.run_next()

@@ -62,7 +62,7 @@ def test_wherever_they_lie(kind: str, values: list[object], rng) -> None:
     assert hashes_of(again) == expected[::-1]
 
 
-def test_columns_are_told_apart() -> None:
+def test_columns_are_distinguished() -> None:
     """Values, NULLs and ends of texts in another column give another hash."""
     rows: list[tuple[str | None, str | None]]
     rows = [("ab", "c"), ("a", "bc"), ("", "abc"), ("abc", ""), (None, "abc")]

@@ -262,7 +262,7 @@ def test_stopped(source_server: Server, database: str) -> None:
         next(batches)
 
 
-def test_wrong_type_is_told(source_server: Server, database: str) -> None:
+def test_wrong_type_is_reported(source_server: Server, database: str) -> None:
     """A column of another type than expected is named with its value."""
     source_server.execute(
         f"CREATE TABLE {database}.t (v VARCHAR(9))",
@@ -272,7 +272,7 @@ def test_wrong_type_is_told(source_server: Server, database: str) -> None:
         copied(source_server, table_of(database, "v int"))
 
 
-def test_columns_of_the_stream_are_taken(source_server: Server, database: str) -> None:
+def test_columns_of_the_stream_are_used(source_server: Server, database: str) -> None:
     """A column with the name of one that the stream adds is refused."""
     with pytest.raises(ConfigError, match="_SEQ"):
         copied(source_server, table_of(database, "_SEQ int"))

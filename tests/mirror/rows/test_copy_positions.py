@@ -69,7 +69,7 @@ RELEASE = {
 FLAVOURS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in HOLD]
 
 
-class Places:
+class CopyScene:
     """A table of a server, whose changes a running canal-server has."""
 
     def __init__(
@@ -128,18 +128,18 @@ class Places:
 @pytest.fixture
 def make_positions(
     own_server: Callable[..., Server], make_pipeline: Callable[..., Pipeline]
-) -> Iterator[Callable[..., Places]]:
+) -> Iterator[Callable[..., CopyScene]]:
     """Give `make(flavour, *options)`: a table on a separate server."""
-    made: list[Places] = []
+    made: list[CopyScene] = []
 
-    def make(flavour: str, *options: str) -> Places:
+    def make(flavour: str, *options: str) -> CopyScene:
         server = own_server(flavour, options)
         server.execute(
             f"CREATE DATABASE {SCHEMA}", f"CREATE TABLE {SCHEMA}.t (id INT PRIMARY KEY)"
         )
         pipeline = make_pipeline(server, SCHEMA)
         pipeline.start()
-        made.append(Places(pipeline, server))
+        made.append(CopyScene(pipeline, server))
         return made[-1]
 
     yield make
@@ -149,7 +149,7 @@ def make_positions(
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_in_the_binlog_and_not_visible_yet(
-    make_positions: Callable[..., Places], flavour: str
+    make_positions: Callable[..., CopyScene], flavour: str
 ) -> None:
     """A position is returned when everything before it is visible, not earlier."""
     positions = make_positions(flavour)
@@ -166,7 +166,9 @@ def test_in_the_binlog_and_not_visible_yet(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_while_many_commit(make_positions: Callable[..., Places], flavour: str) -> None:
+def test_while_many_commit(
+    make_positions: Callable[..., CopyScene], flavour: str
+) -> None:
     """Each row that is in the binlog before a position is visible to a later read."""
     options = ["--sync-binlog=1"]
     if flavour == "mysql":
@@ -215,12 +217,12 @@ def test_a_replica_that_lags(
     replicas.catch_up()
     pipeline = make_pipeline(source, replicated_schema)
     pipeline.start()
-    positions = Places(pipeline, source, replicas.replica)
+    positions = CopyScene(pipeline, source, replicas.replica)
     with contextlib.closing(positions.channel):
         _follow_a_lagging_one(replicas, positions, table)
 
 
-def _follow_a_lagging_one(replicas: Replicas, positions: Places, table: str) -> None:
+def _follow_a_lagging_one(replicas: Replicas, positions: CopyScene, table: str) -> None:
     source, before = replicas.source, positions.latest()
     with replicas.lag():
         source.execute(f"INSERT INTO {table} VALUES (1)")
@@ -233,7 +235,7 @@ def _follow_a_lagging_one(replicas: Replicas, positions: Places, table: str) -> 
 
 
 @pytest.mark.mysql
-def test_without_gtids(make_positions: Callable[..., Places]) -> None:
+def test_without_gtids(make_positions: Callable[..., CopyScene]) -> None:
     """The position is older than the last writes; a replica is refused."""
     positions = make_positions(
         "mysql", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"
@@ -251,7 +253,7 @@ def test_without_gtids(make_positions: Callable[..., Places]) -> None:
 
 @pytest.mark.mysql
 def test_prepared_transactions_are_waited_for(
-    make_positions: Callable[..., Places],
+    make_positions: Callable[..., CopyScene],
 ) -> None:
     """An XA transaction is in the binlog when it is prepared: that is not enough."""
     positions = make_positions("mysql")
@@ -278,7 +280,7 @@ def test_prepared_transactions_are_waited_for(
 
 
 @pytest.mark.mysql
-def test_a_stop_ends_the_wait(make_positions: Callable[..., Places]) -> None:
+def test_a_stop_ends_the_wait(make_positions: Callable[..., CopyScene]) -> None:
     """A stop does not wait for a blocked commit."""
     positions, stop = make_positions("mysql"), Stop()
     with held_insert(positions):
@@ -293,7 +295,7 @@ def test_a_stop_ends_the_wait(make_positions: Callable[..., Places]) -> None:
 
 
 @contextlib.contextmanager
-def held_insert(positions: Places) -> Iterator[None]:
+def held_insert(positions: CopyScene) -> Iterator[None]:
     """Insert a row that is in the binlog inside, and not in the table."""
     server, before = positions.source, positions.latest()
     server.execute(*HOLD[server.flavour])

@@ -38,7 +38,7 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
     settings = read(TEXT, str(tmp_path / "m.yml"), {})
     folder = open_folder(settings.lake, settings.folder)
     report = Report(settings, folder)
-    report.end("nothing was told before")
+    report.end("nothing was reported before")
     assert overview(settings).status is None
 
     now = time.time()
@@ -80,12 +80,12 @@ def test_a_stream_that_fails_again_and_again(tmp_path, monkeypatch) -> None:
         return [line for line in as_text(overview(settings)) if line.startswith(SAID)]
 
     assert lines() == []
-    begun_ms = time.time() * 1000
+    started_ms = time.time() * 1000
     report.failed("no server answers")
     report.store()
     first = overview(settings).to_json()["status"]
     assert first["failing"] == "no server answers"
-    assert begun_ms - 1 <= first["failing_since_ms"] <= time.time() * 1000
+    assert started_ms - 1 <= first["failing_since_ms"] <= time.time() * 1000
     report.failed("the disk is full")
     (line,) = lines()
     assert re.fullmatch(shown, line)

@@ -81,7 +81,7 @@ def test_a_bar_of_each_copy(screen: Screen) -> None:
     assert screen.lines() == []
 
 
-def test_a_copy_that_is_gone_on_with(screen: Screen) -> None:
+def test_a_copy_that_is_continued(screen: Screen) -> None:
     """Chunks of an earlier run do not count for the rate."""
     screen.progress.copying(ORDERS, CopyProgress(10, 6, 6_000, 0))
     assert "left" not in screen.draw()[0]

@@ -104,7 +104,7 @@ def test_one_that_is_there_again(tmp_path) -> None:
     assert found == {T: (Phase.WAITING, ""), U: (Phase.STOPPED, "so")}
 
 
-def test_a_copy_that_is_gone(tmp_path) -> None:
+def test_a_copy_that_was_deleted(tmp_path) -> None:
     """It is made again."""
     settings = settings_in(tmp_path, r"match: shop\..*")
     state = replace(copied(settings, T, Phase.FOLLOWING), copy_id="c2")
@@ -122,7 +122,7 @@ def test_other_settings_make_another_copy(tmp_path, phase) -> None:
     assert found == {T: (Phase.WAITING, "the settings of the table have changed")}
 
 
-def test_what_cannot_be_taken_up_stops_alone(tmp_path) -> None:
+def test_what_cannot_be_resumed_stops_alone(tmp_path) -> None:
     """Due to the source, the settings or its follower; other tables continue."""
     settings = settings_in(tmp_path, r"match: shop\..*")
     of_old = (ID, ColumnMeta("_seq", "int", None, is_key=False))

@@ -114,7 +114,7 @@ class Read:
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Have tables without changes, and no place where another copy could begin."""
+    """Have tables without changes, and no position where another copy could begin."""
 
     def unreachable(*_: object, **__: object) -> RangePosition:
         raise SourceError("no copy begins here")

@@ -29,7 +29,7 @@ def test_caught_up() -> None:
     assert not idle.is_caught_up()
 
 
-def test_spark_tells(spark: Any, tmp_path: Path) -> None:
+def test_spark_reports(spark: Any, tmp_path: Path) -> None:
     """It calls when a query finds nothing, again and again, also after a batch."""
     spark.conf.set(INTERVAL, "100")
     asked = threading.Event()

@@ -90,7 +90,7 @@ def test_in_order() -> None:
     assert had == ["a", "b", "c", "again"]
 
 
-def test_not_wanted_any_more() -> None:
+def test_no_longer_requested() -> None:
     """A waiter that gives up leaves the queue and blocks no other."""
     slots = Slots(1)
     waits, is_over = threading.Event(), threading.Event()

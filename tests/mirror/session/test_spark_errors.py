@@ -92,7 +92,7 @@ KEY_ERROR = "Traceback (most recent call last):\n  File x\nKeyError: 'a'"
         ("[ONE] line\nand another", "[ONE] line and another"),
     ],
 )
-def test_the_cause_is_told(text: str, expected: str) -> None:
+def test_the_cause_is_reported(text: str, expected: str) -> None:
     """Of tracebacks, of stacks of the JVM, of both; with what to do where known."""
     assert reason(RuntimeError(text)) == expected
 

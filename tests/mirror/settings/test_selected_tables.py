@@ -214,7 +214,7 @@ def test_renamed_and_hashed_keys():
     assert str(lake_schema(table)) == "_key: string"
 
 
-def test_a_table_that_nobody_wants():
+def test_a_table_that_nobody_selects():
     """A name without a rule is refused, also later."""
     with pytest.raises(ConfigError, match="no pattern in the settings matches it"):
         mirror_table(TableName("x", "y"), [ID], settings_of("match: s.t"))

@@ -146,7 +146,7 @@ def test_defaults_and_relative_folders(tmp_path: Path):
     assert settings.source.read_from is settings.source.access
 
 
-def test_all_problems_at_once_by_their_places():
+def test_all_problems_at_once_by_their_lines():
     """Each wrong value is reported with line, column, path, value and remedy."""
     text = r"""name: a b
 canal: {servers: 'x:y:z', user: u}

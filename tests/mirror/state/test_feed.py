@@ -34,7 +34,7 @@ def test_kept_and_read_again(tmp_path) -> None:
         read_feed(folder, 3)
 
 
-def test_a_copy_of_all_tables_begins_anew(tmp_path) -> None:
+def test_a_copy_of_all_tables_restarts(tmp_path) -> None:
     """The old stream's state is deleted, even if it is invalid."""
     text = (
         "{name: m, canal: {destination: d, servers: '127.0.0.1:1'}, source: {host: db, "
@@ -72,7 +72,7 @@ def test_what_follows_on(query, batch, start, follows) -> None:
     assert FED.follows_on(query, batch, start) is follows
 
 
-def test_sets_of_mariadb_tell_as_well() -> None:
+def test_sets_of_mariadb_count_as_well() -> None:
     """A set of domains has all of one that stands before it in each of them."""
     fed = Feed("d", RangePosition(0, "b.000001", 4, gtids="0-1-7,1-1-5"))
     for gtids, follows in (("0-2-7,1-1-5", True), ("0-1-7", True), ("0-1-8", False)):
@@ -96,6 +96,6 @@ def test_sets_of_mariadb_tell_as_well() -> None:
         (RangePosition(1, "b.000007", 600, gtids="0-77-8"), False),
     ],
 )
-def test_a_binlog_in_the_place_of_another(end, is_in_another) -> None:
+def test_a_binlog_instead_of_another(end, is_in_another) -> None:
     """GTIDs executed at a position are so at later ones of the same binlog."""
     assert FED.is_in_another(end) is is_in_another

@@ -51,7 +51,7 @@ def test_looking_for_what_is_done() -> None:
     assert Name.compared < 2 * len(chunks)
 
 
-def test_what_is_done_is_told_once(tmp_path: Path) -> None:
+def test_what_is_done_is_reported_once(tmp_path: Path) -> None:
     """Known chunks are not returned again, nor unfinished ones."""
     folder = open_folder(LakeSettings(path=str(tmp_path)))
     made = [ChunkManifest(number, number, ()) for number in (0, 2, 3)]

@@ -202,7 +202,7 @@ def test_one_mirror_at_a_time(folder: Folder):
 def hold_lease(path: str, pipe) -> None:
     """Acquire a lease and keep it until this process is killed."""
     with Lease(open_folder(LakeSettings(path=path))):
-        pipe.send("taken")
+        pipe.send("held")
         signal.pause()
 
 
@@ -222,7 +222,7 @@ def test_a_killed_owner_leaves_the_lock_free(tmp_path: Path):
     lease.release()
 
 
-def test_a_link_in_the_place_of_the_lock(tmp_path: Path):
+def test_a_link_instead_of_the_lock(tmp_path: Path):
     """What a symbolic link points to is not emptied: the link is refused, by name."""
     target = tmp_path / "of somebody"
     target.write_text("precious")
@@ -276,7 +276,7 @@ def test_an_old_lease_is_taken_over(tmp_path: Path):
         third.acquire()
 
 
-def test_places_that_cannot_be(tmp_path: Path):
+def test_positions_that_cannot_be(tmp_path: Path):
     """A lake that cannot be written is named, without a traceback's words only."""
     (tmp_path / "file").write_text("")
     folder = open_folder(LakeSettings(path=str(tmp_path / "file")))

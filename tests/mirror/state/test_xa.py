@@ -121,7 +121,7 @@ def test_more_transactions_than_are_kept() -> None:
     assert accepted(*items, by=prepared) == [{W}, {T, U}]
 
 
-def test_behind_what_a_copy_has_to_begin() -> None:
+def test_after_what_a_copy_has_to_begin() -> None:
     """Each table has the position of its rows, which identifies old ones."""
     prepared = PreparedXa()
     for seq, name in ((10, T), (20, U)):
@@ -178,7 +178,7 @@ def items_between(
     channel.close()
 
 
-def test_tables_as_the_binlog_tells(
+def test_tables_as_the_binlog_has_them(
     pipeline: Pipeline, settings: MirrorSettings
 ) -> None:
     """Each transaction has its tables, also a large one that is read in parts."""

@@ -145,7 +145,7 @@ def test_without_a_key(spark) -> None:
     assert sorted(each.rows for each in found.first) == [(2, 3), (3, 2)]
 
 
-def test_changes_bring_the_source_to_the_copys_place(spark) -> None:
+def test_changes_bring_the_source_to_the_copys_position(spark) -> None:
     """Changed keys are as of the copy's position; keys changed later are left out."""
     source = {1: "old", 2: "half", 3: "deleted", 4: "same", 6: "later"}
     copy = {1: "new", 2: "new", 4: "same", 5: "inserted", 6: "before"}

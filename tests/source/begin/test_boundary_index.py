@@ -114,17 +114,17 @@ def test_count_between(index: BoundaryIndex) -> None:
 
 def test_another_file_of_the_same_name(index: BoundaryIndex) -> None:
     """A reset binlog, and another server, have no data of the old one."""
-    anew = FILE._replace(began_s=FILE.began_s + 1)
+    newer = FILE._replace(began_s=FILE.began_s + 1)
     other = FILE._replace(source="uuid-2")
-    for key in (anew, other):
+    for key in (newer, other):
         assert index.marks(key) == []
         assert index.before(key, 5000) is None
     assert index.key_of("uuid-1", FILE.name) == FILE
     assert index.key_of("uuid-2", FILE.name) is None
     index.add(other, MARKS[:1])
     assert index.marks(FILE) == MARKS
-    index.add(anew, MARKS[:1])
-    assert index.marks(anew) == MARKS[:1]
+    index.add(newer, MARKS[:1])
+    assert index.marks(newer) == MARKS[:1]
     assert index.marks(FILE) == []
 
 

@@ -112,7 +112,7 @@ def positioned(source_server, database):
     return server, positions
 
 
-def test_places(positioned):
+def test_positions(positioned):
     """A position between transactions is unchanged, one inside moves back."""
     server, positions = positioned
     with finding(server) as find:
@@ -166,8 +166,8 @@ def clock_s(server):
 def test_times(positioned):
     """A time means the end of the last transaction before it."""
     server, _ = positioned
-    begun_s = now_s = clock_s(server)
-    while now_s == begun_s:  # a new server has nothing older
+    started_s = now_s = clock_s(server)
+    while now_s == started_s:  # a new server has nothing older
         time.sleep(POLL_S)
         now_s = clock_s(server)
     with finding(server) as find:

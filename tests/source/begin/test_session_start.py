@@ -51,12 +51,12 @@ class Executed:
 
 
 class Found(StartFinder):
-    """A finder that finds the same place each time."""
+    """A finder that finds the same position each time."""
 
     start = Start(POSITION, "it is stored")
 
     def find(self, stored: LogPosition | None) -> Start:
-        """Return the place."""
+        """Return the position."""
         return self.start
 
 
@@ -77,7 +77,7 @@ def begin(
     voids_stored: bool = False,
     server: str = "uuid-1",
 ) -> None:
-    """Start a session at a place of a server, for clients with these cursors."""
+    """Start a session at a position of a server, for clients with these cursors."""
     Found.start = Start(position, "it is stored", voids_stored=voids_stored)
     connection: Any = None  # it is not asked
     info = server_info({"version": "9.0.0", "server_uuid": server})

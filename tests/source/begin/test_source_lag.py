@@ -36,25 +36,25 @@ def view(source_server, database):
     return view
 
 
-def test_behind(view):
+def test_lag(view):
     """Bytes, seconds and transactions from a position to the end."""
     with view:
-        later = view.behind(LogPosition(view.identity, view.start))
-        assert later.transactions == 3
-        assert later.bytes == view.end.position - view.start.position
-        assert 0 <= later.seconds < 600
-        later = view.behind(LogPosition(view.identity, view.end_position))
-        assert (later.bytes, later.seconds, later.transactions) == (0, 0.0, 0)
+        lag = view.behind(LogPosition(view.identity, view.start))
+        assert lag.transactions == 3
+        assert lag.bytes == view.end.position - view.start.position
+        assert 0 <= lag.seconds < 600
+        lag = view.behind(LogPosition(view.identity, view.end_position))
+        assert (lag.bytes, lag.seconds, lag.transactions) == (0, 0.0, 0)
 
 
 def test_too_much_to_look_at(view, monkeypatch):
     """A large part is not read: no count of transactions, the position's age."""
     monkeypatch.setattr(source_lag, "LOOKED_AT_BYTES_MAX", 10)
     with view:
-        later = view.behind(LogPosition(view.identity, view.start))
-        assert later.transactions is None
-        assert later.bytes == view.end.position - view.start.position
-        assert later.seconds == (view.now_ms - 1000) / 1000
+        lag = view.behind(LogPosition(view.identity, view.start))
+        assert lag.transactions is None
+        assert lag.bytes == view.end.position - view.start.position
+        assert lag.seconds == (view.now_ms - 1000) / 1000
 
 
 def test_by_index(source_server, view, monkeypatch, tmp_path):
@@ -87,12 +87,12 @@ def test_other_positions(view):
     """Another server's position and a nonexistent one have no number."""
     with view:
         other = LogPosition(LogIdentity("192.0.2.1", 3306), view.start)
-        later = view.behind(other)
-        assert (later.bytes, later.transactions) == (None, None)
-        assert "192.0.2.1:3306" in later.problem
+        lag = view.behind(other)
+        assert (lag.bytes, lag.transactions) == (None, None)
+        assert "192.0.2.1:3306" in lag.problem
         beyond = EntryPosition(view.end.file, view.end.position + 10**6)
-        later = view.behind(LogPosition(view.identity, beyond))
-        assert "is not in the binlog of" in later.problem
+        lag = view.behind(LogPosition(view.identity, beyond))
+        assert "is not in the binlog of" in lag.problem
 
 
 def test_by_set(source_server, view):
@@ -133,15 +133,15 @@ def test_purged(own_server):
     with SourceView(config, access_of(server)) as view:
         uuid = view.info.server_uuid
         position = EntryPosition(file, offset, 1_500_000_000_000, gtid=f"{uuid}:1-2")
-        deleted = view.behind(LogPosition(view.identity, position)).purged
-        assert deleted is not None
-        assert (deleted.first, deleted.last, deleted.files) == (
+        purged = view.behind(LogPosition(view.identity, position)).purged
+        assert purged is not None
+        assert (purged.first, purged.last, purged.files) == (
             "binlog.000001",
             "binlog.000003",
             3,
         )
-        assert deleted.since_ms == 1_500_000_000_000
-        assert deleted.until_ms is not None
-        assert abs(deleted.until_ms - view.now_ms) < 600_000
-        assert deleted.transactions == 3
+        assert purged.since_ms == 1_500_000_000_000
+        assert purged.until_ms is not None
+        assert abs(purged.until_ms - view.now_ms) < 600_000
+        assert purged.transactions == 3
         assert view.purged_after(view.end_position) is None

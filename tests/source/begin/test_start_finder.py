@@ -79,7 +79,9 @@ class Scans:
         self.opened: list[str] = []
         # The event at each position: its time (s), or an error.
         self.event: int | SourceError | None = 0
-        self.inside = 0  # a transaction has begun this many bytes before each position
+        self.inside = (
+            0  # a transaction has started this many bytes before each position
+        )
 
     def first_event_ms(self, file: str) -> int:
         """Return when the file begins."""

@@ -135,9 +135,9 @@ BY_SET = "the GTID set stored with it"
 CASES = (
     Case("never-read", f"of server id .*, now it is .*{BY_TIME}", "", "a", "b"),
     Case("changed", f"of another server than .* at this .*{BY_TIME}", "a", "a", "b"),
-    Case("back-on-its-place", "stored position", "ab", "a", "a", exact=True),
+    Case("back-on-its-position", "stored position", "ab", "a", "a", exact=True),
     Case("back-on-the-others", f"of another server than .*{BY_TIME}", "ab", "b", "a"),
-    Case("replicas-own-place", "stored position", "b", "b", "b", exact=True),
+    Case("replicas-own-position", "stored position", "b", "b", "b", exact=True),
     Case("replicas-own-never-read", "stored position", "", "b", "b", exact=True),
     Case(
         "other-address",
@@ -161,7 +161,7 @@ CASES = (
         identity=ELSEWHERE,
     ),
     Case(
-        "own-place-and-set",
+        "own-position-and-set",
         "stored position",
         "a",
         "a",
@@ -231,7 +231,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
-def test_place(
+def test_position(
     pair: Pair,
     make_proxy: Callable[[PrivateServer], Proxy],
     index: BoundaryIndex,

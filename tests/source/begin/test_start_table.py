@@ -380,7 +380,7 @@ BOTH = [
 
 
 @pytest.mark.parametrize(("case", "gtid_on"), BOTH)
-def test_place(
+def test_position(
     written: Written, case: Case, *, gtid_on: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It starts where the table says, logs the reason, and delivers what follows."""

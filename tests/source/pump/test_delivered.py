@@ -14,7 +14,7 @@ BY_GTID = StartPosition("", 0, None, by_gtid=True)
 
 
 def delivered_to(number: int, offset: int, ordinal: int = 0) -> Delivered:
-    """Return what knows that the end of a transaction, at this place, was delivered."""
+    """Return an object that knows that the transaction that ends here was delivered."""
     entries = Entries(file=f"bin.{number:06}", file_number=number)
     entries.add(END, offset=offset, ordinal=ordinal)
     delivered = Delivered()
@@ -70,7 +70,7 @@ def test_skips_within_one_event() -> None:
     assert rest(entries, delivered_to(1, 500, 1)) == [2, 3]
 
 
-def test_places_of_another_server_mean_nothing() -> None:
+def test_positions_of_another_server_mean_nothing() -> None:
     """All that another server sends is delivered, whatever its offsets."""
     entries = Entries()
     entries.transaction(1)
@@ -98,7 +98,7 @@ def test_a_set_sends_an_open_transaction_again() -> None:
     assert rest(again, delivered, BY_GTID) == [5, 6]
 
 
-def test_the_place_is_that_of_the_last_record() -> None:
+def test_the_position_is_that_of_the_last_record() -> None:
     """It moves on amid a transaction, too; before anything it is nowhere."""
     delivered, entries = Delivered(), Entries()
     assert delivered.position() == ("", None)
@@ -127,7 +127,7 @@ def test_a_truncated_transaction_comes_whole() -> None:
 
 
 def test_a_binlog_that_was_reset() -> None:
-    """Where the last place is none of the binlog's any more, nothing is left out."""
+    """Where the last position is no longer in the binlog, nothing is left out."""
     delivered = delivered_to(1, 10_000)
     delivered.check(SourceFiles((BinaryLog("bin.000001", 500),)))
     entries = Entries()

@@ -104,7 +104,7 @@ def test_switches_with_the_failure_after_the_last_that_is_borne(
     detector.check()
     found = state_of(detector)
     assert (found["failures"], found["error"]) == (0, "")
-    # The dead one is looked at, too: it is no place to go back to.
+    # The dead one is looked at, too: it is no server to go back to.
     assert found["other_fit"] is False
     assert any("switching to standby" in line for line in shown_by(caplog))
     detector.close()

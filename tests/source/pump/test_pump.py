@@ -225,7 +225,7 @@ def test_history_that_cannot_be_written_by_gtid(
     fail = threading.Event()
     found = pumped(
         gtid_on=True,
-        schemas=lambda control, _info, _place: FailingColumns(control, fail),
+        schemas=lambda control, _info, _position: FailingColumns(control, fail),
     )
     found.pump.start()
     eventually(lambda: found.begins)
@@ -355,7 +355,7 @@ def test_binlogs_that_are_not_listed(
     table: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With a place to begin at it reads without the right, and warns of it."""
+    """With a position to begin at it reads without the right, and warns of it."""
     name = f"u{uuid.uuid4().hex[:10]}"
     source_server.execute(
         f"CREATE USER '{name}'@'%' IDENTIFIED BY 'x'",
@@ -435,7 +435,7 @@ def test_binlogs_that_are_reset(
 
 
 def test_keeps_the_last_boundary() -> None:
-    """What is kept is the last end of a transaction, not a place inside of one."""
+    """What is kept is the last end of a transaction, not a position inside of one."""
     access = Access(address=Address("db", 1), credentials=Credentials("u", ""))
     found = Pumped(access, "db")
     entries = Entries(found.pool)

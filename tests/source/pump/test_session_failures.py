@@ -26,7 +26,7 @@ def fail(failures: Failures, error: Exception, **how: bool) -> float:
 
 
 def test_delays() -> None:
-    """They grow; what a person has to mend is tried slowly, another place at once."""
+    """They grow; what a person has to mend is retried slowly, another at once."""
     failures = Failures("d", Backoff(1.0, 8.0, jitter=0.0))
     assert [fail(failures, LOST) for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
     assert fail(failures, PURGED) == STUBBORN_DELAY_S

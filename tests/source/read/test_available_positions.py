@@ -24,7 +24,7 @@ FILES = SourceFiles((BinaryLog("binlog.000007", 500), BinaryLog("binlog.000008",
         (None, None, True),
     ],
 )
-def test_places(file, offset, had):
+def test_positions(file, offset, had):
     """A position counts when its file exists and is long enough, or was purged."""
     assert FILES.had(file, offset) is had
 

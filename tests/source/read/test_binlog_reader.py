@@ -228,7 +228,7 @@ def test_columns_that_pass_the_filter() -> None:
     assert [(c.name, c.value) for c in row.after_columns] == [("c1", "2")]
 
 
-def test_columns_that_changed_places() -> None:
+def test_columns_that_were_reordered() -> None:
     """Where the binlog names columns, the column filter uses those names."""
     log = log_with()
     log.begin()
@@ -361,7 +361,7 @@ def test_tables_ask_again_when_their_ids_restart() -> None:
 
 
 def test_a_statement_in_which_table_ids_restart() -> None:
-    """A table whose map came earlier keeps its old id for this statement."""
+    """A table whose map arrived earlier keeps its old id for this statement."""
     log = log_with()
     insert(log, 1, table="a", table_id=1)
     log.begin()

@@ -560,7 +560,7 @@ class TestTransferByTime:
         assert handoff.columns() == ["a", "b"]
         assert not handoff.is_uncertain()
 
-    @pytest.mark.parametrize("seconds", [-(10**9), 200], ids=["before", "behind"])
+    @pytest.mark.parametrize("seconds", [-(10**9), 200], ids=["before", "after"])
     def test_outside(
         self, handoff: Handoff, position: EntryPosition, seconds: int
     ) -> None:

@@ -122,7 +122,7 @@ def test_an_envelope_has_both_images() -> None:
 
 
 @pytest.mark.parametrize("updates", ["postimage", "both", "envelope"])
-def test_a_schema_that_spark_passed_on_still_tells_the_types_of_mysql(updates) -> None:
+def test_a_schema_that_spark_passed_on_keeps_the_types_of_mysql(updates) -> None:
     """Spark gives readers the schema again, as JSON; nothing is lost on the way."""
     made = typed_schema(options_of(updates=updates), COLUMNS, "Europe/Berlin")
     schema = StructType.fromJson(made.jsonValue())

@@ -28,7 +28,7 @@ def test_the_text_is_this_one() -> None:
     assert offset_from_json(json.loads(TEXT)) == {"example": AT}
 
 
-def test_a_set_is_kept_beside_the_place() -> None:
+def test_a_set_is_kept_beside_the_position() -> None:
     """The GTID set is kept, and is not part of the position."""
     with_set = replace(AT, gtids="0-1-7")
     shown = offset_to_json({"example": with_set})
@@ -44,7 +44,7 @@ def test_the_order_of_destinations_makes_no_difference() -> None:
     assert one == json.dumps(offset_to_json({"a": other, "b": AT}))
 
 
-def test_versions_order_the_places_of_a_destination() -> None:
+def test_versions_order_the_positions_of_a_destination() -> None:
     """Epoch, then the number of the file, then the offset."""
     positions = [
         RangePosition(0, "bin.999999", 5),

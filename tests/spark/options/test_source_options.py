@@ -107,7 +107,7 @@ def test_addresses_are_written_as_they_are_read() -> None:
         ({"endingPosition": "latest"}, "endingPosition is only for batch reads"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_remedy(options, words) -> None:
+def test_what_is_wrong_is_reported_with_its_remedy(options, words) -> None:
     """One sentence names option, value and what to write instead."""
     (problem,) = problems(**STREAM | options)
     assert re.search(words, problem), problem
@@ -127,7 +127,7 @@ def test_positions(text, sent) -> None:
     assert read(startingPosition=text, **STREAM).starting_position == (sent or text)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     """What is missing, misspelt and out of range comes in one error."""
     found = problems(maxPartitions="x", subscripton="s")
     assert len(found) == 4
@@ -163,7 +163,7 @@ def test_a_batch_read_needs_no_subscription_but_for_its_cursor() -> None:
         ("gtid:a", "gtid:b", False),
     ],
 )
-def test_an_end_that_is_told_to_be_before_the_start(start, end, is_wrong) -> None:
+def test_an_end_before_the_start(start, end, is_wrong) -> None:
     """The order of positions of one kind is checked without a server."""
     positions = {"startingPosition": start, "endingPosition": end}
     if is_wrong:

@@ -265,7 +265,7 @@ def test_parts_of_one_transaction(source) -> None:
             assert sorted(numbers_found) == sorted(expected)
 
 
-def test_a_batch_without_rows_tells_its_place(source) -> None:
+def test_a_batch_without_rows_has_its_position(source) -> None:
     """A part without changes, or without matching ones, is still delivered."""
     here = {"startingPosition": source.position(), "endingPosition": source.position()}
     (part,) = source.read(**here)

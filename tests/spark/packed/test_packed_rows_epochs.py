@@ -56,7 +56,7 @@ class Reads:
         latest = self.channel.call(lambda c: c.locate(DESTINATION, "latest"))
         give_up_at = time.monotonic() + 3 * UNIT_S
         while version_of(start) < version_of(latest):
-            assert time.monotonic() < give_up_at, f"{latest} is not behind {start}"
+            assert time.monotonic() < give_up_at, f"{latest} is not after {start}"
             at = start
             # Nothing may have been read yet of what is there.
             start = self.channel.call(

@@ -64,7 +64,7 @@ def test_a_stream_into_foreach_batch(stream) -> None:
         assert before.end == after.start
 
 
-def test_batch_reads_between_places(spark, stream) -> None:
+def test_batch_reads_between_positions(spark, stream) -> None:
     """Positions by file and by GTID set give the same ids, packed and typed."""
     from canal_server.spark.packed.packed_rows import unpack  # noqa: PLC0415  # needs pyarrow
 

@@ -143,7 +143,7 @@ def test_a_run_for_each_table() -> None:
     assert tables.asked == [("a", None), ("b", None)]
 
 
-def test_the_stream_tells_what_the_table_is() -> None:
+def test_the_stream_shows_what_the_table_is() -> None:
     """Types, character sets and keys are in the schema, and next to it."""
     tables = Tables(t=columns_of("id name"), u=columns_of("id name", key=""))
     for name, updates in (("t", b"postimage"), ("u", b"both")):

@@ -47,7 +47,7 @@ def test_a_server_that_knows_entries_only(serve, instance) -> None:
     channel.close()
 
 
-def test_another_refusal_is_told(serve, instance) -> None:
+def test_another_refusal_is_reported(serve, instance) -> None:
     """What is wrong with more than the form is the error, as if asked for entries."""
     instance.ranges = OldRanges()
     server = serve()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FILE = "binlog.000007"
 TIME_MS = 1_700_000_000_000
-EVENT_BYTES = 100  # each event's length, unless told otherwise
+EVENT_BYTES = 100  # each event's length, by default
 
 
 def header(offset: int, **fields: Any) -> Header:
@@ -115,5 +115,5 @@ def statement(
 
 
 def own_gtid(gtid: str) -> tuple[Pair, ...]:
-    """Return the properties that tell a transaction's GTID."""
+    """Return the properties that show a transaction's GTID."""
     return (Pair("curtGtid", gtid), Pair("curtGtidSn", "4"))

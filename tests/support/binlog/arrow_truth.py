@@ -191,7 +191,7 @@ class GenericTruth(Truth):
 
 
 def generic_rows(batch: Any, *, json_payload: bool = False) -> list[Row]:
-    """Return a batch as the oracle tells rows."""
+    """Return a batch as the oracle reports rows."""
     rows: list[Row] = batch.to_pylist()
     for row in rows if json_payload else ():
         for image in ("before", "after"):

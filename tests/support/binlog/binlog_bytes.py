@@ -39,7 +39,7 @@ def packed(value: int) -> bytes:
 
 
 def bitmap(bits: list[bool]) -> bytes:
-    """Return bits, the first in the lowest place."""
+    """Return bits, the first in the lowest bit."""
     out = bytearray((len(bits) + 7) // 8)
     for i, bit in enumerate(bits):
         out[i >> 3] |= bit << (i & 7)

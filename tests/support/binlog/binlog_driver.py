@@ -36,7 +36,7 @@ class Driven:
         self.decoder = decoder or Decoder(BlockPool(), **options)
         self.decoder.start("bin.000001", 4)
         self.meta = meta("a")
-        self.layout: TableLayout | None = None  # in the place of one from `meta`
+        self.layout: TableLayout | None = None  # instead of one from `meta`
         self.fields = bytearray()
         self.records: list[RecordFields] = []
         self.halts: list[int] = []

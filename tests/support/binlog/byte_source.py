@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Bytes:
-    """A source of chunks; None in their place says that nothing is at hand."""
+    """A source of chunks; None means that nothing is at hand."""
 
     def __init__(self, chunks: Iterable[bytes | None]) -> None:
         self._chunks = list(chunks)

@@ -85,7 +85,7 @@ def in_rounds(
     read: Callable[[random.Random, Recorded], None],
     names: Sequence[str] = WORKLOADS,
 ) -> None:
-    """Have one of the recordings read in each round; an error tells its seed."""
+    """Have one of the recordings read in each round; an error names its seed."""
 
     @cache
     def recorded(name: str) -> Recorded:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ABSENT = "(absent)"
 
-# Names of types as statements may write them, and as the server tells them.
+# Names of types as statements may write them, and as the server reports them.
 _WORDS = {
     "int2": "smallint", "middleint": "mediumint", "integer": "int", "int8": "bigint",
     "bool": "tinyint", "boolean": "tinyint", "numeric": "decimal", "fixed": "decimal",

@@ -40,10 +40,10 @@ Json = dict[str, Any]  # an object as it was read
 
 
 class RecordedImages:
-    """The port TableSchemas over what tables were at each place of a recorded binlog.
+    """The port TableSchemas over the tables at each position of a recorded binlog.
 
-    `history` tells for each place whose tables changed there: "end", the offset behind
-    the statement, the changed tables, and those that are "gone".
+    `history` shows for each position whose tables changed there: "end", the offset
+    after the statement, the changed tables, and those that are "gone".
     """
 
     def __init__(self, history: list[Json]) -> None:
@@ -57,7 +57,7 @@ class RecordedImages:
     refresh = find
 
     def passed(self, position):
-        """Take note of nothing: a place matters with statements only."""
+        """Take note of nothing: a position matters with statements only."""
 
     def apply(self, statement):
         """Continue with what the statement made of the tables."""
@@ -93,7 +93,7 @@ class ReplayedImages:
     refresh = find
 
     def passed(self, position):
-        """Take note of nothing: a place matters with statements only."""
+        """Take note of nothing: a position matters with statements only."""
 
     def apply(self, statement):
         """Apply a statement."""
@@ -105,7 +105,7 @@ class ReplayedImages:
 
 
 def named(context: Context) -> Context:
-    """Give collations that are told by number a name of the same character set."""
+    """Give collations that are reported by number a name of the same character set."""
     names: dict[str, Any] = {
         field: f"{charset_of_collation(int(number))}_general_ci"
         for field in (
@@ -220,7 +220,7 @@ def entries_of(fields: bytes):
 
 
 def make_reader(images, *, black="", **options):
-    """Return a reader of files that wants all tables but those of `black`."""
+    """Return a reader of files that selects all tables but those of `black`."""
     return Reader(
         BlockPool(),
         TableIds(),

@@ -80,7 +80,7 @@ class Tables:
 def agrees(  # noqa: PLR0911  # a table of types
     column: ColumnMeta, value: str | None, truth: dict[str, str] | None
 ) -> bool:
-    """Tell whether a delivered value is the one that SELECT returned."""
+    """Return whether a delivered value is the one that SELECT returned."""
     if value is None or truth is None:
         return value is None and truth is None
     kind = base_type(column.mysql_type)

@@ -148,7 +148,7 @@ def shapes(expression: str) -> tuple[str, str, str]:
 
 
 def are_same(delivered: str, selected: str, *, doubles: bool) -> bool:
-    """Tell whether an entry has the document that SELECT shows.
+    """Return whether an entry has the document that SELECT shows.
 
     Texts may differ in how characters are escaped and floating point is laid out, and
     in zeros at the end of a fraction.

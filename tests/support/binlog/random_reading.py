@@ -1,4 +1,4 @@
-"""Random rows of a real server as the binlog tells them: entries, and the columns."""
+"""Random rows of a real server as the binlog reports them: entries, and the columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Reading:
-    """The entries of a schema from a place to the binlog's end, and its columns."""
+    """The entries of a schema from a position to the binlog's end, and its columns."""
 
     def __init__(
         self, server: Server, schema: str, start: FilePosition, tables: Iterable[str]

@@ -1,8 +1,8 @@
 """Random rows in tables that change, and what a generic stream makes of them.
 
-`ShiftingLoad` writes; `fold` applies what came of a stream, statements too, to tables.
-A row that changes must be as it was left, so that nothing may come twice, be left out
-or stand in another order. Every name is used once.
+`ShiftingLoad` writes; `fold` applies the changes of a stream, statements too, to
+tables. A row that changes must be as it was left, so that nothing may come twice, be
+left out or stand in another order. Every name is used once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ShiftingLoad:
         self._run("BEGIN", *changes, self._rng.choice(("COMMIT",) * 5 + ("ROLLBACK",)))
 
     def end(self) -> None:
-        """Write the row that tells that nothing comes behind it."""
+        """Write the row that shows that nothing comes after it."""
         self._run(
             f"CREATE TABLE {END} (id INT PRIMARY KEY)", f"INSERT INTO {END} VALUES (1)"
         )
@@ -163,7 +163,7 @@ class ShiftingLoad:
         return f"ALTER TABLE {table} {change}"
 
 
-# --- what came --------------------------------------------------------------------
+# --- what arrived -----------------------------------------------------------------
 
 
 def fold(received: Iterable[SinkRow]) -> Tables:
@@ -186,7 +186,7 @@ def fold(received: Iterable[SinkRow]) -> Tables:
 
 def apply_statement(tables: Tables, sql: str) -> None:
     """Do what a statement of the load does."""
-    # MariaDB writes some of them anew: quoted, with the schema, with a comment.
+    # MariaDB rewrites some of them: quoted, with the schema, with a comment.
     plain = re.sub(r"`\w+`\.|`|/\*.*?\*/|\btable\b\s*", "", sql, flags=re.IGNORECASE)
     words = plain.replace("COLUMN ", "").split()
     verb, table = words[0].upper(), words[1]

@@ -110,7 +110,7 @@ class LakeRows:
         return pa.schema([schema.field(c.target) for c in self.table.columns])
 
     def key_of(self, row: dict[str, Any]) -> Any:
-        """Return what tells rows apart."""
+        """Return the key that distinguishes rows."""
         targets = {c.name: c.target for c in self.table.columns}
         return tuple(row[targets[name]] for name in self.table.key)
 
@@ -235,7 +235,7 @@ def write_copy(
 
 
 def _statistics(part: pa.Table) -> str:
-    """Return what a copy tells of a file: the ends of some of its columns."""
+    """Return what a copy reports of a file: the ends of some of its columns."""
     ends = {}
     for name in part.column_names:
         kind = part.schema.field(name).type

@@ -78,7 +78,7 @@ class MirrorProcess:
             },
         }
         self.process: Process | None = None
-        # How the command is begun, with its log on standard error.
+        # How the command is started, with its log on standard error.
         self.launcher = [sys.executable, "-P", "-m", "canal_server", "mirror"]
         self.environ = mirror_environ()
         # Where it is started; as in a checkout, what is there is not what is installed.
@@ -89,7 +89,7 @@ class MirrorProcess:
         self.conf.write_text(json.dumps(self.settings))  # JSON is YAML
 
     def start(self, *, wait: bool = True) -> None:
-        """Start the mirror; waits until it has begun its stream."""
+        """Start the mirror; waits until it has started its stream."""
         self.write_conf()
         decoy = self.here / "canal_server" / "__init__.py"
         decoy.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def mirror_environ() -> dict[str, str]:
     """Return an environment in which Java is found, and the package that we test.
 
     Which Python runs it, and that what lies where it is started is none of it, the
-    mirror has to tell Spark itself.
+    mirror has to set for Spark itself.
     """
     environ = os.environ | spark_environ()
     return {name: environ[name] for name in environ.keys() - PYTHONS}

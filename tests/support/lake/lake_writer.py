@@ -1,6 +1,6 @@
 """A process that applies changes from a file to a table of the lake, batch by batch.
 
-Tells on its standard output how far it is after each of them. Run again, it goes on
+Reports on its standard output how far it is after each of them. Run again, it goes on
 where the table is. The arguments: a folder with `changes.arrow` and `table.pickle`, and
 how many changes are a batch.
 """

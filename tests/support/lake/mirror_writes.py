@@ -155,7 +155,7 @@ class MirrorLoad:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Wait until nobody wants a rest, which waits until this is left."""
+        """Wait until nobody needs a rest, which waits until this is left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._rests or self._stop.is_set())
             self._busy += 1
@@ -271,7 +271,7 @@ def end_prepared(connection: Any, prefix: str = "") -> None:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Tell whether the source went away."""
+    """Return whether the source went away."""
     if isinstance(error, pymysql.err.OperationalError | pymysql.err.InterfaceError):
         number = error.args[0] if error.args else 0
         return number in (0, 1053, 1079, 2003, 2006, 2013, 2014, 1927)
@@ -279,7 +279,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_refused(error: BaseException) -> bool:
-    """Tell whether the source did not want a statement, as some are beside others.
+    """Return whether the source refused a statement, as some are beside others.
 
     The table changed meanwhile, there was a deadlock, or a value does not fit.
     """

@@ -37,8 +37,8 @@ PAUSE_S = 0.05  # between two writes: all of it runs on the machine of the test
 class Followed:
     """What one client was given, checked as it comes.
 
-    Nobody tells when it went to another server: where the stream begins again is seen
-    by its places, which go back.
+    Nothing shows when it went to another server: where the stream begins again is seen
+    by its positions, which go back.
     """
 
     def __init__(self, checker: Checker) -> None:
@@ -87,7 +87,7 @@ class Followed:
 
 
 class DrivenFollower:
-    """A client of others, driven by a thread until it is told to end."""
+    """A client of others, driven by a thread until it is requested to end."""
 
     def __init__(
         self, driver: Driver, zookeeper: str, seen: Followed, rng: random.Random

@@ -1,4 +1,4 @@
-"""Clients that others wrote, each in a program of its own that does as it is told.
+"""Clients that others wrote, each in a program of its own that does as it is asked.
 
 The programs lie in `tests/interop`. They read one command a line from standard input,
 its words apart by tabs, and write an object of JSON for each::
@@ -7,7 +7,7 @@ its words apart by tabs, and write an object of JSON for each::
     subscribe FILTER                               ->  {"error": "…"}
     get SIZE TIMEOUT_MS                            ->  {"id": 1, "entries": […]}
 
-The Python client comes with the extra `dev`. The others want a compiler and packages
+The Python client comes with the extra `dev`. The others need a compiler and packages
 of their own: they are run with CANAL_INTEROP=1 where those can be had.
 """
 
@@ -158,7 +158,7 @@ class Driver:
         self._lines.put("")  # the end
 
     def order(self, *words: object) -> None:
-        """Give a command; `answer` has what came of it."""
+        """Give a command; `answer` has its result."""
         assert self._popen.stdin
         self._popen.stdin.write("\t".join(map(str, words)) + "\n")
         self._popen.stdin.flush()
@@ -187,7 +187,7 @@ class Driver:
         self.do("connect", "127.0.0.1", port, user, password, DESTINATION)
 
     def get_all(self, expected: Callable[[list[Json]], bool]) -> list[Json]:
-        """Get and ack until the entries are all that is wanted."""
+        """Get and ack until the entries are as expected."""
         found: list[Json] = []
         while not expected(found):
             message = self.do("get", 100, round(3 * UNIT_S * 1000))

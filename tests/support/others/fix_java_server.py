@@ -107,7 +107,7 @@ class JavaServer(Pipeline):
         )
 
     def _write_folder(self) -> None:
-        """Write the settings behind those shipped: of a key the last value counts."""
+        """Write the settings after those shipped: of a key the last value counts."""
         write_properties(self.conf / DESTINATION / "instance.properties", self.settings)
         if self._replaced:
             self._write_wiring()

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 # The Java server asks for 90 s, always: this ZooKeeper grants less.
 JAVA_SESSION_MS = 4000
-JAVA_DELAY_S = 5.0  # before the Java server takes the place of another one
+JAVA_DELAY_S = 5.0  # before the Java server replaces another one
 POLL_S = 0.02
-# All of it runs on the machine of the test, and the Java server tells each refusal.
+# All of it runs on the machine of the test, and the Java server logs each refusal.
 PAUSE_S = 0.05
 AGAIN_S = 0.25
 
@@ -65,7 +65,7 @@ class MixedCluster(Cluster):
             server.configure(settings, wiring=WIRING)
 
     def go_by_gtid(self) -> None:
-        """Have both read by GTID sets, behind what is executed now."""
+        """Have both read by GTID sets, after what is executed now."""
         ((executed, now_s),) = self.ours.source.execute(
             "SELECT @@global.gtid_executed, UNIX_TIMESTAMP()"
         )

@@ -1,4 +1,4 @@
-"""What the tests of `interop` say and read: rows, and entries as its programs tell."""
+"""What the tests of `interop` write and read: rows, entries as its programs print."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWN_CLIENT_ID = 1002  # that of our own client; the others are 1001
 
 
 def column_json(column: Column) -> Json:
-    """Return a column as the drivers tell it."""
+    """Return a column as the drivers report it."""
     return {
         "index": column.index,
         "sqlType": column.sql_type,
@@ -36,7 +36,7 @@ def column_json(column: Column) -> Json:
 
 
 def content_json(entry: Entry, kind: Kind) -> Json:
-    """Return what the stored value of an entry says, as the drivers tell it."""
+    """Return what the stored value of an entry says, as the drivers report it."""
     if entry.entry_type == EntryType.TRANSACTIONBEGIN:
         begin = entry.transaction_begin()
         return {"threadId": begin.thread_id, "transactionId": begin.transaction_id}
@@ -72,7 +72,7 @@ def name_of(value: IntEnum | int | None) -> str:
 
 
 def entry_json(entry: Entry, kind: Kind) -> Json:
-    """Return an entry as the drivers tell it."""
+    """Return an entry as the drivers report it."""
     header = entry.header
     return {
         "type": name_of(entry.entry_type),

@@ -71,7 +71,7 @@ class Seen:
     checker: Checker
     runs: list[Run] = field(default_factory=list)
     error: BaseException | None = None
-    _acked: Mark | None = None  # behind the last accepted ack
+    _acked: Mark | None = None  # after the last accepted ack
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def took(self, client: CanalClient, message: Message) -> bool:
@@ -85,7 +85,7 @@ class Seen:
     def accepted(
         self, server: Pipeline, client: CanalClient, late: Message | None
     ) -> None:
-        """Take note of an accepted ack, of this batch if that was not taken."""
+        """Take note of an accepted ack, of this batch if that was not accepted."""
         with self._changed:
             if late is None:
                 # It was sent while this was the last run: where another one began
@@ -134,7 +134,7 @@ class Seen:
         return self.runs[-1].began_s
 
     def has_run(self, server: Pipeline, timeout_s: float) -> bool:
-        """Tell whether a server delivers, at the latest after this time."""
+        """Return whether a server delivers, at the latest after this time."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self.error is not None or self.runs[-1].server is server,
@@ -157,7 +157,7 @@ class Seen:
 
 
 class Follower:
-    """A client that asks one server only, again and again, until it is told to end."""
+    """A client that asks one server only, again and again, until it is stopped."""
 
     def __init__(
         self, server: Pipeline, seen: Seen, seed: int, again_s: float = AGAIN_S

@@ -41,7 +41,7 @@ MODES = {
 
 
 class TickingWriter(Writer):
-    """Writes in a time of its own, a second per call, far behind any binlog's begin.
+    """Writes in a time of its own, a second per call, far after any binlog's begin.
 
     It goes on where that of the writers before has come to: the servers are the same.
     """
@@ -107,7 +107,7 @@ class Scene:
         """Receive and ack so many messages, or all that was written."""
         expected = len(self.writer.transactions)
         if some is None and self.follower.checker.has(expected):
-            self.pipeline.settle(client)  # it all came with some of before
+            self.pipeline.settle(client)  # all of it arrived, with some of before
             return
         messages = self.pipeline.messages(client, batch_size=batch_size)
         for number, message in enumerate(messages, 1):
@@ -149,7 +149,7 @@ class Scene:
         return port, cursor["postion"]["journalName"]
 
     def wait_for_cursor(self, server: PrivateServer, file: str) -> None:
-        """Wait until the cursor on disk is a place of a server."""
+        """Wait until the cursor on disk is a position of a server."""
         give_up_at = time.monotonic() + 3 * UNIT_S
         while True:
             port, name = self.cursor()

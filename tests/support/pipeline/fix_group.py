@@ -40,7 +40,7 @@ GROUP_WIRING = "classpath:spring/group-instance.xml"
 
 
 class Branch:
-    """One source of a group: what is written to it and what came of it."""
+    """One source of a group: what is written to it and what arrived of it."""
 
     def __init__(self, number: int, server: Server, writer: Writer) -> None:
         self.number = number
@@ -65,7 +65,7 @@ class Group:
     def __init__(self, pipeline: Pipeline, branches: list[Branch]) -> None:
         self.pipeline = pipeline
         self.branches = branches
-        self.nodes: ZooKeeper | None = None  # where the places are, instead of files
+        self.nodes: ZooKeeper | None = None  # where the positions are, instead of files
         self.turns = 0  # how often the stream went from one source to another
         self._open: Branch | None = None  # whose transaction goes on
         self._last: Branch | None = None
@@ -105,7 +105,7 @@ class Group:
             branch.checker.resume(begin, begin)
 
     def positions(self, client_id: int = 1001) -> dict[int, dict[str, Any]]:
-        """Return the stored place of a client in each source, by number.
+        """Return the stored position of a client in each source, by number.
 
         That of its cursor goes before what stands beside it, which is written first.
         """
@@ -143,7 +143,7 @@ class Group:
         )
 
     def receive(self, client: CanalClient, *, batch_size: int = 100) -> None:
-        """Receive and ack until all came that is written so far."""
+        """Receive and ack until all arrived that is written so far."""
         expected = [len(branch.writer.transactions) for branch in self.branches]
         if self._has(expected):
             return

@@ -1,7 +1,7 @@
 """Tables that change while rows are written, and what clients must see of them.
 
 A `Chronicle` runs DDL and inserts rows. Of each row it knows the columns that its
-table had then, as the server told them, so that what arrives later, at any time and
+table had then, as the server reported them, so that what arrives later, at any time and
 in whatever way, can be compared with the truth.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from canal_server.client import CanalClient, Entry
 
-COLUMNS_MAX = 10  # of a table: a value tells its row and its column
+COLUMNS_MAX = 10  # of a table: a value identifies its row and its column
 
 Cell = tuple[str, str, str]  # name, type, value
 
@@ -40,7 +40,7 @@ class Row:
 class Chronicle:
     """Writes to the tables of a schema over one connection, and remembers.
 
-    Every value is a number of which the row's own number can be told.
+    Every value is a number from which the row's own number follows.
     """
 
     def __init__(self, server: Server, schema: str) -> None:
@@ -113,7 +113,7 @@ class Follower:
         self._chronicle = chronicle
         self.next = begin  # number of the row that must come
         self.may_repeat = False  # the stream begins again, at or before `next`
-        self.repeated = 0  # rows that came once more
+        self.repeated = 0  # rows that arrived again
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Check the rows of a message."""
@@ -161,7 +161,7 @@ class Follower:
         self.take(client.get(10, UNIT_S).entries)
 
     def resume(self) -> None:
-        """Let the stream begin again, with something that came already or the next."""
+        """Let the stream begin again, with something that was received or the next."""
         self.may_repeat = True
 
 
@@ -178,7 +178,8 @@ def chronicle_of(server: Server, schema: str) -> Iterator[Chronicle]:
 # --- statements of all kinds ----------------------------------------------------------
 
 # Each changes `t` in a way that its own kind names; most keep number and kinds of the
-# columns, so that the binlog of itself cannot tell. Rows go into the tables behind.
+# columns, so that the binlog of itself cannot show it. Rows go into the tables after
+# it.
 SCRIPT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("CREATE TABLE t (id INT, a INT, b INT, c VARCHAR(20))", ("t",)),
     ("ALTER TABLE t ADD d INT AFTER a", ("t",)),
@@ -202,7 +203,7 @@ SCRIPT: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def _is_inside(entry: Entry) -> bool:
-    """Tell whether more of the entry's transaction must come."""
+    """Return whether more of the entry's transaction must come."""
     if entry.entry_type == EntryType.ROWDATA:
         return not entry.row_change().is_ddl
     return entry.entry_type == EntryType.TRANSACTIONBEGIN

@@ -196,12 +196,12 @@ class Pipeline:
             print("".join(process.log))
 
     def status(self) -> dict[str, Any]:
-        """Return what the server tells of the destination."""
+        """Return what the server reports of the destination."""
         (instance,) = ask(self.conf, "status")["instances"]
         return dict(instance)
 
     def wait_for_status(self, expected: Callable[[dict[str, Any]], bool]) -> None:
-        """Ask for the status until it is as wanted."""
+        """Ask for the status until it is as expected."""
         give_up_at = time.monotonic() + 3 * UNIT_S
         while not expected(status := self.status()):
             assert time.monotonic() < give_up_at, f"the status stays {status}"
@@ -286,7 +286,7 @@ class Pipeline:
         client.rollback()
 
     def _later(self, client: CanalClient, checker: Checker) -> tuple[Entry, ...]:
-        """Return what comes behind the last transaction, empty ones excepted."""
+        """Return what comes after the last transaction, empty ones excepted."""
         message = client.get(1000)
         checker.take(message.entries)
         if message:
@@ -305,7 +305,7 @@ class Pipeline:
             yield message
 
     def rows(self, client: CanalClient, count: int) -> list[Entry]:
-        """Receive and ack until so many entries with rows or statements came."""
+        """Receive and ack until so many entries with rows or statements arrived."""
         found: list[Entry] = []
         for message in self.messages(client):
             found += (e for e in message.entries if e.entry_type == EntryType.ROWDATA)
@@ -333,7 +333,7 @@ def write_properties(file: Path, settings: Settings) -> None:
 
 
 def _escaped(value: str) -> str:
-    """Write a value as Java's properties files want it."""
+    """Write a value as Java's properties files require it."""
     return "".join(
         "\\\\" if c == "\\" else c if c < "\x80" else f"\\u{ord(c):04x}" for c in value
     )
@@ -343,7 +343,7 @@ def _escaped(value: str) -> str:
 def make_pipeline(tmp_path: Path) -> Iterator[Callable[..., Pipeline]]:
     """Give `make(server, schema, settings, proxy=…)`; what still runs is killed after.
 
-    It begins at the current end of the binlog unless told otherwise; `start` is left
+    It begins at the current end of the binlog by default; `start` is left
     to the test.
     """
     made: list[Pipeline] = []

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from canal_server.ranges.ranged_reads import RangedReads
 
 NAME = "lake"
-LOOK_S = 0.05  # between two looks at what does not tell
+LOOK_S = 0.05  # between two looks at what gives no signal
 NO_LIMITS = RangeLimits()
 
 
@@ -61,7 +61,7 @@ class Lake:
         return self.instance.ranges
 
     def live(self) -> Live:
-        """Return the stages that are read from; no status tells when they have news."""
+        """Return the stages that are read from; no status shows when they have news."""
         return self.ranges._access.stages()
 
     def subscribe(self, start: str = "latest", name: str = NAME) -> EpochPosition:
@@ -134,7 +134,7 @@ class Lake:
         return status["from_memory"], status["from_binlog"]
 
     def wait_until_delivered(self, position: EpochPosition) -> None:
-        """Wait until the pump has handed on what is in front of a place."""
+        """Wait until the pump has handed on what is in front of a position."""
         deadline, live = Deadline(PATIENCE_S), self.live()
         expected = EntryPosition(position.journal, position.position).order()
         while True:
@@ -145,7 +145,7 @@ class Lake:
             live.tail.wait(live.tail.changes, LOOK_S, None)
 
     def wait_for_memory(self, position: EpochPosition) -> None:
-        """Wait until memory has what is in front of a place.
+        """Wait until memory has what is in front of a position.
 
         A head that was answered from the binlog may be ahead of the pump.
         """
@@ -160,7 +160,7 @@ class Lake:
             tail.wait(seen, deadline.remaining_s() or 0.0, None)
 
     def warm(self, source: Server, table: str, row: str = "(-1)") -> EpochPosition:
-        """Return a place that memory has reached: all behind it will be held there."""
+        """Return a position that memory has reached: it will hold all after it."""
         start = self.subscribe()
         source.execute(f"INSERT INTO {table} VALUES {row}")
         position = self.until(start, 1)

@@ -98,7 +98,7 @@ class IteratingFollower:
             self._wait(lambda: self.ledger.reached >= due)
 
     def has_server(self, address: str, timeout_s: float) -> bool:
-        """Wait for a change after a connection to this server; false if none came."""
+        """Wait for a change after a connection to this server; else false."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._error is not None or self.servers[-1] == address,
@@ -106,7 +106,7 @@ class IteratingFollower:
             )
 
     def wait_for_server(self, address: str) -> None:
-        """Wait until a change came after the last connection, to this server."""
+        """Wait until a change arrived after the last connection, to this server."""
         with self._changed:
             self._wait(lambda: self.servers[-1] == address)
 

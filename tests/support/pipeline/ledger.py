@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Amid:
-    """A place inside of a transaction, behind an entry."""
+    """A position inside of a transaction, after an entry."""
 
     done: int
     index: int
@@ -49,7 +49,7 @@ class Amid:
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a stream came, and how it may go on where nothing came since a resume."""
+    """How far a stream got, and how it may continue without changes since a resume."""
 
     done: int
     index: int
@@ -108,7 +108,7 @@ class Writer:
     def _transaction(
         self, changes: list[Change], rows: int | None
     ) -> list[tuple[str, list[str | None]]]:
-        """Make up a transaction; its first change tells its number."""
+        """Make up a transaction; its first change has its number."""
         rng = self._rng
         expected = rows or rng.randint(1, ROWS_OF_A_TRANSACTION_MAX)
         statements = [self._insert(changes, 1)]
@@ -174,10 +174,10 @@ class Checker:
     def __init__(self, writer: Writer, *, begins: bool) -> None:
         """Take the writer; `begins`: transactions begin with a BEGIN entry."""
         self.done = 0  # transactions that arrived with their END
-        self.repeated = 0  # changes that came once more
+        self.repeated = 0  # changes that arrived again
         self.entries = 0
         self.gtids: list[str] = []  # of the last entry of each transaction that ended
-        # Which transaction a delivery begins with that resumes at this place.
+        # Which transaction a delivery begins with that resumes at this position.
         self.resumes_at: dict[tuple[str, int], int] = {}
         self.writer = writer
         self._begins = begins
@@ -202,8 +202,8 @@ class Checker:
 
         By default at any up to the first that did not arrive with its END. With `amid`
         it may go on amid the open one, too, as if nothing had been: also where nothing
-        came since the last such resume. With `acked` it may do so there, too: what came
-        behind it may count as acked or not.
+        came since the last such resume. With `acked` it may do so there, too: what
+        arrived after it may count as acked or not.
         """
         latest = self._reached[0] if latest is None else latest
         self._may_begin_at = range(earliest, latest + 1)
@@ -214,7 +214,8 @@ class Checker:
         if acked is not None and acked.open:
             self._amid += (Amid(acked.done, acked.index, acked.position),)
         if earliest == latest:
-            # What is told before the first row comes does not count what was not acked.
+            # What is reported before the first row comes does not count what was not
+            # acked.
             self.done = latest
         self._open = False
         self._index = 0
@@ -222,7 +223,7 @@ class Checker:
         self._last.append(f"resumed at {self._may_begin_at}")
 
     def has(self, count: int) -> bool:
-        """Tell whether so many transactions arrived, after a resume those left too."""
+        """Return whether so many transactions came, after a resume the rest too."""
         if self._may_begin_at is None:
             return self.done >= count
         return self._may_begin_at.start >= count
@@ -233,7 +234,7 @@ class Checker:
         return self._reached[0]
 
     def mark(self) -> Mark:
-        """Remember how far the stream came, amid a transaction as well."""
+        """Remember how far the stream got, amid a transaction as well."""
         return Mark(
             self.done,
             self._index,
@@ -244,9 +245,9 @@ class Checker:
         )
 
     def rewind(self, mark: Mark) -> None:
-        """Expect what came behind the mark to come again.
+        """Expect what arrived after the mark to come again.
 
-        What began again behind it may do so once more.
+        What began again after it may do so once more.
         """
         self.done, self._index = mark.done, mark.index
         self._open, self._position = mark.open, mark.position

@@ -11,7 +11,7 @@ from canal_server.errors import ClientError
 
 
 def allow_from(cursor, checker):
-    """Tell the checker that the stream begins again, and exactly where.
+    """Note for the checker that the stream begins again, and exactly where.
 
     `cursor` is the JSON of a stored cursor, or None.
     """
@@ -23,7 +23,7 @@ def allow_from(cursor, checker):
         begin = checker.resumes_at[position]
         checker.resume(begin, begin)
     else:
-        # The place of a subscription from which nothing was delivered or acked.
+        # The position of a subscription from which nothing was delivered or acked.
         checker.resume()
 
 
@@ -36,7 +36,7 @@ def stored_cursor(pipeline):
 
 
 class Load:
-    """Writes transactions in the background until it is told to end.
+    """Writes transactions in the background until it is requested to end.
 
     As fast as it can, or with pauses where what reads them is to have some time.
     """
@@ -76,4 +76,4 @@ def receive_until_broken(pipeline, checker, rng):
                 if message:
                     client.ack(message.id)
     except (OSError, ClientError):
-        return  # a stopping server refuses, a killed one is gone
+        return  # a stopping server refuses, a killed one is not there

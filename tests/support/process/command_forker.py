@@ -36,7 +36,7 @@ def main() -> int:
 def _fork_when_asked(asked: socket.socket) -> list[str]:
     """Fork for each request; returns in the child, with the arguments of the command.
 
-    Kills what still runs when the one who asks has gone.
+    Kills what still runs when the one who asks has ended.
     """
     running: dict[int, tuple[int, int]] = {}  # by what waits: process id, reports
     while True:
@@ -63,7 +63,7 @@ def _fork_when_asked(asked: socket.socket) -> list[str]:
 
 
 def _report(reports: int, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
+    with contextlib.suppress(BrokenPipeError):  # nobody needs to know any more
         os.write(reports, NUMBER.pack(number))
 
 

@@ -1,6 +1,6 @@
 """Whole server processes around instances that do nothing.
 
-As a program it is the command `canal-server` with `FakeInstance` in the place of the
+As a program it is the command `canal-server` with `FakeInstance` instead of the
 real instances: `python fix_daemon.py start --conf DIR`.
 """
 
@@ -107,14 +107,14 @@ class FakeInstance:
         return DestinationCursors(())
 
     def seek(self, clients, *positions) -> None:
-        """Take note; a torn one fails midway."""
+        """Take note; a truncated one fails midway."""
         self.moved.append((clients, *positions))
-        if self.destination.startswith("torn"):
+        if self.destination.startswith("incomplete"):
             raise RuntimeError("a fault of ours")
 
     def is_whole(self) -> bool:
-        """Tell whether no move failed."""
-        return not (self.moved and self.destination.startswith("torn"))
+        """Return whether no move failed."""
+        return not (self.moved and self.destination.startswith("incomplete"))
 
 
 class Makes:

@@ -81,7 +81,7 @@ class _Inode:
 class PowerlessDisk(Disk):
     """A disk in memory whose machine can lose its power before any operation.
 
-    Content that was not synced may then be old, torn or zeros; of the names that
+    Content that was not synced may then be old, truncated or zeros; of the names that
     were changed since the directory was synced the first few are changed.
     """
 

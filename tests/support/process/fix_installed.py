@@ -1,4 +1,4 @@
-"""Tells which canal_server is tested; CANAL_TEST_INSTALLED=1 demands an installed one.
+"""Shows which canal_server is tested; CANAL_TEST_INSTALLED=1 demands an installed one.
 
 A flat layout makes it easy to test the checkout by mistake, with whatever compiled
 modules lie about there, instead of what is shipped.
@@ -17,7 +17,7 @@ WHERE = Path(canal_server.__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to test the checkout when the installed package is wanted."""
+    """Refuse to test the checkout when the installed package is requested."""
     expected = os.environ.get("CANAL_TEST_INSTALLED") == "1"
     if expected and config.rootpath / "canal_server" == WHERE:
         raise pytest.UsageError(
@@ -26,5 +26,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    """Tell where the package under test lies."""
+    """Show where the package under test is."""
     return f"canal_server: {WHERE}"

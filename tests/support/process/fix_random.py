@@ -22,7 +22,7 @@ def longer(count: int) -> int:
 
 
 def pytest_report_header() -> str:
-    """Tell the seed and how to use it again."""
+    """Print the seed and how to use it again."""
     return f"seed: {SEED} (CANAL_TEST_SEED={SEED} replays the random tests)"
 
 

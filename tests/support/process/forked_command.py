@@ -1,7 +1,7 @@
 """Runs of the command `canal-server` that begin with everything imported.
 
 To import it takes longer than most of what a test does with a server. So one process
-per run of the tests imports it, does nothing else, and forks whenever a test wants the
+per run of the tests imports it, does nothing else, and forks whenever a test needs the
 command: from there on it goes as in a process of its own, to the exit status.
 The tests of the demo start it as a person does.
 

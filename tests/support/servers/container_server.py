@@ -55,7 +55,7 @@ OPTIONS_OF = {"mysql": ("--gtid-mode=ON", "--enforce-gtid-consistency=ON")}
 def connected() -> docker.DockerClient:
     """Return a client of the daemon. Raises Unavailable.
 
-    What processes left that are gone is removed.
+    What ended processes left is removed.
     """
     client, why = _client()
     if client is None:
@@ -273,7 +273,7 @@ class ContainerZooKeeper:
 
 
 def _owner() -> str:
-    """Return what tells this process from all others, of all machines."""
+    """Return what distinguishes this process from all others, of all machines."""
     return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}"
 
 
@@ -293,9 +293,9 @@ def _free_port() -> int:
 
 
 def remove_left(client: docker.DockerClient) -> None:
-    """Remove containers of processes of this machine that are gone.
+    """Remove containers of processes of this machine that no longer exist.
 
-    In the place of testcontainers' own helper for this, a container that needs an
+    Instead of testcontainers' own helper for this, a container that needs an
     image from the registry and the daemon's socket.
     """
     for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}):

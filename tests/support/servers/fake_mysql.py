@@ -1,4 +1,4 @@
-"""Servers that say what a test wants to who logs in, and accounts on real ones."""
+"""Servers that answer logins as a test requires, and accounts on real ones."""
 
 from __future__ import annotations
 

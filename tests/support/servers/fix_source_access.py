@@ -116,7 +116,7 @@ class RawDump:
         return RawEvent(kind, event[HEADER.size : end], next_offset, right)
 
     def until(self, expected: Callable[[RawEvent], bool]) -> list[RawEvent]:
-        """Return the events up to and including the first wanted one."""
+        """Return the events up to and including the first requested one."""
         events = [self.event()]
         give_up_at = time.monotonic() + PATIENCE_S
         while not expected(events[-1]):
@@ -140,7 +140,7 @@ def source(source_server: Server) -> Iterator[ControlConnection]:
 def dump() -> Iterator[Callable[..., RawDump]]:
     """Give `dump(server, start, …)`: an open stream, closed after the test.
 
-    It starts at the end of the binlog unless told otherwise.
+    It starts at the end of the binlog by default.
     """
     opened: list[DumpStream] = []
 

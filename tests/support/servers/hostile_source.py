@@ -96,7 +96,7 @@ def row(*values: bytes) -> bytes:
 
 
 class HostileSource:
-    """Answers each connection rightly up to a packet, and that one as it is told to."""
+    """Answers each connection rightly up to a packet, and that one as it is set to."""
 
     def __init__(self, stream: bytes = b"") -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -116,7 +116,7 @@ class HostileSource:
         self._listener.close()
 
     def cases(self, rng: random.Random) -> Iterator[str]:
-        """Set up one case after another; what is given tells which."""
+        """Set up one case after another; what is given says which."""
         for turn in range(PACKETS):
             right = self._right(turn)
             changed = [self._changed(right, rng) for _ in range(60)]

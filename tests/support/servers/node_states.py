@@ -1,9 +1,9 @@
 """The nodes of ZooKeeper in the states that a destination goes through.
 
-`Walk` takes a server through these states, whichever kind it is, and tells the nodes
+`Walk` takes a server through these states, whichever kind it is, and shows the nodes
 of each: path, content, and whether the node goes with a session. In
 `data/java_nodes.json` is what the Java server left there. What differs from run to run
-(addresses, places in the binlog, times, ids) is replaced by a name before it is
+(addresses, binlog positions, times, ids) is replaced by a name before it is
 compared; all else are the bytes as they were.
 """
 
@@ -104,7 +104,7 @@ def nodes_of(zookeeper: ZooKeeper, path: str = ROOT) -> Nodes:
 
 
 def named(nodes: Nodes) -> Nodes:
-    """Return nodes with names in the place of what differs from run to run."""
+    """Return nodes with names instead of what differs from run to run."""
     return [(_named(path) or "", _named(text), lives) for path, text, lives in nodes]
 
 
@@ -119,7 +119,7 @@ def _named(text: str | None) -> str | None:
 class Walk:
     """A server that goes from state to state, and its nodes in each.
 
-    With `has_all` batches and the place of the parser have nodes as well.
+    With `has_all` batches and the position of the parser have nodes as well.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ def purge(server, file=""):
 
 
 def kill_dumps(server):
-    """Kill all dumps of a server, also those whose clients are gone."""
+    """Kill all dumps of a server, also those whose clients have ended."""
     dumps = server.execute(
         "SELECT id FROM information_schema.processlist"
         " WHERE command LIKE 'Binlog Dump%'"

@@ -122,7 +122,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def was_late(query: Any) -> bool:
-    """Tell whether a query ended as its process of Python was not there in time.
+    """Return whether a query ended as its process of Python was not there in time.
 
     Spark waits ten seconds for it, a machine may be busy, and that cannot be set.
     """

@@ -51,7 +51,7 @@ def statement(
     is_ddl: bool = True,
     table: TableName = NAME,
 ) -> Packed:
-    """Return a statement, and the columns behind it."""
+    """Return a statement, and the columns after it."""
     return Packed(
         kind=STATEMENT, destination="d", table=table, seq=seq, row=0, sql=sql,
         event_type=event_type, is_ddl=is_ddl, journal="f", position=seq,

@@ -30,7 +30,7 @@ class Sink(StreamSink):
     """A sink that can say whether it has what was written."""
 
     def rows(self, destination: str) -> list[SinkRow]:
-        """Return what came of a destination, in the total order."""
+        """Return the result of a destination, in the total order."""
         with closing(self.connect()) as db:
             found = db.execute(
                 "SELECT name, sql, body FROM received WHERE destination = ?"
@@ -43,7 +43,7 @@ class Sink(StreamSink):
             ]
 
     def check(self, writer: Writer, destination: str = "example") -> None:
-        """Fail unless exactly what was written came from there, in that order."""
+        """Fail unless exactly what was written arrived, in that order."""
         received = [each.change for each in self.rows(destination) if not each.sql]
         expected = [change for changes in writer.transactions for change in changes]
         assert len(received) == len(expected), (

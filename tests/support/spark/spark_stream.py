@@ -101,7 +101,7 @@ class Stream:
         self.sink.check(writer)
 
     def settle(self, query) -> None:
-        """Wait until all that came is in Spark's commit log."""
+        """Wait until all that arrived is in Spark's commit log."""
         looks = self.count("latestOffset")
         self.wait(lambda: self.count("latestOffset") > looks, query)
 

@@ -1,4 +1,4 @@
-"""Entries in blocks, made by hand, each with a number that tells it from others."""
+"""Entries in blocks, made by hand, each with a number of its own."""
 
 from __future__ import annotations
 

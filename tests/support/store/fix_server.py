@@ -42,7 +42,7 @@ CLOSED = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
 
 def make_entry(number: int, kind: EntryType = EntryType.ROWDATA) -> bytes:
-    """Return an entry that is told from others by its offset."""
+    """Return an entry that is distinguished from others by its offset."""
     header = Header(version=1, logfile_name="binlog.000001", logfile_offset=number)
     return encode(Entry(header=header, entry_type=kind, store_value=b"x"))
 
@@ -61,7 +61,7 @@ class StoreCursor:
 
 
 class FakeStore:
-    """A `ports.EventStore` in plain Python: a list, and a place per client.
+    """A `ports.EventStore` in plain Python: a list, and a cursor per client.
 
     With `memunit`, a batch's size counts units of so many bytes, else entries.
     """
@@ -71,7 +71,7 @@ class FakeStore:
         self.lock = threading.Lock()
         self.records: list[tuple[bytes, EntryPosition, bool]] = []
         self.cursors: dict[int, StoreCursor] = {}
-        self.free_before = 0  # entries that new places find no more
+        self.free_before = 0  # entries that new cursors no longer find
         self.waiting: list[int] = []  # eventfds of gets that wait
         self.waiting_changed = threading.Condition(self.lock)
         self.closed = False
@@ -109,13 +109,13 @@ class FakeStore:
         table_filter: TablePredicate | None,
         after: EntryPosition | Mapping[int, EntryPosition] | None,
     ) -> None:
-        """Give the client a place."""
+        """Give the client a cursor."""
         with self.lock:
             cursor = StoreCursor(self.free_before, self.free_before)
             self.cursors.setdefault(client_id, cursor)
 
     def unsubscribe(self, client_id: int) -> None:
-        """Drop the place."""
+        """Drop the cursor."""
         with self.lock:
             self.cursors.pop(client_id, None)
             self.wake()
@@ -186,7 +186,7 @@ class FakeStore:
         )
 
     def ack(self, client_id: int, last_sequence: int) -> None:
-        """Move the place of acks."""
+        """Move the acked position."""
         with self.lock:
             cursor = self._cursor(client_id)
             if not cursor.acked <= last_sequence < cursor.got:
@@ -194,7 +194,7 @@ class FakeStore:
             cursor.acked = last_sequence + 1
 
     def rollback(self, client_id: int) -> None:
-        """Move the place of gets back."""
+        """Move the position of gets back."""
         with self.lock:
             cursor = self._cursor(client_id)
             cursor.got = cursor.acked
@@ -307,7 +307,7 @@ class FakeInstances:
     state: dict[str, object] = field(default_factory=dict)  # of all destinations
 
     def is_configured(self, destination: str) -> bool:
-        """Tell whether any of the sets names it."""
+        """Return whether any of the sets names it."""
         return destination in {*self.started, *self.lazy, *self.broken}
 
     def running(self, destination: str) -> FakeInstance | None:

@@ -33,11 +33,11 @@ class Absent:
         self.report: Callable[[int, Any], None] = lambda *_: None
 
     def is_evictable(self, client_id):
-        """Tell whether a client is in the list."""
+        """Return whether a client is in the list."""
         return client_id in self.client_ids
 
     def evictable_in_s(self, client_ids):
-        """Return what is to be told."""
+        """Return what is to be reported."""
         return 0.0 if self.client_ids.issuperset(client_ids) else self.waits_s
 
     def evicted(self, client_id, table_filter):

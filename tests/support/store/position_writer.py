@@ -28,7 +28,7 @@ ORIGINALS = ("meta.dat", "cursor")  # what has the abridged ones
 
 
 def position(offset: int) -> LogPosition:
-    """Return a place whose text is longer the further it is; only a tag tells more."""
+    """Return a position whose text is longer the further it is; only a tag has more."""
     gtids = f"{UUID}:1-{offset + 1}:blue:1-{offset + 2}"
     return LogPosition(
         LogIdentity("db", 3306),

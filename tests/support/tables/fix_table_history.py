@@ -33,7 +33,7 @@ TRAITS = SourceTraits(False, 90700, 0, "utf8mb4_0900_ai_ci")
 
 
 def position_at(offset: int, file: int = 3, **fields: object) -> EntryPosition:
-    """Return a place; its time is as many seconds behind T0 as the offset."""
+    """Return a position; its time is as many seconds after T0 as the offset."""
     return EntryPosition(
         f"binlog.{file:06}",
         offset,
@@ -64,7 +64,7 @@ class WrittenHistory:
     ) -> None:
         """Write one more stretch: its base, statements by offset, and its end."""
         context = Context(thread_id=17, server_version=90700).to_json()
-        # Written in the hour that the places tell, so that nothing expires.
+        # Written in the hour of the positions, so that nothing expires.
         tsdb = TableMetaTsdb(self.storage, clock=lambda: T0_MS / 1000 + last)
         tsdb.init(self._destination)
         try:

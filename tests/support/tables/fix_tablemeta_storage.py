@@ -1,4 +1,4 @@
-"""Places where table histories are kept, and what tests put there."""
+"""Storages of table histories, and what tests put there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def at(file: int, offset: int, **fields: object) -> EntryPosition:
-    """Return a place; its time follows from it unless it is given."""
+    """Return a position; its time follows from it unless it is given."""
     fields = {
         "timestamp": T0_MS + file * 1_000_000 + offset * 10,
         "server_id": 17,
@@ -62,7 +62,7 @@ def at(file: int, offset: int, **fields: object) -> EntryPosition:
 
 
 def ddl(position: EntryPosition, text: str = "", **fields: object) -> DdlRecord:
-    """Return a statement, by default one that is of its place alone."""
+    """Return a statement, by default one that only its position has."""
     text = text or f"ALTER TABLE t ADD c{position.position} INT"
     return DdlRecord(
         position,
@@ -131,7 +131,7 @@ PASSWORD = "the history's secret"
 
 @contextmanager
 def mysql_database(server: Server) -> Iterator[tuple[Access, str]]:
-    """Give a fresh data base on a server, and how its own account gets there."""
+    """Give a fresh database on a server, and how its own account gets there."""
     name = f"history_{uuid.uuid4().hex[:12]}"
     secret = PASSWORD.replace("'", "''")
     server.execute(

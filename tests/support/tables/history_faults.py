@@ -1,6 +1,6 @@
 """Opens and writes a table history on a disk that is full or read-only.
 
-A program, since disks and rights are those of a process: `open PATH` tells whether it
+A program, since disks and rights are those of a process: `open PATH` prints whether it
 can be opened, `room FOLDER SEED` writes to a small disk that is full now and then.
 """
 
@@ -50,7 +50,7 @@ class SmallDisk:
         self._filler.unlink()
 
     def refuses(self, call: Callable[[], object]) -> bool:
-        """Call with a full disk; tells whether that was refused, rightly told."""
+        """Call with a full disk; returns whether that was rightly refused."""
         self.fill()
         try:
             call()
@@ -101,7 +101,7 @@ def write_without_room(folder: Path, rng: random.Random) -> dict[int, int]:
 
 
 def main(action: str, position: str, seed: str = "0") -> None:
-    """Do what a test asks for and print what came of it."""
+    """Do what a test asks for and print the result of it."""
     if action == "room":
         refusals = write_without_room(Path(position), random.Random(int(seed)))
         print(*sorted(refusals))

@@ -2,9 +2,9 @@
 
 The n-th write is always the same one, so that whoever knows how many were done knows
 the content. As a program (TARGET FIRST [DEATH [AT]]) it prints the number of each write
-when the storage has taken it, from FIRST on without end. With a DEATH it does the first
-one only, and dies in it: before its AT-th statement, or when it would write beyond AT
-more bytes of a file's log. A TARGET is a path or the URL of a data base.
+when the storage has stored it, from FIRST on without end. With a DEATH it does the
+first one only, and dies in it: before its AT-th statement, or when it would write
+beyond AT more bytes of a file's log. A TARGET is a path or the URL of a database.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def content(storage: HistoryStorage) -> list[object]:
 
 
 def url_of(access: Access, database: str) -> str:
-    """Return a target that is a data base."""
+    """Return a target that is a database."""
     account = access.credentials
     names = [quote(each, safe="") for each in (account.user, account.password)]
     return f"mysql://{':'.join(names)}@{access.address}/{database}"

@@ -1,4 +1,4 @@
-"""A data base in the shared MySQL for histories of tables, as the original has them.
+"""A database in the shared MySQL for histories of tables, as the original has them.
 
 Test modules make fixtures of what is here: `location` and `history`.
 """
@@ -34,7 +34,7 @@ SNAPSHOT_COLUMNS = (
 
 
 class MysqlLocation:
-    """A data base for histories, with all rights to look into it."""
+    """A database for histories, with all rights to look into it."""
 
     def __init__(self, server: Server, access: Access, name: str) -> None:
         self.server = server
@@ -49,7 +49,7 @@ class MysqlLocation:
         return MysqlHistoryStorage(access, self.name, destination)
 
     def rows(self, columns: str, table: str) -> list[tuple[object, ...]]:
-        """Return a table's rows in the order in which they came."""
+        """Return a table's rows in the order in which they arrived."""
         found = self.server.execute(
             f"SELECT {columns} FROM {self.name}.{table} ORDER BY id"
         )
@@ -83,7 +83,7 @@ class MysqlLocation:
 
 
 def fresh_location(mysql_server: Server) -> Iterator[MysqlLocation]:
-    """Give a fresh data base whose tables are there, as of the original."""
+    """Give a fresh database whose tables are there, as of the original."""
     with mysql_database(mysql_server) as (access, name):
         location = MysqlLocation(mysql_server, access, name)
         storage = location.storage("nobody")

@@ -91,7 +91,7 @@ def test_a_dump_without_schema():
         read_dump(text, TRAITS)
 
 
-def test_what_nobody_can_read_is_told():
+def test_what_nobody_can_read_is_reported():
     """A table whose columns are not in the text is a problem, and uncertain."""
     found = read_dump("USE a; CREATE TABLE t SELECT 1 AS x;", TRAITS)
     assert len(found.problems) == 1
@@ -106,12 +106,12 @@ def test_what_nobody_can_read_is_told():
         DUMP,
     ],
 )
-def test_the_place_of_a_dump(text):
+def test_the_position_of_a_dump(text):
     """The position is found in the form of each option of the dumping program."""
     assert position_in_dump(text) == EntryPosition("binlog.000007", 1234)
 
 
-def test_a_dump_that_tells_no_place():
+def test_a_dump_without_a_position():
     """Without the option there is no position."""
     assert position_in_dump("CREATE TABLE t (a int); -- SOURCE_LOG_POS=4") is None
 

@@ -90,7 +90,7 @@ def test_renamed_twice_and_altered() -> None:
     assert before.table("third") == "a b"
 
 
-def test_tables_that_change_places() -> None:
+def test_tables_that_swap_names() -> None:
     """A swap makes each of the two the other one before."""
     before = Before(base(t="a INT", s="b INT"), "RENAME TABLE t TO x, s TO t, x TO s")
     assert before.table("t").rstrip("?") == "b"

@@ -107,7 +107,7 @@ def newest(tsdb: TableMetaTsdb) -> BinlogSegment:
     return tsdb.segments()[-1]
 
 
-def test_a_place_again_loads_nothing(
+def test_a_position_again_loads_nothing(
     tsdb: TableMetaTsdb, storage: CountingStorage
 ) -> None:
     """A second replay of a position, and one after it, use the cached first one."""
@@ -141,7 +141,7 @@ def test_an_image_belongs_to_its_reader(tsdb: TableMetaTsdb) -> None:
     assert columns(tsdb.replay_at(at(1, 150), newest(tsdb), kept)[0], "t1") == ["a"]
 
 
-def test_an_answer_that_came_later_counts(tsdb: TableMetaTsdb) -> None:
+def test_a_later_answer_counts(tsdb: TableMetaTsdb) -> None:
     """A cached replay is not used if more is known about what is before it."""
     kept = KeptReplays()
     alter(tsdb, at(1, 200), "ALTER TABLE t0 ADD b INT")
@@ -153,7 +153,7 @@ def test_an_answer_that_came_later_counts(tsdb: TableMetaTsdb) -> None:
     assert columns(found, "late") == ["z"]
 
 
-def test_random_places_say_the_same(tsdb: TableMetaTsdb, rng: random.Random) -> None:
+def test_random_positions_say_the_same(tsdb: TableMetaTsdb, rng: random.Random) -> None:
     """Replays of random positions, with DDL in between, equal uncached replays."""
     kept = KeptReplays()
     offset, positions = 100, [at(1, 100)]

@@ -28,7 +28,7 @@ def test_what_is_written_is_read():
     assert EXPORTED.count == 2
 
 
-def test_statement_before_the_place():
+def test_statement_before_the_position():
     """A statement whose effect the tables have comes with all that is known of it."""
     later = DdlRecord(
         position_at(499, gtid=f"{UUID}:7"),

@@ -64,7 +64,7 @@ def test_statements_that_changed_it(written_history, describe):
     ]
 
 
-def test_renamed_columns_are_told_as_such(written_history, describe):
+def test_renamed_columns_are_reported_as_such(written_history, describe):
     """A CHANGE and a RENAME COLUMN do not add columns."""
     written_history.write(
         (300, "ALTER TABLE book CHANGE title name varchar(200), RENAME COLUMN id TO no")
@@ -179,7 +179,7 @@ def test_names_that_need_quotes(written_history, describe):
     assert [offset for offset, _ in describe("a`b c")] == [300, 400]
 
 
-def test_a_later_stretch_is_compared_with_the_one_before(written_history, describe):
+def test_a_later_segment_is_compared_with_the_one_before(written_history, describe):
     """At the start of a new segment, only unseen changes are listed."""
     written_history.write((300, "ALTER TABLE book ADD n int"), last=400)
     base = (StoredSchema("shop", "utf8mb4_bin", (("book", BOOK),)),)
@@ -209,7 +209,7 @@ def test_statements_that_the_base_contains(written_history, changes):
     assert [str(each) for each in found[2].found] == ["- price decimal(8,2)"]
 
 
-def test_doubt_is_told(written_history, changes):
+def test_doubt_is_reported(written_history, changes):
     """A statement that does not determine the columns marks them as uncertain."""
     written_history.write((300, "CREATE TABLE book2 SELECT * FROM book"))
     (change,) = changes("book2")

@@ -82,7 +82,7 @@ def add(tsdb: TableMetaTsdb, position: EntryPosition, column: str) -> None:
     )
 
 
-def test_every_place_has_its_columns(tsdb: TableMetaTsdb) -> None:
+def test_every_position_has_its_columns(tsdb: TableMetaTsdb) -> None:
     """Before a statement there are the old columns, after it the new ones."""
     for number in range(1, 6):
         add(tsdb, at(number, 200), f"c{number}")
@@ -133,7 +133,7 @@ def test_a_new_process_goes_on(
     assert columns(again) == ["a", "b", "c"]
 
 
-def test_places_outside(tsdb: TableMetaTsdb) -> None:
+def test_positions_outside(tsdb: TableMetaTsdb) -> None:
     """A position outside the history is refused with the range that is covered."""
     add(tsdb, at(1, 200), "b")
     for position in (at(1, 99), at(1, 219), at(2, 4)):
@@ -172,7 +172,7 @@ def test_the_end_is_written_in_the_end(
     assert storage.segments()[-1].last == at(1, 300)
 
 
-def test_the_end_is_none_of_another_stretch(tsdb: TableMetaTsdb) -> None:
+def test_the_end_is_not_in_another_segment(tsdb: TableMetaTsdb) -> None:
     """What was read before moving to another segment does not extend that one."""
     (old,) = tsdb.segments()
     tsdb.passed(at(1, 200))
@@ -239,7 +239,7 @@ class TestContained:
     )
 
     @pytest.fixture
-    def behind(
+    def later(
         self, storage: SqliteHistoryStorage, clock: Clock
     ) -> Iterator[TableMetaTsdb]:
         """Give a history whose base was read at 1:600, positioned at 1:100."""
@@ -274,7 +274,7 @@ class TestContained:
         later.apply(made_record(at(1, 400), "db", "ALTER TABLE t ADD c INT"))
         assert not later.is_uncertain("db", "t")
 
-    def test_a_creation_tells_all(self, later: TableMetaTsdb) -> None:
+    def test_a_creation_shows_all(self, later: TableMetaTsdb) -> None:
         """A table is known from its CREATE on, even if an ALTER is still to come."""
         assert later.is_uncertain("db", "new")
         later.apply(made_record(at(1, 200), "db", "ALTER TABLE t ADD b INT"))
@@ -282,7 +282,7 @@ class TestContained:
         assert not later.is_uncertain("db", "new")
         assert columns(later, "new") == ["x"]
 
-    def test_places_in_between(self, later: TableMetaTsdb) -> None:
+    def test_positions_in_between(self, later: TableMetaTsdb) -> None:
         """Every position is as certain as possible; after the base all is certain."""
         later.rollback(at(1, 450))
         assert not later.is_uncertain("db", "t")
@@ -317,7 +317,7 @@ def test_another_server_by_time(tsdb: TableMetaTsdb) -> None:
     assert [column.name for column in found.columns] == ["a", "b"]
 
 
-def test_places_by_time(tsdb: TableMetaTsdb) -> None:
+def test_positions_by_time(tsdb: TableMetaTsdb) -> None:
     """A time selects the position of the first statement that is not older."""
     tsdb.apply(
         made_record(
@@ -471,7 +471,7 @@ def test_who_reads_again_loses_nothing(tsdb: TableMetaTsdb, clock: Clock) -> Non
     assert columns(tsdb) == ["a", "c0", "c1"]
 
 
-def test_answers_behind_what_another_server_lacks(tsdb: TableMetaTsdb) -> None:
+def test_answers_after_what_another_server_lacks(tsdb: TableMetaTsdb) -> None:
     """A later answer of the server contains statements that are still to come."""
     add(tsdb, at(1, 200), "b")
     tsdb.load(at(1, 250), "db", "CREATE TABLE `early` (`z` int)")
@@ -495,7 +495,7 @@ def test_answers_behind_what_another_server_lacks(tsdb: TableMetaTsdb) -> None:
         ("another's words", f"{UUID}:9", None),
     ],
 )
-def test_a_snapshot_tells_what_was_executed(
+def test_a_snapshot_has_what_was_executed(
     tsdb: TableMetaTsdb,
     storage: SqliteHistoryStorage,
     before: str | None,

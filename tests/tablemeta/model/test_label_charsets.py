@@ -94,7 +94,7 @@ def test_converted_table(old: str, new: str, mysql: str, mariadb: str) -> None:
         assert found == "enum('n79','ü')"
 
 
-def test_spaces_behind_members() -> None:
+def test_spaces_after_labels() -> None:
     """They are removed before the bytes are stored, also next to labels in hex."""
     create = "CREATE TABLE t (e ENUM(x'6372', 'a ')) CHARACTER SET ucs2"
     convert = "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb3"

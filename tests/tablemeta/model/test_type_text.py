@@ -35,7 +35,7 @@ def test_converted(mysql_type: str, old: str, new: str, expected: object) -> Non
     assert converted(column, new, mariadb=False)[:2] == expected
 
 
-def test_members_come_back() -> None:
+def test_labels_come_back() -> None:
     """The labels in the text of a type are parsed back to the original."""
     shown = r"enum('a','b''c','d\\e','f\ng','h,i','\0','\r')"
     labels = ("a", "b'c", "d\\e", "f\ng", "h,i", "\0", "\r")

@@ -408,7 +408,7 @@ def test_conditional_keys(
     assert table.columns[-1].nullable is nullable
 
 
-def test_first_is_behind_a_generated_key() -> None:
+def test_first_is_after_a_generated_key() -> None:
     """MySQL's own key stays in front, as long as it is one; MariaDB has none."""
     key = "my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE PRIMARY KEY"
     create = f"CREATE TABLE t ({key}, a INT)"
@@ -420,7 +420,7 @@ def test_first_is_behind_a_generated_key() -> None:
     assert names(after(create, shown, items)) == "a b my_row_id"
 
 
-def test_members_in_the_connection() -> None:
+def test_labels_in_the_connection() -> None:
     """What the connection's set does not have becomes a question mark."""
     model = MemoryTableMeta()
     context = Context(schema="d", collation_connection="latin1_bin")

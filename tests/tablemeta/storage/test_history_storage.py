@@ -211,7 +211,7 @@ def test_append_twice(history: HistoryStorage) -> None:
     assert positions_of(history, of.id) == [(1, 100), (1, 200)]
 
 
-def test_same_place_elsewhere(history: HistoryStorage) -> None:
+def test_same_position_elsewhere(history: HistoryStorage) -> None:
     """Several segments may contain the same position, as of two servers."""
     one = started(history)
     other = history.begin(segment(at(1, 4), source="other"), schemas("x"))
@@ -354,7 +354,7 @@ def test_all_or_nothing(
     assert history.append(of.id, ddl(at(1, 60)))
 
 
-def test_no_such_stretch(history: HistoryStorage) -> None:
+def test_no_such_segment(history: HistoryStorage) -> None:
     """Writing to a missing segment is refused, and writes nothing."""
     of = started(history)
     for refused in (
@@ -408,7 +408,7 @@ def test_expire_without_times(history: HistoryStorage) -> None:
     assert len(history.segments()) == 2
 
 
-def test_expire_stretches(history: HistoryStorage) -> None:
+def test_expire_segments(history: HistoryStorage) -> None:
     """Segments that ended before the time are deleted, but never the last one."""
     old, new, last = (started(history, file) for file in (1, 9, 2))
     history.append(old.id, ddl(at(1, 10)), last=at(1, 50))

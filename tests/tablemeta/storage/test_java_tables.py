@@ -106,7 +106,7 @@ def test_long_characters() -> None:
     assert not has_long_characters("a名\uffff")
 
 
-def test_places() -> None:
+def test_positions() -> None:
     """Negative numbers, which stand for none, are none."""
     assert position_of("f.1", 4, "17", 5) == EntryPosition("f.1", 4, 5, 17)
     assert position_of("0", 0, "-1", -2) == EntryPosition("0", 0)
@@ -159,7 +159,7 @@ def test_other_server() -> None:
     assert rows == {2: True, 3: False}
 
 
-def test_binlog_begun_anew() -> None:
+def test_binlog_restarted() -> None:
     """Positions that go backwards end the usable range."""
     statements = [
         statement(at(7, 10, timestamp=1_000), 1),

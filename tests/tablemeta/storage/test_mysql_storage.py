@@ -225,7 +225,7 @@ def test_statement_deleted(
     assert history.segments() == [again]
 
 
-def test_stretch_changed_by_others(
+def test_segment_changed_by_others(
     location: MysqlLocation, history: MysqlHistoryStorage
 ) -> None:
     """An invalid segment is reported with the row to delete."""
@@ -239,7 +239,7 @@ def test_stretch_changed_by_others(
         history.segments()
 
 
-def test_binlog_begun_anew(
+def test_binlog_restarted(
     location: MysqlLocation, history: MysqlHistoryStorage
 ) -> None:
     """Two segments of one server share positions, and each keeps its rows."""

@@ -92,7 +92,7 @@ def test_lock_of_a_lost_connection(
         lost.query("SELECT 1")
 
 
-def test_lock_taken_meanwhile(
+def test_lock_acquired_meanwhile(
     location: MysqlLocation, history: MysqlHistoryStorage
 ) -> None:
     """A server that lost the connection and the lock to another writes no more."""
@@ -236,7 +236,7 @@ class Cut:
     def __init__(
         self, location: MysqlLocation, storage: MysqlHistoryStorage, *, after: bool
     ) -> None:
-        self._place = location
+        self._location = location
         server: Any = storage._server
         self._connection = server._connection
         self._query = self._connection.query
@@ -254,10 +254,10 @@ class Cut:
         self.statements.append(sql)
         now, self._left = self._left == 0, self._left - 1
         if now and not self._after:
-            kill_connections(self._place)
+            kill_connections(self._location)
         found = self._query(sql, parameters)
         if now and self._after:
-            kill_connections(self._place)
+            kill_connections(self._location)
             return self._query("SELECT 'the answer never comes'")
         return found
 

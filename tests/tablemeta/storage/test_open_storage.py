@@ -35,7 +35,7 @@ def config_in(folder: Path) -> InstanceConfig:
 
 
 def test_a_file_by_default(tmp_path: Path) -> None:
-    """Without a data base the history is in one file of the folder, for its owner."""
+    """Without a database the history is in one file of the folder, for its owner."""
     storage = open_storage(config_in(tmp_path))
     assert list(tmp_path.iterdir()) == []
     storage.open()
@@ -57,7 +57,7 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_mysql(mysql_server: Server) -> None:
-    """The URL of a data base keeps the history there, under the destination."""
+    """The URL of a database keeps the history there, under the destination."""
     with mysql_database(mysql_server) as (access, name):
         database = MysqlDatabase(HostPort(mysql_server.host, mysql_server.port), name)
         config = InstanceConfig(

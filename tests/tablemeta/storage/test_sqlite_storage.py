@@ -150,7 +150,7 @@ def test_killed_while_made(path: Path) -> None:
     """What is left of a file that was not made to its end is not in the way."""
     path.parent.mkdir(parents=True)
     for suffix in (".new", ".new-journal", ".new-wal", "-wal", "-shm"):
-        path.with_name(path.name + suffix).write_bytes(b"torn")
+        path.with_name(path.name + suffix).write_bytes(b"damaged")
     assert filled(path, 3)
     assert not list(path.parent.glob("*.new*"))
 
@@ -221,7 +221,7 @@ def test_truncated(path: Path, rng: random.Random) -> None:
     assert read(path) == before
 
 
-def test_torn_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
+def test_truncated_log(path: Path, tmp_path: Path, rng: random.Random) -> None:
     """In a truncated log, the writes before the end are kept, each as a whole."""
     states: list[object] = []
     copy = tmp_path / "copy" / FILE_NAME
@@ -282,7 +282,7 @@ def test_not_a_database(path: Path, read_only: bool) -> None:
 
 
 def test_of_another_program(path: Path) -> None:
-    """A data base of another program is refused and left as it is."""
+    """A database of another program is refused and left as it is."""
     path.parent.mkdir(parents=True)
     change(path, "CREATE TABLE t (a)", "PRAGMA user_version = 1")
     before = path.read_bytes()

@@ -133,7 +133,7 @@ def test_charset_of_schemas(statements: tuple[str, ...], expected: str) -> None:
     assert table.columns[0].charset == expected
 
 
-def test_charset_told_by_the_event() -> None:
+def test_charset_set_by_the_event() -> None:
     """Where the schema is not known, the event's collations count."""
     model = MemoryTableMeta(server_collation="latin1_swedish_ci")
     context = Context(schema="d", collation_server="greek_bin")
@@ -446,7 +446,7 @@ def test_names_in_brackets() -> None:
     assert columns(model, "t[1]") == "a b c"
 
 
-def test_members_that_the_server_wrote() -> None:
+def test_labels_that_the_server_wrote() -> None:
     """They were never in the connection's character set."""
     model = MemoryTableMeta()
     context = Context(schema="d", collation_connection="latin1_bin")

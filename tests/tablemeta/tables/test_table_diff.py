@@ -45,7 +45,7 @@ def test_a_new_table():
     ]
 
 
-def test_a_table_that_is_gone():
+def test_a_table_that_was_dropped():
     """A table that went is one line."""
     assert lines(BOOK, None) == ["- table shop.book (3 columns)"]
     assert lines(replace(BOOK, columns=(ID,)), None) == ["- table shop.book (1 column)"]
@@ -185,7 +185,7 @@ def test_as_json():
     }
 
 
-def test_any_order_is_told_by_the_fewest_moves(rng):
+def test_any_order_is_described_by_the_fewest_moves(rng):
     """Columns not shown as moved have the same order before and after."""
     names = [f"c{number}" for number in range(12)]
     for _ in range(200):

@@ -162,7 +162,7 @@ def test_repeated_batches(tmp_path: Path, rng: random.Random) -> None:
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
 
 
-def test_place(tmp_path: Path, rng: random.Random) -> None:
+def test_position(tmp_path: Path, rng: random.Random) -> None:
     """The note of the last change is returned, even if no row changed."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
@@ -174,7 +174,7 @@ def test_place(tmp_path: Path, rng: random.Random) -> None:
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
 
 
-def test_place_behind_others(tmp_path: Path, rng: random.Random) -> None:
+def test_position_after_others(tmp_path: Path, rng: random.Random) -> None:
     """Commits of other writers have no position; the number is known without ours."""
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)

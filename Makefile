@@ -7,7 +7,7 @@ VENV ?= .venv
 N ?= $(if $(MYSQL_URL)$(MARIADB_URL),0,4)
 SPARK_N ?= $(if $(filter 0 1,$(N)),$(N),2)
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml setup.py MANIFEST.in $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
+SOURCES := pyproject.toml setup.py MANIFEST.in $(wildcard deploy/man/* deploy/completion/*) $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
 .PHONY: help demo demo-spark test docs bench bench-spark bench-mirror spark-plot format dev

@@ -15,8 +15,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from canal_server import __version__
-from canal_server.cli.help import Parser, complete_help
+from canal_server.cli.help import Parser, add_version_option, complete_help
 from canal_server.cli.output import OutputLost, checked_output
 from canal_server.errors import CanalError, ConfigError
 
@@ -37,6 +36,7 @@ COMMANDS = {
     "decode": "print changes from binlog files or a server's binlog",
     "mirror": "replicate tables into a data lake with Spark",
     "schema": "show, verify, export and import the table history",
+    "completion": "print a script with which a shell completes commands",
     "version": "print the version",
 }
 
@@ -111,9 +111,7 @@ def parser_for(command: str) -> tuple[argparse.ArgumentParser, Any]:
         epilog=f"{EXIT_STATUS} Commands with other exit statuses list them in their "
         "help.",
     )
-    parser.add_argument(
-        "-V", "--version", action="version", version=f"{PROGRAM} {__version__}"
-    )
+    add_version_option(parser, "print the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="command", required=True)
     module = None
     if command in COMMANDS:

@@ -7,6 +7,8 @@ import sys
 import textwrap
 from typing import Final, NoReturn
 
+from canal_server import __version__
+
 USAGE: Final = 2  # exit status, as in argparse
 
 # By command and action: what an example does, and its command line without the leading
@@ -153,6 +155,11 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("a dump of mysqldump --no-data at a position",
          "schema import --at binlog.000003:4711 shop.sql"),
     ),
+    "completion": (
+        ("for the current bash, with `source <(…)`", "completion bash"),
+        ("for zsh; the output goes to _canal-server in a folder of $fpath",
+         "completion zsh"),
+    ),
     "version": (
         ("as text", "version"),
         ("as JSON", "version --json"),
@@ -180,10 +187,26 @@ class _Formatter(argparse.HelpFormatter):
         )
 
 
+def add_version_option(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--version`, which is the same for all commands."""
+    parser.add_argument(
+        "-V",
+        "--version",
+        action="version",
+        version=f"canal-server {__version__}",
+        help=text,
+    )
+
+
 def complete_help(parser: argparse.ArgumentParser, exit_status: str) -> None:
-    """End the help of a parser and of its actions with examples and exit statuses."""
+    """End the help of a parser and of its actions with examples and exit statuses.
+
+    Commands and actions get `--version`, too, which their help does not show.
+    """
     program, _, command = parser.prog.partition(" ")
     parser.formatter_class = _Formatter
+    if command:
+        add_version_option(parser, argparse.SUPPRESS)
     parser.set_defaults(parser=parser)
     parts = [parser.epilog or ""]
     if "Exit status:" not in f"{parser.description or ''}{parser.epilog or ''}":

@@ -10,7 +10,7 @@ import pytest
 from command_outputs import unwritable
 from fix_daemon import child_environ
 
-from canal_server import cli
+from canal_server import __version__, cli
 
 MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = example\n"
 ACTIONS = {
@@ -27,6 +27,8 @@ COMMANDS = [
 # What prints without a server and without a source.
 PRINTING = [
     ("version",),
+    ("status", "--version"),
+    ("completion", "bash"),
     ("--help",),
     ("status", "--help"),
     ("position", "seek", "--help"),
@@ -75,10 +77,20 @@ def test_every_help_has_exit_statuses(command, capsys):
     assert "--json" in shown or command in JSON_LESS
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_every_command_has_a_version(command, option, capsys):
+    """It is that of the program, whatever else the command needs."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*command, option])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"canal-server {__version__}\n"
+
+
 # What prints nothing to read, or has actions that print.
 JSON_LESS = [
     ("start",), ("position",), ("subscriptions",), ("schema",), ("mirror",),
-    ("mirror", "plot"), ("consume",),
+    ("mirror", "plot"), ("consume",), ("completion",),
 ]  # fmt: skip
 
 

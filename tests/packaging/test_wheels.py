@@ -38,6 +38,15 @@ WORKLOADS = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.ta
 READER = ROOT / "tests/support/process/recorded_reader.py"
 PACKAGES = ("canal_server/", "pyspark_canal/")
 SOURCES = (".py", ".pyi", ".pxd", ".pyx", "py.typed", ".html", ".css", ".js")
+# Below the prefix of an installation: what is copied from `deploy`.
+SHARED = {
+    "share/man/man1/canal-server.1": "man/canal-server.1",
+    "share/bash-completion/completions/canal-server": "completion/canal-server",
+    "share/zsh/site-functions/_canal-server": "completion/_canal-server",
+    "share/fish/vendor_completions.d/canal-server.fish": (
+        "completion/canal-server.fish"
+    ),
+}
 GENERATED = ("*.c", "*.so", "*.pyc", "*__pycache__*")
 # Of systems as old as the Pythons that run the wheels here.
 ARM64_PLATFORMS = [f"manylinux_2_{number}_{MACHINE}" for number in range(17, 37)]
@@ -168,7 +177,9 @@ def test_sdist_is_complete() -> None:
     assert {f for f in files if f.startswith(PACKAGES)} == expected
     others = {"pyproject.toml", "setup.py", "README.md", "CHANGELOG.md", "LICENSE"}
     settings = {str(p.relative_to(ROOT)) for p in (ROOT / "conf").rglob("*.properties")}
-    assert others | settings <= files.keys()
+    deploy = ROOT / "deploy"
+    copied = {str(p.relative_to(ROOT)) for p in deploy.rglob("*") if p.is_file()}
+    assert others | settings | copied <= files.keys()
     assert [f for f in files if any(fnmatch(f, each) for each in GENERATED)] == []
 
 
@@ -181,9 +192,30 @@ def test_wheel_is_of_the_sdist(wheel: Path) -> None:
     others = {f: data for f, data in files.items() if not f.endswith(".so")}
     assert {f.partition(".")[0] for f in files if f.endswith(".so")} == compiled
     copied = {f: data for f, data in sources.items() if not f.endswith(".pyx")}
-    assert {f: d for f, d in others.items() if ".dist-info/" not in f} == copied
+    modules = {f: d for f, d in others.items() if f.startswith(PACKAGES)}
+    assert modules == copied
+    assert {
+        f.partition("/")[0].rpartition(".")[2] for f in others.keys() - modules
+    } == {
+        "dist-info",
+        "data",
+    }
     assert any(f.endswith(".dist-info/licenses/LICENSE") for f in others)
     assert wheel.stat().st_size < WHEEL_BYTES_MAX
+
+
+@each_wheel
+def test_wheel_has_completion_and_man_page(wheel: Path) -> None:
+    """They are where shells and man look, below the prefix of the installation."""
+    files = {
+        name.partition(".data/data/")[2]: data
+        for name, data in wheel_files(wheel).items()
+        if ".data/data/" in name
+    }
+    assert files == {
+        target: (ROOT / "deploy" / source).read_bytes()
+        for target, source in SHARED.items()
+    }
 
 
 @each_wheel

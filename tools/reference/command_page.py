@@ -20,6 +20,8 @@ TEMPLATE = Path(__file__).parent / "templates/commands.md"
 SOURCES = "tools/reference/templates/commands.md and canal_server/cli"
 STATUS = "Exit status:"
 LINE_MAX = 88
+# What all commands have.
+_COMMON = argparse._HelpAction | argparse._VersionAction
 
 
 def pages() -> dict[Path, str]:
@@ -54,13 +56,13 @@ def section(parser: argparse.ArgumentParser) -> str:
     name = parser.prog
     level = "##" if len(name.split()) <= 2 else "###"
     parts = [f"{level} `{name}`\n", f"```\n{usage(parser)}\n```\n"]
-    described, status = _described(parser)
-    if described:
-        parts.append(f"{escaped(described)}\n")
+    text, status = description_of(parser)
+    if text:
+        parts.append(f"{escaped(text)}\n")
     rows = [
-        (_shown(action), escaped(_help(parser, action)))
+        (_shown(action), escaped(help_of(parser, action)))
         for action in parser._actions
-        if not isinstance(action, argparse._SubParsersAction | argparse._HelpAction)
+        if not isinstance(action, argparse._SubParsersAction | _COMMON)
     ]
     if rows:
         parts.append(table(("argument", "meaning"), rows))
@@ -89,8 +91,10 @@ def usage(parser: argparse.ArgumentParser) -> str:
             actions.append("action …")
         elif not action.option_strings:
             positionals.append(_positional(action))
-        elif not isinstance(action, argparse._HelpAction):
-            text = " ".join(filter(None, (action.option_strings[0], _value(action))))
+        elif not isinstance(action, _COMMON):
+            text = " ".join(
+                filter(None, (action.option_strings[0], shown_value(action)))
+            )
             options.append(text if action.required else f"[{text}]")
     if options:  # a command that does something without an action, too
         actions = [f"[{each}]" for each in actions]
@@ -107,7 +111,7 @@ def _wrapped(start: str, words: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _described(parser: argparse.ArgumentParser) -> tuple[str, str]:
+def description_of(parser: argparse.ArgumentParser) -> tuple[str, str]:
     """Return the description of a command and its exit statuses."""
     described = " ".join((parser.description or "").split())
     before, found, status = described.partition(STATUS)
@@ -120,15 +124,20 @@ def _described(parser: argparse.ArgumentParser) -> tuple[str, str]:
 def _shown(action: argparse.Action) -> str:
     if not action.option_strings:
         return f"`{_positional(action)}`"
-    value = _value(action)
+    value = shown_value(action)
     return ", ".join(
         f"`{' '.join(filter(None, (option, value)))}`"
         for option in action.option_strings
     )
 
 
-def _value(action: argparse.Action) -> str:
-    """Return the placeholder of an option's value; none if it is a switch."""
+def shown_value(action: argparse.Action) -> str:
+    """Return the placeholder of an option's value; none if it is a switch.
+
+    Also that of an argument.
+    """
+    if not action.option_strings:
+        return _positional(action)
     if action.nargs == 0:
         return ""
     if action.choices is not None:
@@ -137,12 +146,15 @@ def _value(action: argparse.Action) -> str:
 
 
 def _positional(action: argparse.Action) -> str:
+    if action.choices is not None:
+        return "{" + ",".join(map(str, action.choices)) + "}"
     name = str(action.metavar or action.dest)
     several = {"*": f"[{name} …]", "+": f"{name} …", "?": f"[{name}]"}
     return several.get(str(action.nargs), name)
 
 
-def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+def help_of(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """Return the help of an argument, as one line."""
     if not action.help:
         return ""
     return " ".join(parser._get_formatter()._expand_help(action).split())

@@ -7,6 +7,7 @@ What programs read is in `report`.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sys
 import threading
@@ -74,7 +75,8 @@ class Progress:
         """Draw on a terminal; the default is standard error, if it is one."""
         self._output = output or sys.stderr
         if is_terminal is None:
-            is_terminal = self._output.isatty()
+            # A dumb terminal cannot go back to lines that are drawn again.
+            is_terminal = self._output.isatty() and os.environ.get("TERM") != "dumb"
         self._is_terminal = is_terminal
         self._now = now
         self._wall = wall

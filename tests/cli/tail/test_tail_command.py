@@ -123,16 +123,19 @@ def test_terminal(serve, instance, capsys, monkeypatch):
     instance.store.append(statement(1))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     for options, expected in (
         ([], "\x1b[36mQUERY \x1b[0m"),
         (["--json"], '"sql":"statement 1"'),
     ):
         assert tail(port, "--count", "1", *options) == 0
         assert expected in capsys.readouterr().out
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert tail(port, "--count", "1") == 0
-    assert "QUERY   statement 1" not in (out := capsys.readouterr().out)
-    assert "\x1b" not in out
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as changed:
+            changed.setenv(name, value)
+            assert tail(port, "--count", "1") == 0
+        assert "QUERY   statement 1" not in (out := capsys.readouterr().out)
+        assert "\x1b" not in out
 
 
 def test_password(serve, instance, capsys, monkeypatch, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canal_server.config.problems import find
 
@@ -33,3 +33,16 @@ def read_all(
                 found.origin, key.name, found.text, str(error), secret=key.secret
             )
     return read
+
+
+def fields_of(read: dict[str, object], prefix: str) -> dict[str, Any]:
+    """Return the values of one section, without those of its subsections.
+
+    The tables in `key_tables` guarantee the types of the values; their tests verify it.
+    """
+    names = {
+        field.removeprefix(prefix): value
+        for field, value in read.items()
+        if field.startswith(prefix)
+    }
+    return {name: value for name, value in names.items() if "." not in name}

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from canal_server.config import group_sources, history_location, modes
-from canal_server.config.key_reading import read_all
-from canal_server.config.key_tables import INSTANCE_KEYS, SERVER_KEYS
+from canal_server.config.key_reading import fields_of, read_all
+from canal_server.config.key_tables import INSTANCE_KEYS
 from canal_server.config.keys.store_keys import DATA_DIR_DEFAULT, DATA_DIR_KEY
 from canal_server.config.problems import Problems, find
 from canal_server.config.properties import (
@@ -27,21 +27,19 @@ from canal_server.config.properties import (
 )
 from canal_server.config.schema import (
     BufferConfig,
-    ClientCertificates,
     DaemonConfig,
     DetectingConfig,
     EventConfig,
     FilterConfig,
     HostConfig,
     InstanceConfig,
-    ManagerConfig,
     PositionConfig,
     ServerConfig,
     SourceConfig,
     StoreConfig,
     TableMetaConfig,
-    TlsConfig,
 )
+from canal_server.config.server_section import read_server
 from canal_server.config.substitution import InstanceLookup, Lookup, UnresolvableError
 from canal_server.config.unserved import (
     set_without_effect,
@@ -324,46 +322,7 @@ class _Loading:
         return file
 
     def _server(self, lookup: Lookup) -> ServerConfig:
-        read = self._anchor(read_all(SERVER_KEYS, lookup, self._problems))
-        server = ServerConfig(
-            **_fields(read, ""),
-            tls=TlsConfig(**_fields(read, "tls.")),
-            manager=ManagerConfig(**_fields(read, "manager.")),
-        )
-        self._check_tls(server.tls, lookup)
-        for name in ("canal", "canal.http"):
-            user = find(lookup, f"{name}.user", self._problems)
-            if user and not find(lookup, f"{name}.passwd", self._problems):
-                self._problems.add(
-                    user.origin,
-                    f"{name}.user",
-                    user.text,
-                    f"user without {name}.passwd; set that to"
-                    " hex(SHA1(SHA1(password)))",
-                )
-        return server
-
-    def _check_tls(self, tls: TlsConfig, lookup: Lookup) -> None:
-        """Report keys that need another one. The files are read at the start."""
-        for key, is_set, needed, has_needed in (
-            ("required", tls.required, "certFile", tls.cert_file),
-            ("keyFile", tls.key_file, "certFile", tls.cert_file),
-            ("clientCaFile", tls.client_ca_file, "certFile", tls.cert_file),
-            (
-                "clientCertificates",
-                tls.client_certificates is not ClientCertificates.NONE,
-                "clientCaFile",
-                tls.client_ca_file,
-            ),
-        ):
-            found = find(lookup, f"canal.tls.{key}", self._problems)
-            if is_set and not has_needed and found:
-                self._problems.add(
-                    found.origin,
-                    f"canal.tls.{key}",
-                    found.text,
-                    f"needs canal.tls.{needed}; set that to a PEM file",
-                )
+        return read_server(lookup, self._problems, self._anchor)
 
     def _instance(
         self, destination: str, main: Sequence[Properties], server_lookup: Lookup
@@ -405,11 +364,11 @@ class _Loading:
             lazy=lazy,
             source=sources[0] if sources else _source(read),
             group=sources,
-            filter=FilterConfig(**_fields(read, "filter.")),
-            buffer=BufferConfig(**_fields(read, "buffer.")),
-            store=StoreConfig(**_fields(read, "store.")),
-            position=PositionConfig(wiring=wiring, **_fields(read, "position.")),
-            table_meta=TableMetaConfig(**_fields(read, "table_meta.")),
+            filter=FilterConfig(**fields_of(read, "filter.")),
+            buffer=BufferConfig(**fields_of(read, "buffer.")),
+            store=StoreConfig(**fields_of(read, "store.")),
+            position=PositionConfig(wiring=wiring, **fields_of(read, "position.")),
+            table_meta=TableMetaConfig(**fields_of(read, "table_meta.")),
         )
         if grouped:
             group_sources.check(sources, lookup, own.origin, problems)
@@ -579,22 +538,9 @@ def _is_set(lookup: Lookup, key: str) -> bool:
 
 def _source(read: dict[str, object]) -> SourceConfig:
     return SourceConfig(
-        master=HostConfig(**_fields(read, "source.master.")),
-        standby=HostConfig(**_fields(read, "source.standby.")),
-        detecting=DetectingConfig(**_fields(read, "source.detecting.")),
-        events=EventConfig(**_fields(read, "source.events.")),
-        **_fields(read, "source."),
+        master=HostConfig(**fields_of(read, "source.master.")),
+        standby=HostConfig(**fields_of(read, "source.standby.")),
+        detecting=DetectingConfig(**fields_of(read, "source.detecting.")),
+        events=EventConfig(**fields_of(read, "source.events.")),
+        **fields_of(read, "source."),
     )
-
-
-def _fields(read: dict[str, object], prefix: str) -> dict[str, Any]:
-    """Return the values of one section, without those of its subsections.
-
-    The tables in `key_tables` guarantee the types of the values; their tests verify it.
-    """
-    names = {
-        field.removeprefix(prefix): value
-        for field, value in read.items()
-        if field.startswith(prefix)
-    }
-    return {name: value for name, value in names.items() if "." not in name}

@@ -96,6 +96,7 @@ class ServerConfig:
     listen: bool = True  # false: no port is opened
     user: str = ""  # empty: no login required
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
+    anonymous: bool = False  # everybody may log in, whatever the address
     connections_max: int = 1000
     frame_bytes_max: int = 1 * MIB  # of a request; replies are not limited
     handshake_timeout_s: float = 10.0  # from accept to a successful login
@@ -118,6 +119,14 @@ class ServerConfig:
     alarm_command: str = ""  # without a shell
     tls: TlsConfig = TlsConfig()
     manager: ManagerConfig = ManagerConfig()
+
+    @property
+    def lets_everybody_in(self) -> bool:
+        """Return whether clients need neither a password nor a certificate."""
+        certificates = self.tls.required and (
+            self.tls.client_certificates is ClientCertificates.REQUIRED
+        )
+        return self.listen and not (self.user or self.passwd or certificates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

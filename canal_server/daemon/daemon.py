@@ -450,7 +450,7 @@ class Daemon:
 
 
 def _warn_of_open_port(server: ServerConfig) -> None:
-    if server.listen and not server.ip and not server.user and not server.passwd:
+    if server.lets_everybody_in and not (server.ip or server.anonymous):
         server_messages.SERVER_IS_OPEN.log(log, server.port)
 
 

@@ -93,9 +93,11 @@ SERVER_IS_OPEN = Message(
     level=WARNING,
     text="canal.ip, canal.user and canal.passwd are empty: anyone who can reach port %d"
     " of this host can read all tables; set a password, or set canal.ip to an"
-    " address that only clients can reach",
+    " address that only clients can reach, or canal.anonymous.enable to true if"
+    " everybody may",
     meaning="The port serves anyone who can reach it.",
-    remedy="[Set a password](../howto/security.md), or `canal.ip`.",
+    remedy="[Set a password](../howto/security.md), or `canal.ip`. If everybody may"
+    " read, set `canal.anonymous.enable` to `true`.",
 )
 
 TLS_CERTIFICATE_EXPIRES = Message(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import ipaddress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
+from canal_server.runtime.loopback import is_loopback
 from canal_server.web.problem_details import Problem
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 OPEN_PATHS: Final = ("/healthz", "/readyz")  # orchestrators send no login
 _READING: Final = ("GET", "HEAD")
 _LOGIN: Final = {"WWW-Authenticate": 'Basic realm="canal-server", charset="UTF-8"'}
-_ANONYMOUS_HOSTS: Final = ("localhost",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +112,6 @@ class AccessMiddleware:
                 await problem.response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address or a name is that of the loopback interface."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() in _ANONYMOUS_HOSTS
 
 
 def _host_name(host: str) -> str:

@@ -539,3 +539,42 @@ def test_what_editors_and_templates_leave_behind(make_conf):
     assert "canal.instance.master.address" not in text
     assert "canal.destinations" not in text
     assert len(text.splitlines()) == 5
+
+
+OPEN = "anyone who can reach this address could read all tables: set canal.user and"
+CERTIFICATES = (
+    "canal.tls.certFile = a.pem\ncanal.tls.clientCaFile = b.pem\n"
+    "canal.tls.clientCertificates = required\n"
+)
+
+
+@pytest.mark.parametrize("ip", ["0.0.0.0", "::", "192.0.2.1", "db.example"])
+@pytest.mark.parametrize(
+    ("more", "is_open"),
+    [
+        ("", True),
+        ("canal.anonymous.enable = false\n", True),
+        # Who does not use TLS is not asked for a certificate.
+        (CERTIFICATES, True),
+        (f"{CERTIFICATES}canal.tls.required = true\n", False),
+        ("canal.anonymous.enable = true\n", False),
+        (f"canal.passwd = {HASH}\n", False),
+        (f"canal.user = canal\ncanal.passwd = {HASH}\n", False),
+        ("canal.withoutNetty = true\n", False),
+    ],
+)
+def test_a_port_open_by_mistake(make_conf, ip, more, is_open):
+    """An address beyond the loopback interface needs a login, or a word that it may."""
+    conf = make_conf(f"{MAIN}canal.ip = {ip}\n{more}")
+    if is_open:
+        (problem,) = problems_of(conf)
+        assert f"canal.ip = {ip}: {OPEN}" in problem
+        assert "canal.anonymous.enable" in problem
+    else:
+        load(conf, {})
+
+
+@pytest.mark.parametrize("ip", ["", "127.0.0.1", "127.1.2.3", "::1", "LocalHost"])
+def test_a_port_for_this_host(make_conf, ip):
+    """The loopback interface needs no login, nor does a folder of the Java server."""
+    load(make_conf(f"{MAIN}canal.ip = {ip}\n"), {})

@@ -124,6 +124,7 @@ class TestDaemon:
             ("canal.ip = 127.0.0.1", False),
             ("canal.ip =\ncanal.passwd = " + "0" * 40, False),
             ("canal.ip =\ncanal.withoutNetty = true", False),
+            ("canal.ip =\ncanal.anonymous.enable = true", False),
         ],
     )
     def test_a_port_open_to_everybody(self, make_conf, caplog, settings, warns):

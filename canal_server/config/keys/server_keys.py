@@ -49,6 +49,15 @@ PORT_KEYS = (
         secret=True,
     ),
     Key(
+        "canal.anonymous.enable",
+        "anonymous",
+        values.boolean,
+        "`true` lets everybody log in who can reach `canal.ip`. Without it, an address"
+        " that is not of the loopback interface needs `canal.passwd`, or required"
+        " [certificates of clients](../howto/tls.md#ask-clients-for-a-certificate).",
+        ours=True,
+    ),
+    Key(
         "canal.server.connections.max",
         "connections_max",
         values.integer(1, 100_000),

@@ -218,7 +218,9 @@ def test_a_port_in_use(make_conf, used_port, check, monkeypatch):
 def test_an_address_of_another_machine(make_conf, check):
     """`canal.ip` must be an address of this machine."""
     conf = make_conf(
-        "canal.destinations = example\ncanal.ip = 192.0.2.1\n", example=NOWHERE
+        "canal.destinations = example\ncanal.ip = 192.0.2.1\n"
+        "canal.anonymous.enable = true\n",
+        example=NOWHERE,
     )
     _, found = check(conf)
     outcome, message = found["server", "port"]

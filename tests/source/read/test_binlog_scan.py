@@ -222,7 +222,12 @@ def test_beside_a_stalled_dump(source_server: Server, database: str) -> None:
     try:
         assert is_stalled.wait(UNIT_S)
         spans: list[object] = []
-        read(lambda found: spans.extend(found) or True)
+
+        def keep(found) -> bool:
+            spans.extend(found)
+            return True
+
+        read(keep)
         assert len(spans) >= 20
     finally:
         may_end.set()

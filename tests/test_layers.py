@@ -31,7 +31,7 @@ LAYERS = {
     "filters.table_filters": 1,
     "config": 2, "protocol": 2, "mysql": 2, "tls": 2,
     "doors.zookeeper": 2, "doors.sqlite": 2, "doors.sqltext": 2, "daemon.control": 2,
-    "decoder.text": 3, "decoder.rows": 3, "decoder.events": 3,
+    "doors.prometheus": 3, "decoder.text": 3, "decoder.rows": 3, "decoder.events": 3,
     "filters": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3,
     "tablemeta.model": 3, "tablemeta.sql": 3, "tablemeta.tables": 3,
     "tablemeta.storage": 3, "tablemeta.history": 3,
@@ -68,7 +68,7 @@ HIDDEN = {"server": {"store", "position"}}  # it knows them as ports
 _OF_SPARK = {
     "errors", "messages", "model", "core", "runtime", "config", "config.schema",
     "tls", "mysql", "client", "decoder", "arrow", "filters", "filters.table_filters",
-    "tablemeta",
+    "tablemeta", "doors.prometheus",
 }  # fmt: skip
 LEAVES = {
     "spark": _OF_SPARK,
@@ -104,7 +104,7 @@ DOORS = {
     "pymysql": {"mysql"},
     "sqlalchemy": {"client"},
     "javaproperties": {"config"},
-    "prometheus_client": {"observe"},
+    "prometheus_client": {"doors.prometheus"},
     "starlette": {"web"},
     "uvicorn": {"web"},
     "zstandard": "*",

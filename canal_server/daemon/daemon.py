@@ -42,6 +42,7 @@ from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.settings_watch import SettingsWatch
 from canal_server.daemon.subscription_requests import SubscriptionRequests
+from canal_server.doors.prometheus.metrics_server import MetricsServer
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
 from canal_server.ha.address import LOOPBACK
@@ -49,7 +50,7 @@ from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
-from canal_server.observe.metrics_server import Metrics, MetricsServer
+from canal_server.observe.all_metrics import metrics_text
 from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
 from canal_server.protocol.auth import Credentials
@@ -232,12 +233,14 @@ class Daemon:
         return MetricsServer(
             server.metrics_ip or server.ip or LOOPBACK,
             server.metrics_port,
-            Metrics(
+            metrics_text(
                 self.readings,
                 __version__,
                 is_managed=self._config.instances_managed,
             ),
             self._tls if server.tls.metrics else None,
+            unavailable=daemon_messages.METRICS_PORT_UNAVAILABLE,
+            failed=daemon_messages.METRICS_FAILED,
         )
 
     def _web_server(self) -> WebServer | None:

@@ -1,4 +1,4 @@
-"""Doors to foreign systems: SQLite, ZooKeeper, sqlglot, web services; a module each.
+"""Doors to foreign systems: SQLite, ZooKeeper, sqlglot, Prometheus, web services.
 
 Code that needs a foreign system imports its door; only the door imports the library.
 Leaves out what is stored there.

@@ -9,54 +9,24 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client.core import (
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-
+from canal_server.doors.prometheus.metric_families import Families
 from canal_server.server.request_counts import LATENCY_BOUNDS_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from canal_server.doors.prometheus.metric_families import Metric
     from canal_server.observe.readings import Reading
     from canal_server.store.counts import StoreCounts
 
 # Where the settings of instances are from: files, or canal-admin.
 FILES: Final = "spring"
 MANAGER: Final = "manager"
-LABEL: Final = ("destination",)
 _DELAYS: Final = {
     "put_delay": "put into the ring",
     "get_delay": "received by a client",
     "ack_delay": "acked",
 }
-
-
-class Families:
-    """Metrics that are being filled, by name; made when a sample is added."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Metric] = {}
-
-    def gauge(self, name: str, help_: str, value: float, **labels: str) -> None:
-        """Add a sample of a gauge."""
-        self._metric(name, help_, "gauge").add_sample(name, labels, value)
-
-    def counter(self, name: str, help_: str, value: float, **labels: str) -> None:
-        """Add a sample of a counter."""
-        self._metric(name, help_, "counter").add_sample(name, labels, value)
-
-    def _metric(self, name: str, help_: str, kind: str) -> Metric:
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = Metric(name, help_, kind)
-        return found
-
-    def all(self) -> Iterator[Metric]:
-        """Yield all metrics."""
-        yield from self._found.values()
 
 
 def java_metrics(readings: Sequence[Reading], mode: str = FILES) -> Iterator[Metric]:
@@ -66,8 +36,8 @@ def java_metrics(readings: Sequence[Reading], mode: str = FILES) -> Iterator[Met
         _add_instance(families, reading, mode)
         _add_store(families, reading)
         _add_requests(families, reading)
+    _add_latencies(families, readings)
     yield from families.all()
-    yield _latencies(readings)
 
 
 def _add_instance(families: Families, reading: Reading, mode: str) -> None:
@@ -194,26 +164,14 @@ def _add_requests(families: Families, reading: Reading) -> None:
         )
 
 
-def _latencies(readings: Iterable[Reading]) -> Metric:
-    family = HistogramMetricFamily(
-        "canal_instance_client_request_latency",
-        "Time from a request until its answer was sent, ms",
-        labels=LABEL,
-    )
+def _add_latencies(families: Families, readings: Iterable[Reading]) -> None:
     bounds = [*map(str, LATENCY_BOUNDS_MS), "+Inf"]  # "10.0", as Java writes them
     for reading in readings:
-        total, buckets = 0, []
-        for bound, number in zip(bounds, reading.requests.latencies, strict=True):
-            total += number
-            buckets.append((bound, float(total)))
-        family.add_metric(
-            [reading.destination], buckets, sum_value=reading.requests.latency_ms
+        families.histogram(
+            "canal_instance_client_request_latency",
+            "Time from a request until its answer was sent, ms",
+            {"destination": reading.destination},
+            bounds=bounds,
+            numbers=reading.requests.latencies,
+            sum_=reading.requests.latency_ms,
         )
-    return family
-
-
-def info(name: str, help_: str, **labels: str) -> Metric:
-    """Return a gauge that is 1 and whose labels are the information."""
-    family = GaugeMetricFamily(name, help_, labels=list(labels))
-    family.add_metric(list(labels.values()), 1)
-    return family

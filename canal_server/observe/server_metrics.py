@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from canal_server.observe.java_metrics import Families
+from canal_server.doors.prometheus.metric_families import Families
 from canal_server.observe.readings import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from prometheus_client.core import Metric
-
+    from canal_server.doors.prometheus.metric_families import Metric
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.observe.readings import Reading
 

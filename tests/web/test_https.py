@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from fix_server import PATIENCE_S
 
-from canal_server.observe.metrics_server import Metrics, MetricsServer
+from canal_server.doors.prometheus.metrics_server import MetricsServer
+from canal_server.messages import daemon_messages
+from canal_server.observe.all_metrics import metrics_text
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.tls.server_tls import ServerTls
 from canal_server.web import web_server
@@ -37,14 +39,23 @@ def page(tls):
 
 def metrics(tls):
     """Return the port for Prometheus."""
-    return MetricsServer("127.0.0.1", 0, Metrics(Nothing().readings, "1.2.3"), tls)
+    text = metrics_text(Nothing().readings, "1.2.3")
+    return MetricsServer(
+        "127.0.0.1",
+        0,
+        text,
+        tls,
+        unavailable=daemon_messages.METRICS_PORT_UNAVAILABLE,
+        failed=daemon_messages.METRICS_FAILED,
+    )
 
 
 @pytest.fixture(params=[page, metrics])
 def port(request, authority, monkeypatch):
     """Give a port with TLS: that of the page, then that for metrics."""
     monkeypatch.setattr(web_server, "_HANDSHAKE_S", 0.5)
-    monkeypatch.setattr("canal_server.observe.metrics_server._Handler.timeout", 0.5)
+    handler = "canal_server.doors.prometheus.metrics_server._Handler"
+    monkeypatch.setattr(f"{handler}.timeout", 0.5)
     server = request.param(ServerTls(authority.server()))
     server.start()
     assert server.port

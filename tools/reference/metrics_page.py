@@ -32,19 +32,21 @@ def pages() -> dict[Path, str]:
         ("canal", java_metrics(readings)),
         ("server", server_metrics(readings)),
     ):
-        text = text.replace(f"{{{{{slot}}}}}", _table(found))
+        text = text.replace(f"{{{{{slot}}}}}", metrics_table(found))
     states = table(
         ("state", "meaning"), [(f"`{name}`", what) for name, what in STATES.items()]
     ).strip()
     return {PAGE: notice(SOURCES) + text.replace("{{states}}", states)}
 
 
-def _table(metrics: Iterable[Metric]) -> str:
+def metrics_table(metrics: Iterable[Metric]) -> str:
+    """Return the table of metrics, with the names of their samples."""
     rows = []
     for each in sorted(metrics, key=lambda metric: metric.name):
         labels = {name for sample in each.samples for name in sample.labels}
         shown = ", ".join(f"`{name}`" for name in sorted(labels - {"le"}))
-        rows.append((f"`{each.name}`", each.type, shown, each.documentation))
+        name = each.samples[0].name if each.type == "counter" else each.name
+        rows.append((f"`{name}`", each.type, shown, each.documentation))
     return table(("metric", "type", "labels", "meaning"), rows).strip()
 
 

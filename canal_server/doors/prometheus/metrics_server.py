@@ -10,91 +10,20 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry
-from prometheus_client.exposition import generate_latest
-from prometheus_client.platform_collector import PlatformCollector
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
-
-from canal_server.messages import daemon_messages
-from canal_server.observe.java_metrics import FILES, MANAGER, info, java_metrics
-from canal_server.observe.server_metrics import server_metrics
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-    from prometheus_client.core import Metric
-
-    from canal_server.observe.readings import Reading
+    from canal_server.doors.prometheus.metrics_text import MetricsText
+    from canal_server.messages.message import Message
     from canal_server.runtime.lifecycle import Deadline
     from canal_server.tls.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.5  # how soon the port ends
-
-
-class _Collector(Collector):
-    """Makes all metrics when they are asked for."""
-
-    def __init__(
-        self, read: Callable[[], Sequence[Reading]], version: str, mode: str
-    ) -> None:
-        self._read = read
-        self._version = version
-        self._mode = mode
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
-        readings = self._read()
-        yield info("canal_server_info", "This server", version=self._version)
-        yield from java_metrics(readings, self._mode)
-        yield from server_metrics(readings)
-
-
-class Metrics:
-    """The metrics as text."""
-
-    def __init__(
-        self,
-        read: Callable[[], Sequence[Reading]],
-        version: str,
-        *,
-        is_managed: bool = False,
-    ) -> None:
-        """Create them; `is_managed`: canal-admin hands out the settings."""
-        mode = MANAGER if is_managed else FILES
-        self._registry = CollectorRegistry()
-        self._registry.register(_Collector(read, version, mode))
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
-
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format 0.0.4."""
-        return b"".join(_lines(generate_latest(self._registry)))
-
-
-def _lines(text: bytes) -> Iterator[bytes]:
-    """Yield the lines, with the names of counters as their samples have them.
-
-    The library appends `_total` to the name of each counter in its HELP and TYPE lines;
-    the counters of the Java server have no such suffix.
-    """
-    pending: list[bytes] = []
-    for line in text.splitlines(keepends=True):
-        if line.startswith(b"#"):
-            pending.append(line)
-            continue
-        sample = line.partition(b"{")[0].partition(b" ")[0]
-        for each in pending:
-            words = each.split(b" ", 3)
-            if words[2] == sample + b"_total":
-                words[2] = sample
-            yield b" ".join(words)
-        pending = []
-        yield line
-    yield from pending
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -137,12 +66,26 @@ class _Handler(WSGIRequestHandler):
 class MetricsServer:
     """A stage that serves the metrics at any path, as the Java server does.
 
-    A port that is in use does not prevent the start of the server: that is a warning.
+    A port that is in use does not prevent the start of the process: that is a warning.
     """
 
     def __init__(
-        self, ip: str, port: int, metrics: Metrics, tls: ServerTls | None = None
+        self,
+        ip: str,
+        port: int,
+        metrics: MetricsText,
+        tls: ServerTls | None = None,
+        *,
+        unavailable: Message,
+        failed: Message,
     ) -> None:
+        """Serve at this address; port 0: any free one.
+
+        The messages: the port cannot be opened (address, reason), and a request was not
+        answered because of an internal error.
+        """
+        self._unavailable = unavailable
+        self._failed = failed
         self._ip = ip
         self._tls = tls
         self._port = port
@@ -161,9 +104,7 @@ class MetricsServer:
             kind = _ServerIPv6 if ":" in self._ip else _Server
             self._server = kind((self._ip, self._port), _Handler)
         except OSError as error:
-            daemon_messages.METRICS_PORT_UNAVAILABLE.log(
-                log, f"{self._ip}:{self._port}", error.strerror
-            )
+            self._unavailable.log(log, f"{self._ip}:{self._port}", error.strerror)
             return
         self._server.set_app(self._answer)
         self._server.tls = self._tls
@@ -206,7 +147,7 @@ class MetricsServer:
         try:
             text = self._metrics.text()
         except Exception:  # noqa: BLE001  # the outermost frame of this thread
-            daemon_messages.METRICS_FAILED.log(log, exc_info=True)
+            self._failed.log(log, exc_info=True)
             start_response("500 Internal Server Error", [])
             return [b""]
         start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])

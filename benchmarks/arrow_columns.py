@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
 
 from canal_server.arrow.arrow_batches import generic_batches, typed_batches
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.config.schema import FilterConfig
 from canal_server.core.blocks import BlockPool
 from canal_server.core.table_ids import TableIds
@@ -92,7 +92,7 @@ class Load:
         if kind.startswith("generic"):
             payload = "json" if kind.endswith("json") else "map"
             return generic_batches("bench", payload=payload)
-        columns = [wanted_column(column) for column in self.meta.columns]
+        columns = [requested_column(column) for column in self.meta.columns]
         return typed_batches(SCHEMA, TABLE, columns)
 
 

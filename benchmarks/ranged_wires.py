@@ -22,7 +22,7 @@ from loads import LOADS, SCHEMA, SERVER_OPTIONS, TABLE, Writer
 from server_process import DESTINATION, ServerProcess, require_package
 
 from canal_server.arrow.arrow_batches import generic_batches, typed_batches
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.client.range_client import Wire
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.spark.options.servers import Channel
@@ -92,7 +92,7 @@ class Reads:
         """Return what makes batches of each kind."""
         shown = self._client.schema(DESTINATION, SCHEMA, TABLE).columns
         columns = [
-            wanted_column(
+            requested_column(
                 ColumnMeta(each.name, each.mysql_type, each.charset or None, each.key)
             )
             for each in shown

@@ -18,7 +18,7 @@ from canal_server.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from canal_server.arrow.arrow_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import RequestedColumn
 
     Fetched = tuple[int, int, tuple[Any, Any, Any]]  # a column as returned by `take`
 
@@ -133,10 +133,10 @@ class Batches:
         return self._batch() if self._columns.rows else None
 
     def _batch(self) -> pa.RecordBatch:
-        taken = iter(self._columns.take())
+        fetched = iter(self._columns.take())
         arrays = {}
         for name in self._names:
-            arrays[name] = _array(self.schema.field(name).type, taken)
+            arrays[name] = _array(self.schema.field(name).type, fetched)
         return pa.RecordBatch.from_arrays(
             [arrays[name] for name in self.schema.names], schema=self.schema
         )
@@ -197,7 +197,7 @@ def generic_batches(
 
 
 def typed_schema(
-    columns: Sequence[WantedColumn], *, updates: str = "postimage"
+    columns: Sequence[RequestedColumn], *, updates: str = "postimage"
 ) -> pa.Schema:
     """Return the schema for the rows of one table.
 
@@ -209,9 +209,9 @@ def typed_schema(
         fields = [pa.field("before", struct), pa.field("after", struct)]
     kind = "op" if updates == "envelope" else "_change_type"
     metadata = [(kind, _TEXT), *_ORDER, ("_position", _TEXT)]
-    taken = {name for name, _ in metadata}
+    names = {name for name, _ in metadata}
     for field in fields:
-        if field.name.lower() in taken:
+        if field.name.lower() in names:
             problem = (
                 f"column {field.name} has the name of a column that the source adds: "
                 "exclude it with option columns, or set updates = envelope"
@@ -223,7 +223,7 @@ def typed_schema(
 def typed_batches(
     schema: str,
     table: str,
-    columns: Sequence[WantedColumn],
+    columns: Sequence[RequestedColumn],
     *,
     updates: str = "postimage",
     split_keys: bool = False,
@@ -265,34 +265,34 @@ def typed_batches(
     return Batches(compiled, names, arrow_schema, on_statement)
 
 
-def _type_of(column: WantedColumn) -> pa.DataType:
+def _type_of(column: RequestedColumn) -> pa.DataType:
     if column.kind == "decimal":
         return pa.decimal128(column.precision, column.scale)
     return _TYPES[column.kind]
 
 
-def _array(kind: pa.DataType, taken: Iterator[Fetched]) -> pa.Array:
+def _array(kind: pa.DataType, fetched: Iterator[Fetched]) -> pa.Array:
     """Return an array of the next column, including its child columns."""
-    length, nulls, (validity, offsets, values) = next(taken)
+    length, nulls, (validity, offsets, values) = next(fetched)
     buffers = [_buffer(validity)]
     children = None
     if pa.types.is_map(kind):
         buffers.append(_buffer(offsets))
-        children = [_entries(kind, taken)]
+        children = [_entries(kind, fetched)]
     elif pa.types.is_list(kind):
         buffers.append(_buffer(offsets))
-        children = [_array(kind.value_type, taken)]
+        children = [_array(kind.value_type, fetched)]
     elif pa.types.is_struct(kind):
-        children = [_array(field.type, taken) for field in kind]
+        children = [_array(field.type, fetched) for field in kind]
     else:
         buffers += [_buffer(part) for part in (offsets, values) if part is not None]
     return pa.Array.from_buffers(kind, length, buffers, nulls, 0, children)
 
 
-def _entries(kind: pa.MapType, taken: Iterator[Fetched]) -> pa.Array:
+def _entries(kind: pa.MapType, fetched: Iterator[Fetched]) -> pa.Array:
     """Return the array of the keys and items of a map."""
-    keys = _array(kind.key_type, taken)
-    items = _array(kind.item_type, taken)
+    keys = _array(kind.key_type, fetched)
+    items = _array(kind.item_type, fetched)
     fields = pa.struct([kind.key_field, kind.item_field])
     return pa.Array.from_buffers(fields, len(keys), [None], 0, 0, [keys, items])
 

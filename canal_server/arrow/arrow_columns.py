@@ -71,7 +71,7 @@ _ARGUMENTS: Final = re.compile(r"\((\d+)(?:\s*,\s*(\d+))?\)")
 
 
 @dataclass(frozen=True, slots=True)
-class WantedColumn:
+class RequestedColumn:
     """A column of the output; `kind` is one of the compiled part."""
 
     name: str
@@ -91,7 +91,7 @@ class WantedColumn:
         return self.name, self.kind, self.precision, self.scale
 
 
-def wanted_column(column: ColumnMeta) -> WantedColumn:
+def requested_column(column: ColumnMeta) -> RequestedColumn:
     """Return the output column for a column of a table.
 
     Raises DecodeError for an unknown type.
@@ -101,28 +101,28 @@ def wanted_column(column: ColumnMeta) -> WantedColumn:
     if base in _INTEGERS:
         kind = _INTEGERS[base][column.unsigned]
         digits = _BIGINT_UNSIGNED_DIGITS if kind == "decimal" else 0
-        return WantedColumn(column.name, kind, digits)
+        return RequestedColumn(column.name, kind, digits)
     if base in _DECIMALS:
         return _decimal(column)
     if base in _PLAIN:
-        return WantedColumn(column.name, _PLAIN[base])
+        return RequestedColumn(column.name, _PLAIN[base])
     if base in _BYTES or (base in _TEXTS and _is_binary(column, base)):
-        return WantedColumn(column.name, "binary")
+        return RequestedColumn(column.name, "binary")
     if base in _TEXTS:
-        return WantedColumn(column.name, "text")
+        return RequestedColumn(column.name, "text")
     raise DecodeError(
         f"column {column.name}: unknown type {column.mysql_type!r}; exclude the column "
         "from the query"
     )
 
 
-def _decimal(column: ColumnMeta) -> WantedColumn:
+def _decimal(column: ColumnMeta) -> RequestedColumn:
     found = _ARGUMENTS.search(column.mysql_type)
     precision, scale = _DECIMAL_DEFAULT
     if found:
         precision, scale = int(found[1]), int(found[2] or 0)
     kind = "decimal" if precision <= DECIMAL_DIGITS_MAX else "wide decimal"
-    return WantedColumn(column.name, kind, precision, scale)
+    return RequestedColumn(column.name, kind, precision, scale)
 
 
 def _is_binary(column: ColumnMeta, base: str) -> bool:

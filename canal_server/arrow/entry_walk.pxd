@@ -46,7 +46,7 @@ cdef class EntryColumns:
     cdef uint32_t key_part
     cdef uint32_t key_parts        # 1: all
 
-    cdef list statements           # found and not yet taken
+    cdef list statements           # found and not yet fetched
     cdef bint stop_here            # after the current entry
     cdef str problem               # the full error message of the current entry
     cdef tuple broken              # the parts of the error that ended the reading
@@ -54,10 +54,10 @@ cdef class EntryColumns:
     cdef int run(self, const uint8_t* p, size_t n, size_t* consumed) noexcept nogil
     cdef int entry(self, Slice slice) noexcept nogil
     cdef int rowdata(self) noexcept nogil
-    cdef int begun(self) noexcept nogil
+    cdef int on_begin(self) noexcept nogil
     cdef int end_transaction(self) noexcept nogil
     cdef int commit(self, uint64_t version, int64_t time_ms, Slice xid) noexcept nogil
-    cdef int place(self, uint64_t offset, uint64_t* version) noexcept nogil
+    cdef int version_of(self, uint64_t offset, uint64_t* version) noexcept nogil
     cdef int put_order(self, uint32_t numbers) noexcept nogil
     cdef inline bint takes(self, uint64_t hashed) noexcept nogil:
         """Check whether a row with this hash is selected; skipped rows are numbered."""
@@ -68,7 +68,7 @@ cdef class EntryColumns:
 
     cdef bint is_full(self) noexcept nogil
     cdef size_t measured(self) noexcept nogil
-    cdef int fail_expected(self, uint64_t place) noexcept with gil
+    cdef int fail_expected(self, uint64_t version) noexcept with gil
     cdef int fail(self, str problem) except -1
     cdef int keep_statement(self) except -1
     # For a router that passes entries to several columns.

@@ -110,7 +110,7 @@ cdef class EntryColumns:
     def expect(self, uint64_t version, int64_t time_ms, str xid=""):
         """Set the commit of the current transaction, else of the next one.
 
-        For a part of a transaction: its rows can be taken before its end was fed.
+        For a part of a transaction: its rows can be fetched before its end was fed.
         """
         cdef Slice text
         self.expected = True
@@ -163,7 +163,7 @@ cdef class EntryColumns:
 
     @property
     def full(self):
-        """Whether the rows must be taken before further input."""
+        """Whether the rows must be fetched before further input."""
         return self.is_full()
 
     @property
@@ -200,7 +200,7 @@ cdef class EntryColumns:
         return OK
 
     cdef bint is_full(self) noexcept nogil:
-        """Check whether a limit is reached and all rows can be taken."""
+        """Check whether a limit is reached and all rows can be fetched."""
         if self.rows == 0 or self.rows > self.committed:
             return False
         if self.rows >= self.rows_max:
@@ -218,7 +218,7 @@ cdef class EntryColumns:
         return self.bytes_measured
 
     cdef int entry(self, Slice slice) noexcept nogil:
-        cdef uint64_t place = 0
+        cdef uint64_t version = 0
         cdef Slice nothing
         cdef int status
         if not read_entry(slice.p, slice.n, &self.head):
@@ -231,21 +231,21 @@ cdef class EntryColumns:
             return OK  # a heartbeat or the like
         if self.open:
             nothing.p, nothing.n = NULL, 0
-            status = self.place(self.head.offset, &place)
+            status = self.version_of(self.head.offset, &version)
             if status == OK:
-                status = self.commit(place, self.head.time_ms, nothing)
+                status = self.commit(version, self.head.time_ms, nothing)
             if status != OK:
                 return status
             self.expected = False
         self.open = True
-        return self.begun()
+        return self.on_begin()
 
-    cdef int begun(self) noexcept nogil:
+    cdef int on_begin(self) noexcept nogil:
         """Handle the begin of a transaction."""
         return OK
 
     cdef int rowdata(self) noexcept nogil:
-        cdef uint64_t place
+        cdef uint64_t version
         cdef Slice xid
         cdef int status
         if not read_change(self.head.store, &self.change):
@@ -254,11 +254,11 @@ cdef class EntryColumns:
             self.change.event = self.head.event
         if self.change.event == EVENT_QUERY and not self.change.is_ddl:
             return OK  # the text of the statement whose rows follow
-        status = self.place(self.head.offset, &place)
+        status = self.version_of(self.head.offset, &version)
         if status != OK:
             return status
-        if place != self.seq_now:
-            self.seq_now, self.row_now = place, 0
+        if version != self.seq_now:
+            self.seq_now, self.row_now = version, 0
 
         if (EVENT_INSERT <= self.change.event <= EVENT_DELETE
                 and self.change.sql.n == 0):
@@ -273,30 +273,30 @@ cdef class EntryColumns:
             return status
         xid.p, xid.n = NULL, 0
         if not self.open:
-            status = self.place(self.head.offset + self.head.length, &place)
+            status = self.version_of(self.head.offset + self.head.length, &version)
             if status == OK:
-                status = self.commit(place, self.head.time_ms, xid)
+                status = self.commit(version, self.head.time_ms, xid)
         elif self.expected:
             status = self.commit(self.expected_version, self.expected_time_ms,
                                  self.expected_text)
         return status
 
     cdef int end_transaction(self) noexcept nogil:
-        cdef uint64_t place
+        cdef uint64_t version
         cdef Slice xid
-        cdef int status = self.place(self.head.offset + self.head.length, &place)
+        cdef int status = self.version_of(self.head.offset + self.head.length, &version)
         if status != OK:
             return status
         if not read_transaction_id(self.head.store, &xid):
             return MALFORMED
-        if self.expected and self.expected_version != place:
-            return self.fail_expected(place)
+        if self.expected and self.expected_version != version:
+            return self.fail_expected(version)
         self.open = self.expected = False
-        return self.commit(place, self.head.time_ms, xid)
+        return self.commit(version, self.head.time_ms, xid)
 
-    cdef int fail_expected(self, uint64_t place) noexcept with gil:
+    cdef int fail_expected(self, uint64_t version) noexcept with gil:
         try:
-            self.fail(f"the transaction ends at version {place}, not at "
+            self.fail(f"the transaction ends at version {version}, not at "
                       f"{self.expected_version} as set before")
         except MemoryError:
             return NO_ROOM
@@ -319,7 +319,7 @@ cdef class EntryColumns:
 
     # --- order ------------------------------------------------------------------------
 
-    cdef int place(self, uint64_t offset, uint64_t* version) noexcept nogil:
+    cdef int version_of(self, uint64_t offset, uint64_t* version) noexcept nogil:
         """Return the version of an offset in the current entry's file."""
         cdef Slice file = self.head.file
         cdef uint64_t number = 0

@@ -176,7 +176,7 @@ cdef class GenericColumns(EntryColumns):
         """Return the column of an image that has one value per row."""
         return &self.columns[image + 2 if self.json else image]
 
-    cdef int put_image(self, Slice row, uint64_t wanted,
+    cdef int put_image(self, Slice row, uint64_t requested,
                        ArrowColumn* image) noexcept nogil:
         """Append one image of a row to a map, or as JSON to the items of one."""
         cdef Input source = input_of(row)
@@ -187,7 +187,7 @@ cdef class GenericColumns(EntryColumns):
         cdef size_t at = 0
         cdef int status = OK
         cdef const uint8_t* end = self.head.store.p + self.head.store.n
-        while next_field(&source, wanted, &column):
+        while next_field(&source, requested, &column):
             status = read_column(self.shape, at, column, &text, &value)
             if status != OK:
                 return status

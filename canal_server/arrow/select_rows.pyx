@@ -106,7 +106,7 @@ cdef class ResultColumns:
     cdef str failed_charset
     cdef readonly bytes refusal  # payload of the error packet
     cdef readonly size_t rows
-    cdef size_t bytes_taken
+    cdef size_t bytes_read
     cdef size_t rows_max
     cdef size_t bytes_max
     cdef size_t row_bytes_max
@@ -181,7 +181,7 @@ cdef class ResultColumns:
     @property
     def full(self):
         """Whether the batch has reached its limit of rows or bytes."""
-        return self.rows >= self.rows_max or self.bytes_taken >= self.bytes_max
+        return self.rows >= self.rows_max or self.bytes_read >= self.bytes_max
 
     @property
     def done(self):
@@ -194,33 +194,33 @@ cdef class ResultColumns:
         Returns how many bytes of room the feed should have after its remaining input.
         Raises DecodeError.
         """
-        cdef size_t wants = 0
-        cdef size_t taken = 0
+        cdef size_t needed = 0
+        cdef size_t used = 0
         cdef int status
         if self.full or self.stage >= STAGE_DONE:
             return 0
         with nogil:
             status = self.read_packets(feed.data + feed.begin, feed.end - feed.begin,
-                                       &taken, &wants)
+                                       &used, &needed)
         if status != OK:
             self.raise_error(status)
-        feed.begin += taken
-        return wants
+        feed.begin += used
+        return needed
 
-    cdef int read_packets(self, const uint8_t* p, size_t n, size_t* taken,
-                          size_t* wants) noexcept nogil:
+    cdef int read_packets(self, const uint8_t* p, size_t n, size_t* used,
+                          size_t* needed) noexcept nogil:
         cdef const uint8_t* end = p + n
         cdef size_t size
         cdef int status
         while self.stage < STAGE_DONE:
-            if self.rows >= self.rows_max or self.bytes_taken >= self.bytes_max:
+            if self.rows >= self.rows_max or self.bytes_read >= self.bytes_max:
                 return OK
             n = end - p
             if n < HEADER_BYTES:
                 return OK
             size = p[0] | <size_t>p[1] << 8 | <size_t>p[2] << 16
             if n - HEADER_BYTES < size:
-                wants[0] = size + HEADER_BYTES - n
+                needed[0] = size + HEADER_BYTES - n
                 return OK
             if p[3] != self.number:
                 return MALFORMED
@@ -233,7 +233,7 @@ cdef class ResultColumns:
             if status != OK:
                 return status
             p += size
-            taken[0] += HEADER_BYTES + size
+            used[0] += HEADER_BYTES + size
         # Nothing may follow the last packet.
         return OK if p == end else MALFORMED
 
@@ -342,7 +342,7 @@ cdef class ResultColumns:
         if source.p != source.end:
             return MALFORMED
         self.rows += 1
-        self.bytes_taken += n
+        self.bytes_read += n
         return OK
 
     cdef inline int put(self, Target* target, ArrowColumn* column, Slice value,
@@ -405,9 +405,9 @@ cdef class ResultColumns:
     def take(self):
         """Return the columns of the rows so far, as buffers, and start empty ones."""
         cdef size_t i
-        taken = [take_column(&self.columns[i]) for i in range(self.width)]
-        self.rows = self.bytes_taken = 0
-        return taken
+        fetched = [take_column(&self.columns[i]) for i in range(self.width)]
+        self.rows = self.bytes_read = 0
+        return fetched
 
     def raise_error(self, int status):
         """Raise the error of a status."""

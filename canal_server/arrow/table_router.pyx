@@ -85,7 +85,7 @@ cdef struct Slot:
 cdef class TableRouter(EntryColumns):
     """Passes entries to the columns of their tables; for one thread at a time.
 
-    It has no rows itself: they are taken from the columns that have no rows waiting for
+    It has no rows itself: they are read from the columns that have no rows waiting for
     their commit (`pending`), when the router is `full` and at the end.
     """
 
@@ -229,7 +229,7 @@ cdef class TableRouter(EntryColumns):
         return hold
 
     def room_made(self):
-        """Continue after the full columns were taken."""
+        """Continue after the full columns were fetched."""
         self.filled = False
         self.bytes_unmeasured = 0
 
@@ -251,7 +251,7 @@ cdef class TableRouter(EntryColumns):
     # --- entries ----------------------------------------------------------------------
 
     cdef int rowdata(self) noexcept nogil:
-        cdef uint64_t place
+        cdef uint64_t version
         cdef Slot* slot
         cdef int status
         if not read_change(self.head.store, &self.change):
@@ -260,10 +260,10 @@ cdef class TableRouter(EntryColumns):
             self.change.event = self.head.event
         if self.change.event == EVENT_QUERY and not self.change.is_ddl:
             return OK  # the text of the statement whose rows follow
-        status = self.place(self.head.offset, &place)
+        status = self.version_of(self.head.offset, &version)
         if status != OK:
             return status
-        self.seq_now = place
+        self.seq_now = version
         if (not EVENT_INSERT <= self.change.event <= EVENT_DELETE
                 or self.change.sql.n):
             self.open |= EVENT_INSERT <= self.change.event <= EVENT_DELETE
@@ -301,7 +301,7 @@ cdef class TableRouter(EntryColumns):
                                  self.expected_text)
         return status
 
-    cdef int begun(self) noexcept nogil:
+    cdef int on_begin(self) noexcept nogil:
         cdef Slice xid
         if not read_xa_xid(self.head.store, &xid):
             return MALFORMED
@@ -374,7 +374,7 @@ cdef class TableRouter(EntryColumns):
         return HELD
 
     cdef int put_statement(self) noexcept with gil:
-        cdef uint64_t place
+        cdef uint64_t version
         cdef Slice xid
         cdef int status = OK
         try:
@@ -393,9 +393,9 @@ cdef class TableRouter(EntryColumns):
         self.stop_here = True
         xid.p, xid.n = NULL, 0
         if not self.open:
-            status = self.place(self.head.offset + self.head.length, &place)
+            status = self.version_of(self.head.offset + self.head.length, &version)
             if status == OK:
-                status = self.commit(place, self.head.time_ms, xid)
+                status = self.commit(version, self.head.time_ms, xid)
         elif self.expected:
             status = self.commit(self.expected_version, self.expected_time_ms,
                                  self.expected_text)
@@ -465,7 +465,7 @@ cdef class TableRouter(EntryColumns):
         return OK
 
     cdef int skip_table(self, void* skipped) noexcept with gil:
-        """Skip a table from here on, with all its rows that were not taken."""
+        """Skip a table from here on, with all its rows that were not fetched."""
         cdef EntryColumns columns = <EntryColumns>skipped
         cdef uint64_t seq = columns.seq_now
         cdef uint32_t row = columns.row_now

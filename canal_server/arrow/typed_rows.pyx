@@ -192,7 +192,7 @@ cdef class TypedColumns(EntryColumns):
         cdef Input source
         cdef Slice row, field, value
         cdef ColumnText* text
-        cdef uint64_t wanted = (
+        cdef uint64_t requested = (
             TAG_BEFORE if self.change.event == EVENT_DELETE else TAG_AFTER)
         cdef size_t at = 0
         cdef int status
@@ -203,7 +203,7 @@ cdef class TypedColumns(EntryColumns):
             return MALFORMED if source.short else OK
         self.unlike = False
         source = input_of(row)
-        while next_field(&source, wanted, &field):
+        while next_field(&source, requested, &field):
             status = read_column(&self.shape, at, field, &text, &value)
             at += 1
             if status == OK and text.target == UNRESOLVED:
@@ -286,19 +286,19 @@ cdef class TypedColumns(EntryColumns):
             status = self.put_struct(row, TAG_AFTER, 1, after)
         return status
 
-    cdef int put_struct(self, Slice row, uint64_t wanted, int image,
+    cdef int put_struct(self, Slice row, uint64_t requested, int image,
                         bint there) noexcept nogil:
         cdef size_t i
         cdef int status = OK
         if there:
-            status = self.put_image(row, wanted, image)
+            status = self.put_image(row, requested, image)
             return put_valid(&self.structs[image]) if status == OK else status
         for i in range(self.field_n):
             if status == OK:
                 status = put_null(&self.images[image * self.field_n + i])
         return put_null(&self.structs[image]) if status == OK else status
 
-    cdef int put_image(self, Slice row, uint64_t wanted, int image) noexcept nogil:
+    cdef int put_image(self, Slice row, uint64_t requested, int image) noexcept nogil:
         """Append one image of a row to the columns of an image."""
         cdef Input source = input_of(row)
         cdef ArrowColumn* columns = self.images + image * self.field_n
@@ -310,7 +310,7 @@ cdef class TypedColumns(EntryColumns):
         cdef size_t length = self.rows - 1  # of each column, before this row
         cdef const uint8_t* end = self.head.store.p + self.head.store.n
         cdef int status
-        while next_field(&source, wanted, &field):
+        while next_field(&source, requested, &field):
             status = read_column(&self.shape, at, field, &text, &value)
             at += 1
             if status != OK:

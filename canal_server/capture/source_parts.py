@@ -42,14 +42,14 @@ def history_of(
     config: InstanceConfig, owner: Owner | None = None
 ) -> TableMetaTsdb | None:
     """Return the table history; None: the columns are those of today."""
-    wanted = config.table_meta
-    if not wanted.enable:
+    settings = config.table_meta
+    if not settings.enable:
         return None
     return TableMetaTsdb(
         open_storage(config, owner=owner),
         Retention(
-            snapshot_interval_s=wanted.snapshot_interval_h * 3600,
-            expire_s=wanted.snapshot_expire_h * 3600,
+            snapshot_interval_s=settings.snapshot_interval_h * 3600,
+            expire_s=settings.snapshot_expire_h * 3600,
         ),
     )
 
@@ -80,7 +80,7 @@ def access_of(source: SourceConfig, destination: str) -> Access:
                 )
             ]
         )
-    key = f"canal.instance.master{source.member or ''}.address"
+    key = f"canal.instance.master{source.number or ''}.address"
     return _access(source, master, master.address, key)
 
 
@@ -89,7 +89,7 @@ def standby_access_of(source: SourceConfig) -> Access | None:
     standby = source.standby
     if standby.address is None:
         return None
-    key = f"canal.instance.standby{source.member or ''}.address"
+    key = f"canal.instance.standby{source.number or ''}.address"
     return _access(source, standby, standby.address, key)
 
 

@@ -51,12 +51,12 @@ def position(text: str) -> FilePosition | TargetText:
     else:
         return TargetText(Kind.TIME, text, ms)
     try:
-        wanted = parse_target(text)
+        target_text = parse_target(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
-    if wanted.kind is not Kind.POSITION:
-        return wanted
-    found = _PLACE.fullmatch(wanted.text)
+    if target_text.kind is not Kind.POSITION:
+        return target_text
+    found = _PLACE.fullmatch(target_text.text)
     assert found is not None, "parse_target has read it"
     return FilePosition(found["file"], int(found["offset"]))
 
@@ -123,20 +123,22 @@ def access(args: argparse.Namespace) -> Access:
 
 
 def resolved(
-    source: Access, wanted: FilePosition | TargetText, option: str
+    source: Access, target_text: FilePosition | TargetText, option: str
 ) -> FilePosition:
     """Return the binlog position that an option selects, between two transactions.
 
     Raises SourceError, PositionError.
     """
-    if isinstance(wanted, FilePosition):
-        wanted = TargetText(Kind.POSITION, f"{wanted.file}:{wanted.offset}")
+    if isinstance(target_text, FilePosition):
+        target_text = TargetText(
+            Kind.POSITION, f"{target_text.file}:{target_text.offset}"
+        )
     with SourceView(InstanceConfig(destination=_DESTINATION), source) as view:
-        target = TargetFinder(view, option).find(wanted)
+        target = TargetFinder(view, option).find(target_text)
     found = FilePosition(
         target.position.journal_name or "", target.position.position or 0
     )
     if target.inside is not None:
-        text = inside_text(wanted.text, f"{found.file}:{found.offset}")
+        text = inside_text(target_text.text, f"{found.file}:{found.offset}")
         print(f"canal-server decode: {text}", file=sys.stderr)
     return found

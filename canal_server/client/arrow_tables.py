@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.arrow.arrow_batches import typed_batches
-from canal_server.arrow.arrow_columns import WantedColumn, wanted_column
+from canal_server.arrow.arrow_columns import RequestedColumn, requested_column
 from canal_server.arrow.table_router import TableRouter
 from canal_server.client.batch_bounds import last_time_ms
 from canal_server.errors import DecodeError, ProtocolError
@@ -147,10 +147,10 @@ class ArrowReader:
         self._router.set_table(*name, table.batches.typed)
 
     def _table(self, name: tuple[str, str], columns: Sequence[Column]) -> _Table:
-        wanted = [_wanted(column) for column in columns]
+        requested = [_requested(column) for column in columns]
         batches = typed_batches(
             *name,
-            wanted,
+            requested,
             updates=self._updates,
             zone=self._zone,
             rows_max=_NO_LIMIT,
@@ -160,7 +160,7 @@ class ArrowReader:
         batches.typed.compare(types)
         casts = {
             each.name: kind
-            for each, column in zip(wanted, columns, strict=True)
+            for each, column in zip(requested, columns, strict=True)
             if (kind := _cast(each, column.mysql_type)) is not None
         }
         return _Table(batches, {c.name: c.mysql_type for c in columns}, casts)
@@ -241,15 +241,15 @@ def _is_part(columns: Sequence[Column], known: dict[str, str]) -> bool:
     )
 
 
-def _wanted(column: Column) -> WantedColumn:
+def _requested(column: Column) -> RequestedColumn:
     charset = "binary" if column.sql_type == _SQL_BLOB else None
     try:
-        return wanted_column(ColumnMeta(column.name, column.mysql_type, charset))
+        return requested_column(ColumnMeta(column.name, column.mysql_type, charset))
     except DecodeError:
-        return WantedColumn(column.name, "text")  # a type of a later version
+        return RequestedColumn(column.name, "text")  # a type of a later version
 
 
-def _cast(column: WantedColumn, mysql_type: str) -> pa.DataType | None:
+def _cast(column: RequestedColumn, mysql_type: str) -> pa.DataType | None:
     """Return the type of Arrow for what the engine makes for Spark; None: the same."""
     words = mysql_type.lower().replace("(", " ").split()
     base = words[0] if words else ""

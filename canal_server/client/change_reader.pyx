@@ -485,7 +485,7 @@ cdef class ChangeIterator:
         return origin
 
     cdef bint ends_here(self):
-        """Tell whether the open transaction ends before the next change."""
+        """Return whether the open transaction ends before the next change."""
         return self.has_entry and self.kind == ENTRY_END
 
     cdef int advance(self) except -1:

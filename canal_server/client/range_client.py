@@ -291,7 +291,7 @@ class RangedClient:
         binlog of the source, even if the server has not read it yet.
         """
         request = RangeLocate(destination, name, position)
-        return self._ask(request, PacketType.RANGE_PLACE, RangeFound).position
+        return self._ask(request, PacketType.RANGE_POSITION, RangeFound).position
 
     def state(self, destination: str) -> dict[str, Any]:
         """Return the state of a destination, wherever it runs; keys as in `status`."""

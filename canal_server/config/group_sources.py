@@ -56,7 +56,7 @@ def numbered_sources(lookup: Lookup, problems: Problems) -> dict[int, Fields]:
             )
             found[number] = {
                 **read_all(keys, lookup, problems),
-                "source.member": number,
+                "source.number": number,
             }
         elif standby is not None:
             problems.add(
@@ -107,7 +107,7 @@ def check(
     names: dict[HostPort, str] = {}
     for source in group:
         for host, settings in (("master", source.master), ("standby", source.standby)):
-            key = f"canal.instance.{host}{source.member}.address"
+            key = f"canal.instance.{host}{source.number}.address"
             if settings.address is None:
                 continue
             other = names.setdefault(settings.address, key)

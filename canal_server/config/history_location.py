@@ -125,8 +125,8 @@ def check(
             secret=key == URL_KEY,
         )
 
-    wants_mysql = _component_set(lookup, problems)
-    if wants_mysql is False and config.database is not None:
+    selects_mysql = _component_set(lookup, problems)
+    if selects_mysql is False and config.database is not None:
         note(
             SPRING_KEY,
             f"a component set for a file, but {URL_KEY} is a MySQL URL; write"
@@ -135,7 +135,7 @@ def check(
     # A URL that cannot be parsed has been reported already.
     url = find(lookup, URL_KEY, problems, secret=True)
     is_mysql = url is not None and not url.text.lower().startswith(EMBEDDED)
-    if wants_mysql and not is_mysql:
+    if selects_mysql and not is_mysql:
         note(
             URL_KEY,
             f"not a MySQL URL, but {SPRING_KEY} is the component set for one; write"
@@ -195,8 +195,8 @@ def _component_set(lookup: Lookup, problems: Problems) -> bool | None:
     found = find(lookup, SPRING_KEY, problems)
     if found is None:
         return None
-    wants_mysql = COMPONENT_SETS.get(found.text.replace(":", "/").rpartition("/")[2])
-    if wants_mysql is None:
+    selects_mysql = COMPONENT_SETS.get(found.text.replace(":", "/").rpartition("/")[2])
+    if selects_mysql is None:
         problems.add(
             found.origin,
             SPRING_KEY,
@@ -204,4 +204,4 @@ def _component_set(lookup: Lookup, problems: Problems) -> bool | None:
             "unknown component set; leave it empty, or write"
             f" classpath:spring/tsdb/{' or '.join(COMPONENT_SETS)}",
         )
-    return wants_mysql
+    return selects_mysql

@@ -425,7 +425,7 @@ class _Loading:
     def _check_start(self, source: SourceConfig, lookup: Lookup) -> None:
         """Warn about a start position that has no effect as it is configured."""
         master = source.master
-        name = f"master{source.member or ''}"
+        name = f"master{source.number or ''}"
         for word, is_set, missing in (
             (
                 "position",
@@ -447,7 +447,7 @@ class _Loading:
         """Warn about a standby that is never used, and a switch without a standby."""
         detecting = source.detecting
         switches = detecting.enable and detecting.switch_to_standby
-        address = f"canal.instance.standby{source.member or ''}.address"
+        address = f"canal.instance.standby{source.number or ''}.address"
         for key, is_set, missing in (
             (
                 address,
@@ -457,7 +457,7 @@ class _Loading:
             (
                 "canal.instance.detecting.heartbeatHaEnable",
                 # In a group, other sources may have one.
-                switches and source.standby.address is None and not source.member,
+                switches and source.standby.address is None and not source.number,
                 f"{address} is not set",
             ),
         ):
@@ -481,7 +481,7 @@ class _Loading:
                 f" write {3 * source.heartbeat_s:g}",
             )
         for name, host in (("master", source.master), ("standby", source.standby)):
-            prefix = f"canal.instance.{name}{source.member or ''}."
+            prefix = f"canal.instance.{name}{source.number or ''}."
             for word, path in (
                 ("sslCa", host.ssl_ca),
                 ("sslCert", host.ssl_cert),

@@ -191,7 +191,7 @@ class EventConfig:
 class SourceConfig:
     """The MySQL side of an instance, or one source of a group."""
 
-    member: int = 0  # the number N of masterN in a group; 0: no group
+    number: int = 0  # the number N of masterN in a group; 0: no group
     master: HostConfig = HostConfig()
     standby: HostConfig = HostConfig()
     user: str = ""  # required when the files are loaded
@@ -331,7 +331,7 @@ class InstanceConfig:
                 table_meta=replace(self.table_meta, dir=self.table_meta.dir / name),
             )
             for source in self.group
-            for name in (f"master{source.member}",)
+            for name in (f"master{source.number}",)
         )
 
 

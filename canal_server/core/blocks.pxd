@@ -38,7 +38,7 @@ cdef class Block:
     cdef readonly str file     # binlog file that all records come from
     cdef readonly uint64_t file_number
     cdef readonly object source  # whose binlog that is, if the writer knew it
-    cdef readonly uint32_t member  # in a group: the number of the source; 0: no group
+    cdef readonly uint32_t source_number  # in a group; 0: no group
     cdef BlockPool pool
     cdef Py_ssize_t exports
 
@@ -51,7 +51,7 @@ cdef class BlockPool:
     cdef readonly size_t spare_max      # bytes of free memory kept for reuse
     cdef list spare
     cdef BlockPool root         # whose memory it hands out; None: its own
-    cdef uint32_t member        # of the blocks
+    cdef uint32_t source_number  # of the blocks
     cdef Block open(self, str file, uint64_t file_number, size_t at_least,
                     object source=*)
     cdef void give_back(self, uint8_t* data, Record* records, size_t capacity,

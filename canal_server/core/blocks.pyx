@@ -235,13 +235,13 @@ cdef class BlockPool:
         self.held = 0
         self.spare = []
 
-    def of_member(self, uint32_t member):
+    def of_source(self, uint32_t number):
         """Return a pool of the same memory for one source of a group.
 
         Its blocks have the source's number, and their memory counts here.
         """
         cdef BlockPool pool = BlockPool(self.block_size, 0)
-        pool.root, pool.member = self, member
+        pool.root, pool.source_number = self, number
         return pool
 
     cdef Block open(self, str file, uint64_t file_number, size_t at_least,
@@ -251,7 +251,7 @@ cdef class BlockPool:
         cdef Chunk chunk
         if self.root is not None:
             block = self.root.open(file, file_number, at_least, source)
-            block.member = self.member
+            block.source_number = self.source_number
             return block
         block = Block.__new__(Block)
         cdef size_t capacity = self.block_size

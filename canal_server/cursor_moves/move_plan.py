@@ -123,7 +123,7 @@ def plan_move(
 def _chosen_ids(
     config: InstanceConfig,
     cursors: DestinationCursors,
-    wanted: Collection[int] | None,
+    requested: Collection[int] | None,
 ) -> list[int]:
     """Return the clients to move. Raises CanalError if there are none."""
     known = [each.identity.client_id for each in cursors.clients]
@@ -133,18 +133,18 @@ def _chosen_ids(
             " position to move; configure where it starts with"
             " canal.instance.master.journal.name and .position"
         )
-    if wanted is None:
+    if requested is None:
         return known
-    check_subscribed(config.destination, wanted, known)
-    return [each for each in known if each in wanted]
+    check_subscribed(config.destination, requested, known)
+    return [each for each in known if each in requested]
 
 
 def _look_at_all(
-    parts: Sequence[Part], wanted: TargetText, ids: Collection[int]
+    parts: Sequence[Part], target_text: TargetText, ids: Collection[int]
 ) -> list[Move]:
     """Find the position in each of some sources, and the effect of a move there."""
     try:
-        return [_look(part, wanted, ids) for part in parts]
+        return [_look(part, target_text, ids) for part in parts]
     except (ConnectionLost, SourceRefused) as error:
         if len(parts) == 1:
             raise
@@ -154,14 +154,14 @@ def _look_at_all(
         ) from error
 
 
-def _look(part: Part, wanted: TargetText, ids: Collection[int]) -> Move:
+def _look(part: Part, target_text: TargetText, ids: Collection[int]) -> Move:
     """Find the position in one source, and the effect of a move there."""
     moved: list[ClientCursor] = []
     others: list[ClientCursor] = []
     for each in part.cursors.clients:
         (moved if each.identity.client_id in ids else others).append(each)
     with view_of(part) as view:
-        target = TargetFinder(view).find(wanted)
+        target = TargetFinder(view).find(target_text)
         _check_others(part, view, others)
         effects = tuple(_effects(view, target, moved, others=bool(others)))
         return Move(part.name, LogPosition(view.identity, target.position), effects)

@@ -54,9 +54,9 @@ def parts_of(config: InstanceConfig, cursors: DestinationCursors) -> list[Part]:
     nothing = DestinationCursors(())
     return [
         Part(
-            f"master{each.source.member}",
+            f"master{each.source.number}",
             each,
-            cursors.sources.get(each.source.member, nothing),
+            cursors.sources.get(each.source.number, nothing),
         )
         for each in config.by_source
     ]
@@ -81,7 +81,10 @@ def view_of(part: Part) -> SourceView:
 
 
 def chosen_parts(
-    config: InstanceConfig, parts: Sequence[Part], named: str | None, wanted: TargetText
+    config: InstanceConfig,
+    parts: Sequence[Part],
+    named: str | None,
+    target_text: TargetText,
 ) -> list[Part]:
     """Return the sources in which clients are to be moved.
 
@@ -96,10 +99,10 @@ def chosen_parts(
             )
         return list(parts)
     if named is None:
-        if wanted.kind in (Kind.POSITION, Kind.GTIDS):
+        if target_text.kind in (Kind.POSITION, Kind.GTIDS):
             problem = (
-                f"{wanted.text[:200]}: {config.destination} merges several sources;"
-                f" name the source of this {wanted.kind.value}: {known}"
+                f"{target_text.text[:200]}: {config.destination} merges several"
+                f" sources; name the source of this {target_text.kind.value}: {known}"
             )
             raise ConfigError([problem])
         return list(parts)

@@ -117,18 +117,18 @@ class ClientFilters:
         """
         try:
             # A stored filter was probed when the client set it.
-            wanted = self._filter_of(identity.filter, probe=False)
+            table_filter = self._filter_of(identity.filter, probe=False)
             with self._lock:
                 known = self._filters.get(identity.client_id)
-                if known == (identity.filter, wanted):
-                    return wanted
-                self._check_room(wanted, identity.filter)
+                if known == (identity.filter, table_filter):
+                    return table_filter
+                self._check_room(table_filter, identity.filter)
                 self._refused.pop(identity.client_id, None)
                 self._remove(identity.client_id)
-                self._filters[identity.client_id] = (identity.filter, wanted)
-                if not self._users.get(wanted):
-                    self._size += wanted.size
-                self._users[wanted] = self._users.get(wanted, 0) + 1
+                self._filters[identity.client_id] = (identity.filter, table_filter)
+                if not self._users.get(table_filter):
+                    self._size += table_filter.size
+                self._users[table_filter] = self._users.get(table_filter, 0) + 1
                 self._report()
         except ClientError as error:
             with self._lock:
@@ -138,7 +138,7 @@ class ClientFilters:
                 )
             raise
         self._log_doubts(identity)
-        return wanted
+        return table_filter
 
     def leave(self, identity: ClientIdentity) -> None:
         """Remove a client and its filter."""

@@ -60,7 +60,7 @@ class ClientPositions:
         self.meta = meta
         self.destination = config.destination
         self.servers = servers_of([each.source for each in config.by_source])
-        self._number = config.source.member
+        self._number = config.source.number
         self._in_memory = config.position.wiring is Wiring.MEMORY
         self._stored = MetaLogPositionManager(meta, retains)
 
@@ -212,7 +212,7 @@ class GroupPositions(ClientPositions):
 
     def log_positions(self, config: InstanceConfig) -> LogPositionManager:
         """Return the smallest position in the source, and memory in front of it."""
-        number = config.source.member
+        number = config.source.number
         return FailbackLogPositionManager(
             MemoryLogPositionManager(),
             SourceLogPositionManager(self.meta, self.destination, number, self.servers),

@@ -374,7 +374,7 @@ class Instance:
 
     def subscribed(self, identity: ClientIdentity) -> None:
         """Give the client its cursor and filter, and let the pumps read its tables."""
-        wanted = self._filters.enter(identity)
+        table_filter = self._filters.enter(identity)
         self._clients.lagging.presence.enter(identity.client_id)
         with self._clients.cursors_lock:
             if self._clients.lost.why(identity.client_id):
@@ -386,14 +386,16 @@ class Instance:
                 if (position := each.pump.begins_after(acked.get(number))) is not None
             }
             self._stages.stores.subscribe(
-                identity.client_id, wanted.accepts, self._positions.begin_after(after)
+                identity.client_id,
+                table_filter.accepts,
+                self._positions.begin_after(after),
             )
 
     def _serve_stored(self, identity: ClientIdentity) -> None:
         """Give a client its cursor before reading begins, unless it lags."""
         if self._clients.lagging.is_lagging(identity.client_id):
-            wanted = self._filters.enter(identity)
-            self._stages.stores.divert(identity.client_id, wanted.accepts)
+            table_filter = self._filters.enter(identity)
+            self._stages.stores.divert(identity.client_id, table_filter.accepts)
         else:
             self.subscribed(identity)
 
@@ -466,7 +468,7 @@ class Instance:
                 return
             if clients.lost.resets and oldest is not None:
                 to = pipeline.log_position(oldest)
-                clients.lost.tell_moved(identity, cursor, to, lost)
+                clients.lost.log_moved(identity, cursor, to, lost)
                 self.meta.update_cursor(identity, to)
                 stores.return_to_ring(identity.client_id)
             else:

@@ -40,7 +40,7 @@ def _single_status(
         "error": pump.error,
         **_source_status(pipeline),
         "clients": _client_ids(clients),
-        "lost_clients": clients.lost.told(),
+        "lost_clients": clients.lost.as_json(),
         "late_clients": clients.lagging.status(),
         "waits_for": list(stages.ring.holders()),
         **pump.as_json(),
@@ -53,7 +53,7 @@ def _single_status(
 def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
     """Return the status of a group: of each source, and a summary of all."""
     sources = {
-        f"master{number}": _member_status(number, pipeline)
+        f"master{number}": _group_source_status(number, pipeline)
         for number, pipeline in stages.pipelines.items()
     }
     pumps = [each.pump.status for each in stages.pipelines.values()]
@@ -69,7 +69,7 @@ def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
         },
         "sources": list(sources.values()),
         "clients": _client_ids(clients),
-        "lost_clients": clients.lost.told(),
+        "lost_clients": clients.lost.as_json(),
         "waits_for": list(stages.ring.holders()),
         "error_since_ms": min(
             filter(None, (pump.error_since_ms for pump in pumps)), default=None
@@ -87,7 +87,7 @@ def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
     }
 
 
-def _member_status(number: int, pipeline: SourcePipeline) -> dict[str, object]:
+def _group_source_status(number: int, pipeline: SourcePipeline) -> dict[str, object]:
     pump = pipeline.pump.status
     return {
         "name": f"master{number}",

@@ -152,7 +152,7 @@ class StageMaker:
             may_drop=lambda: tail.is_on,
             liveness=lagging,
         )
-        number = config.source.member
+        number = config.source.number
         source = self._source(config, pool, table_ids)
         events = SourceEvents(number, self.clients)
         pipeline = RingPipeline(
@@ -185,8 +185,8 @@ class StageMaker:
 
         sources, events = {}, {}
         for each in config.by_source:
-            number = each.source.member
-            sources[number] = self._source(each, pool.of_member(number), table_ids)
+            number = each.source.number
+            sources[number] = self._source(each, pool.of_source(number), table_ids)
             events[number] = SourceEvents(number, clients)
             pipelines[number] = MergedPipeline(
                 sources[number],
@@ -215,7 +215,7 @@ class StageMaker:
             positions=self.clients.positions.log_positions(config),
             history=history_of(config, self.history_owner),
             index=boundary_index_of(config),
-            executed=self.executed.get(config.source.member),
+            executed=self.executed.get(config.source.number),
         )
 
 

@@ -99,9 +99,9 @@ def stop_writing(destination: str, *stops: Callable[[], None], ended: bool) -> N
 
 def default_filter(config: InstanceConfig) -> TableFilter:
     """Return the configured filter. Raises ConfigError if it is not valid."""
-    wanted, unwanted = config.filter.regex, config.filter.black_regex
+    allowed, rejected = config.filter.regex, config.filter.black_regex
     problems = []
-    for key, lists in (("regex", (wanted, "")), ("black.regex", ("", unwanted))):
+    for key, lists in (("regex", (allowed, "")), ("black.regex", ("", rejected))):
         try:
             TableFilter(*lists)
         except ValueError as error:
@@ -111,7 +111,7 @@ def default_filter(config: InstanceConfig) -> TableFilter:
             )
     if problems:
         raise ConfigError(problems)
-    return TableFilter(wanted, unwanted)
+    return TableFilter(allowed, rejected)
 
 
 def uncertain() -> bool:
@@ -198,7 +198,7 @@ def meta_manager_of(
 def executed_sets(config: InstanceConfig) -> dict[int, ExecutedSets]:
     """Return the cache of GTID sets of each source that needs one, by its number."""
     return {
-        each.source.member: found
+        each.source.number: found
         for each in config.by_source
         if (found := executed_sets_of(each)) is not None
     }

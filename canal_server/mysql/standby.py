@@ -51,7 +51,7 @@ UNSEEN = Channel(name="?", receives="Yes", applies=True, lag_s=None, applied_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Requirements:
     """The requirements for a server that is to become the source.
 
     `gtids` is the set that clients were given, empty outside GTID mode; there
@@ -80,7 +80,7 @@ class Verdict:
     warnings: tuple[str, ...] = ()
 
 
-def examine(control: ControlConnection, requirements: Wanted) -> Verdict:
+def examine(control: ControlConnection, requirements: Requirements) -> Verdict:
     """Query an open connection's server. Raises SourceError when it does not answer."""
     facts = read_capture_facts(control)
     info = facts.info
@@ -123,7 +123,7 @@ def examine(control: ControlConnection, requirements: Wanted) -> Verdict:
     return Verdict(str(info), "; ".join(filter(None, refusals)), tuple(warnings))
 
 
-def _kind_refusals(info: ServerInfo, requirements: Wanted) -> list[str]:
+def _kind_refusals(info: ServerInfo, requirements: Requirements) -> list[str]:
     if not requirements.gtid_on:
         return []
     if requirements.is_mariadb not in (None, info.is_mariadb):
@@ -143,7 +143,7 @@ def _logs_what_it_replicates(control: ControlConnection) -> bool:
 
 
 def _channel_refusal(
-    channels: Collection[Channel], requirements: Wanted, *, missing: str
+    channels: Collection[Channel], requirements: Requirements, *, missing: str
 ) -> str:
     """Return the objection to a replica, from any of its channels."""
     if not missing and requirements.gtid_on and requirements.gtids:
@@ -170,7 +170,7 @@ def _channel_refusal(
     return _lag_refusal(channels, requirements)
 
 
-def _lag_refusal(channels: Collection[Channel], requirements: Wanted) -> str:
+def _lag_refusal(channels: Collection[Channel], requirements: Requirements) -> str:
     for channel in channels:
         if requirements.lag_max_s and (channel.lag_s or 0) > requirements.lag_max_s:
             return (

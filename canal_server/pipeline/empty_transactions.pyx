@@ -40,7 +40,7 @@ cdef class EmptyTransactionFilter:
     cdef Emptiness markers
     cdef Block begin_block     # of the BEGIN that is held back; None: there is none
     cdef uint32_t begin_index
-    cdef bint begun            # after a BEGIN, before its END
+    cdef bint started          # after a BEGIN, before its END
     cdef bint begin_passed     # that BEGIN was passed on
     cdef bint rows_passed      # entries of the open transaction were passed on
     cdef Runs runs
@@ -68,7 +68,7 @@ cdef class EmptyTransactionFilter:
                     self.release_begin()
                     self.forward(block, i)
                     # A DDL outside of BEGIN and END is complete in itself.
-                    if self.begun or not is_ddl(record):
+                    if self.started or not is_ddl(record):
                         self.rows_passed = True
         passed = self.runs.spans()
         self.runs.clear()
@@ -77,7 +77,7 @@ cdef class EmptyTransactionFilter:
     def reset(self):
         """Drop the open transaction; the source is read again from before it."""
         self.begin_block = None
-        self.begun = self.begin_passed = self.rows_passed = False
+        self.started = self.begin_passed = self.rows_passed = False
 
     cdef int forward(self, Block block, uint32_t i) except -1:
         cdef Record* record = &block.records[i]
@@ -98,7 +98,7 @@ cdef class EmptyTransactionFilter:
         return 0
 
     cdef int begin(self, Block block, uint32_t i) except -1:
-        self.begun = True
+        self.started = True
         self.begin_passed = self.rows_passed = False
         if self.marker_passes(&block.records[i]):
             self.begin_block, self.begin_index = block, i

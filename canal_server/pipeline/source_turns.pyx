@@ -21,7 +21,7 @@ from canal_server.core.blocks cimport (
 
 
 cdef inline bint continues_after(const Record* record) noexcept nogil:
-    """Tell whether the transaction continues after a record, which is no heartbeat."""
+    """Return whether the transaction continues after a record (no heartbeat)."""
     if record.kind == KIND_BEGIN or record.kind == KIND_ROWS:
         return True
     return record.kind != KIND_END and record.flags & FLAG_OPEN != 0
@@ -94,7 +94,7 @@ def cut(list spans, limit):
 
 
 def is_open_after(list spans):
-    """Tell whether a transaction continues after the last of the spans."""
+    """Return whether a transaction continues after the last of the spans."""
     cdef Block block
     cdef uint32_t i, first, stop
     for block, first, stop in reversed(spans):

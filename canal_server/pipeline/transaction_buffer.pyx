@@ -13,7 +13,7 @@ transactions are ready first; without any, the open transaction is delivered in 
 with its entries still next to each other. `put` then also returns the spans that did not
 fit, to be put again after the commit.
 
-It does not decide which entries are wanted (the sink does) and never waits. Used by the
+It does not decide which entries to deliver (the sink does) and never waits. Used by the
 pump's thread only.
 """
 
@@ -128,7 +128,7 @@ cdef class TransactionBuffer:
         return stop
 
     cdef inline bint has_room(self, uint64_t bytes_) noexcept:
-        """Tell whether an entry fits; an empty ring accepts one of any length."""
+        """Return whether an entry fits; an empty ring accepts one of any length."""
         cdef uint64_t pending = self.put_sequence - self.flush_sequence
         return pending == 0 or (
             pending < self.size

@@ -73,7 +73,7 @@ class LostClients:
             return None
         for identity in lost:
             if self.resets:
-                self._tell_moved(identity, cursors[identity], left, loss)
+                self._log_moved(identity, cursors[identity], left, loss)
                 if not began:
                     move(identity, left)
             else:
@@ -93,7 +93,7 @@ class LostClients:
         self._why[identity.client_id] = why
         position_messages.CLIENT_HISTORY_UNKNOWN.log(_log, why)
 
-    def tell_moved(
+    def log_moved(
         self,
         identity: ClientIdentity,
         cursor: LogPosition,
@@ -101,7 +101,7 @@ class LostClients:
         loss: PositionLoss,
     ) -> None:
         """Log what a client misses that is moved."""
-        self._tell_moved(identity, cursor, to, loss)
+        self._log_moved(identity, cursor, to, loss)
 
     def _refuse(
         self, identity: ClientIdentity, cursor: LogPosition, loss: PositionLoss
@@ -116,7 +116,7 @@ class LostClients:
         )
         position_messages.CLIENT_POSITION_LOST.log(_log, why)
 
-    def _tell_moved(
+    def _log_moved(
         self,
         identity: ClientIdentity,
         cursor: LogPosition,
@@ -144,7 +144,7 @@ class LostClients:
         """Serve all clients again, after cursors were moved."""
         self._why.clear()
 
-    def told(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, str]:
         """Return the clients that are not served and why, as JSON values."""
         return {str(client): why for client, why in sorted(self._why.items())}
 

@@ -112,13 +112,13 @@ def log_move(
     destination: str, clients: Collection[int], positions: Sequence[LogPosition]
 ) -> None:
     """Log that clients were moved; for a group, with the servers of the positions."""
-    (told,) = positions if len(positions) == 1 else (None,)
+    (common,) = positions if len(positions) == 1 else (None,)
     position_messages.CLIENT_MOVED.log(
         logger,
         destination,
         "s" if len(clients) > 1 else "",
         ", ".join(map(str, sorted(clients))),
-        told.position if told else ", ".join(map(str, positions)),
+        common.position if common else ", ".join(map(str, positions)),
     )
 
 

@@ -74,7 +74,7 @@ def decode_clients(content: bytes) -> dict[int, SourcePositions]:
 def servers_of(group: Sequence[SourceConfig]) -> dict[int, tuple[LogIdentity, ...]]:
     """Return the addresses of the servers that each source of a group is read from."""
     return {
-        source.member: tuple(
+        source.number: tuple(
             LogIdentity(each.address.host, each.address.port)
             for each in (source.master, source.standby)
             if each.address is not None

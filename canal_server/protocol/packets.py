@@ -54,7 +54,7 @@ class PacketType(IntEnum):
     RANGE_PARTS = 74
     RANGE_DATA = 75
     RANGE_TABLE = 76
-    RANGE_PLACE = 77
+    RANGE_POSITION = 77
     # The state of a destination: the request, then its answer
     RANGE_STATUS = 78
     RANGE_STATE = 79

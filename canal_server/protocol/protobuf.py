@@ -67,7 +67,7 @@ def boolean(number: int, *, explicit: bool = False) -> Any:
 
 def enum(number: int, members: type[IntEnum], *, explicit: bool = False) -> Any:
     """Declare an enumeration; an unknown number stays a plain int."""
-    by_number = {member.value: member for member in members}
+    by_number = {label.value: label for label in members}
 
     def from_wire(value: int) -> int:
         return by_number.get(value) or _to_int32(value)

@@ -90,8 +90,8 @@ class RangeHeads:
     ) -> tuple[tuple[int, int], Sequence[Cut]] | None:
         """Return rows and bytes of an announced batch, and its cuts."""
         memo = self._memos.get(subscription.name)
-        wanted = start, end, subscription.filter
-        if memo is None or (memo.start, memo.end, memo.filter) != wanted:
+        key = start, end, subscription.filter
+        if memo is None or (memo.start, memo.end, memo.filter) != key:
             return None
         return memo.totals, memo.cuts
 
@@ -144,8 +144,8 @@ class RangeHeads:
     def _memo(self, subscription: Subscription, start: EpochPosition) -> _Memo:
         """Return what is known about the batch from a position on, without its end."""
         memo = self._memos.get(subscription.name)
-        wanted = start, start.gtids, subscription.filter
-        if memo is None or (memo.start, memo.start.gtids, memo.filter) != wanted:
+        key = start, start.gtids, subscription.filter
+        if memo is None or (memo.start, memo.start.gtids, memo.filter) != key:
             memo = _Memo(start, subscription.filter, start, time.monotonic())
         else:
             memo = replace(memo, end=None)
@@ -190,7 +190,7 @@ class RangeHeads:
         def can_continue(walk: RangeWalk) -> bool:
             return not (walk.has_found and enough.passed())
 
-        wanted = self._access.filter_of(subscription.filter)
+        table_filter = self._access.filter_of(subscription.filter)
         with self._access.dump() as dump:
             if memo.examined.epoch != dump.epoch.number:
                 memo.examined = memo.start  # the start has a set
@@ -198,7 +198,7 @@ class RangeHeads:
             if memo.start.epoch == dump.epoch.number:
                 dump.check(memo.start)
             walk = dump.walk(
-                wanted,
+                table_filter,
                 first.position,
                 limits=limits,
                 take=can_continue,
@@ -211,7 +211,7 @@ class RangeHeads:
             if not is_settled:
                 # After a batch end here, what was left out would be sent again.
                 end = first.settled
-                walk = dump.walk(wanted, first.position, end, skips=first.skips)
+                walk = dump.walk(table_filter, first.position, end, skips=first.skips)
             if first.skips is None:
                 memo.examined = first.position
             elif not walk.has_found:

@@ -72,8 +72,8 @@ cdef class RangeWalk:
     # The current transaction.
     cdef Block begin_block    # of a BEGIN that is not picked yet; None: none
     cdef uint32_t begin_index
-    cdef bint is_wanted       # something in it passes the filter
-    cdef uint64_t begun_file, begun_at  # its start: after the previous boundary
+    cdef bint is_selected       # something in it passes the filter
+    cdef uint64_t begin_file, begin_at  # its start: after the previous boundary
 
     # So far, after `start`. Entries that are not rows count as one; bytes are those of
     # events, so that a walk over records without rows counts the same.
@@ -99,7 +99,7 @@ cdef class RangeWalk:
         self.table_filter, self.table_ids = table_filter, table_ids
         self.mask_first, self.mask = 1, b""
         self.start_file, self.start_offset = start
-        self.begun_file, self.begun_at = begin or start
+        self.begin_file, self.begin_at = begin or start
         self.has_end = end is not None
         if end is not None:
             self.end_file, self.end_offset = end
@@ -167,9 +167,9 @@ cdef class RangeWalk:
             return 0
         if record.kind == KIND_BEGIN:
             self.begin_block, self.begin_index = block, i
-            self.is_wanted = False
+            self.is_selected = False
         elif record.kind == KIND_END:
-            if self.is_wanted:
+            if self.is_selected:
                 self.pick(block, i, counts)
             self.end_transaction(block, record, counts)
         else:
@@ -177,7 +177,7 @@ cdef class RangeWalk:
                 if self.cut_rows and counts:
                     self.cut_before(block, record)
                 self.pick_begin()
-                self.is_wanted = True
+                self.is_selected = True
                 self.pick(block, i, counts)
                 if counts:
                     self.walked_rows += record.rows if record.kind == KIND_ROWS else 1
@@ -241,8 +241,8 @@ cdef class RangeWalk:
         cdef uint64_t stop = record.offset + record.event_length
         cdef Py_ssize_t i
         self.begin_block = None
-        self.is_wanted = False
-        self.begun_file, self.begun_at = block.file_number, stop
+        self.is_selected = False
+        self.begin_file, self.begin_at = block.file_number, stop
         if not counts:
             return 0
         for i in range(self.uncommitted, len(self.cuts)):
@@ -263,7 +263,7 @@ cdef class RangeWalk:
 
         Events that share an offset, those of a compressed transaction, stay together.
         """
-        cdef bint is_inside = self.is_wanted
+        cdef bint is_inside = self.is_selected
         if (
             self.walked_rows - self.cut_at_rows < self.cut_rows
             or len(self.cuts) >= CUTS_MAX
@@ -274,7 +274,7 @@ cdef class RangeWalk:
                 return 0
             self.cuts.append((
                 block.file, self.event_stop,
-                self.begun_at if self.begun_file == block.file_number else FIRST_EVENT,
+                self.begin_at if self.begin_file == block.file_number else FIRST_EVENT,
                 self.walked_rows, self.walked_bytes, 0, 0,
             ))
         elif self.file:

@@ -238,7 +238,7 @@ def _answer(source: RangeSource, request: range_messages.RangeRequest) -> bytes:
         case range_messages.RangeLocate(_, name, text):
             located = _wire_position(source.locate(name, text or "latest"))
             return range_messages.answer(
-                PacketType.RANGE_PLACE, range_messages.RangeFound(located)
+                PacketType.RANGE_POSITION, range_messages.RangeFound(located)
             )
     raise AssertionError(f"{request!r} is answered elsewhere")
 

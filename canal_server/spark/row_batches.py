@@ -16,7 +16,11 @@ from canal_server.client.range_client import OTHER_EPOCH, RangePosition
 from canal_server.errors import ClientError, PositionError, TableMetaError
 from canal_server.filters.table_filters import compile_expression
 from canal_server.messages import spark_messages
-from canal_server.spark.columns.spark_schema import typed_columns, wanted, zone_of
+from canal_server.spark.columns.spark_schema import (
+    requested_columns,
+    typed_columns,
+    zone_of,
+)
 from canal_server.spark.options.offsets import version_of
 from canal_server.spark.options.servers import Channel, kept_channel
 from canal_server.spark.options.source_options import TableName
@@ -69,17 +73,17 @@ def read_rows(
         yield part_batch(part)
         if part.start == part.end:
             return
-    has_begun = False
+    has_started = False
     try:
         for batch in _rows_of_now(options, schema, part, channel):
-            has_begun = True
+            has_started = True
             yield batch
     except ClientError as error:
         if not is_lost(error):
             raise
         earliest = earliest_of(channel)
         lost = part.start, part.end
-        if options.fail_on_data_loss or has_begun:
+        if options.fail_on_data_loss or has_started:
             raise loss(options, part.destination, lost, earliest, error) from error
         spark_messages.SPARK_CHANGES_LOST.log(
             log, skipped_loss(part.destination, lost, earliest, error)
@@ -92,10 +96,10 @@ def _rows_of_now(
     options: SourceOptions, schema: StructType, part: Range, channel: Channel
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows, even if the source was replaced since they were planned."""
-    has_begun = False
+    has_started = False
     try:
         for batch in _rows(options, schema, part, channel):
-            has_begun = True
+            has_started = True
             yield batch
     except ClientError as error:
         if error.code != OTHER_EPOCH:
@@ -106,7 +110,7 @@ def _rows_of_now(
                 f"the source was replaced while a batch with {part} was being read:"
                 " restart the query to read the complete batch from the new server"
             ) from error
-        if has_begun:
+        if has_started:
             raise PositionError(
                 f"the source was replaced while {part} was being read: the task must be"
                 " restarted"
@@ -148,7 +152,7 @@ def _batches(
             partial(_columns_at, asking, part),
             epoch=part.end.epoch,
             zone=options.time_zone,
-            wants=compile_expression(options.filter),
+            selects=compile_expression(options.filter),
         )
     if options.table is None:
         return generic_batches(
@@ -161,7 +165,7 @@ def _batches(
     batches = typed_batches(
         options.table.schema,
         options.table.table,
-        wanted(typed_columns(schema)),
+        requested_columns(typed_columns(schema)),
         updates=options.updates,
         split_keys=options.key_changes == "split",
         zero_dates={"null": "null", "fail": "error"}[options.zero_dates],
@@ -294,16 +298,16 @@ class Table:
                     "schemaChange = ignore"
                 )
             return
-        taken = {column.name.lower(): column.mysql_type for column in self._columns}
+        own = {column.name.lower(): column.mysql_type for column in self._columns}
         there = {column.name.lower(): column.mysql_type for column in now.columns}
         if self._options.columns:  # other columns do not matter
-            there = {name: text for name, text in there.items() if name in taken}
-        if taken == there:
+            there = {name: text for name, text in there.items() if name in own}
+        if own == there:
             return
         other = sorted(
             each
-            for each in taken.keys() | there.keys()
-            if taken.get(each) != there.get(each)
+            for each in own.keys() | there.keys()
+            if own.get(each) != there.get(each)
         )
         raise TableMetaError(
             f"table {name} has different columns since {where} ({sql}): "

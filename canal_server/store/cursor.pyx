@@ -92,7 +92,7 @@ cdef class Cursor:
 
     # The transaction that is being scanned.
     cdef Emptiness empties
-    cdef bint begun           # its BEGIN was scanned and its END was not
+    cdef bint started         # its BEGIN was scanned and its END was not
     cdef bint begin_open      # its BEGIN is undecided
     cdef uint64_t begin_sequence
     cdef uint32_t begin_time
@@ -231,7 +231,7 @@ cdef class Cursor:
         self.available = self.available_bytes = 0
         # A carried BEGIN is that of the transaction that contains the ack. Without
         # one its rows may have been delivered, so its END must pass.
-        self.begun = self.begin_open = self.carried_block is not None
+        self.started = self.begin_open = self.carried_block is not None
         self.begin_carried = self.begin_open
         self.carried_before = NEVER
         self.rows_passed = not self.begin_open
@@ -291,7 +291,8 @@ cdef class Cursor:
     cdef bint is_to_skip(self, uint64_t sequence) noexcept:
         """Return whether an entry of a group is at or before its source's position."""
         cdef After* after
-        after = &self.afters[(<Block>self.ring.slot(sequence).block).member % SOURCES]
+        cdef Block block = <Block>self.ring.slot(sequence).block
+        after = &self.afters[block.source_number % SOURCES]
         if after.seeking:
             after.seeking = not self.is_after(sequence, after.file_number, after.offset)
         return after.seeking
@@ -309,7 +310,7 @@ cdef class Cursor:
         if record.offset != offset:
             return record.offset > offset
         # A BEGIN is acked before its rows. Entries of a compressed transaction share
-        # its offset, so that the ack does not tell how many of them were delivered.
+        # its offset, so that the ack does not show how many of them were delivered.
         return record.kind == KIND_BEGIN or record.ordinal > 0
 
     cdef int scan_filtered(self) except -1:
@@ -342,7 +343,7 @@ cdef class Cursor:
         if record.kind == KIND_BEGIN:
             if self.begin_open:
                 self.drop_begin()
-            self.begun = self.begin_open = True
+            self.started = self.begin_open = True
             self.rows_passed = False
             self.begin_sequence, self.begin_time = self.scan_sequence, record.time
             return False
@@ -354,7 +355,7 @@ cdef class Cursor:
                 self.release_begin()
             elif self.begin_open:
                 self.drop_begin()
-            self.begun = self.rows_passed = False
+            self.started = self.rows_passed = False
             return passes
         if record.kind == KIND_HEARTBEAT:
             return True
@@ -362,7 +363,7 @@ cdef class Cursor:
             return False
         self.release_begin()
         # A DDL outside of BEGIN and END is complete in itself.
-        if self.begun or not is_ddl(record):
+        if self.started or not is_ddl(record):
             self.rows_passed = True
         return True
 
@@ -450,12 +451,12 @@ cdef class Cursor:
         """
         cdef uint32_t source
         cdef After* after
-        for source, place in boundaries.items():
+        for source, position in boundaries.items():
             after = &self.afters[source % SOURCES]
-            if not after.known or (binlog_file_number(place[0]), place[1]) > (
+            if not after.known or (binlog_file_number(position[0]), position[1]) > (
                 after.file_number, after.offset
             ):
-                self.passed[source] = place
+                self.passed[source] = position
         return 0
 
     cdef uint64_t skip_rejected(self, uint64_t sequence) noexcept:

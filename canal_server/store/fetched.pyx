@@ -45,7 +45,7 @@ cdef class Fetched:
         self.count += 1
         self.size += record.end - (<Block>block).begin_of(index)
         # A client may resume after these entries. A BEGIN with a GTID is excluded: its
-        # set contains the transaction that has only begun.
+        # set contains the transaction that has only started.
         if (
             record.kind == KIND_END
             or (record.kind == KIND_BEGIN and not record.flags & FLAG_GTID)

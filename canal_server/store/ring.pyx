@@ -132,10 +132,10 @@ cdef class Ring:
         while stop > first:
             stop -= 1
             block = <Block>self.slot(stop).block
-            bit = <uint64_t>1 << ((block.member - 1) & 63)
+            bit = <uint64_t>1 << ((block.source_number - 1) & 63)
             if not seen & bit and self.is_boundary(stop):
                 seen |= bit
-                found[block.member] = self.position(stop)
+                found[block.source_number] = self.position(stop)
         return found
 
     cpdef dict boundaries_before(self, uint64_t sequence):

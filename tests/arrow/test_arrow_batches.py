@@ -11,7 +11,7 @@ from arrow_truth import GenericTruth, NoValueError, TypedTruth, body_of, generic
 from fix_random import longer
 from golden_form import DATA, decode_fields, entries_of, load_workload
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.decoder.text.time_zone import read_zone
 from canal_server.errors import DecodeError
 
@@ -104,7 +104,7 @@ def check_typed(
     for (schema, table), columns in load_workload(name).last_columns().items():
         if rng.random() < 0.2:
             continue
-        requested = tuple(wanted_column(column) for column in columns.values())
+        requested = tuple(requested_column(column) for column in columns.values())
         truth = TypedTruth(
             schema=schema, table=table, columns=requested, updates=updates,
             split_keys=split_keys,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.errors import DecodeError
 from canal_server.model.columns_known import ColumnMeta
 
@@ -32,17 +32,17 @@ from canal_server.model.columns_known import ColumnMeta
 def test_types(mysql_type: str, spark_type: str) -> None:
     """Each type has one of Spark that holds all of its values."""
     column = ColumnMeta("c", mysql_type, charset="utf8mb4")
-    expected = wanted_column(column)
+    expected = requested_column(column)
     assert expected.name == "c"
     assert expected.spark_type == spark_type
 
 
 def test_binary_character_set() -> None:
     """CHAR of the binary character set holds bytes."""
-    assert wanted_column(ColumnMeta("c", "char(5)", "binary")).kind == "binary"
+    assert requested_column(ColumnMeta("c", "char(5)", "binary")).kind == "binary"
 
 
 def test_unknown_type() -> None:
     """An unknown type is reported with its column."""
     with pytest.raises(DecodeError, match="column c: unknown type 'quaternion'"):
-        wanted_column(ColumnMeta("c", "quaternion"))
+        requested_column(ColumnMeta("c", "quaternion"))

@@ -61,7 +61,7 @@ canal.instance.gtidon = true
     assert second.standby.address == HostPort("c", 3308)
     assert second.standby.timestamp_ms == 5
     for number, source in ((1, first), (2, second)):
-        assert (source.member, source.user, source.gtid_on) == (number, "reader", True)
+        assert (source.number, source.user, source.gtid_on) == (number, "reader", True)
 
 
 def test_unreadable_events_are_of_one_source(make_conf):
@@ -89,7 +89,7 @@ def test_any_numbers(make_conf):
         example="canal.instance.master3.address = c\n"
         "canal.instance.master64.address = d\n",
     )
-    assert [source.member for source in instance_of(conf).group] == [3, 64]
+    assert [source.number for source in instance_of(conf).group] == [3, 64]
     assert load(conf, {}).warnings == ()
 
 

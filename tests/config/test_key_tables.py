@@ -52,7 +52,7 @@ FILLED_ELSEWHERE = {
     "destination",
     "lazy",
     "position.wiring",
-    "source.member",
+    "source.number",
     "group",
 }
 

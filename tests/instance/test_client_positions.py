@@ -33,7 +33,7 @@ def source(number: int, master: str, standby: str = "") -> SourceConfig:
     """Return a source, perhaps with a standby."""
     spare = HostConfig(address=HostPort(standby, 3306)) if standby else HostConfig()
     return SourceConfig(
-        member=number,
+        number=number,
         master=HostConfig(address=HostPort(master, 3306)),
         standby=spare,
     )
@@ -44,7 +44,7 @@ def config(*sources: SourceConfig, wiring: Wiring = Wiring.FILE) -> InstanceConf
     return InstanceConfig(
         destination="example",
         source=sources[0],
-        group=sources if sources[0].member else (),
+        group=sources if sources[0].number else (),
         position=PositionConfig(wiring=wiring),
     )
 

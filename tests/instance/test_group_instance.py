@@ -52,13 +52,13 @@ def config_for(folder: Path, *servers: Server) -> InstanceConfig:
     """Return the settings of a group of these servers, of nobody without any."""
     sources = tuple(
         SourceConfig(
-            member=number,
+            number=number,
             master=HostConfig(address=HostPort(server.host, server.port)),
             user=server.user,
             password=server.password,
         )
         for number, server in enumerate(servers, 1)
-    ) or (SourceConfig(member=1, master=NOWHERE),)
+    ) or (SourceConfig(number=1, master=NOWHERE),)
     return InstanceConfig(
         destination="merged",
         source=sources[0],

@@ -130,7 +130,7 @@ def questions(asked: Answering) -> list[Callable[[], object]]:
         lambda: standby.replica_channels(connection, info),
         lambda: standby.missing_gtids(connection, info, ""),
         lambda: standby.examine(
-            connection, standby.Wanted(gtid_on=True, gtids="0-1-5")
+            connection, standby.Requirements(gtid_on=True, gtids="0-1-5")
         ),
         lambda: TableColumns(connection).fetch_many([("s", "t"), ("x", "x")]),
         lambda: reader.show_create("s", "t"),

@@ -14,8 +14,8 @@ from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.standby import (
     Channel,
+    Requirements,
     Verdict,
-    Wanted,
     _channel_refusal,
     examine,
     replica_channels,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from servers import PrivateServer
 
 YES, CONNECTING, NO = "Yes", "Connecting", "No"
-GTIDS = Wanted(gtid_on=True, gtids="wanted", lag_max_s=10)
-TIME = Wanted(gtid_on=False, lag_max_s=10)
+GTIDS = Requirements(gtid_on=True, gtids="wanted", lag_max_s=10)
+TIME = Requirements(gtid_on=False, lag_max_s=10)
 POLL_S = 0.02
 
 
@@ -79,10 +79,10 @@ def channel(
             "is still applying",
         ),
         (TIME, "", channel(applies=False, lag_s=None), "run START REPLICA"),
-        (Wanted(gtid_on=False), "", channel(lag_s=10**6), ""),
+        (Requirements(gtid_on=False), "", channel(lag_s=10**6), ""),
     ],
 )
-def test_rules(required: Wanted, missing: str, found: Channel, why: str) -> None:
+def test_rules(required: Requirements, missing: str, found: Channel, why: str) -> None:
     """Each state of a replica is refused with its reason, or accepted."""
     refusal = _channel_refusal([found], required, missing=missing)
     assert (why in refusal) if why else refusal == ""
@@ -99,7 +99,7 @@ def verdict_on(
     server: PrivateServer, gtids: str = "", *, lag_max_s: int = 0
 ) -> Verdict:
     """Return the verdict on a server, in GTID mode when there is a set."""
-    required = Wanted(gtid_on=bool(gtids), gtids=gtids, lag_max_s=lag_max_s)
+    required = Requirements(gtid_on=bool(gtids), gtids=gtids, lag_max_s=lag_max_s)
     with asked(server) as control:
         return examine(control, required)
 
@@ -215,18 +215,19 @@ def test_what_rules_a_server_out(replicas: Replicas) -> None:
     with asked(replicas.replica) as control:
         other = examine(
             control,
-            Wanted(gtid_on=True, is_mariadb=replicas.flavour == "mysql"),
+            Requirements(gtid_on=True, is_mariadb=replicas.flavour == "mysql"),
         )
         give_up_at = time.monotonic() + PATIENCE_S
         while True:
             by_time = examine(
-                control, Wanted(gtid_on=False, is_mariadb=replicas.flavour == "mysql")
+                control,
+                Requirements(gtid_on=False, is_mariadb=replicas.flavour == "mysql"),
             )
             # What is applied is committed before the applier reports that it is done.
             if "is still applying" not in by_time.refusal:
                 break
             assert time.monotonic() < give_up_at, by_time
-        strict = examine(control, Wanted(gtid_on=False, formats=("STATEMENT",)))
+        strict = examine(control, Requirements(gtid_on=False, formats=("STATEMENT",)))
     assert "are incompatible" in other.refusal
     assert by_time.refusal == ""
     assert "binlog_format is ROW" in strict.refusal
@@ -244,14 +245,14 @@ def test_an_account_that_may_not_look(replicas: Replicas) -> None:
     with ControlConnection(access) as control:
         info = read_server_info(control)
         if info.is_mariadb:
-            found = examine(control, Wanted(gtid_on=False))
+            found = examine(control, Requirements(gtid_on=False))
             assert found.refusal == ""
             assert "its lag is not visible" in found.warnings[0]
             replicas.replica.execute("STOP REPLICA")
             assert replica_channels(control, info) == ()
         else:
             with pytest.raises(SourceRefused, match="REPLICATION CLIENT"):
-                examine(control, Wanted(gtid_on=False))
+                examine(control, Requirements(gtid_on=False))
     replicas.source.execute(f"DROP USER {user}")
 
 

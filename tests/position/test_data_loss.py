@@ -61,7 +61,7 @@ def test_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     assert clients.positions == POSITIONS
     assert "client 1 of d needs bin.000001:4" in clients.lost.why(1)
     assert not clients.lost.why(2)
-    assert list(clients.lost.told()) == ["1"]
+    assert list(clients.lost.as_json()) == ["1"]
     (message,) = (record.getMessage() for record in caplog.records)
     assert "bin.000001 to bin.000002 (2 files) purged" in message
 
@@ -81,7 +81,7 @@ def test_moved(caplog: pytest.LogCaptureFixture) -> None:
     clients = Clients(resets=True)
     assert clients.leave_behind(position_at(1)) == POSITIONS[SLOW]
     assert clients.positions[DEAD] == POSITIONS[SLOW]
-    assert not clients.lost.told()
+    assert not clients.lost.as_json()
     assert "the changes in between are lost" in caplog.text
     assert clients.leave_behind(POSITIONS[SLOW]) == POSITIONS[LIVE]
     assert set(clients.positions.values()) == {POSITIONS[LIVE]}
@@ -105,10 +105,10 @@ def test_who_left_may_come_again() -> None:
     clients.lost.forget(2)
     assert clients.lost.why(1)
     clients.lost.forget(1)
-    assert not clients.lost.told()
+    assert not clients.lost.as_json()
     clients.leave_behind(position_at(1))
     clients.lost.clear()
-    assert not clients.lost.told()
+    assert not clients.lost.as_json()
 
 
 def test_sets_count_in_gtid_mode() -> None:
@@ -136,5 +136,5 @@ def test_one_that_is_late(caplog: pytest.LogCaptureFixture) -> None:
     lost.refuse_because(LIVE, "nobody knows")
     assert lost.why(LIVE.client_id).endswith("is lagging: nobody knows")
     caplog.clear()
-    lost.tell_moved(DEAD, position_at(1), position_at(2), deleted)
+    lost.log_moved(DEAD, position_at(1), position_at(2), deleted)
     assert "lost for it" in caplog.text

@@ -155,7 +155,7 @@ def test_a_session_that_ended_meanwhile(in_nodes, zookeeper, monkeypatch):
 def group_of(config):
     """Return the settings of a group of two sources, `db` and `db2`."""
     hosts = [HostConfig(address=HostPort(host, 3306)) for host in ("db", "db2")]
-    sources = [SourceConfig(member=n, master=h) for n, h in enumerate(hosts, 1)]
+    sources = [SourceConfig(number=n, master=h) for n, h in enumerate(hosts, 1)]
     return replace(config, group=tuple(sources))
 
 

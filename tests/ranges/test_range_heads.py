@@ -57,7 +57,7 @@ def is_up_to_date(lake, position):
     access = access_of(config.source, config.destination)
     at = EntryPosition(position.journal, position.position, 1, included=True)
     with SourceView(config, access) as view:
-        shown = view.behind(LogPosition(view.identity, at))
+        shown = view.lag_of(LogPosition(view.identity, at))
     return (shown.bytes, shown.seconds, shown.transactions) == (0, 0.0, 0)
 
 

@@ -12,7 +12,7 @@ import pytest
 from damaged_entries import damaged_body, in_rounds
 from fix_random import longer
 
-from canal_server.arrow.arrow_columns import WantedColumn, wanted_column
+from canal_server.arrow.arrow_columns import RequestedColumn, requested_column
 from canal_server.client.range_client import RangeColumn, RangeTable
 from canal_server.errors import DecodeError
 
@@ -40,12 +40,12 @@ def make_batches(rng: random.Random, tables: dict[Any, Any]) -> Batches:
     if rng.random() < 0.4:
         return generic_batches("x", payload=rng.choice(["map", "json"]), **limits)
     (schema, table), columns = rng.choice(list(tables.items()))
-    expected = [wanted_column(column) for column in columns.values()]
+    expected = [requested_column(column) for column in columns.values()]
     if rng.random() < 0.3:
         kinds = [column.kind for column in expected]
         rng.shuffle(kinds)
         expected = [
-            WantedColumn(column.name, kind, 12, 3)
+            RequestedColumn(column.name, kind, 12, 3)
             for column, kind in zip(expected, kinds, strict=True)
         ]
     missing = (

@@ -9,7 +9,7 @@ from arrow_entries import begin, columns, delete, end, insert, statement, update
 from arrow_truth import body_of, generic_rows
 from fix_random import longer
 
-from canal_server.arrow.arrow_columns import WantedColumn
+from canal_server.arrow.arrow_columns import RequestedColumn
 from canal_server.model.entry import EventType
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -27,7 +27,7 @@ GOLDEN = [
     ["1", "2", "3", "8", "9", "11"],
     ["7", "10"],
 ]
-COLUMNS = (WantedColumn("id", "int32"), WantedColumn("name", "text"))
+COLUMNS = (RequestedColumn("id", "int32"), RequestedColumn("name", "text"))
 
 
 def generic_parts(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fix_pipeline import DESTINATION
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.client.range_client import RangedClient
 from canal_server.errors import DecodeError
 from canal_server.model.columns_known import ColumnMeta
@@ -128,7 +128,7 @@ def _inserts(pipeline) -> Iterator[bytes]:
 def _read(body: bytes, schema: str, number: int) -> Any:
     """Return the value of a column with the stream's type; None: it is refused."""
     column = ColumnMeta(f"c{number}", PAIRS[number][1].removesuffix(" NULL").lower())
-    batches = typed_batches(schema, "changed", (wanted_column(column),))
+    batches = typed_batches(schema, "changed", (requested_column(column),))
     try:
         assert not list(batches.feed(body))
     except DecodeError as error:

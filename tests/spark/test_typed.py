@@ -11,7 +11,7 @@ import pytest
 from arrow_entries import FILE, begin, columns, delete, end, insert, statement, update
 from arrow_truth import body_of
 
-from canal_server.arrow.arrow_columns import WantedColumn
+from canal_server.arrow.arrow_columns import RequestedColumn
 from canal_server.errors import ConfigError, DecodeError
 from canal_server.model.entry import EventType
 
@@ -19,13 +19,13 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from canal_server.arrow.arrow_batches import typed_batches, typed_schema  # noqa: E402
 
-ID = WantedColumn("id", "int32")
-NAME = WantedColumn("name", "text")
+ID = RequestedColumn("id", "int32")
+NAME = RequestedColumn("name", "text")
 BLOB = 2004
 
 
 def rows_of(
-    *entries: Any, request: tuple[WantedColumn, ...] = (ID, NAME), **options: Any
+    *entries: Any, request: tuple[RequestedColumn, ...] = (ID, NAME), **options: Any
 ) -> list[dict[str, Any]]:
     """Return the rows that entries of one transaction become."""
     batches = typed_batches("d", "t", request, **options)
@@ -46,7 +46,7 @@ def one(kind: str, text: str | None, *, sql_type: int = 12, mysql_type: str = ""
         precision: int = 0, scale: int = 0, **options: Any) -> Any:  # fmt: skip
     """Return the value that a text becomes."""
     row = columns({"v": text}, sql_types={"v": sql_type}, types={"v": mysql_type})
-    request = (WantedColumn("v", kind, precision, scale),)
+    request = (RequestedColumn("v", kind, precision, scale),)
     (found,) = rows_of(insert(100, row), request=request, **options)
     return found["v"]
 
@@ -401,7 +401,7 @@ def test_unknown_zone() -> None:
 
 def test_names_of_metadata_are_reserved() -> None:
     """A column with the name of a metadata column is refused, in any case."""
-    request = [ID, WantedColumn("_ROW", "int32")]
+    request = [ID, RequestedColumn("_ROW", "int32")]
     with pytest.raises(ConfigError, match="column _ROW has the name of a column"):
         typed_schema(request)
     assert "before" in typed_schema(request, updates="envelope").names

@@ -28,7 +28,7 @@ class Sources:
         self.table_ids = TableIds()
         self.store = MemoryEventStore(config, self.table_ids, self.pool, grouped=True)
         self.of = {
-            number: Entries(self.pool.of_member(number), file=f"bin{number}.000007")
+            number: Entries(self.pool.of_source(number), file=f"bin{number}.000007")
             for number in range(1, count + 1)
         }
         for number, entries in self.of.items():
@@ -70,8 +70,8 @@ def test_sources_of_blocks():
     for number, entries in sources.of.items():
         entries.transaction(1)
         ((block, _, _),) = entries.take()
-        assert block.member == number
-    own = sources.pool.of_member(1)
+        assert block.source_number == number
+    own = sources.pool.of_source(1)
     entries = Entries(own)
     entries.transaction(1)
     assert own.held == 0

@@ -85,12 +85,12 @@ def lag_as_json(lag: Lag) -> dict[str, Any]:
 
 def lag_text(position: dict[str, Any]) -> str:
     """Return the result of `lag_as_json` as text."""
-    behind = position["behind"]
-    if behind["transactions"] == 0:
+    lag = position["behind"]
+    if lag["transactions"] == 0:
         return ": up to date"
-    if behind["bytes"] is None and behind["transactions"] is None:
-        seconds = behind["seconds"]
+    if lag["bytes"] is None and lag["transactions"] is None:
+        seconds = lag["seconds"]
         return "" if seconds is None else f": {seconds:.0f} s behind"
-    amount = amount_text(behind["transactions"], behind["bytes"])
-    seconds = behind["seconds"]
+    amount = amount_text(lag["transactions"], lag["bytes"])
+    seconds = lag["seconds"]
     return f": {amount}{'' if seconds is None else f', {seconds:.0f} s'} behind"

@@ -121,7 +121,7 @@ def _position(
 ) -> dict[str, Any]:
     if position is None:
         return {"position": None, "behind": None}
-    lag = Lag() if view is None else view.behind(furthest or position)
+    lag = Lag() if view is None else view.lag_of(furthest or position)
     return {
         **position_as_json(position.position),
         "source": f"{position.identity.address}:{position.identity.port}",

@@ -56,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
     _, config = load_config(args)
     with opened_history(config) as history:
         moment = moment_at(history, args.at)
-        position, behind = _beginning(history, moment)
+        position, statement = _beginning(history, moment)
     exported = Exported(
         moment.segment.source,
         moment.segment.traits,
         position,
         tuple(stored_schemas(moment.image)),
-        behind,
+        statement,
     )
     document = to_document(exported)
     if args.file == STANDARD:

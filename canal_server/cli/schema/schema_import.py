@@ -80,13 +80,13 @@ def run(args: argparse.Namespace) -> int:
     except CanalError as error:
         raise CanalError(f"cannot import {args.file}: {error}") from error
     with opened_history(config, read_only=False) as history:
-        behind = exported.behind
-        first = exported.position if behind is None else behind.position
+        statement = exported.statement
+        first = exported.position if statement is None else statement.position
         segment = history.tsdb.begin(
             exported.source, exported.traits, first, exported.schemas
         )
-        if behind is not None:
-            history.tsdb.extend(segment, (behind,), last=exported.position)
+        if statement is not None:
+            history.tsdb.extend(segment, (statement,), last=exported.position)
     _report(args, config, exported)
     return 0
 

@@ -174,7 +174,7 @@ def _segment_at(history: History, at: EntryPosition) -> BinlogSegment:
     raise _not_covered(history, str(at), hint)
 
 
-def _not_covered(history: History, wanted: str, hint: str = "") -> TableMetaError:
+def _not_covered(history: History, requested: str, hint: str = "") -> TableMetaError:
     covered = "; ".join(
         f"{_position_text(each.first)} to {_position_text(each.last)} of server "
         f"{each.source}"
@@ -182,7 +182,7 @@ def _not_covered(history: History, wanted: str, hint: str = "") -> TableMetaErro
     )
     return TableMetaError(
         f"the table history of destination {history.config.destination} does not cover"
-        f" {wanted}; it covers {covered}{hint}"
+        f" {requested}; it covers {covered}{hint}"
     )
 
 
@@ -194,16 +194,16 @@ def _position_text(position: EntryPosition) -> str:
 # --- selection of tables-------------------------------------------------------------
 
 
-def chosen_tables(names: Iterable[Name], wanted: list[str]) -> list[Name]:
-    """Return the names that match `wanted`, in order; all if it is empty.
+def chosen_tables(names: Iterable[Name], requested: list[str]) -> list[Name]:
+    """Return the names that match `requested`, in order; all if it is empty.
 
     Raises TableMetaError for an expression that matches no table, with similar names.
     """
     known = sorted(names)
-    if not wanted:
+    if not requested:
         return known
     chosen: set[Name] = set()
-    for expression in wanted:
+    for expression in requested:
         # A plain name stands for itself, whatever it matches as an expression.
         found = {name for name in known if ".".join(name) == expression}
         if not found:
@@ -215,14 +215,14 @@ def chosen_tables(names: Iterable[Name], wanted: list[str]) -> list[Name]:
     return sorted(chosen)
 
 
-def unknown_table(wanted: str, known: Iterable[Name]) -> TableMetaError:
+def unknown_table(requested: str, known: Iterable[Name]) -> TableMetaError:
     """Return the error for an unknown table, with similar names."""
     names = {".".join(name).lower(): ".".join(name) for name in known}
-    nearest = difflib.get_close_matches(wanted.lower(), names, _NEAREST)
-    text = f"unknown table {wanted}"
+    nearest = difflib.get_close_matches(requested.lower(), names, _NEAREST)
+    text = f"unknown table {requested}"
     if nearest:
         text += f"; similar names: {', '.join(names[each] for each in nearest)}"
-    elif "." not in wanted:
+    elif "." not in requested:
         text += "; expected schema.table"
     return TableMetaError(text)
 

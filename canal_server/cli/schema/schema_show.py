@@ -72,15 +72,15 @@ def run(args: argparse.Namespace) -> int:
         for schema in image.schemas()
         for table in {*image.tables(schema), *image.uncertain(schema)}
     ]
-    wanted = chosen_tables(names, args.table)
+    requested = chosen_tables(names, args.table)
     left_out: set[str] = set()
     if not (args.all or args.table):
-        left_out = {schema for schema, _ in wanted if schema.lower() in _SYSTEM}
-        wanted = [name for name in wanted if name[0] not in left_out]
+        left_out = {schema for schema, _ in requested if schema.lower() in _SYSTEM}
+        requested = [name for name in requested if name[0] not in left_out]
     if args.format == "json":
-        lines = _json_lines(moment, wanted)
+        lines = _json_lines(moment, requested)
     else:
-        lines = _sql_lines(moment, wanted, config.destination, all_=not args.table)
+        lines = _sql_lines(moment, requested, config.destination, all_=not args.table)
     for line in lines:
         print(line)
     if left_out and args.format != "json":

@@ -74,7 +74,7 @@ def _as_json(verified: Verified, segment: BinlogSegment) -> dict[str, Any]:
         "history_end": str(segment.last),
         "server_end": str(verified.position),
         "compared": verified.compared,
-        "behind": [str(each) for each in verified.behind],
+        "behind": [str(each) for each in verified.later],
         "not_compared": list(verified.unread),
         "differing": [
             {
@@ -96,11 +96,11 @@ def _lines(verified: Verified, segment: BinlogSegment) -> Iterator[str]:
     for problem in verified.unread:
         yield f"not compared: {problem}"
     yield f"the history ends at {segment.last}, the server at {verified.position}"
-    if verified.behind:
-        number = len(verified.behind)
+    if verified.later:
+        number = len(verified.later)
         statements = "1 statement" if number == 1 else f"{number} statements"
         yield (
-            f"also applied {statements} from {verified.behind[0]} on, which the history"
+            f"also applied {statements} from {verified.later[0]} on, which the history"
             " does not contain yet"
         )
     tables = "1 table" if verified.compared == 1 else f"{verified.compared} tables"

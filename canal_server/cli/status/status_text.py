@@ -50,8 +50,8 @@ def standing_lines(status: dict[str, Any]) -> Iterator[str]:
         parts = [] if number is None else [f"{number} entries"]
         if seconds is not None:
             parts.append(ago_text(seconds))
-        behind = ", ".join(parts) or "by an unknown amount"
-        text = f"slowest client {slowest['client']}, {behind} behind"
+        lag = ", ".join(parts) or "by an unknown amount"
+        text = f"slowest client {slowest['client']}, {lag} behind"
         yield text + ("" if slowest.get("connected", True) else _away_text(slowest))
 
 

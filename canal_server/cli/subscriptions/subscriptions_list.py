@@ -155,7 +155,7 @@ def _lag(cursor: EpochPosition, epoch: int | None, view: SourceView | None) -> L
             f" started a new binlog since (epoch {epoch})"
         )
     position = EntryPosition(cursor.journal, cursor.position, included=True)
-    return view.behind(LogPosition(view.identity, position))
+    return view.lag_of(LogPosition(view.identity, position))
 
 
 # --- as text --------------------------------------------------------------------------

@@ -50,16 +50,16 @@ def start_of(text: str) -> str:
     try:
         time_ms = moment_ms(text)
     except ValueError:  # not a time: a position, or invalid
-        wanted = parse_target("oldest" if text.lower() == "earliest" else text)
-        time_ms = wanted.time_ms
+        target = parse_target("oldest" if text.lower() == "earliest" else text)
+        time_ms = target.time_ms
     else:
         return _time_start(text, time_ms)
     return {
         Kind.OLDEST: "earliest",
         Kind.LATEST: "latest",
-        Kind.POSITION: f"{_FILE}{wanted.text}",
-        Kind.GTIDS: f"{_GTID}{wanted.text}",
-    }[wanted.kind]
+        Kind.POSITION: f"{_FILE}{target.text}",
+        Kind.GTIDS: f"{_GTID}{target.text}",
+    }[target.kind]
 
 
 def _time_start(text: str, time_ms: int) -> str:

@@ -164,8 +164,8 @@ class Silence:
         """Yield that the source has no changes, or that reading lags."""
         lag_s = (state.get("lag") or {}).get("seconds")
         if lag_s and not self._is_ranged:
-            behind = f"reading is {ago_text(lag_s)} behind the source"
-            yield "lag", f"{self._nothing()}: {behind}"
+            lag = f"reading is {ago_text(lag_s)} behind the source"
+            yield "lag", f"{self._nothing()}: {lag}"
             return
         last = ""
         if state.get("position_ms"):
@@ -188,8 +188,8 @@ class Silence:
 
         Whether the filter matches any table is unknown: it may be a typo.
         """
-        wanted = self._args.filter
-        of = f" that --filter {quoted(wanted)} matches" if wanted else ""
+        table_filter = self._args.filter
+        of = f" that --filter {quoted(table_filter)} matches" if table_filter else ""
         return (
             f"no further change{of}" if self._has_changes else f"no change{of} so far"
         )

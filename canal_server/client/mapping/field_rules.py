@@ -58,7 +58,7 @@ def _rule_of_class(kind: type, hints: tuple[Any, ...]) -> FieldRule:
         return _labels(kind, hints)
     if issubclass(kind, (dict, list)):
         return _document(kind)
-    return _member(kind) if issubclass(kind, Enum) else _instance(kind)
+    return _enum_rule(kind) if issubclass(kind, Enum) else _instance(kind)
 
 
 def _bare(hint: Any) -> Any:
@@ -114,7 +114,7 @@ def _literal(allowed: tuple[Any, ...]) -> FieldRule:
     return FieldRule(expected, frozenset(), convert)
 
 
-def _member(kind: type[Enum]) -> FieldRule:
+def _enum_rule(kind: type[Enum]) -> FieldRule:
     members = {each.value: each for each in kind}
     expected = f"{kind.__name__}, which has {', '.join(map(repr, members))}"
 

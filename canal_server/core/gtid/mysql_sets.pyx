@@ -218,7 +218,7 @@ cdef class GtidSet(GtidText):
                 at += SID_BYTES
                 tag = b""
                 if tagged:
-                    # The length is a number of 7 bits, which the lowest bit tells.
+                    # The length is a number of 7 bits, as the lowest bit says.
                     (size,) = struct.unpack_from("B", body, at)
                     if size & 1:
                         raise ValueError(f"a tag of {size} bytes in a GTID set")

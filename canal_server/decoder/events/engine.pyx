@@ -107,7 +107,7 @@ cdef class Decoder(RowEntries):
         """Decode until something is needed; returns a HALT_ code.
 
         Raises DecodeError (with file and position) for an unreadable event; the records
-        before it can still be taken.
+        before it can still be fetched.
         """
         cdef int halt
         self.slot = NULL

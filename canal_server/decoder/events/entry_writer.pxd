@@ -35,7 +35,7 @@ cdef class RecordWriter:
     cdef bytes file_field           # header fields 1 and 2
     cdef const uint8_t* file_p
     cdef uint32_t file_n
-    cdef uint32_t taken             # records of the block that take() has returned
+    cdef uint32_t fetched           # records of the block that take() has returned
     cdef list spans
     cdef readonly uint64_t pending_bytes  # written since the last take()
     cdef uint64_t entry_bytes_max   # of one record

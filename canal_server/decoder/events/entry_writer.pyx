@@ -30,17 +30,17 @@ cdef int grow_block(Output* out, size_t room) noexcept with gil:
     """Move the unfinished record to a new block with room for it."""
     cdef RecordWriter writer = <RecordWriter>out.owner
     cdef size_t used = out.p - out.start
-    cdef size_t wanted = used + room + SLACK
+    cdef size_t needed = used + room + SLACK
     cdef Block block
     if used + room > writer.entry_bytes_max + SLACK:
         writer.too_large = used + room
         return -1
     if used > writer.pool.block_size // 2:
         # So that a long record is moved only a few times.
-        wanted = max(wanted, min(2 * wanted, writer.entry_bytes_max))
+        needed = max(needed, min(2 * needed, writer.entry_bytes_max))
     try:
         block = writer.pool.open(
-            writer.file, writer.file_number, wanted, writer.source
+            writer.file, writer.file_number, needed, writer.source
         )
     except MemoryError:
         return -1
@@ -84,20 +84,20 @@ cdef class RecordWriter:
         cdef Block block = self.block
         spans = self.spans
         self.spans = []
-        if block.count > self.taken:
-            spans.append((block, self.taken, block.count))
-            self.taken = block.count
+        if block.count > self.fetched:
+            spans.append((block, self.fetched, block.count))
+            self.fetched = block.count
         self.pending_bytes = 0
         return spans
 
     def close_block(self):
-        """Release the current block; its records can still be taken."""
+        """Release the current block; its records can still be fetched."""
         cdef Block block = self.block
         if block is None:
             return
-        if block.count > self.taken:
-            self.spans.append((block, self.taken, block.count))
-        self.taken = 0
+        if block.count > self.fetched:
+            self.spans.append((block, self.fetched, block.count))
+        self.fetched = 0
         self.block = None
 
     cdef void point(self, size_t used):

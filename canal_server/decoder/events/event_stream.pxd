@@ -59,7 +59,7 @@ cdef class EventStream:
     cdef uint32_t read_header(self, const uint8_t* p) noexcept nogil
     cdef int check_length(self, uint64_t length) noexcept nogil
     cdef size_t join_packets(self, uint8_t* p, size_t total) noexcept nogil
-    cdef int packet_event(self, const uint8_t* p, size_t n, size_t taken) noexcept nogil
-    cdef int next_event(self, const uint8_t* p, size_t n, size_t taken) noexcept nogil
+    cdef int packet_event(self, const uint8_t* p, size_t n, size_t given) noexcept nogil
+    cdef int next_event(self, const uint8_t* p, size_t n, size_t given) noexcept nogil
     cdef int check_sum(self, const uint8_t* p, uint32_t length) noexcept nogil
     cdef int next_inner(self) noexcept nogil

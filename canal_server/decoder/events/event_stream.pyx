@@ -140,16 +140,16 @@ cdef class EventStream:
         """Return about how many bytes of the feed's next event are missing."""
         cdef size_t waiting = self.feed.end - self.feed.begin
         cdef const uint8_t* p = self.feed.data + self.feed.begin
-        cdef size_t wanted
+        cdef size_t needed
         if self.packets:
             if waiting < 4:
                 return 4
-            wanted = 4 + (p[0] | p[1] << 8 | p[2] << 16)
+            needed = 4 + (p[0] | p[1] << 8 | p[2] << 16)
         else:
             if waiting < HEADER_BYTES:
                 return HEADER_BYTES
-            wanted = p[9] | p[10] << 8 | p[11] << 16 | <size_t>p[12] << 24
-        return max(wanted - waiting, 0) if wanted > waiting else PACKET_MAX
+            needed = p[9] | p[10] << 8 | p[11] << 16 | <size_t>p[12] << 24
+        return max(needed - waiting, 0) if needed > waiting else PACKET_MAX
 
     @property
     def is_settled(self):
@@ -296,43 +296,43 @@ cdef class EventStream:
             to += n
         return to - 4
 
-    cdef int packet_event(self, const uint8_t* p, size_t n, size_t taken) noexcept nogil:
+    cdef int packet_event(self, const uint8_t* p, size_t n, size_t given) noexcept nogil:
         if p[0] == 0xFF or (p[0] == 0xFE and n < 9):
             self.event.body = p + 1
             self.event.body_n = n - 1
-            self.event_bytes = taken
+            self.event_bytes = given
             return SOURCE_ERROR if p[0] == 0xFF else SOURCE_END
         if p[0] != 0:
             return self.fail("a packet that begins with %d instead of 0", p[0])
-        return self.next_event(p + 1, n - 1, taken)
+        return self.next_event(p + 1, n - 1, given)
 
-    cdef int next_event(self, const uint8_t* p, size_t n, size_t taken) noexcept nogil:
-        """Read the header at p; `taken` is 0 if no packet gives the length."""
+    cdef int next_event(self, const uint8_t* p, size_t n, size_t given) noexcept nogil:
+        """Read the header at p; `given` is 0 if no packet gives the length."""
         cdef Event* e = &self.event
         cdef uint32_t length
         if n < HEADER_BYTES:
-            if taken == 0:
+            if given == 0:
                 return NEED_INPUT
             e.type = 0
             return self.fail("a header of %d bytes", n)
-        if taken == 0:
+        if given == 0:
             length = read32(p + 9)
             if HEADER_BYTES <= length <= self.event_bytes_max and n < length:
                 return NEED_INPUT
         length = self.read_header(p)
-        if taken == 0:
+        if given == 0:
             if length < HEADER_BYTES:
                 return self.fail("a length of %d", length)
             if n < length:
                 return self.check_length(length)
-            taken = length
+            given = length
         elif length != n:
             e.body, e.body_n = p + HEADER_BYTES, n - HEADER_BYTES
-            self.event_bytes, self.raw_n = taken, n
+            self.event_bytes, self.raw_n = given, n
             return self.fail("a length of %d that differs from its packet's", length)
         e.body = p + HEADER_BYTES
         e.body_n = length - HEADER_BYTES
-        self.event_bytes = taken
+        self.event_bytes = given
         self.raw_n = length
         if length > self.event_bytes_max:
             return self.check_length(length)
@@ -369,7 +369,7 @@ cdef class EventStream:
     cdef int check_sum(self, const uint8_t* p, uint32_t length) noexcept nogil:
         """Verify and remove the checksum."""
         cdef Event* e = &self.event
-        cdef uint32_t found, wanted
+        cdef uint32_t found, expected
         cdef uint8_t[2] flags
         if e.type == EV_FORMAT_DESCRIPTION:
             self.checksum = False
@@ -391,7 +391,7 @@ cdef class EventStream:
                 return self.fail("a body of %d bytes, too short for its checksum",
                                  e.body_n)
             e.body_n -= CHECKSUM_BYTES
-        wanted = read32(p + length - CHECKSUM_BYTES)
+        expected = read32(p + length - CHECKSUM_BYTES)
         if e.type == EV_FORMAT_DESCRIPTION and e.flags & IN_USE_FLAG:
             # The checksum was made before the flag was set.
             flags[0] = p[17] & 0xFE
@@ -401,7 +401,7 @@ cdef class EventStream:
             found = crc32(p + 19, length - 19 - CHECKSUM_BYTES, found)
         else:
             found = crc32(p, length - CHECKSUM_BYTES, 0)
-        if found != wanted:
+        if found != expected:
             if e.type == EV_ROTATE and e.offset == self.position:
                 # The artificial one at the head of a stream may have none.
                 e.body_n += CHECKSUM_BYTES

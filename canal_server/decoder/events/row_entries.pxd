@@ -17,7 +17,7 @@ cdef class RowEntries(EventStream):
     cdef TableCache tables
     cdef GtidHeaders gtids
     cdef bint in_group                        # after a begin, before its end
-    cdef bint grouped                         # a transaction has begun since the start
+    cdef bint grouped                         # a transaction began since the start
     cdef public bint refuses_inside           # rows of a transaction that began before it
     cdef bint skip_inserts, skip_updates, skip_deletes, skip_rows
     cdef public bint counts                   # counts rows without writing them

@@ -61,9 +61,9 @@ cdef int grow_rows(Output* out, size_t room) noexcept nogil:
 cdef int grow_scratch(Output* out, size_t room) noexcept nogil:
     """Like grow_rows, up to the limit of one value's text."""
     cdef RowContext* context = <RowContext*>out.owner
-    cdef uint64_t wanted = out.p - out.start + room
-    if wanted > context.text_bytes_max + SLACK:
-        context.too_large = wanted
+    cdef uint64_t needed = out.p - out.start + room
+    if needed > context.text_bytes_max + SLACK:
+        context.too_large = needed
         return -1
     return grow_rows(out, room)
 
@@ -275,7 +275,7 @@ cdef inline bint has_bit(const uint8_t* bits, uint32_t i) noexcept nogil:
 
 # --- values -----------------------------------------------------------------------
 
-# Each of these is called at one place and inlined there: faster, benchmark `inserts`.
+# Each of these is called once and inlined there: faster, benchmark `inserts`.
 
 cdef inline uint8_t* put_integer(uint8_t* text, Input* source, int op,
                                  bint* promoted) noexcept nogil:

@@ -57,7 +57,7 @@ _FRACTION_DIGITS_MAX: Final = 6
 _BIT_BYTES_MAX: Final = 8
 _DECIMAL_DIGITS_MAX: Final = 65
 _LENGTH_BYTES_MAX: Final = 4
-_MEMBER_BYTES_MAX: Final = 8  # a SET of 64 labels
+_SET_BYTES_MAX: Final = 8  # a SET of 64 labels
 _METADATA_BYTES: Final = {
     FLOAT: 1, DOUBLE: 1, TIMESTAMP2: 1, DATETIME2: 1, TIME2: 1,
     TINY_BLOB: 1, MEDIUM_BLOB: 1, LONG_BLOB: 1, BLOB: 1, BLOB_COMPRESSED: 1,
@@ -147,7 +147,7 @@ def _is_possible(kind: int, metadata: bytes) -> bool:
     if kind == BIT:
         return 0 < metadata[1] + (metadata[0] > 0) <= _BIT_BYTES_MAX
     if kind in (ENUM, SET):
-        return 0 < metadata[1] <= _MEMBER_BYTES_MAX
+        return 0 < metadata[1] <= _SET_BYTES_MAX
     if kind == NEWDECIMAL:
         return metadata[0] <= _DECIMAL_DIGITS_MAX and metadata[1] <= metadata[0]
     if kind in BLOBS or kind in (BLOB_COMPRESSED, GEOMETRY, JSON, VECTOR):

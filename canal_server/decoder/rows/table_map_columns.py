@@ -43,10 +43,10 @@ _WITH_FRACTION: Final = {
 }
 _SIZES: Final = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 _BINARY: Final = "binary"
-_UNTOLD_CHARSET: Final = "utf8mb4"
+_UNKNOWN_CHARSET: Final = "utf8mb4"
 
 
-def tells_names(table_map: TableMap) -> bool:
+def has_names(table_map: TableMap) -> bool:
     """Check whether a table map has full metadata."""
     return all(column.name is not None for column in table_map.columns)
 
@@ -70,7 +70,7 @@ def _charset_of(mapped: MappedColumn) -> str | None:
         return charset_of_collation(mapped.collation)
     # Without metadata, a BLOB looks like a TEXT: keep every byte, as of a BLOB.
     if tm.is_text(mapped.type):
-        return _BINARY if _is_blob(mapped) else _UNTOLD_CHARSET
+        return _BINARY if _is_blob(mapped) else _UNKNOWN_CHARSET
     return None
 
 

@@ -175,11 +175,11 @@ class CopyRound:
         """Copy chunks in a job of Spark; returns those it had no time for."""
         frame = self._spark.range(0, 1, 1, 1)
         worker = _worker(self._task, lot, self._slots.hold_s)
-        begun = frame.mapInArrow(worker, _RESULT).collect()
-        self._failures.extend(row["failure"] for row in begun if row["failure"])
+        started = frame.mapInArrow(worker, _RESULT).collect()
+        self._failures.extend(row["failure"] for row in started if row["failure"])
         if self._failures:
             self._finish()
-        numbers = {row["chunk"] for row in begun}
+        numbers = {row["chunk"] for row in started}
         return [chunk for chunk in lot if chunk.number not in numbers]
 
 

@@ -125,13 +125,13 @@ class CopyJob:
         for manifest in finished(self._manifests, plan.chunks, {}):
             if is_whole(manifest, sizes):
                 known[manifest.chunk] = manifest
-        tell = _ProgressReport(plan, on_progress)
-        tell(known)
+        report = _ProgressReport(plan, on_progress)
+        report(known)
         for _ in range(ROUNDS_MAX):
             left = [chunk for chunk in plan.chunks if chunk.number not in known]
             if not left:
                 break
-            failure = self._round(left, plan, known, tell, stop)
+            failure = self._round(left, plan, known, report, stop)
         missing = len(plan.chunks) - len(known)
         if missing:
             raise SourceError(
@@ -154,11 +154,11 @@ class CopyJob:
     ) -> Copied:
         """Copy a table without a key in this process."""
 
-        def tell(rows: int) -> None:
+        def report(rows: int) -> None:
             on_progress(CopyProgress(1, 0, rows, 0))
 
-        tell(0)
-        manifest, position = copy_keyless(self._settings, self._task, stop, tell)
+        report(0)
+        manifest, position = copy_keyless(self._settings, self._task, stop, report)
         on_progress(CopyProgress(1, 1, manifest.rows, manifest.size))
         return self._copied(list(manifest.files), position)
 
@@ -197,7 +197,7 @@ class CopyJob:
         left: Sequence[Chunk],
         plan: CopyPlan,
         known: dict[int, ChunkManifest],
-        tell: _ProgressReport,
+        report: _ProgressReport,
         stop: Stop,
     ) -> str:
         """Run a round in Spark and collect its chunks; returns why it failed."""
@@ -212,12 +212,12 @@ class CopyJob:
                     )
                 began = time.monotonic()
                 self._gather(plan, known)
-                tell(known)
+                report(known)
                 pause_s = max(POLL_S, POLL_SHARE * (time.monotonic() - began))
         finally:
             job.end()
         self._gather(plan, known)
-        tell(known)
+        report(known)
         job.raise_failure(self._table)
         return job.broken
 

@@ -298,7 +298,7 @@ class _Decision:
             return
         if new.mask is None or new.mask.kind != "hash":
             self._widens.append(WidenColumn(new.target, *lake_mysql_type(new)))
-        elif not new.wanted.kind.startswith("int"):
+        elif not new.requested.kind.startswith("int"):
             # The hashed text has another form.
             raise _CannotFollowError(
                 f"the type of the hashed column {new.name} changed"

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.model.enum_labels import labels_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def fill_of(column: ColumnMeta, default: str | None) -> str | None:
         return None if column.nullable else _implicit(column)
     if "\ufffd" in value:
         raise NotConstantError("its default has another character set")
-    base, kind = _base(column), wanted_column(column).kind
+    base, kind = _base(column), requested_column(column).kind
     reader = _TEXT_READERS.get(base, _READERS.get(kind))
     if reader is None or kind == "binary":
         raise NotConstantError(
@@ -86,7 +86,7 @@ def _literal(text: str) -> str | None:
 
 def _implicit(column: ColumnMeta) -> str | None:
     """Return the value of rows in a NOT NULL column without a default."""
-    kind = wanted_column(column).kind
+    kind = requested_column(column).kind
     base = _base(column)
     if base in (*_TEXTS, *_BYTES, "set"):
         return ""
@@ -128,7 +128,7 @@ def _year(value: str, column: ColumnMeta) -> str:
 
 
 def _decimal(value: str, column: ColumnMeta) -> str:
-    scale = wanted_column(column).scale
+    scale = requested_column(column).scale
     try:
         number = Decimal(value.strip())
         exact = _EXACT.quantize(number, Decimal(1).scaleb(-scale)) if number else None
@@ -144,7 +144,7 @@ def _floating(value: str, column: ColumnMeta) -> str:
     digits = len(re.sub(r"e.*|[^\d]", "", text.lower()).strip("0"))
     if not _NUMBER.fullmatch(text) or "(" in column.mysql_type:
         raise NotConstantError(f"its default {value[:40]!r} is rounded")
-    if wanted_column(column).kind == "float" and digits > _DIGITS_OF_FLOAT:
+    if requested_column(column).kind == "float" and digits > _DIGITS_OF_FLOAT:
         raise NotConstantError(f"its default {value[:40]!r} is rounded")
     return text
 
@@ -206,9 +206,9 @@ def _characters(value: str, column: ColumnMeta) -> str:
 
 def _label(value: str, column: ColumnMeta) -> str:
     """Return the label that a text means; the server ignores its case."""
-    wanted = value.rstrip(" ")
+    value_text = value.rstrip(" ")
     members = [each for each in labels_of(column.mysql_type) if isinstance(each, str)]
-    found = [each for each in members if each.lower() == wanted.lower()]
+    found = [each for each in members if each.lower() == value_text.lower()]
     if len(found) != 1:
         raise NotConstantError(f"its default {value[:40]!r} is not the name of a label")
     return found[0]

@@ -85,7 +85,7 @@ class Follower:
         plan: Callable[[Sequence[ColumnMeta]], MirrorTable],
         rule: TableRule,
         is_mariadb: bool,
-        begun: int = 0,
+        copied_at: int = 0,
     ) -> None:
         """Start at the position of the lake's table.
 
@@ -97,12 +97,12 @@ class Follower:
             plan: returns how the table is mirrored with other columns
             rule: the table's rule in the settings
             is_mariadb: the dialect of statements
-            begun: number of the position before everything that the copy saw
+            copied_at: number of the position before everything that the copy saw
 
         """
         self.table = table
         self.columns = columns
-        self.begun = begun
+        self.copied_at = copied_at
         self.rows = 0  # written rows since the caller set this to 0
         # Before this position number, a row of the copy may be from before or after a
         # statement (`copy_ddl`).
@@ -348,7 +348,7 @@ class Follower:
         Raises CopyNeededError for a statement that moved rows after the start of the
         copy, and that this table missed while it caught up.
         """
-        if item.seq >= self.begun and moves_rows_of(
+        if item.seq >= self.copied_at and moves_rows_of(
             item.sql, self.table.source, item.table.schema
         ):
             raise CopyNeededError(

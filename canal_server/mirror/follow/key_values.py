@@ -40,12 +40,12 @@ class KeyValues:
 
     def add(self, data: pa.Table, names: Iterable[str]) -> None:
         """Add a run of rows; keeps only the columns of keys."""
-        wanted = {name.lower() for name in names}
+        needed = {name.lower() for name in names}
         kept = [
             field.name
             for field in data.schema
             if field.name in (_OP, _SEQ)
-            or field.name.lower() in wanted
+            or field.name.lower() in needed
             or (field.metadata or {}).get(b"key") == b"1"
         ]
         self._runs.append(data.select(kept))
@@ -113,11 +113,11 @@ def _other_values(
     both = images
     if parent is not None:
         targets = {c.name.lower(): c.target for c in parent.table.columns}
-        wanted = [targets[name.lower()] for name in images.column_names]
+        needed = [targets[name.lower()] for name in images.column_names]
         keys = images.select(primary).rename_columns(
             [targets[name.lower()] for name in primary]
         )
-        there = matching(parent, wanted, distinct(keys)).select(wanted)
+        there = matching(parent, needed, distinct(keys)).select(needed)
         there = there.rename_columns(images.column_names)
         both = pa.concat_tables([images, there.cast(images.schema)])
     both = distinct(both)
@@ -178,24 +178,24 @@ def matching(
     """
     schema = follower.lake.arrow_schema()
     if schema is None or not values.num_rows:
-        wanted = schema.names if schema and columns is None else list(columns or ())
+        needed = schema.names if schema and columns is None else list(columns or ())
         kinds = {} if schema is None else {f.name: f.type for f in schema}
-        return pa.table({name: pa.array([], kinds.get(name)) for name in wanted})
+        return pa.table({name: pa.array([], kinds.get(name)) for name in needed})
     names = values.column_names
     values = values.cast(pa.schema([schema.field(name) for name in names]))
-    wanted = schema.names if columns is None else [*dict.fromkeys([*columns, *names])]
+    needed = schema.names if columns is None else [*dict.fromkeys([*columns, *names])]
     where = " AND ".join(_bounds(values))
     if DELETED.name in schema.names:
         live = f"NOT {quoted(DELETED.name)}"
         where = f"{where} AND {live}" if where else live
-    kept = pa.schema([schema.field(name) for name in wanted])
+    kept = pa.schema([schema.field(name) for name in needed])
     folded = _folded(values, names)
     on = [_FOLDED + name for name in names]
     marks = distinct(folded.select(on))
     found = [kept.empty_table()]
-    batches: Any = follower.lake.scan(wanted, where or None)
+    batches: Any = follower.lake.scan(needed, where or None)
     if columns is not None:
-        gathered = [each.select(wanted).cast(kept) for each in follower.gathered]
+        gathered = [each.select(needed).cast(kept) for each in follower.gathered]
         parts = [*(pa.table(each) for each in batches), *gathered]
     else:
         parts = [pa.table(each) for each in batches]
@@ -247,5 +247,5 @@ def has_values(table: MirrorTable, name: str) -> bool:
     return (
         column is not None
         and column.mask is None
-        and column.wanted.kind not in _NOT_EXACT
+        and column.requested.kind not in _NOT_EXACT
     )

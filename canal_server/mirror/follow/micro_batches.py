@@ -135,14 +135,14 @@ class ChangeStream:
         """Return a table's follower; `joining` is held while it is used."""
         return self._followers.get(name)
 
-    def is_moved_since(self, name: TableName, begun: int) -> bool:
+    def is_moved_since(self, name: TableName, copied_at: int) -> bool:
         """Check whether a statement on another table moved rows of this one.
 
         It concerns statements after a position number, which a reader of this table
         alone does not see.
         """
         noted = {} if self.feed is None else self.feed.moved
-        return max(self._moved.get(name, -1), noted.get(name, -1)) >= begun
+        return max(self._moved.get(name, -1), noted.get(name, -1)) >= copied_at
 
     def columns(self) -> dict[TableName, Columns]:
         """Return the columns of followed tables, as of the stream's position."""
@@ -176,7 +176,7 @@ class ChangeStream:
 
         Raises CanalError if the lake or the source fails as a whole.
         """
-        begun = time.monotonic()
+        started = time.monotonic()
         report = BatchReport(number, None)
         with self.joining, ThreadPoolExecutor(self._at_once) as pool:
             if not self._is_open:
@@ -222,7 +222,7 @@ class ChangeStream:
                 )
             # Set before another table may join, that is, before the batch is stored.
             self._moved = moved
-        report.seconds = time.monotonic() - begun
+        report.seconds = time.monotonic() - started
         self._on_batch(report)
         self.feed = report.feed or self.feed
 
@@ -313,7 +313,7 @@ class ChangeStream:
             return [
                 name
                 for name, seq in rolled_back.items()
-                if name in self._followers and seq >= self._followers[name].begun
+                if name in self._followers and seq >= self._followers[name].copied_at
             ]
         followed = self._followed(item)
         if not followed and item.kind == STATEMENT:

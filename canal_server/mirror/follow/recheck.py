@@ -152,7 +152,7 @@ class Recheck:
             request.head = head
 
     def _compare(self, name: TableName) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         found = self._table_of(name)
         if found is not None:
             try:
@@ -162,7 +162,7 @@ class Recheck:
                 raise LakeError(f"its columns changed meanwhile ({error})") from error
             for keys in differing:
                 self._suspect(name, keys)
-        took_s = time.monotonic() - begun
+        took_s = time.monotonic() - started
         with self._lock:
             request = self._requests.pop(name)
             pause_s = max(self._pause_s, PAUSE_SHARE * took_s)

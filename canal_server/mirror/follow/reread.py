@@ -277,13 +277,13 @@ class Rereading:
         """Yield foreign keys with values that their parents lost."""
         for key in self._keys:
             parent = TableName(*key.parent)
-            came = self._parents[parent]
-            if came.is_empty:
+            arrived = self._parents[parent]
+            if arrived.is_empty:
                 continue
             follower = self._follower_of(parent)
-            if follower is None and not came.has_all(key.referenced):
+            if follower is None and not arrived.has_all(key.referenced):
                 self._recheck({TableName(*key.child)}, 0.0)
-            old, new = changed_values(came, key, follower)
+            old, new = changed_values(arrived, key, follower)
             if old.num_rows:
                 yield key, old
             follower = self._follower_of(TableName(*key.child))
@@ -297,8 +297,8 @@ class Rereading:
     ) -> pa.Table:
         """Return the rows that refer to values, with all columns that matter."""
         targets = {c.name.lower(): c.target for c in follower.table.columns}
-        wanted = values.rename_columns([targets[name.lower()] for name in key.columns])
-        return distinct(matching(follower, self._columns(follower), wanted))
+        renamed = values.rename_columns([targets[name.lower()] for name in key.columns])
+        return distinct(matching(follower, self._columns(follower), renamed))
 
     def _columns(self, follower: Follower) -> list[str]:
         """Return the columns of the lake with references."""
@@ -392,8 +392,8 @@ class Rereading:
         ]
         if keys is not None:
             names = [c.name for c in table.columns if c.name in table.key]
-            wanted = keys.rename_columns(names)
-            found.append(read_by(access, table, names, wanted, self._stop))
+            renamed = keys.rename_columns(names)
+            found.append(read_by(access, table, names, renamed, self._stop))
         return pa.concat_tables(found)
 
     def _correct(
@@ -427,10 +427,10 @@ class Rereading:
         known = {
             key: row for key, row in _by_key(there, names, own).items() if key in asked
         }
-        came = _by_key(rows, names, own)
-        fresh = {key: at for key, (at, row) in came.items()
+        arrived = _by_key(rows, names, own)
+        fresh = {key: at for key, (at, row) in arrived.items()
                  if key not in known or known[key][1] != row}  # fmt: skip
-        missing = [at for key, (at, _) in known.items() if key not in came]
+        missing = [at for key, (at, _) in known.items() if key not in arrived]
         changes = [rows.take(pa.array(list(fresh.values()), pa.int64()))]
         if missing:
             deleted = there.take(pa.array(missing, pa.int64())).select(own)

@@ -38,7 +38,7 @@ RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 30.0
 # Spark's error if it was ended, for example by a full disk, before it had recorded the
 # first batch: it does not start with the files that are left.
-_HALF_BEGUN: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
+_HALF_STARTED: Final = "CHECKPOINT_LOCATION_NOT_EMPTY"
 
 
 class Query:
@@ -151,7 +151,7 @@ class Query:
             text = "its checkpoint did not match the lake"
         elif LOST in text:
             raise DataLossError(text)
-        elif _HALF_BEGUN in text:
+        elif _HALF_STARTED in text:
             log.info("the stream has not started: clearing %s", self._checkpoint)
             self._clear()
         if self._stream.feed is not self._started_at:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NO_PLACE: Final = (PURGED, OTHER_EPOCH, REFUSED)  # permanent refusals
+_NO_POSITION: Final = (PURGED, OTHER_EPOCH, REFUSED)  # permanent refusals
 
 
 class DataLossError(CanalError):
@@ -182,7 +182,7 @@ class _Beginning:
         try:
             found = self._locate(f"file:{position.journal}:{position.position}")
         except ClientError as error:
-            if error.code not in _NO_PLACE:
+            if error.code not in _NO_POSITION:
                 raise
             raise DataLossError(
                 f"the lake ends at {position}, but the changes after it are no longer "

@@ -11,7 +11,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.errors import DecodeError
 from canal_server.model.enum_labels import labels_of
 from canal_server.tablemeta.model.charset_widths import bytes_max
@@ -88,7 +88,7 @@ def _defined(column: ColumnMeta, *, has_set: bool) -> str:
 def _in_lake(before: ColumnMeta, after: ColumnMeta) -> Outcome:
     """Return whether the lake's type is widened, for values that stay."""
     try:
-        old, new = wanted_column(before), wanted_column(after)
+        old, new = requested_column(before), requested_column(after)
     except DecodeError:
         return Outcome.UNKNOWN
     if (old.kind, old.precision, old.scale) == (new.kind, new.precision, new.scale):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OP: Final = "_change_type"
 _OTHER: Final = "other"  # the second hash
 _SAME: Final = [HASH.name, _OTHER]
-_GONE: Final = (fold.DELETE, fold.PREIMAGE)
+_REMOVED: Final = (fold.DELETE, fold.PREIMAGE)
 
 
 class Difference(NamedTuple):
@@ -50,7 +50,7 @@ def difference(
     when a row to delete does not exist.
     """
     changes = _identified(changes)
-    deleted = pc.is_in(changes[_OP], pa.array(_GONE))
+    deleted = pc.is_in(changes[_OP], pa.array(_REMOVED))
     net = pc.if_else(deleted, -1, 1)
     number = pa.array(range(len(changes)), pa.int64())
     counted = (

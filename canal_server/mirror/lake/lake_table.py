@@ -164,8 +164,10 @@ def lake_schema(table: MirrorTable) -> pa.Schema:
 
     Raises ConfigError for a column with the name of an added one.
     """
-    wanted = [replace(column.wanted, name=column.target) for column in table.columns]
-    fields = list(typed_schema(wanted))[: len(wanted)]
+    requested = [
+        replace(column.requested, name=column.target) for column in table.columns
+    ]
+    fields = list(typed_schema(requested))[: len(requested)]
     fields += added_fields(table)
     return pa.schema(fields)
 

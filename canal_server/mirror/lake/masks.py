@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.arrow.arrow_batches import typed_schema
-from canal_server.arrow.arrow_columns import WantedColumn, wanted_column
+from canal_server.arrow.arrow_columns import RequestedColumn, requested_column
 from canal_server.errors import TableMetaError
 from canal_server.mirror.settings.selected_tables import OWN_COLUMNS
 from canal_server.model.columns_known import ColumnMeta
@@ -51,11 +51,11 @@ def apply(rows: _Rows, table: MirrorTable) -> _Rows:
                 f"the mirror has; they have {', '.join(names)[:300]}"
             )
         array = rows.column(index)
-        wanted = source_type(column)
-        if array.type != wanted:
+        expected = source_type(column)
+        if array.type != expected:
             raise TableMetaError(
                 f"table {table.source}: column {column.name} has type {array.type}, "
-                f"but {column.mysql_type} requires {wanted}"
+                f"but {column.mysql_type} requires {expected}"
             )
         arrays.append(masked(array, column.mask))
         fields.append(pa.field(column.target, arrays[-1].type))
@@ -76,18 +76,18 @@ def masked(values: Any, mask: Mask | None) -> Any:
 
 def source_type(column: MirrorColumn) -> pa.DataType:
     """Return Arrow's type of a column of the source."""
-    return _arrow_type(column.wanted)
+    return _arrow_type(column.requested)
 
 
-def lake_columns(table: MirrorTable) -> list[WantedColumn]:
+def lake_columns(table: MirrorTable) -> list[RequestedColumn]:
     """Return the columns of the lake, with their names there."""
     return [lake_column(column) for column in table.columns]
 
 
-def lake_column(column: MirrorColumn) -> WantedColumn:
+def lake_column(column: MirrorColumn) -> RequestedColumn:
     """Return a column of the lake."""
     mysql_type, charset = lake_mysql_type(column)
-    return wanted_column(ColumnMeta(column.target, mysql_type, charset or None))
+    return requested_column(ColumnMeta(column.target, mysql_type, charset or None))
 
 
 def lake_mysql_type(column: MirrorColumn) -> tuple[str, str]:
@@ -105,8 +105,8 @@ def lake_schema(table: MirrorTable) -> pa.Schema:
 
 
 @lru_cache(maxsize=10_000)
-def _arrow_type(column: WantedColumn) -> pa.DataType:
-    unnamed = WantedColumn("value", column.kind, column.precision, column.scale)
+def _arrow_type(column: RequestedColumn) -> pa.DataType:
+    unnamed = RequestedColumn("value", column.kind, column.precision, column.scale)
     return typed_schema([unnamed]).field(0).type
 
 

@@ -22,7 +22,7 @@ from canal_server.mirror.lake.steps import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canal_server.arrow.arrow_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import RequestedColumn
     from canal_server.mirror.lake.steps import Step
 
 ZERO = ("0000-", "-00")  # parts of dates that only MySQL accepts
@@ -111,7 +111,7 @@ def _stepped(schema: pa.Schema, step: Step) -> pa.Schema:
     if isinstance(step, AddColumn):
         _expect(step.name not in schema.names, f"already has a column {step.name}")
         own = [name for name in schema.names if name not in ADDED]
-        return schema.insert(len(own), _field(step.wanted))
+        return schema.insert(len(own), _field(step.requested))
     old = step.old if isinstance(step, RenameColumn) else step.name
     _expect(old in schema.names, f"has no column {old}")
     index = schema.get_field_index(old)
@@ -120,11 +120,11 @@ def _stepped(schema: pa.Schema, step: Step) -> pa.Schema:
     if isinstance(step, RenameColumn):
         _expect(step.new not in schema.names, f"already has a column {step.new}")
         return schema.set(index, schema.field(index).with_name(step.new))
-    return schema.set(index, _field(step.wanted))
+    return schema.set(index, _field(step.requested))
 
 
-def _field(wanted: WantedColumn) -> pa.Field:
-    return typed_schema([wanted]).field(0)
+def _field(requested: RequestedColumn) -> pa.Field:
+    return typed_schema([requested]).field(0)
 
 
 def _cast(column: pa.ChunkedArray, name: str, kind: pa.DataType) -> pa.ChunkedArray:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.model.columns_known import ColumnMeta
 
 if TYPE_CHECKING:
-    from canal_server.arrow.arrow_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import RequestedColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class AddColumn:
     fill: str | None = None  # in the form of entries: binary as ISO-8859-1
 
     @property
-    def wanted(self) -> WantedColumn:
+    def requested(self) -> RequestedColumn:
         """Return how the source delivers it. Raises DecodeError for unknown types."""
-        return _wanted(self.name, self.mysql_type, self.charset)
+        return _requested(self.name, self.mysql_type, self.charset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class WidenColumn:
     charset: str
 
     @property
-    def wanted(self) -> WantedColumn:
+    def requested(self) -> RequestedColumn:
         """Return how the source delivers it. Raises DecodeError for unknown types."""
-        return _wanted(self.name, self.mysql_type, self.charset)
+        return _requested(self.name, self.mysql_type, self.charset)
 
 
 Step = AddColumn | DropColumn | RenameColumn | WidenColumn
 
 
-def _wanted(name: str, mysql_type: str, charset: str) -> WantedColumn:
-    return wanted_column(ColumnMeta(name, mysql_type, charset or None))
+def _requested(name: str, mysql_type: str, charset: str) -> RequestedColumn:
+    return requested_column(ColumnMeta(name, mysql_type, charset or None))

@@ -102,14 +102,14 @@ class Plot:
         ]
         unit_s, unit = unit_of(self.seconds)
         total = sum(each.rows for each in self.batches)
-        begun = f"delay from commit to the lake, since {begin:%F %T} UTC:"
+        title = f"delay from commit to the lake, since {begin:%F %T} UTC:"
         every = (
             f"{len(self.batches):,} batches, {total:,} rows in "
             f"{self.seconds / unit_s:.1f} {unit}: median "
             f"{statistics.median(delays):,.0f} ms, 95 % within "
             f"{_quantile(delays, 0.95):,.0f} ms, at most {max(delays):,.0f} ms"
         )
-        return "\n".join([begun, text_plot(rows, "ms"), "", every])
+        return "\n".join([title, text_plot(rows, "ms"), "", every])
 
     def picture(self) -> str:
         """Return an SVG."""

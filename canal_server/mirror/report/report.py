@@ -44,7 +44,7 @@ class Report:
         self._folder = folder
         self._history = History(folder)
         self._lock = threading.Lock()
-        self._begun_ms = _now_ms()
+        self._started_ms = _now_ms()
         self._rows = 0
         self._last: Batch | None = None
         self._late: deque[tuple[float, int]] = deque()
@@ -115,7 +115,7 @@ class Report:
                 self._settings.name,
                 socket.gethostname(),
                 os.getpid(),
-                self._begun_ms,
+                self._started_ms,
                 _now_ms(),
                 rows=self._rows,
                 rows_per_second=sum(rows for _, rows in self._late) / RATE_OVER_S,

@@ -105,11 +105,11 @@ def read_rows(
     )
     pace = _Pace(rows_per_s)
     stream.ask(select_of(table, chunk))
-    for taken in _answers(stream, table, columns):
+    for fetched in _answers(stream, table, columns):
         batch = pa.RecordBatch.from_arrays(
             [
                 _array(kind, part)
-                for kind, part in zip(schema.types, taken, strict=True)
+                for kind, part in zip(schema.types, fetched, strict=True)
             ],
             schema=schema,
         )
@@ -119,8 +119,8 @@ def read_rows(
 
 def chunk_schema(table: MirrorTable) -> pa.Schema:
     """Return the schema of a chunk's batches: the stream's, without its own columns."""
-    wanted = typed_schema([column.wanted for column in table.columns])
-    return pa.schema([wanted.field(i) for i in range(len(table.columns))])
+    requested = typed_schema([column.requested for column in table.columns])
+    return pa.schema([requested.field(i) for i in range(len(table.columns))])
 
 
 def select_of(table: MirrorTable, chunk: Picked) -> str:
@@ -137,7 +137,7 @@ def _answers(
     done = False
     while not done:
         try:
-            wants = columns.read(feed)
+            needed = columns.read(feed)
         except DecodeError as error:
             raise DecodeError(f"table {table.source}: {error}") from error
         if columns.refusal is not None:
@@ -151,7 +151,7 @@ def _answers(
         if columns.full or (done and columns.rows):
             yield columns.take()
         elif not done:
-            with feed.space(max(wants, RECEIVE_BYTES // 4)) as space:
+            with feed.space(max(needed, RECEIVE_BYTES // 4)) as space:
                 count = stream.receive_into(space)
             feed.filled(count)
 
@@ -172,13 +172,13 @@ def _expression(column: MirrorColumn) -> str:
 
 
 def _field(column: MirrorColumn) -> Field:
-    wanted, form = column.wanted, _form(column)
+    requested, form = column.requested, _form(column)
     texts = charset(column.charset) if form == "text" and column.charset else None
     return (
-        wanted.name,
-        wanted.kind,
-        wanted.precision,
-        wanted.scale,
+        requested.name,
+        requested.kind,
+        requested.precision,
+        requested.scale,
         form,
         column.mysql_type,
         texts,
@@ -189,7 +189,7 @@ def _form(column: MirrorColumn) -> str:
     """Return the form of the column's values in a result; see `select_rows`."""
     found = _BASE.match(column.mysql_type)
     base = found[1].lower() if found else ""
-    kind = column.wanted.kind
+    kind = column.requested.kind
     by_kind = {"float": "floating", "double": "floating", "bits": "bits"}
     if kind in by_kind:
         return by_kind[kind]
@@ -202,8 +202,10 @@ def _form(column: MirrorColumn) -> str:
     return "labels" if base in ("enum", "set") else "text"
 
 
-def _array(kind: pa.DataType, taken: tuple[int, int, tuple[Any, Any, Any]]) -> pa.Array:
-    length, nulls, (validity, offsets, values) = taken
+def _array(
+    kind: pa.DataType, fetched: tuple[int, int, tuple[Any, Any, Any]]
+) -> pa.Array:
+    length, nulls, (validity, offsets, values) = fetched
     buffers = [None if validity is None else pa.py_buffer(validity)]
     buffers += [pa.py_buffer(part) for part in (offsets, values) if part is not None]
     return pa.Array.from_buffers(kind, length, buffers, nulls)

@@ -190,11 +190,11 @@ class _Key:
     def neighbours(self, middle: int) -> tuple[int | None, int | None]:
         """Return the greatest integer up to a value, and the least one above it."""
         name = quoted(self.parts[0].name)
-        ((up_to, behind),) = self.connection.query(
+        ((up_to, next_key),) = self.connection.query(
             f"SELECT (SELECT MAX({name}) FROM {self.table} WHERE {name} <= {middle}),"
             f" (SELECT MIN({name}) FROM {self.table} WHERE {name} > {middle})"
         )
-        return up_to, behind
+        return up_to, next_key
 
     def estimate(self, above: int | None, upto: int | None) -> int:
         """Return the optimizer's estimate of the rows in a range of the key."""
@@ -264,9 +264,9 @@ def _by_estimates(key: _Key, rows: int) -> Iterator[tuple[str, ...]]:
         first, last, count = ranges.pop()
         count = min(count, last - first + 1)
         if count > rows and left > 0:
-            up_to, behind = key.neighbours((first + last) // 2)
-            if behind is not None:  # else rows were deleted meanwhile
-                ranges.append((behind, last, key.estimate(behind - 1, last)))
+            up_to, next_key = key.neighbours((first + last) // 2)
+            if next_key is not None:  # else rows were deleted meanwhile
+                ranges.append((next_key, last, key.estimate(next_key - 1, last)))
             if up_to is not None:
                 ranges.append((first, up_to, key.estimate(first - 1, up_to)))
             left -= 1

@@ -183,9 +183,9 @@ def _owned(control: ControlConnection) -> set[str]:
 
 def _await_snapshot(wait: _Waiting, position: RangePosition) -> None:
     """Wait until a snapshot has everything before a position of the binlog."""
-    wanted = binlog_file_number(position.journal), position.position
+    expected = binlog_file_number(position.journal), position.position
     wait.until(
-        lambda: _snapshot_position(wait.control) >= wanted,
+        lambda: _snapshot_position(wait.control) >= expected,
         f"no snapshot reaches {position} in the server's binlog: check that "
         "source.host is the server that canal-server reads, and end what blocks "
         "commits (SHOW PROCESSLIST)",

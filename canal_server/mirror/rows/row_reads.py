@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.errors import CanalError, DecodeError, SourceError
 from canal_server.mirror.rows.chunk_read import (
     chunk_schema,
@@ -100,7 +100,7 @@ def _is_read_alike(column: MirrorColumn, now: ColumnMeta) -> bool:
     if base in _BY_LABELS and now.mysql_type != column.mysql_type:
         return False
     try:
-        return column.wanted == wanted_column(now)
+        return column.requested == requested_column(now)
     except DecodeError:
         return False
 

@@ -176,8 +176,8 @@ class TableSync:
         self._progress.copied(state.source)
         seen = 0 if table.is_keyless else version_of(self._latest(state.source))
         assert state.position is not None  # as the copy was started
-        begun = version_of(state.position)
-        state = replace(state, phase=Phase.CATCHING_UP, seen=seen, begun=begun)
+        copied_at = version_of(state.position)
+        state = replace(state, phase=Phase.CATCHING_UP, seen=seen, copied_at=copied_at)
         state = self._store.write(state)
         self._forget_copy(state)
         return state
@@ -205,8 +205,8 @@ class TableSync:
         )
         try:
             copying = self._progress.copying
-            tell = partial(copying, state.source, expected=state.rows_expected)
-            return job.run(tell, self._stop)
+            report = partial(copying, state.source, expected=state.rows_expected)
+            return job.run(report, self._stop)
         except NullKeyError as error:
             raise TableStoppedError(str(error)) from error
         except (SourceError, DecodeError) as error:
@@ -368,7 +368,7 @@ class TableSync:
                 catching.read(follower, at, end)
                 if self._stop.requested():
                     return
-                if self._stream.is_moved_since(state.source, state.begun):
+                if self._stream.is_moved_since(state.source, state.copied_at):
                     raise CopyNeededError(
                         "a statement on another table added or removed rows while "
                         "the table was copied"
@@ -399,7 +399,7 @@ class TableSync:
             plan=partial(self._plan, state.source),
             rule=self._rule(state.source),
             is_mariadb=self._is_mariadb,
-            begun=state.begun,
+            copied_at=state.copied_at,
         )
 
     def _rule(self, name: TableName) -> TableRule:

@@ -11,11 +11,11 @@ import logging
 from typing import Any, Final
 
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
-_TOLD_BY_PYTHON: Final = "py4j.clientserver"  # errors raised in a batch
+_LOGGED_BY_PYTHON: Final = "py4j.clientserver"  # errors raised in a batch
 # What py4j logs with a traceback, without a logger's name, when a JVM exits, as on the
 # signal that stops the mirror; the error that follows is raised, too.
 _UNNAMED: Final = "Exception while sending command"
-_TOLD: Final = (
+_LOGGED: Final = (
     f"{_STREAMING}.runtime.MicroBatchExecution",
     f"{_STREAMING}.MicroBatchExecution",  # before Spark 4.1
     f"{_STREAMING}.runtime.ResolveWriteToStream",  # about a setting without effect
@@ -29,10 +29,10 @@ def quieten(session: Any) -> None:
     """Keep Spark from logging what the mirror logs itself."""
     if logging.getLogger().isEnabledFor(logging.DEBUG):
         return
-    logging.getLogger(_TOLD_BY_PYTHON).setLevel(logging.CRITICAL)
+    logging.getLogger(_LOGGED_BY_PYTHON).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_ours)  # for records without a name
     log4j = session.sparkContext._jvm.org.apache.logging.log4j  # noqa: SLF001
-    for name in _TOLD:
+    for name in _LOGGED:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
 
 

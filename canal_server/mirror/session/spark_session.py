@@ -78,24 +78,24 @@ def open_session(settings: MirrorSettings) -> Any:
     from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy
 
     _refuse_connect(settings)
-    wanted = dict(settings.spark)
+    conf = dict(settings.spark)
     if _is_submitted():
-        wanted = _for_submitted(wanted)
+        conf = _for_submitted(conf)
     else:
-        wanted = DEFAULTS | {"spark.master": f"local[*,{RETRIES}]"} | wanted
+        conf = DEFAULTS | {"spark.master": f"local[*,{RETRIES}]"} | conf
         # By default executors run `python3` of their PATH, which may lack the package.
-        if "spark.pyspark.python" in wanted:
-            os.environ[PYTHON] = wanted["spark.pyspark.python"]
+        if "spark.pyspark.python" in conf:
+            os.environ[PYTHON] = conf["spark.pyspark.python"]
         os.environ.setdefault(PYTHON, sys.executable)
         os.environ.setdefault(SAFE_PATH, "1")
     builder = SparkSession.builder.appName(f"canal-server mirror {settings.name}")
-    for name, value in wanted.items():
+    for name, value in conf.items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
     except Exception as error:
         if _ENDED in str(error):
-            raise _no_master(wanted) from error
+            raise _no_master(conf) from error
         raise
     # The timestamps of Delta and of the source are in UTC.
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -139,11 +139,11 @@ def stop_and_log(part: str, stop: Callable[[], object]) -> None:
         mirror_run_messages.MIRROR_STAGE_STOP_FAILED.log(log, part, reason(error))
 
 
-def _no_master(wanted: dict[str, str]) -> CanalError:
+def _no_master(conf: dict[str, str]) -> CanalError:
     """Return the message for a Spark that ended at its start; its log has the cause."""
     from pyspark import SparkConf  # noqa: PLC0415  # heavy
 
-    master = wanted.get("spark.master") or SparkConf().get("spark.master")
+    master = conf.get("spark.master") or SparkConf().get("spark.master")
     return CanalError(
         "Spark ended while it started, as it does when no master responds (see its log "
         f"above); spark.master is {master}"
@@ -198,19 +198,19 @@ def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _for_submitted(wanted: dict[str, str]) -> dict[str, str]:
+def _for_submitted(conf: dict[str, str]) -> dict[str, str]:
     """Return the settings that spark-submit and its files do not set."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # heavy
 
     SparkContext._ensure_initialized()  # noqa: SLF001  # loads the JVM's settings
     given = SparkConf()
-    for name in sorted(wanted.keys() & set(OF_THE_JVM)):
-        if given.get(name) != wanted[name]:
+    for name in sorted(conf.keys() & set(OF_THE_JVM)):
+        if given.get(name) != conf[name]:
             mirror_run_messages.MIRROR_SPARK_SETTING_LATE.log(
                 log, name, OF_THE_JVM[name]
             )
     missing = {n: v for n, v in DEFAULTS.items() if not given.contains(n)}
-    return missing | wanted
+    return missing | conf
 
 
 def stream_options(settings: MirrorSettings, subscription: str) -> dict[str, str]:

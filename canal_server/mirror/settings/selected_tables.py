@@ -201,8 +201,10 @@ def mask_of(rule: TableRule, column: str) -> Mask | None:
 
 
 def _of(values: Mapping[str, Mask], column: str) -> Mask | None:
-    wanted = column.lower()
-    return next((each for name, each in values.items() if name.lower() == wanted), None)
+    requested = column.lower()
+    return next(
+        (each for name, each in values.items() if name.lower() == requested), None
+    )
 
 
 def _as_folder(name: str) -> str:
@@ -254,7 +256,7 @@ class _Builder:
 
     def _is_possible(self, column: MirrorColumn) -> bool:
         try:
-            kind = column.wanted.kind
+            kind = column.requested.kind
         except DecodeError as error:
             self._add(str(error))
             return False
@@ -284,7 +286,7 @@ class _Builder:
                     f"it has no primary key, so all values identify a row: "
                     f"column {masked[0]} can be left out, but not masked"
                 )
-        taken: dict[str, str] = {}
+        used: dict[str, str] = {}
         for column in table.columns:
             folded = column.target.lower()
             if folded in OWN_COLUMNS:
@@ -292,12 +294,12 @@ class _Builder:
                     f"column {column.target} has a name that the mirror adds: "
                     f"rename: {{{column.name}: …}}, or leave it out"
                 )
-            if folded in taken:
+            if folded in used:
                 self._add(
-                    f"columns {taken[folded]} and {column.name} get the same name in "
+                    f"columns {used[folded]} and {column.name} get the same name in "
                     "the lake, where case does not count: use rename"
                 )
-            taken[folded] = column.name
+            used[folded] = column.name
 
     def _add(self, problem: str) -> None:
         self.problems.append(f"{self._rule.location}: table {self._name}: {problem}")

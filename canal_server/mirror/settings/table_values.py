@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.spark.options.source_options import TableName
 
 if TYPE_CHECKING:
-    from canal_server.arrow.arrow_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import RequestedColumn
 
 __all__ = [
     "CopiedFile",
@@ -42,12 +42,12 @@ class MirrorColumn:
     mask: Mask | None = None
 
     @property
-    def wanted(self) -> WantedColumn:
+    def requested(self) -> RequestedColumn:
         """Return how Spark's source delivers the column.
 
         Raises DecodeError for an unknown type.
         """
-        return wanted_column(
+        return requested_column(
             ColumnMeta(self.name, self.mysql_type, self.charset or None)
         )
 

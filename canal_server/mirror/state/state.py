@@ -58,11 +58,9 @@ class TableState:
     target: str
     phase: Phase = Phase.WAITING
     copy_id: str = ""
-    position: RangePosition | None = (
-        None  # every change that the copy may lack is after it
-    )
+    position: RangePosition | None = None  # all that the copy may lack is after it
     seen: int = 0  # position number after everything that the copy saw
-    begun: int = 0  # number of `position` when the copy was made; `position` advances
+    copied_at: int = 0  # number of `position` when the copy was made; that advances
     columns: tuple[ColumnMeta, ...] = ()
     kept: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
@@ -98,7 +96,7 @@ class TableState:
                     "gtids": position.gtids,
                 },
                 "seen": self.seen,
-                "begun": self.begun,
+                "begun": self.copied_at,
                 "columns": [
                     [
                         each.name,
@@ -145,7 +143,7 @@ class TableState:
                 gtids=str(position["gtids"]),
             ),
             seen=int(found.get("seen", 0)),
-            begun=int(found.get("begun", 0)),
+            copied_at=int(found.get("begun", 0)),
             columns=tuple(ColumnMeta(*each) for each in found["columns"]),
             kept=tuple(found["kept"]),
             hidden=tuple(found.get("hidden", ())),

@@ -84,13 +84,13 @@ def verify(
     settings: MirrorSettings,
     names: Sequence[TableName],
     wishes: Wishes | None = None,
-    tell: Callable[[str], None] = log.info,
+    log_line: Callable[[str], None] = log.info,
 ) -> list[TableReport]:
     """Compare tables with their copies; a failure is part of its report."""
     wishes = wishes or Wishes()
 
     def compare_one(name: TableName) -> TableReport:
-        tell(f"{name}: comparing")
+        log_line(f"{name}: comparing")
         started = time.monotonic()
         report = _report(_TableVerify(spark, settings, name, wishes))
         return replace(report, seconds=time.monotonic() - started)
@@ -117,7 +117,7 @@ def run(
     settings: MirrorSettings,
     names: Sequence[TableName] = (),
     wishes: Wishes | None = None,
-    tell: Callable[[str], None] = log.info,
+    log_line: Callable[[str], None] = log.info,
 ) -> list[TableReport]:
     """Compare tables (default: all that the mirror knows) in a separate session.
 
@@ -129,7 +129,7 @@ def run(
     spark = open_session(settings)
     try:
         hush(spark)
-        return with_warnings(settings, verify(spark, settings, names, wishes, tell))
+        return with_warnings(settings, verify(spark, settings, names, wishes, log_line))
     finally:
         end_session(spark)
 

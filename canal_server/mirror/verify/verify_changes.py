@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.verify.verify_rows import RowForm
 
 SHARE: Final = -1  # of rows that come from changes
-_GONE: Final = pa.array(["delete", "update_preimage"])
+_REMOVED: Final = pa.array(["delete", "update_preimage"])
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class HashedChanges:
                 signs = repeated(0, count, pa.int32())
             else:
                 first, second, of_rows = self.form.hashes(rows)
-                dropped = pc.is_in(kinds, value_set=_GONE)
+                dropped = pc.is_in(kinds, value_set=_REMOVED)
                 signs = pc.if_else(
                     dropped, *(pa.scalar(n, pa.int32()) for n in (-1, 1))
                 )
@@ -58,13 +58,13 @@ class ShownChanges:
 
     table: MirrorTable
     form: RowForm
-    wanted: frozenset[int]
+    requested: frozenset[int]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack each run."""
         for _, _, rows in _changes(batches, self.table):
             if rows is not None:
-                yield from picked(rows, self.form, self.wanted)
+                yield from picked(rows, self.form, self.requested)
 
 
 def _changes(

@@ -138,10 +138,10 @@ class Positions:
 
     def chunks(self, table: MirrorTable) -> tuple[Chunk, ...]:
         """Return the chunks of the table."""
-        wanted = self._settings.copy.chunk_rows
+        rows_max = self._settings.copy.chunk_rows
         access = self._settings.source.read_from
         with ControlConnection(access, self._stop) as connection:
-            return tuple(cut(connection, table, wanted))
+            return tuple(cut(connection, table, rows_max))
 
     def head(self) -> RangePosition:
         """Return the current end of the binlog."""
@@ -187,9 +187,9 @@ class Positions:
 
     def _changes(self, start: RangePosition, end: RangePosition) -> int:
         """Return how many rows of the table changed between two positions."""
-        name, wanted = self._settings.canal.destination, self._filter
+        name, rows_max = self._settings.canal.destination, self._filter
         parts = self._channel.call(
-            lambda c: c.plan(name, "", start, end, 1, filter=wanted)
+            lambda c: c.plan(name, "", start, end, 1, filter=rows_max)
         )
         return sum(part.rows for part in parts)
 

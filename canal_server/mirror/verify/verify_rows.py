@@ -101,13 +101,13 @@ class Shown:
 
     read: Reader
     form: RowForm
-    wanted: frozenset[int]  # k1
+    requested: frozenset[int]  # k1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read each share."""
         for number in _numbers(batches):
             for rows in self.read(number):
-                yield from picked(rows, self.form, self.wanted)
+                yield from picked(rows, self.form, self.requested)
 
 
 def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
@@ -116,13 +116,13 @@ def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 
 
 def picked(
-    rows: pa.RecordBatch, form: RowForm, wanted: frozenset[int]
+    rows: pa.RecordBatch, form: RowForm, requested: frozenset[int]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the texts of the rows with these keys, if any."""
     if not rows.num_rows:
         return
     first, second, of_rows = form.hashes(rows)
-    found = pc.is_in(first, value_set=pa.array(wanted, pa.int64()))
+    found = pc.is_in(first, value_set=pa.array(requested, pa.int64()))
     if not pc.any(found).as_py():
         return
     kept = rows.filter(found)

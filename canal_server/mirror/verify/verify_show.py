@@ -79,14 +79,14 @@ class Rows:
         }
         if not shares:
             return {}
-        wanted = frozenset(each.k1 for each in found)
-        task = Shown(_Some(read, tuple(sorted(shares))), self.form, wanted)
+        requested = frozenset(each.k1 for each in found)
+        task = Shown(_Some(read, tuple(sorted(shares))), self.form, requested)
         frame = self.spark.range(0, len(shares), 1, min(len(shares), 2))
         return _collected(frame, task)
 
     def _changed(self, found: Sequence[Difference]) -> Texts:
-        wanted = frozenset(each.k1 for each in found)
-        return _collected(self.changes, ShownChanges(self.table, self.form, wanted))
+        requested = frozenset(each.k1 for each in found)
+        return _collected(self.changes, ShownChanges(self.table, self.form, requested))
 
 
 def _collected(frame: DataFrame, task: Any) -> Texts:

@@ -219,14 +219,14 @@ class BoundaryIndex:
         self, key: FileKey, offset: int, *, with_gtids: bool = False
     ) -> Mark | None:
         """Return the last mark at or before an offset, None when there is none."""
-        wanted = " AND gtids != ''" if with_gtids else ""
+        with_set = " AND gtids != ''" if with_gtids else ""
         found: list[Mark] = []
         with self._guarded():
             number = self._number_of(key)
             if number is not None:
                 found = self._marks(
                     number,
-                    f"stop <= ?{wanted} ORDER BY stop DESC LIMIT 1",
+                    f"stop <= ?{with_set} ORDER BY stop DESC LIMIT 1",
                     (offset,),
                 )
         return found[0] if found else None
@@ -325,9 +325,9 @@ class BoundaryIndex:
             (number, *parameters),
         )
         found = []
-        for *fields, wanted in rows:
+        for *fields, expected in rows:
             mark = Mark(*fields)
-            if _sum(number, mark) != wanted:
+            if _sum(number, mark) != expected:
                 raise self._database.damaged(f"a mark at {mark.stop}")
             found.append(mark)
         return found

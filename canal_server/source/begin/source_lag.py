@@ -171,7 +171,7 @@ class SourceView:
 
     # --- distances --------------------------------------------------------------------
 
-    def behind(self, position: LogPosition) -> Lag:
+    def lag_of(self, position: LogPosition) -> Lag:
         """Return how far a position is behind the end. Raises SourceError."""
         start_position = position.position
         if (

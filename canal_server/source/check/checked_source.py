@@ -32,7 +32,7 @@ class CheckedSource:
     @property
     def key(self) -> str:
         """Return the beginning of the keys of this server."""
-        return f"canal.instance.{self.role}{self.config.source.member or ''}"
+        return f"canal.instance.{self.role}{self.config.source.number or ''}"
 
     @property
     def seek(self) -> str:

@@ -9,7 +9,7 @@ from canal_server.errors import ConnectionLost, SourceError
 from canal_server.model.check_results import Outcome, fail, ok, skip, warn
 from canal_server.mysql.capture_settings import REQUIREMENTS, needs_of
 from canal_server.mysql.control_connection import ControlConnection
-from canal_server.mysql.standby import Wanted, examine
+from canal_server.mysql.standby import Requirements, examine
 from canal_server.source.begin.source_servers import STANDBY
 from canal_server.source.check.position_checks import (
     check_cursors,
@@ -82,8 +82,8 @@ def results_of(facts: SourceFacts, checked: CheckedSource) -> list[CheckResult]:
 
 
 def _connected(control: ControlConnection, checked: CheckedSource) -> list[CheckResult]:
-    wants_oldest = checked.starts_as_configured and bool(checked.host.timestamp_ms)
-    facts = read_source_facts(control, checked.config, wants_oldest=wants_oldest)
+    with_oldest = checked.starts_as_configured and bool(checked.host.timestamp_ms)
+    facts = read_source_facts(control, checked.config, with_oldest=with_oldest)
     results = results_of(facts, checked)
     if checked.role == STANDBY:
         results.append(_fitness(control, checked, results))
@@ -102,7 +102,7 @@ def _fitness(
     try:
         verdict = examine(
             control,
-            Wanted(gtid_on=source.gtid_on, lag_max_s=source.standby_lag_max_s),
+            Requirements(gtid_on=source.gtid_on, lag_max_s=source.standby_lag_max_s),
         )
     except SourceError as error:
         return skip(name, what, str(error))

@@ -78,12 +78,12 @@ def read_source_facts(
     control: ControlConnection,
     config: InstanceConfig,
     *,
-    wants_oldest: bool = False,
+    with_oldest: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> SourceFacts:
     """Query an open connection's server.
 
-    `wants_oldest`: also read the beginning of the oldest file. Raises SourceError only
+    `with_oldest`: also read the beginning of the oldest file. Raises SourceError only
     if not even the settings can be read.
     """
     capture = read_capture_facts(control)
@@ -103,7 +103,7 @@ def read_source_facts(
         purged=_part(lambda: purged_gtids(control, info) if info.has_gtids else ""),
         replicas=_part(lambda: _replicas(control, info)),
         oldest_ms=_part(lambda: _oldest_ms(control, config, files))
-        if wants_oldest
+        if with_oldest
         else None,
     )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Comparisons of one check of the tables; each takes some microseconds.
 MATCHES_MAX: Final = 50_000
 OPENED_MAX: Final = 1_000  # tables, when a destination starts
-KEYS_TOLD_MAX: Final = 5
+KEYS_SHOWN_MAX: Final = 5
 
 # Nothing in the schemas that are left out is in the binlog.
 _TABLES: Final = (
@@ -62,8 +62,10 @@ def key_warning(filters: FilterConfig, keys: Sequence[ForeignKey]) -> str:
     found = [key for key in keys if table_filter((key.child,))]
     if not found:
         return ""
-    listed = "; ".join(f"{'.'.join(key.child)}: {key}" for key in found[:KEYS_TOLD_MAX])
-    more = len(found) - KEYS_TOLD_MAX
+    listed = "; ".join(
+        f"{'.'.join(key.child)}: {key}" for key in found[:KEYS_SHOWN_MAX]
+    )
+    more = len(found) - KEYS_SHOWN_MAX
     if more > 0:
         listed += f"; and {more} more"
     return (

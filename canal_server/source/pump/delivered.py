@@ -103,9 +103,9 @@ class Delivered:
             if block.file_number < number:
                 continue
             if block.file_number == number:
-                behind = block.first_after(first, stop, offset, ordinal)
-                same = block.first_after(first, behind, *_before(offset, ordinal))
-                skipped = min(behind - same, self._skip_pieces)
+                stop_after = block.first_after(first, stop, offset, ordinal)
+                same = block.first_after(first, stop_after, *_before(offset, ordinal))
+                skipped = min(stop_after - same, self._skip_pieces)
                 self._skip_pieces -= skipped
                 first = same + skipped  # noqa: PLW2901
             if first < stop:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from canal_server.errors import CanalError
 from canal_server.messages import source_messages
 from canal_server.mysql.control_connection import ControlConnection
-from canal_server.mysql.standby import Verdict, Wanted, examine
+from canal_server.mysql.standby import Requirements, Verdict, examine
 from canal_server.runtime.lifecycle import Stop
 from canal_server.runtime.log_context import log_about
 from canal_server.runtime.log_throttle import LogThrottle
@@ -252,7 +252,7 @@ class Detector:
         source, stored = self._source, self._stored()
         # A replica may lag while it is not needed.
         needed = self._state.failures > 0 and stored is not None
-        wanted = Wanted(
+        requirements = Requirements(
             gtid_on=source.gtid_on,
             gtids=(stored.position.gtid or "") if stored and needed else "",
             executed=stored.executed if stored and needed else None,
@@ -267,7 +267,7 @@ class Detector:
         self._control = control
         try:
             with control:
-                return examine(control, wanted)
+                return examine(control, requirements)
         finally:
             self._control = watching
 

@@ -369,8 +369,8 @@ class Pump:
             control, info, self.identity, self._positions, self._events.on_position_lost
         )
         stored = stored and self._sets.completed(stored)
-        wants_set = self._config.source.gtid_on and not self._start.goes_to_end
-        if stored is not None and wants_set:
+        needs_set = self._config.source.gtid_on and not self._start.goes_to_end
+        if stored is not None and needs_set:
             stored = reachable(control, info, stored, self._turn, self._await)
         elif stored is not None:
             stored = reachable_set(control, info, stored)

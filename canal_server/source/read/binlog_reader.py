@@ -18,7 +18,7 @@ from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.decoder.events import engine
 from canal_server.decoder.rows.layout_plan import compile_layout, mismatch
 from canal_server.decoder.rows.table_map import TableMap, parse_table_map
-from canal_server.decoder.rows.table_map_columns import meta_of, tells_names
+from canal_server.decoder.rows.table_map_columns import has_names, meta_of
 from canal_server.decoder.rows.table_shapes import Shapes
 from canal_server.doors.sqltext import Dialect
 from canal_server.errors import (
@@ -325,7 +325,7 @@ class Reader:
         if meta is not None and not difference:
             return self._compiled(table_map, meta, names)
         reason = difference or f"the server has no table {table_map}"
-        if tells_names(table_map):
+        if has_names(table_map):
             # FULL metadata: all that rows need except ENUM labels and display widths.
             _log.info(
                 "using the columns of the binlog's own metadata for %s at %s: %s",

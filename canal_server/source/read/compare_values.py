@@ -179,7 +179,7 @@ def _bit(value: str, _column: ColumnMeta, _: str | None) -> str:
 
 
 def _set(value: set[int], _column: ColumnMeta, _: str | None) -> str:
-    return str(sum(1 << member for member in value))
+    return str(sum(1 << label for label in value))
 
 
 def _date(value: dt.date, _column: ColumnMeta, _: str | None) -> str:

@@ -221,7 +221,7 @@ def unreadable_of(
 ) -> Unreadable:
     """Return the events named in the settings of a source."""
     source = config.source
-    key = f"canal.instance.master{source.member or ''}.unreadable.events"
+    key = f"canal.instance.master{source.number or ''}.unreadable.events"
     return Unreadable(
         source.events.unreadable,
         key=key,

@@ -114,8 +114,8 @@ class HistorySchemas:
         is_known = self._tsdb.find(schema, table) is not None
         answer, is_certain = self._asking(schema, table, position)
         if answer is not None and is_certain:
-            tell = self._log_correction if is_known else self._log_unseen
-            tell(schema, table, position)
+            log_table = self._log_correction if is_known else self._log_unseen
+            log_table(schema, table, position)
         elif answer is not None:
             self._log_doubt(schema, table)
         return answer

@@ -72,12 +72,12 @@ class Differing:
 class Verified:
     """How the history and a server agree, as of a position in its binlog.
 
-    `behind` are the positions of the statements after the history's end. `unread` names
+    `later` are the positions of the statements after the history's end. `unread` names
     the tables that the server did not return, and why.
     """
 
     position: EntryPosition
-    behind: tuple[EntryPosition, ...]
+    later: tuple[EntryPosition, ...]
     compared: int
     differing: tuple[Differing, ...]
     unread: tuple[str, ...]
@@ -162,7 +162,7 @@ def _compared(
     on_server: MemoryTableMeta,
     names: Iterable[Name],
     dump: BaseDump,
-    behind: tuple[EntryPosition, ...],
+    later: tuple[EntryPosition, ...],
 ) -> Verified:
     history_image, server_image = known.freeze(), on_server.freeze()
     compared = 0
@@ -180,7 +180,7 @@ def _compared(
         if found:
             is_uncertain = known.is_uncertain(*name)
             differing.append(Differing(name, found, is_uncertain))
-    return Verified(dump.position, behind, compared, tuple(differing), dump.problems)
+    return Verified(dump.position, later, compared, tuple(differing), dump.problems)
 
 
 def _schema_differences(

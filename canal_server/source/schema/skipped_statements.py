@@ -109,13 +109,13 @@ def _without(requested: Gtids, statements: list[Gtids], before: Gtids) -> Gtids:
         for gtid in statements:
             remaining = subtract(remaining, gtid)
         return remaining
-    places, former = _by_domain(requested), _by_domain(before)
+    positions, former = _by_domain(requested), _by_domain(before)
     for gtid in statements:
         for domain in _by_domain(gtid):
-            places.pop(domain, None)
+            positions.pop(domain, None)
             if domain in former:
-                places[domain] = former[domain]
-    return MariaGtidSet.parse(",".join(places.values()))
+                positions[domain] = former[domain]
+    return MariaGtidSet.parse(",".join(positions.values()))
 
 
 def _by_domain(gtids: Gtids) -> dict[str, str]:

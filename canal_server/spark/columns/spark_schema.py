@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.errors import ConfigError, TableMetaError
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.spark.options.source_options import PACKED
@@ -39,7 +39,7 @@ from canal_server.spark.options.source_options import PACKED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from canal_server.arrow.arrow_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import RequestedColumn
     from canal_server.client.range_client import RangeColumn
     from canal_server.spark.options.source_options import SourceOptions
 
@@ -148,7 +148,7 @@ def typed_schema(
     table with a column name that this source adds.
     """
     assert options.table is not None
-    wanted = _selected(options, tuple(columns))
+    requested = _selected(options, tuple(columns))
     fields = [
         StructField(
             column.name,
@@ -160,7 +160,7 @@ def typed_schema(
                 ZONE: zone if is_timestamp(column.mysql_type) else "",
             },
         )
-        for column in wanted
+        for column in requested
     ]
     kind = CHANGE_TYPE
     if options.updates == "envelope":
@@ -230,10 +230,10 @@ def zone_of(schema: StructType) -> str:
     return next(filter(None, zones), "")
 
 
-def wanted(columns: Iterable[TypedColumn]) -> list[WantedColumn]:
+def requested_columns(columns: Iterable[TypedColumn]) -> list[RequestedColumn]:
     """Return the output columns for the executors."""
     return [
-        _wanted(column.name, column.mysql_type, column.charset) for column in columns
+        _requested(column.name, column.mysql_type, column.charset) for column in columns
     ]
 
 
@@ -242,7 +242,7 @@ def spark_type(mysql_type: str, charset: str = "") -> DataType:
 
     Raises DecodeError for an unknown type.
     """
-    text = _wanted("", mysql_type, charset).spark_type
+    text = _requested("", mysql_type, charset).spark_type
     found = _DECIMAL.fullmatch(text)
     return DecimalType(int(found[1]), int(found[2])) if found else _TYPES[text]
 
@@ -252,8 +252,8 @@ def is_timestamp(mysql_type: str) -> bool:
     return mysql_type.strip().lower().startswith("timestamp")
 
 
-def _wanted(name: str, mysql_type: str, charset: str) -> WantedColumn:
-    return wanted_column(ColumnMeta(name, mysql_type, charset or None))
+def _requested(name: str, mysql_type: str, charset: str) -> RequestedColumn:
+    return requested_column(ColumnMeta(name, mysql_type, charset or None))
 
 
 def _selected(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from canal_server.arrow.arrow_batches import typed_schema
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.errors import ConfigError
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.model.entry import EventType
@@ -88,16 +88,16 @@ def packed_schema(name: TableName, columns: Sequence[RangeColumn]) -> pa.Schema:
     Raises DecodeError for an unknown type, ConfigError for a column with the name of an
     added one.
     """
-    taken = {column.name.lower() for column in columns} & _ADDED
-    if taken:
+    reserved = {column.name.lower() for column in columns} & _ADDED
+    if reserved:
         problem = (
-            f"table {name} has a column {', '.join(sorted(taken))}, a name that the "
+            f"table {name} has a column {', '.join(sorted(reserved))}, a name that the "
             "source adds: it cannot be read with payload = arrow"
         )
         raise ConfigError([problem])
     updates = "postimage" if any(column.key for column in columns) else "both"
     typed = typed_schema(
-        [wanted_column(meta_of(column)) for column in columns], updates=updates
+        [requested_column(meta_of(column)) for column in columns], updates=updates
     )
     fields = list(typed)
     for i, column in enumerate(columns):

@@ -134,8 +134,8 @@ def _packed(row: Mapping[str, Any], arrow: Any) -> Packed:
         event_type=row["event_type"] or "",
         is_ddl=bool(row["is_ddl"]),
         columns=_columns(row["columns"]),
-        start=_places(row["start"]),
-        end=_places(row["end"]),
+        start=_positions(row["start"]),
+        end=_positions(row["end"]),
         arrow=None if arrow is None else pa.py_buffer(arrow),
     )
 
@@ -147,5 +147,5 @@ def _columns(text: str | None) -> tuple[TypedColumn, ...]:
     )
 
 
-def _places(text: str | None) -> Mapping[str, RangePosition]:
+def _positions(text: str | None) -> Mapping[str, RangePosition]:
     return offset_from_json(json.loads(text)) if text else {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canal_server.arrow.arrow_batches import ROWS_MAX, typed_batches
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.arrow.table_router import TableRouter
 from canal_server.errors import CanalError, DecodeError, TableMetaError
 from canal_server.model.entry import EventType
@@ -106,19 +106,19 @@ class PackedBatches:
         *,
         epoch: int = 0,
         zone: str = "",
-        wants: Callable[[str], bool] = lambda _: True,
+        selects: Callable[[str], bool] = lambda _: True,
         limits: Limits | None = None,
     ) -> None:
         """Store the source of columns.
 
-        `zone`: of TIMESTAMP, overrides that of the server. `wants`: whether the filter
-        accepts `schema.table`.
+        `zone`: of TIMESTAMP, overrides that of the server. `selects`: whether the
+        filter accepts `schema.table`.
         """
         self._destination = destination
         self._ask = ask
         self._epoch = epoch
         self._zone = zone
-        self._wants = wants
+        self._selects = selects
         self._limits = limits or Limits()
         self._router = TableRouter(epoch=epoch, bytes_max=self._limits.all_bytes)
         self._runs: dict[TableName, Run] = {}
@@ -204,9 +204,9 @@ class PackedBatches:
         columns = table.columns
         schema = packed_schema(name, columns)
         is_keyed = any(column.key for column in columns)
-        wanted = [wanted_column(meta_of(column)) for column in columns]
+        requested = [requested_column(meta_of(column)) for column in columns]
         zone = self._zone or table.zone
-        if not zone and any(column.kind == "timestamp" for column in wanted):
+        if not zone and any(column.kind == "timestamp" for column in requested):
             raise TableMetaError(
                 f"table {name} has TIMESTAMP columns, but the server does not report "
                 "their time zone; set option timeZone to the zone of the server"
@@ -214,7 +214,7 @@ class PackedBatches:
         updates = "postimage" if is_keyed else "both"
         batches = typed_batches(
             *name,
-            wanted,
+            requested,
             updates=updates,
             split_keys=is_keyed,
             zone=zone or "UTC",
@@ -343,7 +343,7 @@ class PackedBatches:
             yield first, kind, None
         else:
             names = tables_of(
-                kind, statement.sql, first, statement.default_schema, self._wants
+                kind, statement.sql, first, statement.default_schema, self._selects
             )
             for name in names:
                 yield name, kind, self._columns_after(name)

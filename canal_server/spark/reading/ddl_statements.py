@@ -135,7 +135,7 @@ def tables_of(
     sql: str,
     first: TableName,
     default_schema: str,
-    wants: Callable[[str], bool],
+    selects: Callable[[str], bool],
 ) -> tuple[TableName, ...]:
     """Return the tables that a DDL is reported for, each once.
 
@@ -144,7 +144,7 @@ def tables_of(
     if event_type not in DDL_TYPES or not first.table:
         return (first,)
     found = named_tables(sql, first, default_schema)
-    return tuple(each for each in found if wants(str(each))) or (first,)
+    return tuple(each for each in found if selects(str(each))) or (first,)
 
 
 def may_concern(sql: str, table: TableName) -> bool:

@@ -161,8 +161,8 @@ def cut(
             most = _most(options, _size(_planned(channel, options, whole, 1)))
         return [replace(whole, keys=(number, most)) for number in range(most)]
     parts = _planned(channel, options, whole, most)
-    if size is None and (wanted := _most(options, _size(parts))) > most:
-        parts = _planned(channel, options, whole, wanted)
+    if size is None and (requested := _most(options, _size(parts))) > most:
+        parts = _planned(channel, options, whole, requested)
     found = _merged(whole, parts, options)
     # Packed, each part reports its end, even if it has no changes.
     return found or ([whole] if options.is_packed else [])

@@ -23,6 +23,6 @@ def rendered(pieces: Iterable[memoryview]) -> Iterator[memoryview]:
     for piece in pieces:
         rest = piece
         while rest:
-            taken, made = renderer.render(rest, PIECE_BYTES)
-            rest = rest[taken:]
+            used, made = renderer.render(rest, PIECE_BYTES)
+            rest = rest[used:]
             yield made

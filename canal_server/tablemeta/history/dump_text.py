@@ -97,9 +97,9 @@ def statements(text: str) -> Iterator[str]:
     delimiter = ";"
     begin = at = 0
     while at < len(text):
-        if begin == at and (told := _DELIMITER.match(text, at)):
-            delimiter = told["word"]
-            begin = at = told.end()
+        if begin == at and (declared := _DELIMITER.match(text, at)):
+            delimiter = declared["word"]
+            begin = at = declared.end()
         elif text.startswith(delimiter, at):
             yield from _unless_empty(text[begin:at])
             begin = at = at + len(delimiter)

@@ -43,14 +43,14 @@ class Exported:
     """The tables of a server at a position in its binlog.
 
     Normally an event starts at the position, from which reading can resume. Otherwise
-    it is right after the start of the statement `behind`, which the tables contain.
+    it is right after the start of `statement`, which the tables contain.
     """
 
     source: str
     traits: SourceTraits
     position: EntryPosition
     schemas: tuple[StoredSchema, ...]
-    behind: DdlRecord | None = None
+    statement: DdlRecord | None = None
 
     @property
     def count(self) -> int:
@@ -68,8 +68,8 @@ def to_document(exported: Exported) -> str:
         "position": entry_position_to_json(exported.position),
         "schemas": [_schema_to_json(each) for each in exported.schemas],
     }
-    if exported.behind is not None:
-        content["behind"] = _record_to_json(exported.behind)
+    if exported.statement is not None:
+        content["behind"] = _record_to_json(exported.statement)
     content["checksum"] = _checksum(content)
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
@@ -106,13 +106,13 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def _exported(content: dict[str, Any]) -> Exported:
-    behind = content.get("behind")
+    statement = content.get("behind")
     return Exported(
         str(content["server"]),
         traits_from_json(content["traits"]),
         _position(content["position"]),
         tuple(_schema_from_json(each) for each in content["schemas"]),
-        None if behind is None else _record_from_json(behind),
+        None if statement is None else _record_from_json(statement),
     )
 
 

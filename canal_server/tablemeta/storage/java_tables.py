@@ -116,16 +116,16 @@ def adoptable(
 
 def _is_among(base: EntryPosition, run: Sequence[JavaStatement]) -> bool:
     """Return whether a position is in the same binlog, not before its statements."""
-    places = [one.position for one in run]
+    positions = [one.position for one in run]
     time_ms = base.timestamp or 0
     return (
-        base.server_id == places[0].server_id
-        and base.order() >= places[0].order()
+        base.server_id == positions[0].server_id
+        and base.order() >= positions[0].order()
         and all(
             (one.timestamp or 0) <= time_ms
             if one.order() <= base.order()
             else (one.timestamp or 0) >= time_ms
-            for one in places
+            for one in positions
         )
     )
 

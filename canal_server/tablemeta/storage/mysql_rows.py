@@ -197,10 +197,10 @@ class Rows:
         return int(count)
 
     def assign(
-        self, kind: str, segment: int, places: Iterable[tuple[int, Order, str]]
+        self, kind: str, segment: int, positions: Iterable[tuple[int, Order, str]]
     ) -> None:
         """Store where rows, given by their ids, belong."""
-        rest = iter(places)
+        rest = iter(positions)
         while part := list(islice(rest, _ROWS_AT_ONCE)):
             self._server.query(
                 "INSERT INTO canal_server_place"

@@ -67,9 +67,9 @@ class MysqlSegments:
             (self._destination, token),
         )
         ((identity,),) = self._server.query("SELECT LAST_INSERT_ID()")
-        begun = replace(segment, id=int(identity))
-        self.update(begun)
-        return begun
+        started = replace(segment, id=int(identity))
+        self.update(started)
+        return started
 
     def update(self, segment: BinlogSegment, *, written: bool = True) -> None:
         """Write a segment; `written` makes it the one that was written last."""

@@ -115,9 +115,9 @@ class MysqlHistoryStorage:
             known = self._segments.id_of(token)
             if known is not None:
                 return replace(segment, id=known)
-            begun = self._segments.add(segment, token)
-            self._put_snapshot(begun.id, begun.first, schemas)
-            return begun
+            started = self._segments.add(segment, token)
+            self._put_snapshot(started.id, started.first, schemas)
+            return started
 
         return self._server.transaction(work)
 
@@ -378,11 +378,11 @@ class MysqlHistoryStorage:
         next snapshot can be restored.
         """
         for segment in self._segments.all():
-            places = [
+            positions = [
                 _position(json.loads(note))
                 for note in self._rows.notes(SNAPSHOT, segment.id)
             ]
-            if any(each.order() == segment.first.order() for each in places):
+            if any(each.order() == segment.first.order() for each in positions):
                 continue
             history_messages.HISTORY_SNAPSHOT_DELETED.log(
                 _log,
@@ -390,10 +390,10 @@ class MysqlHistoryStorage:
                 segment.first,
                 segment.last,
                 self._server,
-                "it begins at the next one" if places else "that part is lost",
+                "it begins at the next one" if positions else "that part is lost",
             )
-            if places:
-                self._begin_later(segment, min(places, key=EntryPosition.order))
+            if positions:
+                self._begin_later(segment, min(positions, key=EntryPosition.order))
             else:
                 self._forget(segment)
 
@@ -427,7 +427,7 @@ class MysqlHistoryStorage:
 
     def _take_over(self, found: java.Adoptable) -> None:
         source = str(found.first.server_id or "")
-        begun = self._segments.add(
+        started = self._segments.add(
             BinlogSegment(
                 0,
                 source,
@@ -440,11 +440,11 @@ class MysqlHistoryStorage:
         )
         note = compact({"at": entry_position_to_json(found.first)})
         self._rows.assign(
-            SNAPSHOT, begun.id, [(found.base.id, found.first.order(), note)]
+            SNAPSHOT, started.id, [(found.base.id, found.first.order(), note)]
         )
         self._rows.assign(
             HISTORY,
-            begun.id,
+            started.id,
             [
                 (row_id, record.position.order(), _note(record))
                 for row_id, record in found.records

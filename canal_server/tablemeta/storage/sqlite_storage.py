@@ -139,16 +139,16 @@ class SqliteHistoryStorage:
         """Add a segment with its base; returns it with its new id."""
         with self._database.transaction():
             # The checksum covers the id, which is not known before.
-            begun = replace(
+            started = replace(
                 segment,
                 id=self._database.insert(
                     "INSERT INTO stretch (source, traits, first, last, created_ms,"
                     " written, sum) VALUES ('', '', '', '', 0, 0, 0)"
                 ),
             )
-            self._update_segment(begun)
-            self._put_snapshot(begun.id, begun.first, base)
-        return begun
+            self._update_segment(started)
+            self._put_snapshot(started.id, started.first, base)
+        return started
 
     def identify(self, segment_id: int, source: str, traits: SourceTraits) -> None:
         """Store whose binlog a segment belongs to, once more is known about it."""

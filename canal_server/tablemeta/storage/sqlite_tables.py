@@ -141,17 +141,17 @@ def _rows_by_id(
     database: Database, select: str, ids: Iterable[int]
 ) -> dict[int, tuple[Any, ...]]:
     """Return the rows with these ids and digests, complete and verified."""
-    wanted = dict.fromkeys(ids)
+    requested = dict.fromkeys(ids)
     found: dict[int, tuple[Any, ...]] = {}
-    for part in _parts(list(wanted)):
+    for part in _parts(list(requested)):
         marks = ", ".join("?" * len(part))
         for identity, digest, *values in database.query(f"{select} ({marks})", part):
             if digest_of(*values) != digest:
                 raise database.damaged(f"{values[0]!r} has a wrong digest")
             found[identity] = tuple(values)
-    if len(found) < len(wanted):
+    if len(found) < len(requested):
         raise database.damaged(
-            f"{len(wanted) - len(found)} of {len(wanted)} definitions are missing"
+            f"{len(requested) - len(found)} of {len(requested)} definitions are missing"
         )
     return found
 

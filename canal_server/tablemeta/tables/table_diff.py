@@ -202,10 +202,10 @@ def _columns(
     before: Table, after: Table, renamed: Mapping[str, str]
 ) -> Iterator[Difference]:
     # A name that another column has reused no longer belongs to the previous one.
-    taken = {renamed[each.key] for each in before.columns if each.key in renamed}
+    used = {renamed[each.key] for each in before.columns if each.key in renamed}
     old = {
         renamed.get(
-            each.key, f"{_REMOVED_KEY}{each.key}" if each.key in taken else each.key
+            each.key, f"{_REMOVED_KEY}{each.key}" if each.key in used else each.key
         ): each
         for each in before.columns
     }

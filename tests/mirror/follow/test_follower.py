@@ -276,7 +276,7 @@ def test_a_partition_that_was_exchanged_while_the_table_caught_up(follow) -> Non
     What was exchanged before the copy began is in the copy.
     """
     follower = follow()
-    follower.begun = AT
+    follower.copied_at = AT
     follower.applied = 200
     for columns in ((ID, A), ()):  # none: the table is a partition now
         with pytest.raises(
@@ -284,10 +284,10 @@ def test_a_partition_that_was_exchanged_while_the_table_caught_up(follow) -> Non
             match=r"another table added or removed rows, at .*: ALTER TABLE p",
         ):
             take(follower, [statement(120, EXCHANGE, columns)], 200, "q/7")
-    follower.begun = 121
+    follower.copied_at = 121
     take(follower, [statement(120, EXCHANGE)], 200, "q/8")
     # Its own statements it has met itself.
-    follower.begun = AT
+    follower.copied_at = AT
     take(follower, [statement(120, "ALTER TABLE t DROP PARTITION a")], 200, "q/9")
 
 

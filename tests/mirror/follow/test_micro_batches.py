@@ -439,7 +439,7 @@ def test_rows_that_a_statement_on_another_table_moves(
 
 def test_what_was_rolled_back_before_a_copy(followed: Followed) -> None:
     """A stream that lags behind the copy reaches it, and the table continues."""
-    followed.follower.begun = seq(100)
+    followed.follower.copied_at = seq(100)
     followed.stream.feed = Feed("d", at(10))
     old = (
         xa(seq(20), "XAROWS", "X'01'", NAME),

@@ -281,6 +281,6 @@ def test_columns_of_the_stream_are_used(source_server: Server, database: str) ->
 def test_schema_is_the_streams() -> None:
     """The schema of a chunk is that of a typed stream, without what that adds."""
     table = table_of("d", "a int", "b decimal(20,3)", "c timestamp(6)", "d time")
-    expected = typed_schema([column.wanted for column in table.columns])
+    expected = typed_schema([column.requested for column in table.columns])
     assert chunk_schema(table).names == ["a", "b", "c", "d"]
     assert all(expected.field(f.name) == f for f in chunk_schema(table))

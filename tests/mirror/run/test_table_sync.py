@@ -198,7 +198,7 @@ def test_rows_that_were_moved_while_the_table_was_copied(
     position = RangePosition(1, "binlog.000007", 900)
     stream.feed = Feed("example", position, moved={T: moved})
     state = TableState(
-        T, "shop/t", Phase.CATCHING_UP, "c1", position=position, begun=started,
+        T, "shop/t", Phase.CATCHING_UP, "c1", position=position, copied_at=started,
         columns=(ColumnMeta("a", "int", is_key=True),),
     )  # fmt: skip
     settings = settings_in(tmp_path)

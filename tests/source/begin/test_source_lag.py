@@ -39,11 +39,11 @@ def view(source_server, database):
 def test_lag(view):
     """Bytes, seconds and transactions from a position to the end."""
     with view:
-        lag = view.behind(LogPosition(view.identity, view.start))
+        lag = view.lag_of(LogPosition(view.identity, view.start))
         assert lag.transactions == 3
         assert lag.bytes == view.end.position - view.start.position
         assert 0 <= lag.seconds < 600
-        lag = view.behind(LogPosition(view.identity, view.end_position))
+        lag = view.lag_of(LogPosition(view.identity, view.end_position))
         assert (lag.bytes, lag.seconds, lag.transactions) == (0, 0.0, 0)
 
 
@@ -51,7 +51,7 @@ def test_too_much_to_look_at(view, monkeypatch):
     """A large part is not read: no count of transactions, the position's age."""
     monkeypatch.setattr(source_lag, "LOOKED_AT_BYTES_MAX", 10)
     with view:
-        lag = view.behind(LogPosition(view.identity, view.start))
+        lag = view.lag_of(LogPosition(view.identity, view.start))
         assert lag.transactions is None
         assert lag.bytes == view.end.position - view.start.position
         assert lag.seconds == (view.now_ms - 1000) / 1000
@@ -76,22 +76,22 @@ def test_by_index(source_server, view, monkeypatch, tmp_path):
     monkeypatch.setattr(source_lag, "LOOKED_AT_BYTES_MAX", 10)
     with SourceView(view.config, view.access) as other:
         offset = LogPosition(other.identity, view.start)
-        assert other.behind(offset).transactions == 4711
+        assert other.lag_of(offset).transactions == 4711
         source_server.execute("FLUSH BINARY LOGS")
     with SourceView(view.config, view.access) as other:
         # Nothing is known about the new file, and it may be large.
-        assert other.behind(offset).transactions is None
+        assert other.lag_of(offset).transactions is None
 
 
 def test_other_positions(view):
     """Another server's position and a nonexistent one have no number."""
     with view:
         other = LogPosition(LogIdentity("192.0.2.1", 3306), view.start)
-        lag = view.behind(other)
+        lag = view.lag_of(other)
         assert (lag.bytes, lag.transactions) == (None, None)
         assert "192.0.2.1:3306" in lag.problem
         beyond = EntryPosition(view.end.file, view.end.position + 10**6)
-        lag = view.behind(LogPosition(view.identity, beyond))
+        lag = view.lag_of(LogPosition(view.identity, beyond))
         assert "is not in the binlog of" in lag.problem
 
 
@@ -103,7 +103,7 @@ def test_by_set(source_server, view):
     with view:
         position = EntryPosition(gtid=view.executed)
         other = LogPosition(LogIdentity("192.0.2.1", 3306), position)
-        assert view.behind(other).transactions == 3
+        assert view.lag_of(other).transactions == 3
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_purged(own_server):
     with SourceView(config, access_of(server)) as view:
         uuid = view.info.server_uuid
         position = EntryPosition(file, offset, 1_500_000_000_000, gtid=f"{uuid}:1-2")
-        purged = view.behind(LogPosition(view.identity, position)).purged
+        purged = view.lag_of(LogPosition(view.identity, position)).purged
         assert purged is not None
         assert (purged.first, purged.last, purged.files) == (
             "binlog.000001",

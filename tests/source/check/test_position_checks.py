@@ -107,7 +107,7 @@ def test_the_remedy_of_a_lost_position():
     """It is the command that moves the client, also in a source of a group."""
     found = check_cursors(
         facts_of(),
-        checked_of(client_at("binlog.000001"), destination="all/master2", member=2),
+        checked_of(client_at("binlog.000001"), destination="all/master2", number=2),
     )
     assert found.remedy.endswith(
         "canal-server position seek --destination all --source master2 --client 1001"

@@ -56,7 +56,7 @@ def test_what_cannot_be_read_is_skipped():
 
 def test_facts_of_a_real_server(source_server, source):
     """All parts of it can be read with the account that the manual asks for."""
-    facts = read_source_facts(source, checked_of().config, wants_oldest=True)
+    facts = read_source_facts(source, checked_of().config, with_oldest=True)
     unread = {
         each.name
         for each in fields(SourceFacts)

@@ -7,7 +7,7 @@ import pytest
 from canal_server.config.schema import FilterConfig
 from canal_server.mysql.silent_foreign_keys import ForeignKey
 from canal_server.source.check.visible_tables import (
-    KEYS_TOLD_MAX,
+    KEYS_SHOWN_MAX,
     MATCHES_MAX,
     key_warning,
     table_warning,
@@ -21,11 +21,11 @@ def test_many_foreign_keys():
     """Some are named, the rest counted."""
     keys = [
         ForeignKey(f"k{n}", ("s", "c"), ("s", "p"), ("a",), ("b",), "CASCADE")
-        for n in range(KEYS_TOLD_MAX + 2)
+        for n in range(KEYS_SHOWN_MAX + 2)
     ]
     warning = key_warning(FilterConfig(), keys)
     assert warning.endswith(" ON DELETE CASCADE; and 2 more")
-    assert warning.count("foreign key k") == KEYS_TOLD_MAX
+    assert warning.count("foreign key k") == KEYS_SHOWN_MAX
     assert key_warning(FilterConfig(regex=r"x\..*"), keys) == ""
 
 

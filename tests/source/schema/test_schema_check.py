@@ -131,7 +131,7 @@ def test_later_statements_are_applied(
     verified = known.verify()
     assert verified.differing == ()
     assert verified.compared == 4
-    own = [each for each in verified.behind if each.timestamp]
+    own = [each for each in verified.later if each.timestamp]
     assert len(own) >= 7
 
 
@@ -181,16 +181,16 @@ def test_right_after_a_statement(
     source_server.execute(
         f"ALTER TABLE {database}.plain ADD c INT, RENAME COLUMN a TO d"
     )
-    (position,) = known.verify().behind[-1:]
+    (position,) = known.verify().later[-1:]
     known.replay.model.apply(
         None, database, "ALTER TABLE plain ADD c INT, RENAME COLUMN a TO d"
     )
     segment = replace(known.segment, last=position_after(position))
     verified = known.verify(segment, position)
-    assert (verified.differing, verified.behind) == ((), ())
+    assert (verified.differing, verified.later) == ((), ())
     source_server.execute(f"ALTER TABLE {database}.plain DROP c")
     verified = known.verify(segment, position)
-    assert (verified.differing, len(verified.behind)) == ((), 1)
+    assert (verified.differing, len(verified.later)) == ((), 1)
 
 
 def test_of_the_java_server(source_server: Server, database: str, known: Known) -> None:

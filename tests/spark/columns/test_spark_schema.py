@@ -16,10 +16,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from canal_server.arrow import arrow_batches
 from canal_server.spark.columns.spark_schema import (
     generic_schema,
+    requested_columns,
     spark_type,
     typed_columns,
     typed_schema,
-    wanted,
     zone_of,
 )
 
@@ -174,5 +174,7 @@ def test_batches_have_the_typed_schema(updates) -> None:
         RangeColumn(f"c{number}", mysql) for number, mysql in enumerate(types.split())
     ]
     schema = typed_schema(options_of(updates=updates), columns, "UTC")
-    ours = arrow_batches.typed_schema(wanted(typed_columns(schema)), updates=updates)
+    ours = arrow_batches.typed_schema(
+        requested_columns(typed_columns(schema)), updates=updates
+    )
     assert to_arrow_schema(schema, timezone="UTC").equals(ours)

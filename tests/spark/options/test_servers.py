@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from random_schema import RandomTable
     from servers import Server
 
-    from canal_server.arrow.arrow_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import RequestedColumn
 
 # Zones in which no hour comes twice: SELECT and a text agree on each moment.
 ZONES = {"UTC": "UTC0", "Asia/Kolkata": "IST-5:30"}
@@ -108,7 +108,7 @@ def test_typed(
 def folded_rows(
     rows: list[dict[str, Any]],
     table: RandomTable,
-    columns: tuple[WantedColumn, ...],
+    columns: tuple[RequestedColumn, ...],
     updates: str,
 ) -> Counter[tuple[Any, ...]]:
     """Apply changes to an empty table; a row that goes has to be there."""
@@ -133,7 +133,7 @@ def images_of(row: dict[str, Any], updates: str) -> tuple[Any, Any]:
 
 
 def comparable(
-    values: dict[str, Any], table: RandomTable, columns: tuple[WantedColumn, ...]
+    values: dict[str, Any], table: RandomTable, columns: tuple[RequestedColumn, ...]
 ) -> tuple[Any, ...]:
     """Return a row's values as a key: floating point by its bits, texts made alike."""
     normal = {column.name: column.kind.normal for column in table.columns}
@@ -149,7 +149,7 @@ def comparable(
 
 
 def selected_rows(
-    server: Server, table: RandomTable, columns: tuple[WantedColumn, ...]
+    server: Server, table: RandomTable, columns: tuple[RequestedColumn, ...]
 ) -> Counter[tuple[Any, ...]]:
     """Return the rows of a table as PyMySQL reads them."""
     kinds = {column.name: column.kind.definition for column in table.columns}
@@ -174,7 +174,7 @@ def selected_rows(
         )
 
 
-def expression(column: WantedColumn, definition: str) -> str:
+def expression(column: RequestedColumn, definition: str) -> str:
     """Return how a column is selected: as itself, where the driver gives its value."""
     name = "`" + column.name.replace("`", "``") + "`"
     if column.kind == "bits":
@@ -193,7 +193,7 @@ def expression(column: WantedColumn, definition: str) -> str:
 
 
 def typed(  # noqa: PLR0911  # a table of kinds, one line each
-    value: Any, column: WantedColumn, definition: str
+    value: Any, column: RequestedColumn, definition: str
 ) -> Any:
     """Return what the driver gives as the value that a batch has."""
     if value is None:

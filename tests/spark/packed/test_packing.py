@@ -73,11 +73,11 @@ def packed(
     tables: Tables,
     *entries: Entry,
     limits: Limits | None = None,
-    wants: Callable[[str], bool] = lambda _: True,
+    selects: Callable[[str], bool] = lambda _: True,
     rng: random.Random | None = None,
 ) -> list[Packed]:
     """Return what entries become, in their order; given in pieces at random."""
-    batches = PackedBatches("example", tables, epoch=3, wants=wants, limits=limits)
+    batches = PackedBatches("example", tables, epoch=3, selects=selects, limits=limits)
     pieces = [entries]
     if rng is not None:
         cuts = sorted(rng.sample(range(len(entries) + 1), min(5, len(entries))))
@@ -243,7 +243,7 @@ def test_a_statement_comes_for_each_table_it_names(
     tables = Tables(a=columns_of("id"))
     tables.change("b", 100, columns_of("id name"))
     entry = statement(50, kind, sql, schema_name=first[0], table_name=first[1])
-    found = packed(tables, entry, wants=lambda name: not name.startswith("x."))
+    found = packed(tables, entry, selects=lambda name: not name.startswith("x."))
     names = [str(each.table) for each in found]
     assert sorted(names) == sorted(expected or ["x.b"])
     assert {each.sql for each in found} == {sql}

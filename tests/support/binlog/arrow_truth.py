@@ -23,7 +23,7 @@ from canal_server.protocol.protobuf import varint
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from canal_server.arrow.arrow_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import RequestedColumn
     from canal_server.protocol.entry_messages import Column, Entry, RowChange, RowData
 
 Row = dict[str, Any]
@@ -212,7 +212,7 @@ class TypedTruth(Truth):
 
     schema: str = ""
     table: str = ""
-    columns: tuple[WantedColumn, ...] = ()
+    columns: tuple[RequestedColumn, ...] = ()
     updates: str = "postimage"
     split_keys: bool = False
     zone: str = "UTC"
@@ -279,7 +279,7 @@ class TypedTruth(Truth):
 
 
 def value_of(  # noqa: C901, PLR0911  # a table of kinds, one line each
-    column: Column, request: WantedColumn, zone: str
+    column: Column, request: RequestedColumn, zone: str
 ) -> Any:
     """Return the value that a column's text stands for."""
     text = column.text

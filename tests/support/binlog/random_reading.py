@@ -9,7 +9,7 @@ from fix_random import longer
 from fix_source_access import access_of
 from random_schema import RandomLoad
 
-from canal_server.arrow.arrow_columns import wanted_column
+from canal_server.arrow.arrow_columns import requested_column
 from canal_server.filters.table_filters import TableFilter
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from servers import Server
 
-    from canal_server.arrow.arrow_columns import WantedColumn
+    from canal_server.arrow.arrow_columns import RequestedColumn
     from canal_server.model.columns_known import TableMeta
     from canal_server.protocol.entry_messages import Entry
 
@@ -35,7 +35,7 @@ class Reading:
     ) -> None:
         self.entries: list[Entry] = []
         self.tables: dict[str, TableMeta] = {}
-        self.columns: dict[str, tuple[WantedColumn, ...]] = {}
+        self.columns: dict[str, tuple[RequestedColumn, ...]] = {}
         access = access_of(server)
         images = CachedColumns(ControlConnection(access))
         try:
@@ -49,7 +49,7 @@ class Reading:
                 meta = images.find(schema, table)
                 assert meta is not None
                 self.tables[table] = meta
-                self.columns[table] = tuple(map(wanted_column, meta.columns))
+                self.columns[table] = tuple(map(requested_column, meta.columns))
         finally:
             images.close()
         self.body = body_of(self.entries)

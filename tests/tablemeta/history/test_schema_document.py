@@ -40,7 +40,7 @@ def test_statement_before_the_position():
         sql_schema="shop",
         sql_table="ü",
     )
-    exported = replace(EXPORTED, behind=later)
+    exported = replace(EXPORTED, statement=later)
     assert from_document(to_document(exported)) == exported
 
 

@@ -98,13 +98,13 @@ def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
     room = _Room(ROWS_MAX, BYTES_MAX)
     group: list[KeyedFile] = []
     for cluster in reversed(_clusters(files)):
-        wanted = cluster if len(cluster) > 1 and room.has(cluster) else []
-        if not wanted:
+        chosen = cluster if len(cluster) > 1 and room.has(cluster) else []
+        if not chosen:
             small = [file for file in cluster if file.size < size // SMALL]
-            wanted = small[: room.count(small)]
-        room = room.without(wanted)
-        group += wanted
-        if len(wanted) < len(cluster):  # a remaining file separates its neighbours
+            chosen = small[: room.count(small)]
+        room = room.without(chosen)
+        group += chosen
+        if len(chosen) < len(cluster):  # a remaining file separates its neighbours
             if len(group) > 1:
                 yield group
             group = []

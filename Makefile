@@ -18,8 +18,8 @@ help:
 	@echo 'make demo    show changes of a private MySQL arriving at a client'
 	@echo 'make demo-spark  show a mirror of a small shop; needs Java 17 or 21'
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
-	@echo '             N=2 has two processes run most of them in the place of four,'
-	@echo '             SPARK_N=1 one those of Spark in the place of two'
+	@echo '             N=2 has two processes run most of them instead of four,'
+	@echo '             SPARK_N=1 one those of Spark instead of two'
 	@echo 'make docs    build the documents as pages for a browser, in build/site; fails'
 	@echo '             where a link leads nowhere'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
@@ -28,7 +28,7 @@ help:
 	@echo 'make spark-plot'
 	@echo '             draw how soon changes are in Spark; needs Java 17 or 21;'
 	@echo '             S="--seconds 60" for longer'
-	@echo 'make soak    run everything at once for 10 minutes, with faults, and tell what was'
+	@echo 'make soak    run everything at once for 10 minutes, with faults, and show what was'
 	@echo '             lost; HOURS=2 or MINUTES=5 for other times, SEED=7 to do it again;'
 	@echo '             needs Java 17 or 21'
 	@echo 'make wheels  build an sdist and wheels for the Pythons of this machine into dist,'
@@ -76,7 +76,7 @@ bench-mirror: $(VENV)/installed
 	$(BIN)/pip install --quiet 'canal-server[mirror]'
 	$(BIN)/python benchmarks/mirror.py $(B)
 
-# What is installed already is taken, so this brings Spark and compiles nothing.
+# What is installed already is used: this installs Spark and compiles nothing.
 spark-plot: $(VENV)/installed
 	$(BIN)/pip install --quiet 'canal-server[spark]'
 	$(BIN)/python benchmarks/spark_plot.py $(S)
@@ -95,7 +95,7 @@ wheels: $(VENV)/installed
 	$(BIN)/python tools/wheels.py $(W)
 	$(BIN)/pytest --timeout=0 tests/packaging
 
-# `make --keep-going lint` tells everything at once.
+# `make --keep-going lint` shows all problems at once.
 lint: lint-format lint-style lint-types lint-dead
 
 lint-format: $(VENV)/installed

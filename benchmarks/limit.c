@@ -37,17 +37,17 @@ static const struct { const char *name, *type; int sql_type; } table[COLUMNS] = 
     {"updated", "timestamp", 93}, {"note", "varchar(255)", 12}, {"flag", "bit(1)", -7},
 };
 
-/* What stands before and behind a value in a Column message, made once. */
+/* What stands before and after a value in a Column message, made once. */
 typedef struct {
-    uint8_t type, before[48], behind[32];
+    uint8_t type, before[48], after[32];
     uint16_t meta;
-    int before_size, behind_size;
+    int before_size, after_size;
 } column_t;
 
 static column_t columns[COLUMNS];
 static int known; /* the last table map was that of our table */
-static long rows, transactions, events, wanted;
-static int done; /* a transaction ended, and the wanted rows were there */
+static long rows, transactions, events, requested;
+static int done; /* a transaction ended, and the requested rows were there */
 
 static uint8_t *put_varint(uint8_t *out, uint64_t value)
 {
@@ -66,7 +66,7 @@ static uint8_t *put_field(uint8_t *out, int tag, const char *text)
     return out + size;
 }
 
-/* A length in exactly 3 bytes, so that its place can be kept before it is known. */
+/* A length in exactly 3 bytes, so that its bytes can be reserved before it is known. */
 static void put_length3(uint8_t *out, size_t length)
 {
     out[0] = length | 128;
@@ -92,7 +92,7 @@ static void make_columns(void)
         }
         memcpy(out, "\x28\x01\x30\x00\x42", 5); /* updated, not null, a value */
         column->before_size = out + 5 - column->before;
-        column->behind_size = put_field(column->behind, 0x52, table[i].type) - column->behind;
+        column->after_size = put_field(column->after, 0x52, table[i].type) - column->after;
     }
 }
 
@@ -255,8 +255,8 @@ static const uint8_t *put_image(const uint8_t *p, uint8_t **where, int tag)
             p = put_value(p, column, &out);
             *size = out - size - 1;
         }
-        memcpy(out, column->behind, sizeof column->behind);
-        out += column->behind_size;
+        memcpy(out, column->after, sizeof column->after);
+        out += column->after_size;
         start[1] = out - start - 2;
     }
     *where = out;
@@ -310,7 +310,7 @@ static uint8_t *put_event(uint8_t *out, const uint8_t *event, const uint8_t *end
         break;
     case XID:
         transactions++;
-        done = rows >= wanted;
+        done = rows >= requested;
         /* fall through */
     case QUERY:
         out = put_marker(out);
@@ -342,7 +342,7 @@ int main(int count, char **arguments)
     if (count != 4)
         return 2;
     int source = atoi(arguments[1]), client = atoi(arguments[2]);
-    wanted = atol(arguments[3]);
+    requested = atol(arguments[3]);
     /* An event of 8 KB makes about 45 KB of entries; twice 16 MB hold any here. */
     uint8_t *input = malloc(READ_BYTES + (16 << 20));
     uint8_t *output = malloc(FLUSH_BYTES + (16 << 20)), *out = output;

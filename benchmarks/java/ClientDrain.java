@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Drains destinations with canal.client: for each line of PORT DESTINATION END BATCH it
- * makes a map of texts of each row, until one of the table END came, and answers with the
+ * makes a map of texts of each row, until one of the table END arrived, and answers with the
  * nanoseconds since the first message. See client_rivals.py.
  */
 public final class ClientDrain {

@@ -73,7 +73,7 @@ cdef int read_keys(Shape* shape, Slice row, RowKeys* keys) noexcept nogil:
     if images[0].count + images[1].count == 0:
         keys.before = keys.after = table_hash(shape)
         return OK
-    # A column that one image omits is taken from the other.
+    # A column that one image omits is read from the other.
     keys.before = key_hash(&images[0], &images[1])
     keys.after = key_hash(&images[1], &images[0])
     return OK

@@ -1,4 +1,4 @@
-"""The one place where the stages between a source and a store are joined.
+"""The one class where the stages between a source and a store are joined.
 
 ::
 

@@ -117,7 +117,7 @@ class CatchUpReader(SourcePipeline):
         self._handoff = handoff
         self._instance_config = config
         named = reader_config(config, client.client_id)
-        # The ring may lack what the client wants up to here, as the pump learned its
+        # The ring may lack what the client needs up to here, as the pump learned its
         # filter too late; None: not known yet.
         self._admitted: tuple[int, int] | None = (
             None if client.filter_changed else (0, 0)
@@ -270,7 +270,7 @@ class CatchUpReader(SourcePipeline):
         )
 
     def _is_admitted(self, position: tuple[int, int]) -> bool:
-        """Tell whether the ring has all that the client wants after a position.
+        """Return whether the ring has all that the client needs after a position.
 
         What the source had written when the filter changed may have been read with the
         old one.

@@ -69,7 +69,7 @@ class Handoff:
         )
 
     def is_near(self, position: tuple[int, int], gtids: str, server: str) -> bool:
-        """Tell whether a client that has all up to a position could continue here."""
+        """Return whether a client that has all up to a position could continue here."""
         run = self._ring.run
         return (
             self._pump.server == server
@@ -95,7 +95,7 @@ class Handoff:
         return self._ring.join(client_id, table_filter, position, run, needs=position)
 
     def _has_all(self, gtids: str, file_number: int) -> bool:
-        """Tell whether a client with this set has all that the pump left out."""
+        """Return whether a client with this set has all that the pump left out."""
         left_out = self._left_out
         if left_out is None:
             return True

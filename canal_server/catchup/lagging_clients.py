@@ -69,7 +69,7 @@ class LaggingClients:
     def attach(
         self, ring: MemoryEventStore, pump: Pump, source: PumpSource
     ) -> ClientStores:
-        """Serve clients from these stages from now on; they have not begun."""
+        """Serve clients from these stages from now on; they have not started."""
         handoff = Handoff(ring, pump, gtid_on=self._config.source.gtid_on)
 
         def rejoin(client_id: int, table_filter: TablePredicate | None) -> bool:
@@ -110,11 +110,11 @@ class LaggingClients:
         )
 
     def retains(self, identity: ClientIdentity) -> bool:
-        """Tell whether reading begins at a client's cursor or before it."""
+        """Return whether reading begins at a client's cursor or before it."""
         return identity.client_id not in self._lagging
 
     def is_lagging(self, client_id: int) -> bool:
-        """Tell whether a client is not served from the ring when reading begins."""
+        """Return whether a client is not served from the ring when reading begins."""
         return client_id in self._lagging
 
     def on_move(self, client_id: int) -> None:
@@ -161,7 +161,7 @@ class LaggingClients:
     # --- ports.Liveness ---------------------------------------------------------------
 
     def is_evictable(self, client_id: int) -> bool:
-        """Tell whether a client may be evicted now: it has a cursor to return to."""
+        """Return whether a client may be evicted now: it has a cursor to return to."""
         return (
             self.presence.is_evictable(client_id) and self._acked(client_id) is not None
         )

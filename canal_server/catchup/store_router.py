@@ -52,7 +52,7 @@ class CatchUp(Protocol):
 
     @property
     def met(self) -> bool:
-        """Tell whether the ring continues after the store, and the client has a cursor.
+        """Return whether the ring continues the store, and the client has a cursor.
 
         Nothing more is put then.
         """
@@ -141,7 +141,7 @@ class ClientStores:
         }
 
     def is_diverted(self, client_id: int) -> bool:
-        """Tell whether a client is diverted."""
+        """Return whether a client is diverted."""
         return client_id in self._diverted
 
     def readers(self) -> list[CatchUp]:
@@ -204,7 +204,7 @@ class ClientStores:
         return all(ended)
 
     def has_all(self, client_id: int) -> bool:
-        """Tell whether a client was given all that is in the ring, and has acked it."""
+        """Return whether a client received and acked all that is in the ring."""
         return client_id not in self._diverted and self._ring.has_all(client_id)
 
     # -- the port -----------------------------------------------------------------

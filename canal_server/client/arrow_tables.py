@@ -101,7 +101,7 @@ class ArrowReader:
             for name in self._tables:
                 self._take(name, found)
         except BaseException as error:
-            # Rows that were filled in must not be taken for those of another message.
+            # Rows that were filled in must not be mistaken for another message's.
             self._forget_all()
             if isinstance(error, (DecodeError, UnicodeDecodeError, pa.ArrowInvalid)):
                 raise ProtocolError(str(error)) from error

@@ -117,7 +117,7 @@ class AsyncCanalClient(ClientBase):
         Args:
             batch_size: as that of the client; None: the same
             timeout_s: how long a request may wait for changes (default: 1 s)
-            empty: yield an empty message when no changes came within that time
+            empty: yield an empty message when no changes arrived within that time
 
         """
         self._stream.begin(batch_size, timeout_s, empty=empty)

@@ -57,10 +57,10 @@ class MessageStream:
         self._may_have_moved = False
         self._is_stopped = False
         self._whole = WholeTransactions() if options.whole_transactions else None
-        self._held_since: float | None = None  # nothing came for its transaction
+        self._held_since: float | None = None  # nothing arrived for its transaction
         self._batch_size = options.batch_size
         self._request_wait = RequestWait(_WAIT_S)
-        self._nothing: Message | None = None  # is yielded when nothing came
+        self._nothing: Message | None = None  # is yielded when nothing arrived
         # Failures
         self._retries = Retries(options.reconnect_for_s)
         self._server: Address | None = None  # until its loss was reported

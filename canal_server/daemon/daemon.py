@@ -3,7 +3,7 @@
 ::
 
     control socket ── started first: it holds the lock of the data folder
-    pid file       ── if one is wanted
+    pid file       ── if requested
     destinations   ── the instances, lazy ones at their first client
     server         ── started when the instances can serve clients
     metrics        ── for Prometheus, unless that is turned off

@@ -102,8 +102,8 @@ class ZooKeeperLease:
     def close(self) -> None:
         """Withdraw that this server may run the destination.
 
-        This also deletes the node `running`, if a stop came before its creation was
-        known, or if it could not be released.
+        This also deletes the node `running`, if a stop was requested before its
+        creation was known, or if it could not be released.
         """
         if self._may_be_made:
             self._give_back(self._zookeeper.session)

@@ -77,7 +77,7 @@ class Instance:
     ) -> None:
         """Build without starting; instances of one process share `zookeepers`.
 
-        `held` tells whether the right to run it is certain at this moment.
+        `held` returns whether the right to run it is certain at this moment.
         """
         self.config = config
         self.destination = config.destination
@@ -166,7 +166,7 @@ class Instance:
                 pipeline.begin_with(newest.identity if newest else None)
             self._begin_stages()
         except BaseException:
-            self._stages.end()  # some of them may have begun
+            self._stages.end()  # some of them may have started
             for stop in self._stops():
                 stop()
             raise
@@ -334,7 +334,7 @@ class Instance:
         old.close()
 
     def is_whole(self) -> bool:
-        """Tell whether it reads, or will: not so when a move failed midway."""
+        """Return whether it reads, or will: not so when a move failed midway."""
         with self._moving:
             return self._is_whole
 

@@ -121,7 +121,7 @@ class SourceEvents:
     def on_position_lost(self, lost: LostPosition) -> bool:
         """Begin at the oldest of the clients' positions that is left.
 
-        False when there is none: where the operator wants that, reading then begins
+        False when there is none: if the operator allows it, reading then begins
         at the end.
         """
         clients, number = self._clients, self._number

@@ -124,7 +124,7 @@ def history_owner_of(
 ) -> Owner | None:
     """Return who may write a destination's history; None: whoever has its lock.
 
-    `held` tells whether the lease is certain; that counts where ZooKeeper is silent.
+    `held` returns whether the lease is certain; that counts where ZooKeeper is silent.
     """
     position = config.position
     if position.wiring is not Wiring.ZOOKEEPER:

@@ -250,7 +250,7 @@ def replica_channels(
 ) -> tuple[Channel, ...]:
     """Return the channels of a replica; empty for a server that replicates nothing.
 
-    A MariaDB tells any account at least whether it is a replica. Raises SourceRefused
+    A MariaDB shows any account at least whether it is a replica. Raises SourceRefused
     when the account of a MySQL lacks the privilege.
     """
     word = "REPLICA" if info.version >= _REPLICA_SINCE[info.is_mariadb] else "SLAVE"

@@ -4,7 +4,7 @@
 
     starter ── fork ── session leader ── fork ── background process
        │ its standard error  ◄──────────────────────── until it is ready
-       │ exit status ◄──── ready, or how it ended ◄──── tells by a pipe, or ends
+       │ exit status ◄──── ready, or how it ended ◄──── writes a pipe, or ends
 
 The session leader ends with the status of the background process, or with 0 when that
 is ready; the background process, not a leader, can never acquire a terminal. Leaves out

@@ -72,7 +72,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def refuse_link(path: Path) -> None:
-    """Raise OSError when a symbolic link is in the place of our file."""
+    """Raise OSError when a symbolic link has the name of our file."""
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 

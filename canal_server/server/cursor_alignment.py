@@ -1,7 +1,7 @@
 """Adjusts a client's acked position to where its cursor in the store stands.
 
 They differ for a client that is new to the store, and for one whose filter rejected
-what came after its last ack.
+what arrived after its last ack.
 """
 
 from __future__ import annotations

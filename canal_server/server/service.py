@@ -148,7 +148,7 @@ class Service:
     def _visited(
         self, request: server_session.Request, visits: Visits
     ) -> RunningInstance | None:
-        """Tell the instance that its client is connected, before the request counts.
+        """Report to the instance that its client is connected, before the request.
 
         Returns that instance. Raises ClientError for a get or an ack when another
         instance served this connection before.
@@ -184,7 +184,7 @@ class Service:
         return instance
 
     def on_disconnect(self, visits: Visits) -> None:
-        """Tell instances that a connection ended."""
+        """Report to instances that a connection ended."""
         for identity, instance in visits.items():
             instance.on_disconnect(identity.client_id)
 

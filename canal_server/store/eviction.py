@@ -43,7 +43,7 @@ class NobodyEvictable:
 
 
 class Run:
-    """A stretch of the binlog that the pump reads without a gap.
+    """A segment of the binlog that the pump reads without a gap.
 
     Entries of an earlier run may be in the ring before it. `sequence` is that of its
     first entry. `start` is a binlog file's number and an offset, after which the run

@@ -173,7 +173,7 @@ def _stamps(config: TlsConfig) -> _Stamps:
         if path is not None:
             try:
                 stat = path.stat()
-            except OSError:  # is being replaced, or gone: that is reported
+            except OSError:  # is being replaced, or deleted: that is reported
                 found.append((0, 0, 0))
             else:
                 found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))

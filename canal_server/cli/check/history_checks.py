@@ -1,4 +1,4 @@
-"""Checks of the place where the table history of a destination is kept."""
+"""Checks of the storage of a destination's table history."""
 
 from __future__ import annotations
 

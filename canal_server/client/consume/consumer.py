@@ -226,7 +226,7 @@ class Consumer:
         return self._clock() - self._first_s >= self._calls.flush_s
 
     def _is_stalled(self, message: Message) -> bool:
-        """Return whether nothing came although much waits for a flush."""
+        """Return whether nothing arrived although much waits for a flush."""
         return (
             not message
             and sum(len(part.message.body) for part in self._parts) >= _IDLE_BYTES_MAX

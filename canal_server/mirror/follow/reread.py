@@ -244,7 +244,7 @@ class Rereading:
                     left.append((TableName(*key.child), found))
             if below:
                 # A row that was read ahead of the stream no longer shows its key at the
-                # time when others came to refer to it.
+                # time when others began to refer to it.
                 self._recheck({TableName(*key.child) for key in below}, 0.0)
 
     def _recheck_below(self, name: TableName) -> None:

@@ -129,7 +129,7 @@ class ChangeLog:
     ) -> None:
         """Write a copy's rows as inserts, after a truncate if the log has rows.
 
-        What is in the log stays: it may be the only place that still has it.
+        What is in the log stays: it may be the only copy that is left.
         """
         with self._as_lake_error("publish the copy of"):
             before = self._state()

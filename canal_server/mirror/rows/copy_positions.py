@@ -103,7 +103,7 @@ def await_visible(
 ) -> bool:
     """Wait until later reads see everything before a position.
 
-    False if the server cannot tell: MySQL without GTIDs. Raises SourceError when that
+    False if the server cannot know: MySQL without GTIDs. Raises SourceError when that
     takes too long, ConnectionLost when a stop is requested.
     """
     with ControlConnection(settings.source.access, stop) as control:

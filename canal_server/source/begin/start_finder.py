@@ -242,7 +242,7 @@ class StartFinder:
         try:
             position, means = self.by_time(when)
         except PositionError as error:
-            # Equivalent to purged, if the operator wants the end in that case.
+            # Equivalent to purged, if the operator chose the end in that case.
             raise BinlogPurged(f"stored position {stored}, {why}: {error}") from error
         return Start(
             position,

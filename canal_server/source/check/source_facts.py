@@ -54,7 +54,7 @@ class SourceClock:
 class SourceFacts:
     """A server at one moment.
 
-    `oldest_ms` is when the oldest binlog file was begun; None: it was not read.
+    `oldest_ms` is when the oldest binlog file was started; None: it was not read.
     """
 
     address: str

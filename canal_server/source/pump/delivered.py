@@ -41,7 +41,7 @@ class Delivered:
         return self.file, last and last[:2]
 
     def has(self, span: Span) -> bool:
-        """Tell whether the last record that was delivered is the last one of a span."""
+        """Return whether the last record that was delivered is the last of a span."""
         block, _, stop = span
         return self._last == _key_of(block, stop - 1)
 

@@ -335,7 +335,7 @@ class Pump:
             self._outlet.end()
 
     def skips(self, position: EntryPosition) -> bool:
-        """Tell whether a client at a position is given nothing before it.
+        """Return whether a client at a position is given nothing before it.
 
         From any thread; true before the first session.
         """
@@ -579,7 +579,7 @@ class Pump:
         """Record that spans are in the store.
 
         A new connection begins at the last end of a transaction or DDL among them;
-        later records are told apart by file and offset.
+        later records are distinguished by file and offset.
         """
         boundary = self._delivered.note(spans, self._server)
         self._advanced = self.has_delivered = True

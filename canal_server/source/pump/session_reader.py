@@ -53,7 +53,7 @@ def reader_of(
     """Return a reader of what follows `position`; the dump starts at `begin`.
 
     All positions of the session carry the object `read_as`: by that the GTID sets of
-    sessions are told apart, as another server may have the same address later.
+    sessions are distinguished, as another server may have the same address later.
     """
     config, address = source.config, str(Address(read_as.address, read_as.port))
     reader = Reader(

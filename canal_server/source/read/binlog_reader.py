@@ -67,7 +67,7 @@ _COMPRESSED: Final = range(165, 172)
 
 _FILE_NAME_BYTES_MAX: Final = 512  # FN_REFLEN of MySQL
 
-# Clients are told what a statement says to a server of any version.
+# Clients receive what a statement says to a server of any version.
 _EXECUTABLE_COMMENT: Final = re.compile(r"/\*M?!")
 
 _DML: Final = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})

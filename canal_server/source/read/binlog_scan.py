@@ -252,8 +252,9 @@ class Scanner:
             file, take, start=found, gtids=kind.parse(known), until=offset
         )
         text = text or reader.head
-        # The GTID of a transaction that has begun and not ended is already in the set.
-        # It stays there for a reader that starts at its end, like one that read it all.
+        # The GTID of a transaction that started and has not ended is already in the
+        # set. It stays there for a reader that starts at its end, like one that read it
+        # all.
         is_inside = (
             str(reader.gtids) != text
             and not reader.decoder.is_between

@@ -1,5 +1,5 @@
-// A program around canal-go that does as it is told: one command a line, of each it
-// tells in a line of JSON. See fix_interop.py.
+// A program around canal-go that does as it is asked: one command a line, of each it
+// answers with a line of JSON. See fix_interop.py.
 package main
 
 import (
@@ -35,11 +35,11 @@ func main() {
 			return
 		}
 		words := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		told, err := carryOut(words[0], words[1:])
+		answer, err := carryOut(words[0], words[1:])
 		if err != nil {
-			told = object{"error": err.Error()}
+			answer = object{"error": err.Error()}
 		}
-		text, err := json.Marshal(told)
+		text, err := json.Marshal(answer)
 		if err != nil {
 			panic(err)
 		}
@@ -48,7 +48,7 @@ func main() {
 }
 
 // The client panics where a server refuses.
-func carryOut(verb string, arguments []string) (told object, err error) {
+func carryOut(verb string, arguments []string) (answer object, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("panic: %v", reason)
@@ -70,13 +70,13 @@ func do(verb string, arguments []string) (object, error) {
 	case "get":
 		unit := milliseconds
 		if arguments[1] == "" {
-			return tellMessage(connector.GetWithOutAck(int32(number(arguments[0])), nil, nil))
+			return describeMessage(connector.GetWithOutAck(int32(number(arguments[0])), nil, nil))
 		}
 		timeout := number(arguments[1])
-		return tellMessage(
+		return describeMessage(
 			connector.GetWithOutAck(int32(number(arguments[0])), &timeout, &unit))
 	case "take":
-		return tellMessage(connector.Get(int32(number(arguments[0])), nil, nil))
+		return describeMessage(connector.Get(int32(number(arguments[0])), nil, nil))
 	case "ack":
 		return none, connector.Ack(number(arguments[0]))
 	case "rollback":
@@ -92,7 +92,7 @@ func do(verb string, arguments []string) (object, error) {
 		if err := proto.Unmarshal(data, read); err != nil {
 			return nil, err
 		}
-		return tellEntry(read)
+		return describeEntry(read)
 	}
 	return nil, fmt.Errorf("no command %q", verb)
 }
@@ -105,28 +105,28 @@ func number(text string) int64 {
 	return value
 }
 
-func tellMessage(message *protocol.Message, err error) (object, error) {
+func describeMessage(message *protocol.Message, err error) (object, error) {
 	if err != nil {
 		return nil, err
 	}
 	entries := []object{}
 	for i := range message.Entries {
-		told, err := tellEntry(&message.Entries[i])
+		answer, err := describeEntry(&message.Entries[i])
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, told)
+		entries = append(entries, answer)
 	}
 	return object{"id": message.Id, "entries": entries}, nil
 }
 
-func tellEntry(e *entry.Entry) (object, error) {
+func describeEntry(e *entry.Entry) (object, error) {
 	header := e.GetHeader()
 	props := object{}
 	for _, pair := range header.GetProps() {
 		props[pair.GetKey()] = pair.GetValue()
 	}
-	content, err := tellContent(e)
+	content, err := describeContent(e)
 	return object{
 		"type":     e.GetEntryType().String(),
 		"version":  header.GetVersion(),
@@ -145,7 +145,7 @@ func tellEntry(e *entry.Entry) (object, error) {
 	}, err
 }
 
-func tellContent(e *entry.Entry) (object, error) {
+func describeContent(e *entry.Entry) (object, error) {
 	switch e.GetEntryType() {
 	case entry.EntryType_TRANSACTIONBEGIN:
 		begin := new(entry.TransactionBegin)
@@ -167,8 +167,8 @@ func tellContent(e *entry.Entry) (object, error) {
 	rows := []object{}
 	for _, row := range change.GetRowDatas() {
 		rows = append(rows, object{
-			"before": tellColumns(row.GetBeforeColumns()),
-			"after":  tellColumns(row.GetAfterColumns()),
+			"before": describeColumns(row.GetBeforeColumns()),
+			"after":  describeColumns(row.GetAfterColumns()),
 		})
 	}
 	return object{
@@ -181,10 +181,10 @@ func tellContent(e *entry.Entry) (object, error) {
 	}, err
 }
 
-func tellColumns(columns []*entry.Column) []object {
-	told := []object{}
+func describeColumns(columns []*entry.Column) []object {
+	answer := []object{}
 	for _, column := range columns {
-		told = append(told, object{
+		answer = append(answer, object{
 			"index":     column.GetIndex(),
 			"sqlType":   column.GetSqlType(),
 			"name":      column.GetName(),
@@ -196,5 +196,5 @@ func tellColumns(columns []*entry.Column) []object {
 			"mysqlType": column.GetMysqlType(),
 		})
 	}
-	return told
+	return answer
 }

@@ -17,8 +17,8 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A program around canal.client that does as it is told: one command a line, of each it
- * tells in a line of JSON. See fix_interop.py.
+ * A program around canal.client that does as it is asked: one command a line, of each it
+ * answers in a line of JSON. See fix_interop.py.
  */
 public final class ClientDriver {
 
@@ -33,14 +33,14 @@ public final class ClientDriver {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     PrintStream out = new PrintStream(System.out, true, "UTF-8");
     for (String line = in.readLine(); line != null; line = in.readLine()) {
-      Object told;
+      Object answer;
       try {
-        told = driver.carryOut(line.split("\t", -1));
+        answer = driver.carryOut(line.split("\t", -1));
       } catch (Exception error) {
-        told = Map.of("error", tell(error));
+        answer = Map.of("error", describe(error));
       }
       StringBuilder text = new StringBuilder();
-      write(told, text);
+      write(answer, text);
       out.println(text);
     }
     // Whatever threads the client keeps.
@@ -79,16 +79,16 @@ public final class ClientDriver {
       case "get":
         int size = Integer.parseInt(words[1]);
         if (words[2].isEmpty()) {
-          return tell(connector.getWithoutAck(size));
+          return describe(connector.getWithoutAck(size));
         }
-        return tell(
+        return describe(
             connector.getWithoutAck(size, Long.valueOf(words[2]), TimeUnit.MILLISECONDS));
       case "get_bytes":
         return tellBytes(
             connector.getWithoutAck(
                 Integer.parseInt(words[1]), Long.valueOf(words[2]), TimeUnit.MILLISECONDS));
       case "take":
-        return tell(connector.get(Integer.parseInt(words[1])));
+        return describe(connector.get(Integer.parseInt(words[1])));
       case "ack":
         connector.ack(Long.parseLong(words[1]));
         break;
@@ -104,7 +104,7 @@ public final class ClientDriver {
         break;
       case "parse":
         // The sign's byte goes: the digits of an entry begin with 0a.
-        return tell(CanalEntry.Entry.parseFrom(new BigInteger(words[1], 16).toByteArray()));
+        return describe(CanalEntry.Entry.parseFrom(new BigInteger(words[1], 16).toByteArray()));
       default:
         throw new IllegalArgumentException("no command " + words[0]);
     }
@@ -127,18 +127,18 @@ public final class ClientDriver {
     connector.connect();
   }
 
-  // --- what is told ---------------------------------------------------------------
+  // --- what is answered ---------------------------------------------------------------
 
   /** Some versions have the server's reason in the cause only. */
-  private static String tell(Throwable error) {
+  private static String describe(Throwable error) {
     String text = error.toString();
-    return error.getCause() == null ? text : text + ": " + tell(error.getCause());
+    return error.getCause() == null ? text : text + ": " + describe(error.getCause());
   }
 
-  private static Object tell(Message message) throws Exception {
+  private static Object describe(Message message) throws Exception {
     List<Object> entries = new ArrayList<>();
     for (CanalEntry.Entry entry : message.getEntries()) {
-      entries.add(tell(entry));
+      entries.add(describe(entry));
     }
     return object("id", message.getId(), "entries", entries);
   }
@@ -152,7 +152,7 @@ public final class ClientDriver {
     return object("id", message.getId(), "entries", entries);
   }
 
-  private static Object tell(CanalEntry.Entry entry) throws Exception {
+  private static Object describe(CanalEntry.Entry entry) throws Exception {
     CanalEntry.Header header = entry.getHeader();
     Map<String, Object> props = new LinkedHashMap<>();
     for (CanalEntry.Pair pair : header.getPropsList()) {
@@ -188,17 +188,17 @@ public final class ClientDriver {
         return object(
             "transactionId", end.getTransactionId(), "time", end.getExecuteTime());
       default:
-        return tell(CanalEntry.RowChange.parseFrom(entry.getStoreValue()));
+        return describe(CanalEntry.RowChange.parseFrom(entry.getStoreValue()));
     }
   }
 
-  private static Object tell(CanalEntry.RowChange change) {
+  private static Object describe(CanalEntry.RowChange change) {
     List<Object> rows = new ArrayList<>();
     for (CanalEntry.RowData row : change.getRowDatasList()) {
       rows.add(
           object(
-              "before", tell(row.getBeforeColumnsList()),
-              "after", tell(row.getAfterColumnsList())));
+              "before", describe(row.getBeforeColumnsList()),
+              "after", describe(row.getAfterColumnsList())));
     }
     return object(
         "tableId", change.getTableId(),
@@ -209,10 +209,10 @@ public final class ClientDriver {
         "rows", rows);
   }
 
-  private static Object tell(List<CanalEntry.Column> columns) {
-    List<Object> told = new ArrayList<>();
+  private static Object describe(List<CanalEntry.Column> columns) {
+    List<Object> answer = new ArrayList<>();
     for (CanalEntry.Column column : columns) {
-      told.add(
+      answer.add(
           object(
               "index", column.getIndex(),
               "sqlType", column.getSqlType(),
@@ -224,7 +224,7 @@ public final class ClientDriver {
               "length", column.getLength(),
               "mysqlType", column.getMysqlType()));
     }
-    return told;
+    return answer;
   }
 
   private static Map<String, Object> object(Object... keysAndValues) {

@@ -8,7 +8,8 @@ import hashlib
 import pytest
 from starlette.datastructures import Headers
 
-from canal_server.web.access_rules import AccessRules, Login, is_loopback
+from canal_server.runtime.loopback import is_loopback
+from canal_server.web.access_rules import AccessRules, Login
 from canal_server.web.problem_details import Problem
 
 LOGIN = Login(

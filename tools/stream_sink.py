@@ -74,7 +74,7 @@ class StreamSink:
 
 
 def _same(before: list[tuple[Any, ...]], rows: list[tuple[Any, ...]]) -> bool:
-    """Return whether a batch that came again is the same one.
+    """Return whether a batch that arrived again is the same one.
 
     Where another server is the source by then, the numbers of transactions are larger
     ones; the transactions and what is in them stay.

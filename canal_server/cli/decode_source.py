@@ -38,7 +38,7 @@ from canal_server.source.begin.source_lag import SourceView
 from canal_server.source.read.binlog_part import FilePosition
 
 _PORT: Final = 3306
-_PLACE: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
+_POSITION: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
 _DESTINATION: Final = "decode"  # a name is required, but never shown
 
 
@@ -56,7 +56,7 @@ def position(text: str) -> FilePosition | TargetText:
         raise argparse.ArgumentTypeError(str(error)) from None  # the cause adds nothing
     if target_text.kind is not Kind.POSITION:
         return target_text
-    found = _PLACE.fullmatch(target_text.text)
+    found = _POSITION.fullmatch(target_text.text)
     assert found is not None, "parse_target has read it"
     return FilePosition(found["file"], int(found["offset"]))
 

@@ -205,13 +205,13 @@ def _holder(fd: int, path: Path) -> int:
     )
 
 
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
+def _has_open(pid: int, expected: os.stat_result) -> bool:
     """Return whether a process has a file open. Raises PermissionError."""
     folder = Path(f"/proc/{pid}/fd")
     try:
         for each in folder.iterdir():
             with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(each.stat(), wanted):
+                if os.path.samestat(each.stat(), expected):
                     return True
     except (FileNotFoundError, ProcessLookupError):
         pass

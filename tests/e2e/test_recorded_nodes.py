@@ -31,7 +31,7 @@ def pipeline(make_pipeline, mysql_server, database, zookeeper_root):
     return made
 
 
-@pytest.mark.parametrize("way", ["by_place", "by_gtid"])
+@pytest.mark.parametrize("way", ["by_position", "by_gtid"])
 def test_nodes(pipeline, zookeeper, way):
     """In each state there are the same nodes with the same content and life time."""
     if way == "by_gtid":

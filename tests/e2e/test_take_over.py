@@ -231,7 +231,7 @@ def test_outside_gtid_mode(make_scene: Callable[..., Scene], by: str) -> None:
     if by == "set":
         scene.pipeline.process.wait_for_log("the GTID set stored with it")
     else:
-        assert scene.follower.repeated, "nothing came again"
+        assert scene.follower.repeated, "nothing arrived again"
 
 
 @pytest.mark.parametrize("lags", [True, False], ids=["behind", "level"])

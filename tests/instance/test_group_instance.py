@@ -111,7 +111,7 @@ def entries_from(instance: Instance) -> Iterator[Entry]:
     deadline = Deadline(PATIENCE_S)
     while True:
         batch = instance.store.get(CLIENT.client_id, 100, deadline.remaining_s())
-        assert batch is not None, "nothing more came"
+        assert batch is not None, "nothing more arrived"
         yield from entries_of(b"".join(batch.slices))
         instance.store.ack(CLIENT.client_id, batch.last_sequence)
 
@@ -122,7 +122,7 @@ def rows_of(instance: Instance, expected: int) -> list[Entry]:
     deadline = Deadline(PATIENCE_S)
     while len(found) < expected:
         batch = instance.store.get(CLIENT.client_id, 1000, deadline.remaining_s())
-        assert batch is not None, f"{len(found)} of {expected} entries came"
+        assert batch is not None, f"{len(found)} of {expected} entries arrived"
         found += [
             entry
             for entry in entries_of(b"".join(batch.slices))

@@ -123,7 +123,7 @@ def rows_of(instance: Instance, expected: int, client_id: int = CLIENT) -> list[
     deadline = Deadline(PATIENCE_S)
     while len(found) < expected:
         batch = instance.store.get(client_id, 1000, deadline.remaining_s())
-        assert batch is not None, f"{len(found)} of {expected} entries came"
+        assert batch is not None, f"{len(found)} of {expected} entries arrived"
         found += [
             entry
             for entry in entries_of(b"".join(batch.slices))

@@ -27,7 +27,7 @@ ALL_NODES = {
 }
 
 
-@pytest.mark.parametrize("way", ["by_place", "by_gtid", "all_nodes"])
+@pytest.mark.parametrize("way", ["by_position", "by_gtid", "all_nodes"])
 def test_nodes(mixed, way):
     """Path, content and life time of each node are as recorded, in each state."""
     has_all = way == "all_nodes"

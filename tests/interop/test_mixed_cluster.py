@@ -73,7 +73,7 @@ def test_the_java_client_finds_both(mixed, java_client, rng):
         seen.wait_for_more()
 
 
-@pytest.mark.parametrize("way", ["by_place", "by_gtid"])
+@pytest.mark.parametrize("way", ["by_position", "by_gtid"])
 def test_goes_on_where_the_other_one_was(mixed, rng, way):
     """What was acknowledged at one server does not come again from the other one."""
     if way == "by_gtid":

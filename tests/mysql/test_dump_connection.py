@@ -279,7 +279,7 @@ def test_a_killed_dump_ends(source_server, dump):
     source_server.execute(f"KILL {raw.stream.connection_id}")
     try:
         while (count := raw.stream.receive_into(SPACE, PATIENCE_S)) != 0:
-            assert count is not None, "nothing came after KILL"
+            assert count is not None, "nothing arrived after KILL"
     except ConnectionLost as error:
         assert "broke" in str(error)  # noqa: PT017  # ending is as good
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from servers import PrivateServer
 
 YES, CONNECTING, NO = "Yes", "Connecting", "No"
-GTIDS = Requirements(gtid_on=True, gtids="wanted", lag_max_s=10)
+GTIDS = Requirements(gtid_on=True, gtids="required", lag_max_s=10)
 TIME = Requirements(gtid_on=False, lag_max_s=10)
 POLL_S = 0.02
 

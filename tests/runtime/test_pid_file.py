@@ -134,7 +134,7 @@ def test_a_running_server_is_refused(path, hold):
 
 
 def test_a_link_is_not_followed(path, tmp_path):
-    """A link in the place of the file is refused, and its target is unchanged."""
+    """A link instead of the file is refused, and its target is unchanged."""
     target = tmp_path / "target"
     target.write_text("text")
     path.symlink_to(target)

@@ -100,7 +100,7 @@ def test_one_transaction_dropped(scene):
     """What comes after a transaction that was left out shows which one it was."""
     follower = scene.follower()
     follower.transaction(scene.rows[0])
-    with pytest.raises(Violation, match=r"item 4 .* came, and item 1 .* did not"):
+    with pytest.raises(Violation, match=r"item 4 .* arrived, and item 1 .* did not"):
         follower.transaction(scene.rows[4])
 
 
@@ -160,7 +160,7 @@ def test_a_transaction_twice(scene):
     """What comes twice is wrong where nothing began again."""
     follower = scene.follower()
     follower.transaction(scene.rows[0])
-    with pytest.raises(Violation, match="came twice"):
+    with pytest.raises(Violation, match="arrived twice"):
         follower.transaction(scene.rows[0])
 
 
@@ -201,7 +201,7 @@ def test_nothing_may_come_again(scene):
     follower = scene.follower(again=False)
     follower.transaction(scene.rows[0])
     follower.resume()
-    with pytest.raises(Violation, match="came twice"):
+    with pytest.raises(Violation, match="arrived twice"):
         follower.transaction(scene.rows[0])
 
 

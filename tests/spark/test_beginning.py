@@ -110,7 +110,7 @@ def test_an_idle_stream_with_an_offset_of_before_sets(
     writer.write(1)
     give_up_at = time.monotonic() + 3 * UNIT_S
     while (end := reader.latestOffset(old, ReadAllAvailable())) == old:
-        assert time.monotonic() < give_up_at, "no change came"
+        assert time.monotonic() < give_up_at, "no change arrived"
     assert end["d"][DESTINATION]["g"]
     assert reader.partitions(old, end)
     reader.stop()

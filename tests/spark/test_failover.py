@@ -67,7 +67,7 @@ class Query:
                 why = f"the query ended: {self.query.exception()}"
                 assert was_late(self.query), why
                 self.start()
-            shown = f"{self.sink.count()} of {rows} rows came"
+            shown = f"{self.sink.count()} of {rows} rows arrived"
             assert time.monotonic() < give_up_at, shown
             time.sleep(POLL_S)
 

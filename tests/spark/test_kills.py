@@ -77,7 +77,7 @@ def test_killed_at_each_step(pipeline, rng, tmp_path, ack_on) -> None:
     trace.write_text("")
     assert run(job | {"rows": expected_rows(writer)}, tmp_path) == 0
     sink.check(writer)
-    assert sink.repeated(), "no batch came again, so nothing was proven"
+    assert sink.repeated(), "no batch arrived again, so nothing was proven"
 
 
 def position_of(pipeline):

@@ -106,8 +106,8 @@ def test_boundaries_only(two):
 def test_rejected_entries_count(two):
     """What a filter rejects of a source moves its position as well."""
     two.store.unsubscribe(CLIENT)
-    two.store.subscribe(CLIENT, lambda names: names == (("s", "wanted"),), None)
-    expected = two.table_ids.ordinal_of((("s", "wanted"),))
+    two.store.subscribe(CLIENT, lambda names: names == (("s", "selected"),), None)
+    expected = two.table_ids.ordinal_of((("s", "selected"),))
     other = two.table_ids.ordinal_of((("s", "other"),))
     # One without passing rows passes occasionally, as the first one does.
     two.put(2, 3, table_ordinal=other)
@@ -120,8 +120,8 @@ def test_rejected_entries_count(two):
 def test_skipped_and_freed_entries_count(two):
     """Even when they were removed from the ring before the next batch."""
     two.store.unsubscribe(CLIENT)
-    two.store.subscribe(CLIENT, lambda names: names == (("s", "wanted"),), None)
-    expected = two.table_ids.ordinal_of((("s", "wanted"),))
+    two.store.subscribe(CLIENT, lambda names: names == (("s", "selected"),), None)
+    expected = two.table_ids.ordinal_of((("s", "selected"),))
     other = two.table_ids.ordinal_of((("s", "other"),))
     two.put(2, 1, table_ordinal=other)
     two.store.ack(CLIENT, two.get().last_sequence)

@@ -154,7 +154,7 @@ class Follower:
     def _take(self, item: Item) -> None:
         self._last.append(str(item))
         if item.state is State.UNCOMMITTED:
-            raise self._violation(f"{item} came, which was never committed")
+            raise self._violation(f"{item} arrived, which was never committed")
         index = self._where.get(item.number)
         if self._loose:
             self._loose = False
@@ -169,7 +169,7 @@ class Follower:
             self.repeated += 1
             return
         if index is not None:
-            raise self._violation(f"{item} came twice, and nothing began again")
+            raise self._violation(f"{item} arrived twice, and nothing began again")
         self._take_new(item)
 
     def _take_new(self, item: Item) -> None:
@@ -179,11 +179,11 @@ class Follower:
             chain = self._ledger.chains[table]
             for other in chain[self._next.get(table, 0) : index]:
                 if self._must_come(other):
-                    raise self._violation(f"{item} came, and {other} did not")
+                    raise self._violation(f"{item} arrived, and {other} did not")
             self._next[table] = index + 1
         if item.returned_s < self._newest_start_s:
             raise self._violation(
-                f"{item} came after one that began "
+                f"{item} arrived after one that began "
                 f"{self._newest_start_s - item.returned_s:.3f} s after its commit"
             )
         self._newest_start_s = max(self._newest_start_s, item.started_s)
@@ -232,7 +232,7 @@ class Follower:
 
     def _violation(self, what: str) -> Violation:
         before = "\n  ".join(self._last)
-        return Violation(f"{self.name}: {what}\nthe last that came:\n  {before}")
+        return Violation(f"{self.name}: {what}\nthe last that arrived:\n  {before}")
 
 
 def _differences(

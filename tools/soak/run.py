@@ -263,8 +263,9 @@ class Run:
             client.stop()
             follower = client.follower
             result.facts.append(
-                f"{client.name}: {len(follower.order)} items, {follower.repeated} came "
-                f"again after {follower.resumes} resumes; refused: {client.refusals}"
+                f"{client.name}: {len(follower.order)} items, {follower.repeated} "
+                f"arrived again after {follower.resumes} resumes; "
+                f"refused: {client.refusals}"
             )
             if client.error is not None:
                 result.problems.append(f"{client.error!r:.100} {client.error}")

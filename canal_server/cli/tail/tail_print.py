@@ -24,7 +24,7 @@ class Printer:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._as_json = args.json or not sys.stdout.isatty()
-        self._colour = not self._as_json and _wants_colour()
+        self._colour = not self._as_json and _uses_colour()
         self._marks: bool = args.transactions
         self._left: int | None = args.count  # None: no limit
         self.has_printed_changes = False  # in the last call
@@ -67,6 +67,6 @@ class Printer:
         return whole
 
 
-def _wants_colour() -> bool:
+def _uses_colour() -> bool:
     """Return whether the user and the terminal accept colours (no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -140,19 +140,19 @@ function unsubscribeButton(destination, clientId) {
 
 function showActions(card, each, allowsActions) {
   const actions = card.querySelector("article > .actions");
-  const wanted = allowsActions ? (each.state === "stopped" ? "start" : "stop") : "";
-  if (actions.dataset.action === wanted) return;
-  actions.dataset.action = wanted;
+  const requested = allowsActions ? (each.state === "stopped" ? "start" : "stop") : "";
+  if (actions.dataset.action === requested) return;
+  actions.dataset.action = requested;
   actions.replaceChildren(button("Tables…", () => showHistory(each.destination)), " ");
   const path = `destinations/${encodeURIComponent(each.destination)}`;
-  if (wanted === "start") {
+  if (requested === "start") {
     actions.append(button("Start", () => act("", "", `${path}/start`, "POST")), " ");
-  } else if (wanted === "stop") {
+  } else if (requested === "stop") {
     actions.append(button("Stop", () => act(
       `Stop destination ${each.destination}? Its clients receive nothing until it is started again.`,
       "Stop", `${path}/stop`, "POST")), " ");
   }
-  if (wanted) actions.append(button("Move clients…", () => move(each.destination)));
+  if (requested) actions.append(button("Move clients…", () => move(each.destination)));
 }
 
 // Shows who changed a table, when, and how its columns differ since.

@@ -81,7 +81,7 @@ class Frame:
                     "table": name.table, "_seq": item.seq, "rows": item.count,
                     "sql": item.sql, "event_type": item.event_type,
                     "is_ddl": item.is_ddl, "arrow": item.arrow, "journal": FILE,
-                    "columns": json.dumps([_told(*c) for c in columns]),
+                    "columns": json.dumps([_json_of(*c) for c in columns]),
                     "_commit_timestamp": item.committed,
                 }
             )  # fmt: skip
@@ -96,7 +96,7 @@ class Frame:
         return Row(asDict=lambda: row, row=row)
 
 
-def _told(name: str, mysql_type: str, charset: str, is_key: bool) -> dict[str, Any]:
+def _json_of(name: str, mysql_type: str, charset: str, is_key: bool) -> dict[str, Any]:
     """Return a column as the source delivers it."""
     return {"name": name, "mysql_type": mysql_type, "charset": charset, "key": is_key}
 

@@ -42,7 +42,6 @@ from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.settings_watch import SettingsWatch
 from canal_server.daemon.subscription_requests import SubscriptionRequests
-from canal_server.doors.prometheus.metrics_server import MetricsServer
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
 from canal_server.ha.address import LOOPBACK
@@ -50,7 +49,7 @@ from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
-from canal_server.observe.all_metrics import metrics_text
+from canal_server.observe.all_metrics import metrics_server, metrics_text
 from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
 from canal_server.protocol.auth import Credentials
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import DaemonConfig, InstanceConfig, ServerConfig
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destination_life import MakeInstance
+    from canal_server.doors.prometheus.metrics_server import MetricsServer
     from canal_server.runtime.log_levels import LogLevels
     from canal_server.source.begin.seek_target import TargetText
 
@@ -230,7 +230,7 @@ class Daemon:
         server = self._config.server
         if server.metrics_port < 0:
             return None
-        return MetricsServer(
+        return metrics_server(
             server.metrics_ip or server.ip or LOOPBACK,
             server.metrics_port,
             metrics_text(
@@ -239,8 +239,6 @@ class Daemon:
                 is_managed=self._config.instances_managed,
             ),
             self._tls if server.tls.metrics else None,
-            unavailable=daemon_messages.METRICS_PORT_UNAVAILABLE,
-            failed=daemon_messages.METRICS_FAILED,
         )
 
     def _web_server(self) -> WebServer | None:

@@ -15,6 +15,24 @@ MIRROR_LAKE_FAILED = Message(
     " object store.",
 )
 
+MIRROR_METRICS_FAILED = Message(
+    name="mirror-metrics-failed",
+    level=ERROR,
+    text="metrics failed because of an internal error",
+    meaning="A request for metrics was answered with status 500, or what metrics show"
+    " of the lake is older. The mirror itself is not affected.",
+    remedy="Report the traceback that follows the line.",
+)
+
+MIRROR_METRICS_PORT_UNAVAILABLE = Message(
+    name="mirror-metrics-port-unavailable",
+    level=WARNING,
+    text="metrics.port: cannot listen on %s for metrics: %s; the mirror continues"
+    " without them",
+    meaning="Another process uses the port, or the address is not one of this host.",
+    remedy="Give each mirror of a host its own `metrics.port`, and restart the mirror.",
+)
+
 MIRROR_PREPARED_XA_UNSEEN = Message(
     name="mirror-prepared-xa-unseen",
     level=WARNING,
@@ -94,4 +112,13 @@ MIRROR_STOP_TIMED_OUT = Message(
     text="the mirror did not stop in %.0f s, ending the process",
     meaning="A batch or Spark hangs.",
     remedy="Nothing: after the next start the mirror resumes.",
+)
+
+MIRROR_VERIFY_NOT_STORED = Message(
+    name="mirror-verify-not-stored",
+    level=WARNING,
+    text="cannot store the results for the metrics of the mirror: %s",
+    meaning="`mirror verify` has compared the tables, and its output is complete, but"
+    " the lake cannot be written to.",
+    remedy="Run it with an account that may write to the mirror's folder in the lake.",
 )

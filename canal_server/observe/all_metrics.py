@@ -1,11 +1,14 @@
-"""All metrics of a server, for its port for Prometheus."""
+"""All metrics of a server, and its port for Prometheus."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from canal_server.doors.prometheus.metric_families import info
+from canal_server.doors.prometheus.metrics_server import MetricsServer
 from canal_server.doors.prometheus.metrics_text import MetricsText
+from canal_server.messages import daemon_messages
 from canal_server.observe.java_metrics import FILES, MANAGER, java_metrics
 from canal_server.observe.server_metrics import server_metrics
 
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
 
     from canal_server.doors.prometheus.metric_families import Metric
     from canal_server.observe.readings import Reading
+    from canal_server.tls.server_tls import ServerTls
+
+log = logging.getLogger(__name__)
 
 
 def metrics_text(
@@ -29,3 +35,20 @@ def metrics_text(
         yield from server_metrics(readings)
 
     return MetricsText(collect)
+
+
+def metrics_server(
+    ip: str, port: int, text: MetricsText, tls: ServerTls | None = None
+) -> MetricsServer:
+    """Return the port at an address, which was not started."""
+    return MetricsServer(
+        ip, port, text, tls, on_unavailable=_log_unavailable, on_failure=_log_failure
+    )
+
+
+def _log_unavailable(address: str, reason: str) -> None:
+    daemon_messages.METRICS_PORT_UNAVAILABLE.log(log, address, reason)
+
+
+def _log_failure() -> None:
+    daemon_messages.METRICS_FAILED.log(log, exc_info=True)

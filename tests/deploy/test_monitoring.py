@@ -1,10 +1,11 @@
-"""The alert rules and the dashboard: valid, and about metrics that exist."""
+"""The alert rules and the dashboards: valid, and about metrics that exist."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,10 +15,15 @@ from server_packages import package_tree
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/canal-server.rules.yml"
-DASHBOARD = ROOT / "deploy/grafana/canal-server.json"
-METRICS = set(
-    re.findall(r"\| `(canal_\w+)` \|", (ROOT / "docs/reference/metrics.md").read_text())
-) | {"canal_server_info"}
+MIRROR_RULES = ROOT / "deploy/prometheus/canal-mirror.rules.yml"
+DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
+METRICS = {
+    name
+    for page in ("metrics.md", "mirror-metrics.md")
+    for name in re.findall(
+        r"\| `(canal_\w+)` \|", (ROOT / "docs/reference" / page).read_text()
+    )
+} | {"canal_server_info"}
 
 
 @pytest.fixture
@@ -36,13 +42,15 @@ def named(expression: str) -> set[str]:
 
 
 def expressions() -> list[str]:
-    """Return all expressions of the dashboard."""
-    dashboard = json.loads(DASHBOARD.read_text())
-    found = [
-        target["expr"] for panel in dashboard["panels"] for target in panel["targets"]
-    ]
-    queries = (each["query"] for each in dashboard["templating"]["list"])
-    return found + [each["query"] for each in queries if isinstance(each, dict)]
+    """Return all expressions of the dashboards."""
+    found = []
+    for file in DASHBOARDS:
+        dashboard = json.loads(file.read_text())
+        panels = dashboard["panels"]
+        found += [target["expr"] for panel in panels for target in panel["targets"]]
+        queries = (each["query"] for each in dashboard["templating"]["list"])
+        found += [each["query"] for each in queries if isinstance(each, dict)]
+    return found
 
 
 @pytest.mark.parametrize("expression", expressions())
@@ -51,9 +59,10 @@ def test_dashboard_names_metrics_that_exist(expression):
     assert named(expression) <= METRICS
 
 
-def test_panels_do_not_overlap():
-    """Each cell of the dashboard belongs to one panel, and each panel has an id."""
-    panels = json.loads(DASHBOARD.read_text())["panels"]
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_panels_do_not_overlap(file):
+    """Each cell of a dashboard belongs to one panel, and each panel has an id."""
+    panels = json.loads(file.read_text())["panels"]
     cells = [
         (x, y)
         for panel in panels
@@ -65,14 +74,23 @@ def test_panels_do_not_overlap():
     assert len({panel["id"] for panel in panels}) == len(panels)
 
 
+def rules_of(file: Path) -> list[dict[str, Any]]:
+    """Return the rules of a file."""
+    groups = yaml.safe_load(file.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
 @pytest.mark.usefixtures("_promtool")
-def test_rules_are_valid():
-    """Promtool accepts the rules, and each names metrics that exist."""
-    assert "SUCCESS: 8 rules found" in promtool("check", "rules", str(RULES))
-    for group in yaml.safe_load(RULES.read_text())["groups"]:
-        for rule in group["rules"]:
-            assert named(rule["expr"]) <= METRICS
-            assert rule["annotations"]["summary"]
+@pytest.mark.parametrize("file", [RULES, MIRROR_RULES], ids=lambda file: file.name)
+def test_rules_are_valid(file):
+    """Promtool accepts the rules, each names metrics that exist, and has a test."""
+    rules = rules_of(file)
+    assert f"SUCCESS: {len(rules)} rules found" in promtool("check", "rules", str(file))
+    for rule in rules:
+        assert named(rule["expr"]) <= METRICS
+        assert rule["annotations"]["summary"]
+    tested = CASES if file == RULES else MIRROR_CASES
+    assert [rule["alert"] for rule in rules] == list(tested)
 
 
 LABELS = 'instance="a:1",job="canal",destination="example"'
@@ -94,6 +112,63 @@ CASES = {
 }
 
 
+MIRROR = 'instance="a:1",job="canal-mirror",mirror="m"'
+TABLE = f'{MIRROR},table="s.t"'
+QUERY = 'instance="a:1",job="canal-spark",query="q"'
+MIRROR_CASES = {
+    "CanalMirrorDown": {'up{instance="a:1",job="canal-mirror"}': "0x20"},
+    "CanalMirrorFailing": {f"canal_mirror_failing_seconds{{{MIRROR}}}": "121x20"},
+    "CanalMirrorLag": {f"canal_mirror_lag_seconds{{{MIRROR}}}": "400x20"},
+    "CanalMirrorRestarting": {
+        f"canal_mirror_stream_restarts_total{{{MIRROR}}}": "0+2x20"
+    },
+    "CanalMirrorTableStopped": {
+        f'canal_mirror_table_state{{{TABLE},state="stopped"}}': "1x20"
+    },
+    "CanalMirrorTableCopiedAgain": {
+        f"canal_mirror_table_copies_total{{{TABLE}}}": "1+1x20"
+    },
+    "CanalMirrorTableDiffers": {
+        f'canal_mirror_table_verified{{{TABLE},outcome="different"}}': "1x20"
+    },
+    "CanalMirrorUpkeepFailing": {
+        "canal_mirror_messages_total"
+        f'{{{TABLE},level="warning",message="mirror-upkeep-failed"}}': "1+1x20"
+    },
+    "CanalMirrorWithoutExecutors": {f"canal_mirror_spark_waiting{{{MIRROR}}}": "1x20"},
+    "CanalSparkQueryFailed": {f"canal_spark_failures_total{{{QUERY}}}": "0+1x20"},
+    "CanalSparkQueryNotRunning": {f"canal_spark_running{{{QUERY}}}": "0x20"},
+    "CanalSparkQueryLag": {
+        f'canal_spark_lag_seconds{{{QUERY},destination="d"}}': "400x20"
+    },
+    "CanalSparkQuerySilent": {
+        f"canal_spark_last_report_timestamp_seconds{{{QUERY}}}": "0x20",
+        f"canal_spark_running{{{QUERY}}}": "1x20",
+    },
+}
+MIRROR_HEALTHY = {
+    'up{instance="a:1",job="canal-mirror"}': "1x20",
+    f"canal_mirror_failing_seconds{{{MIRROR}}}": "0x20",
+    f"canal_mirror_lag_seconds{{{MIRROR}}}": "1x20",
+    f"canal_mirror_stream_restarts_total{{{MIRROR}}}": "0x20",
+    f'canal_mirror_table_state{{{TABLE},state="stopped"}}': "0x20",
+    f"canal_mirror_table_copies_total{{{TABLE}}}": "1x20",
+    f'canal_mirror_table_verified{{{TABLE},outcome="different"}}': "0x20",
+    f"canal_mirror_spark_waiting{{{MIRROR}}}": "0x20",
+    f"canal_spark_failures_total{{{QUERY}}}": "0x20",
+    f"canal_spark_running{{{QUERY}}}": "1x20",
+    f'canal_spark_lag_seconds{{{QUERY},destination="d"}}': "1x20",
+    f"canal_spark_last_report_timestamp_seconds{{{QUERY}}}": "0+60x20",
+}
+
+
+@pytest.mark.usefixtures("_promtool")
+@pytest.mark.parametrize("alert", MIRROR_CASES)
+def test_an_alert_of_mirrors_fires(tmp_path, alert):
+    """Each alert fires for what it is about, and nothing fires for a healthy mirror."""
+    check_alert(tmp_path, MIRROR_RULES, alert, MIRROR_HEALTHY, MIRROR_CASES[alert])
+
+
 @pytest.mark.usefixtures("_promtool")
 @pytest.mark.parametrize("alert", CASES)
 def test_an_alert_fires(tmp_path, alert):
@@ -105,21 +180,26 @@ def test_an_alert_fires(tmp_path, alert):
         f"canal_instance_failing_seconds{{{LABELS}}}": "0x10",
         f"canal_instance_source_lag_seconds{{{LABELS}}}": "1x10",
     }
+    check_alert(tmp_path, RULES, alert, healthy, CASES[alert])
+
+
+def check_alert(folder, rules, alert, healthy, failing):
+    """Check an alert with both series."""
     for case, series, expected in (
         ("healthy", healthy, []),
-        ("failing", CASES[alert], [alert]),
+        ("failing", failing, [alert]),
     ):
-        file = tmp_path / f"{case}.yml"
-        file.write_text(json.dumps(rule_test(series, alert, expected)))
+        file = folder / f"{case}.yml"
+        file.write_text(json.dumps(rule_test(rules, series, alert, expected)))
         assert "SUCCESS" in promtool("test", "rules", str(file))
 
 
-def rule_test(series, alert, expected):
+def rule_test(rules, series, alert, expected):
     """Return a file for `promtool test rules`."""
     query = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
     samples = [{"labels": "{}", "value": len(expected)}] if expected else []
     return {
-        "rule_files": [str(RULES)],
+        "rule_files": [str(rules)],
         "evaluation_interval": "1m",
         "tests": [
             {
@@ -129,7 +209,11 @@ def rule_test(series, alert, expected):
                     for name, values in series.items()
                 ],
                 "promql_expr_test": [
-                    {"expr": query, "eval_time": "9m", "exp_samples": samples}
+                    {
+                        "expr": query,
+                        "eval_time": "20m" if rules == MIRROR_RULES else "9m",
+                        "exp_samples": samples,
+                    }
                 ],
             }
         ],

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from fix_server import PATIENCE_S
 
-from canal_server.doors.prometheus.metrics_server import MetricsServer
-from canal_server.messages import daemon_messages
-from canal_server.observe.all_metrics import metrics_text
+from canal_server.observe.all_metrics import metrics_server, metrics_text
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.tls.server_tls import ServerTls
 from canal_server.web import web_server
@@ -40,14 +38,7 @@ def page(tls):
 def metrics(tls):
     """Return the port for Prometheus."""
     text = metrics_text(Nothing().readings, "1.2.3")
-    return MetricsServer(
-        "127.0.0.1",
-        0,
-        text,
-        tls,
-        unavailable=daemon_messages.METRICS_PORT_UNAVAILABLE,
-        failed=daemon_messages.METRICS_FAILED,
-    )
+    return metrics_server("127.0.0.1", 0, text, tls)
 
 
 @pytest.fixture(params=[page, metrics])

@@ -13,11 +13,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from canal_server.doors.prometheus.metrics_text import MetricsText
-    from canal_server.messages.message import Message
     from canal_server.runtime.lifecycle import Deadline
     from canal_server.tls.server_tls import ServerTls
 
@@ -76,16 +75,16 @@ class MetricsServer:
         metrics: MetricsText,
         tls: ServerTls | None = None,
         *,
-        unavailable: Message,
-        failed: Message,
+        on_unavailable: Callable[[str, str], None],
+        on_failure: Callable[[], None],
     ) -> None:
         """Serve at this address; port 0: any free one.
 
-        The messages: the port cannot be opened (address, reason), and a request was not
-        answered because of an internal error.
+        `on_unavailable` logs that the port cannot be opened, and why; `on_failure` logs
+        the error that is being handled, and for which a request was not answered.
         """
-        self._unavailable = unavailable
-        self._failed = failed
+        self._on_unavailable = on_unavailable
+        self._on_failure = on_failure
         self._ip = ip
         self._tls = tls
         self._port = port
@@ -104,7 +103,9 @@ class MetricsServer:
             kind = _ServerIPv6 if ":" in self._ip else _Server
             self._server = kind((self._ip, self._port), _Handler)
         except OSError as error:
-            self._unavailable.log(log, f"{self._ip}:{self._port}", error.strerror)
+            self._on_unavailable(
+                f"{self._ip}:{self._port}", error.strerror or str(error)
+            )
             return
         self._server.set_app(self._answer)
         self._server.tls = self._tls
@@ -147,7 +148,7 @@ class MetricsServer:
         try:
             text = self._metrics.text()
         except Exception:  # noqa: BLE001  # the outermost frame of this thread
-            self._failed.log(log, exc_info=True)
+            self._on_failure()
             start_response("500 Internal Server Error", [])
             return [b""]
         start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -40,6 +40,11 @@ class MetricsText:
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format 0.0.4."""
         return b"".join(_lines(generate_latest(self._registry)))
+
+
+def register(collect: Callable[[], Iterable[Metric]], registry: Any = None) -> None:
+    """Add metrics to a registry of a program; None: the default one of the library."""
+    (REGISTRY if registry is None else registry).register(_Collector(collect))
 
 
 def _lines(text: bytes) -> Iterator[bytes]:

@@ -75,6 +75,7 @@ class BatchReport:
     seconds: float = 0.0
     newest_ms: int = 0  # commit time of its last change
     written: dict[TableName, int] = field(default_factory=dict)
+    newest: dict[TableName, int] = field(default_factory=dict)  # as above, by table
     feed: Feed | None = None  # the stream's state after it
 
 
@@ -198,7 +199,9 @@ class ChangeStream:
                     part = item
                     continue
                 self._note(item, moved, rereading)
+                committed = committed_ms(item)
                 for name in self._concerned(item, xa):
+                    report.newest[name] = max(report.newest.get(name, 0), committed)
                     items = held.setdefault(name, [])
                     if part is not None and informed.get(name) is not part:
                         informed[name] = part

@@ -52,19 +52,22 @@ class Query:
         store: States,
         stop: Stop,
         *,
+        on_start: Callable[[], None] = lambda: None,
         on_failure: Callable[[str], None] = lambda _why: None,
         on_idle: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set the parts of the stream.
 
-        `on_failure` is called with the reason of each failure; `on_idle` is called in a
-        thread of Spark, after each poll that brought nothing.
+        `on_start` is called after each start, `on_failure` with the reason of each
+        failure; `on_idle` is called in a thread of Spark, after each poll that brought
+        nothing.
         """
         self._settings = settings
         self._spark = spark
         self._stream = stream
         self._stop = stop
+        self._on_start = on_start
         self._on_failure = on_failure
         self._on_idle = on_idle
         self._now = now
@@ -103,6 +106,7 @@ class Query:
             # The checkpoint's id: the same as before, unless the checkpoint was
             # removed.
             self._stream.open(str(self._query.id))
+        self._on_start()
         if not self._is_heard:
             listen(self._spark, self._on_idle)
             self._is_heard = True

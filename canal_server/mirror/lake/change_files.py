@@ -36,6 +36,7 @@ from canal_server.mirror.lake.lake_table import (
     Applied,
     Compacted,
     OtherCopyError,
+    Size,
     UnlikeError,
     UnusableTableError,
     as_in_lake,
@@ -237,6 +238,15 @@ class ChangeLog:
     # --- the committed state
     # ------------------------------------------------------------
 
+    def size(self) -> Size | None:
+        """Return the files of the log; their number is all that is known of it."""
+        with self._as_lake_error("read"):
+            if self._state() is None:
+                return None
+            sizes = self._folder.sizes_below()
+            found = [size for name, size in sizes.items() if self._is_of_log(name)]
+            return Size(len(found), sum(found))
+
     def _state(self) -> _State | None:
         """Return the committed state, after moving its files to their folders."""
         data = self._folder.read(STATE)
@@ -301,11 +311,10 @@ class ChangeLog:
 
     def _files(self) -> list[str]:
         """Return the files of the log."""
-        return [
-            name
-            for name in self._folder.below_names()
-            if name.startswith("date=") and name.endswith(self._suffix)
-        ]
+        return [name for name in self._folder.below_names() if self._is_of_log(name)]
+
+    def _is_of_log(self, name: str) -> bool:
+        return name.startswith("date=") and name.endswith(self._suffix)
 
     def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         with self._folder.open_input(name) as file:

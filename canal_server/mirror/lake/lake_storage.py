@@ -120,14 +120,18 @@ class Folder:
             }
 
     def below_names(self) -> list[str]:
-        """Return the paths of all files in this folder and its subfolders."""
+        """Return the paths of all files in this folder and its subfolders, sorted."""
+        return sorted(self.sizes_below())
+
+    def sizes_below(self) -> dict[str, int]:
+        """Return all files in this folder and its subfolders, with their sizes."""
         with self._as_lake_error("list", self._path):
             selector = fs.FileSelector(self._path, allow_not_found=True, recursive=True)
-            return sorted(
-                each.path.removeprefix(self._path).lstrip("/")
+            return {
+                each.path.removeprefix(self._path).lstrip("/"): int(each.size)
                 for each in self._fs.get_file_info(selector)
                 if each.type == fs.FileType.File
-            )
+            }
 
     @contextmanager
     def open_input(self, name: str) -> Iterator[pa.NativeFile]:

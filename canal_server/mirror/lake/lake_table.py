@@ -71,6 +71,16 @@ class Compacted(NamedTuple):
     made: int = 0  # written instead
 
 
+class Size(NamedTuple):
+    """How large a table is. 0: unknown, or nothing."""
+
+    files: int
+    bytes: int
+    version: int = -1  # below 0: the format has none
+    committed_ms: int = 0  # time of its newest commit
+    newest_ms: int = 0  # commit time in the source of its newest row
+
+
 class LakeTable(Protocol):
     """One table of the lake. Every method may raise LakeError."""
 
@@ -151,6 +161,9 @@ class LakeTable(Protocol):
 
     def position(self) -> tuple[int, dict[str, str]]:
         """Return the position number and the note of the mirror's newest change."""
+
+    def size(self) -> Size | None:
+        """Return how large the table is now; None if it does not exist."""
 
 
 def as_in_lake(changes: pa.Table) -> pa.Table:

@@ -40,6 +40,7 @@ class Report:
     """Collects batches, and stores status and history at intervals."""
 
     def __init__(self, settings: MirrorSettings, folder: Folder) -> None:
+        self.metrics_port: int | None = None  # part of the status
         self._settings = settings
         self._folder = folder
         self._history = History(folder)
@@ -125,6 +126,7 @@ class Report:
                 spark=spark,
                 caught_up=self._idle.is_caught_up(),
                 warnings=tuple(warnings),
+                metrics_port=self.metrics_port,
             )
             try:
                 self._history.flush()

@@ -27,6 +27,7 @@ from canal_server.errors import (
     SourceError,
 )
 from canal_server.messages import mirror_run_messages
+from canal_server.mirror.copy.copy_watch import CopyWatches
 from canal_server.mirror.follow.dropped_tables import DroppedTables
 from canal_server.mirror.follow.key_changes import KeyChanges
 from canal_server.mirror.follow.micro_batches import ChangeStream
@@ -34,11 +35,13 @@ from canal_server.mirror.follow.spark_query import Query
 from canal_server.mirror.follow.stream_start import DataLossError, begin_stream
 from canal_server.mirror.follow.upkeep import Upkeep
 from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.report.mirror_counts import MirrorCounts
 from canal_server.mirror.report.report import Report
 from canal_server.mirror.rows.copy_positions import warn_of_unseen_xa
 from canal_server.mirror.run.resume import Resume, look
 from canal_server.mirror.run.table_schedule import TableSchedule
 from canal_server.mirror.run.table_sync import TableSync
+from canal_server.mirror.run.watching import Shown, Watching
 from canal_server.mirror.session.executors import Executors
 from canal_server.mirror.session.spark_session import (
     in_settings,
@@ -47,13 +50,15 @@ from canal_server.mirror.session.spark_session import (
 )
 from canal_server.mirror.state.feed import write_feed
 from canal_server.mirror.state.lake_lease import Lease
-from canal_server.mirror.state.state import Phase, States, TableState
+from canal_server.mirror.state.run_history import read_status
+from canal_server.mirror.state.state import Phase, States, TablesNow, TableState
 from canal_server.runtime.backoff import Backoff
 from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from canal_server.client.range_client import RangePosition
     from canal_server.mirror.follow.micro_batches import BatchReport
     from canal_server.mirror.run.progress import Progress
     from canal_server.mirror.run.resume import Selected
@@ -84,8 +89,10 @@ class Mirror:
         self._folder = open_folder(settings.lake, settings.folder)
         self._store = States(self._folder)
         self._report = Report(settings, self._folder)
+        self._counts = MirrorCounts()
+        self._copies = CopyWatches(progress, self._counts)
         self._dropped = DroppedTables(settings, stop)
-        self._tables = TableSchedule(settings, self._store, progress, self._dropped)
+        self._tables = TableSchedule(settings, self._store, self._copies, self._dropped)
         self._has_checked_xa = False
         self._stream = ChangeStream(
             settings.canal.destination,
@@ -96,10 +103,15 @@ class Mirror:
             on_batch=self._batch_applied,
         )
         self._keys = KeyChanges(settings, stop, self._stream)
+        self._watching = Watching(
+            settings, self._folder, self._counts, self._applied, stop
+        )
 
     def run(self) -> None:
         """Mirror until the stop. Raises CanalError for what a person must repair."""
-        with Lease(self._folder) as lease:
+        with Lease(self._folder) as lease, self._watching:
+            self._report.metrics_port = self._watching.port
+            self._counts.resume(read_status(self._folder))
             try:
                 self._run(lease)
             except CanalError as error:
@@ -117,7 +129,7 @@ class Mirror:
             spark,
             self._store,
             self._stream,
-            progress=self._progress,
+            progress=self._copies,
             stop=self._stop,
             is_mariadb=selected.is_mariadb,
             known=self._tables.known,
@@ -128,8 +140,9 @@ class Mirror:
             self._stream,
             self._store,
             self._stop,
-            on_failure=self._report.failed,
-            on_idle=self._report.idle,
+            on_start=self._counts.started,
+            on_failure=self._failed,
+            on_idle=self._idle,
         )
         pool = ThreadPoolExecutor(
             self._settings.copy.tables_at_once, thread_name_prefix="copy"
@@ -156,11 +169,13 @@ class Mirror:
         backoff = Backoff(RETRY_FIRST_S, SOURCE_RETRY_MAX_S)
         while True:
             known = self._store.read_all()
+            self._watching.show(Shown(TablesNow(known)))
             try:
                 return self._found(known)
             except ConnectionLost as error:
                 if not known:
                     raise CanalError(in_settings(str(error))) from error
+                self._counts.failed()
                 pause_s = backoff.delay_s(time.monotonic())
                 mirror_run_messages.MIRROR_SOURCE_UNAVAILABLE.log(
                     log, in_settings(str(error)), pause_s
@@ -224,8 +239,9 @@ class Mirror:
                 # What could not be stored there is found again.
                 pause_s = backoff.delay_s(time.monotonic())
                 mirror_run_messages.MIRROR_LAKE_FAILED.log(log, error, pause_s)
-            self._report.store(executors.problem(), self._keys.warnings)
-            self._show()
+            problem = executors.problem()
+            self._report.store(problem, self._keys.warnings)
+            self._show(lacks_executors=bool(problem))
 
     def _begin(self, selected: Selected, work: TableSync) -> None:
         """Resume each table where it stopped."""
@@ -246,7 +262,20 @@ class Mirror:
         if report.feed is not None:
             write_feed(self._folder, report.feed)
         self._report.note(report)
+        self._counts.batch(report)
         self._progress.batch(report)
+
+    def _failed(self, why: str) -> None:
+        self._report.failed(why)
+        self._counts.failed()
+
+    def _idle(self) -> None:
+        self._report.idle()
+        self._counts.idle()
+        self._watching.caught_up()
+
+    def _applied(self) -> RangePosition | None:
+        return None if self._stream.feed is None else self._stream.feed.position
 
     def _check_xa(self) -> None:
         """Warn once if copied tables may lack rows of XA transactions."""
@@ -262,9 +291,13 @@ class Mirror:
             daemon=True,
         ).start()
 
-    def _show(self) -> None:
-        self._progress.phases(self._tables.phases())
-        self._progress.caught_up(is_so=self._report.is_caught_up)
+    def _show(self, *, lacks_executors: bool) -> None:
+        tables, is_caught_up = self._tables.current(), self._report.is_caught_up
+        self._watching.show(
+            Shown(tables, is_caught_up, len(self._keys.warnings), lacks_executors)
+        )
+        self._progress.phases(tables.phases())
+        self._progress.caught_up(is_so=is_caught_up)
         self._progress.draw()
 
     def _look_at(self, query: Query) -> None:

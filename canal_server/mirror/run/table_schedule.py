@@ -31,17 +31,17 @@ from canal_server.mirror.run.resume import new_state
 from canal_server.mirror.session.spark_session import in_settings
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import OtherCopyError, UnusableTableError
-from canal_server.mirror.state.state import Phase
+from canal_server.mirror.state.state import Phase, TablesNow
 from canal_server.runtime.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Executor, Future
 
+    from canal_server.mirror.copy.copy_watch import CopyWatch
     from canal_server.mirror.follow.dropped_tables import DroppedTables
     from canal_server.mirror.follow.follower import Columns
     from canal_server.mirror.follow.micro_batches import ChangeStream
-    from canal_server.mirror.run.progress import Progress
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
     from canal_server.mirror.state.state import States, TableState
@@ -69,7 +69,7 @@ class TableSchedule:
         self,
         settings: MirrorSettings,
         store: States,
-        progress: Progress,
+        progress: CopyWatch,
         dropped: DroppedTables,
         *,
         now: Callable[[], float] = time.monotonic,
@@ -99,15 +99,15 @@ class TableSchedule:
         with self._guard:
             return list(self._states.values())
 
-    def phases(self) -> Counter[Phase]:
-        """Return how many tables are in each phase, running work as it is stored."""
+    def current(self) -> TablesNow:
+        """Return the states of all tables, running work as it is stored."""
         with self._guard:
             states = dict(self._states)
             running = [name for name, each in self._at_work.items() if each.running()]
         for name in running:  # their progress is in the lake
             with suppress(LakeError):
                 states[name] = self._store.read(name) or states[name]
-        return Counter(state.phase for state in states.values())
+        return TablesNow(states, frozenset(running))
 
     # --------------------------------------------------------------------------------
     # The main loop: work on tables that do not follow the stream

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from canal_server.client.range_client import RangePosition, RangeTable
+    from canal_server.mirror.copy.copy_watch import CopyWatch
     from canal_server.mirror.follow.micro_batches import ChangeStream
-    from canal_server.mirror.run.progress import Progress
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
     from canal_server.mirror.state.state import States
@@ -80,7 +80,7 @@ class TableSync:
         store: States,
         stream: ChangeStream,
         *,
-        progress: Progress,
+        progress: CopyWatch,
         stop: Stop,
         is_mariadb: bool,
         known: Callable[[], Iterable[TableState]] = tuple,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.table_values import Mask, TableName
     from canal_server.mysql.source_settings import Access
 
-SERVERS: Final = "127.0.0.1:11111"
+LOOPBACK: Final = "127.0.0.1"
+SERVERS: Final = f"{LOOPBACK}:11111"
 SHOW: Final = "show"  # instead of a mask: the column needs none
 
 
@@ -138,6 +139,16 @@ class StreamSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """The port for Prometheus; PEM files."""
+
+    port: int | None = None  # None: there is none; 0: any free one
+    host: str = LOOPBACK
+    tls_cert_file: str = ""  # empty: no TLS
+    tls_key_file: str = ""  # empty: in `tls_cert_file`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSettings:
     """All settings of a mirror."""
 
@@ -148,6 +159,7 @@ class MirrorSettings:
     tables: tuple[TableRule, ...]
     copy: CopySettings = CopySettings()
     stream: StreamSettings = StreamSettings()
+    metrics: MetricsSettings = MetricsSettings()
     checkpoint: str = ""  # where Spark stores the stream's progress
     spark: dict[str, str] = field(default_factory=dict, repr=False)
 

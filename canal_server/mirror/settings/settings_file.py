@@ -25,6 +25,7 @@ from canal_server.mirror.settings.mirror_settings import (
     CanalSettings,
     CopySettings,
     LakeSettings,
+    MetricsSettings,
     MirrorSettings,
     SourceSettings,
     StreamSettings,
@@ -104,6 +105,7 @@ def read(
         tables=rules,
         copy=_copy(root.section("copy")),
         stream=_stream(root.section("stream")),
+        metrics=_metrics(root.section("metrics"), folder),
         checkpoint=root.read("checkpoint", lambda path: _folder(path, folder), "")
         or f"{lake.path}/_mirror/{mirror}/checkpoint",
         spark=_spark(root),
@@ -252,6 +254,29 @@ def _stream(section: Section) -> StreamSettings:
         retry_timeout_s=section.seconds("retry_timeout", usual.retry_timeout_s),
         tables_at_once=section.whole("tables_at_once", usual.tables_at_once, 1, 64),
     )
+    section.finish()
+    return found
+
+
+def _metrics(section: Section, folder: Path) -> MetricsSettings:
+    usual = MetricsSettings()
+    has_port = section.has("port")
+    port = section.whole("port", 0, 0, PORT_MAX)
+    files = {
+        name: section.read(name, lambda text: str(folder / text), "")
+        for name in ("tls_cert_file", "tls_key_file")
+    }
+    found = MetricsSettings(
+        port=port if has_port else None,
+        host=section.text("host", usual.host),
+        **files,
+    )
+    if found.tls_key_file and not found.tls_cert_file:
+        section.problem("tls_key_file", "has no effect without tls_cert_file")
+    if not has_port:
+        for name in section.names():
+            if name in ("host", *files):
+                section.problem(name, "has no effect without port")
     section.finish()
     return found
 

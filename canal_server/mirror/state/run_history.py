@@ -55,6 +55,7 @@ class Status:
     spark: str = ""  # why jobs wait for executors
     caught_up: bool = False  # the last poll brought nothing new
     warnings: tuple[str, ...] = ()  # of lasting conditions, such as foreign keys
+    metrics_port: int | None = None  # for Prometheus, of this process
 
     def to_json(self) -> str:
         """Return the text of the file."""

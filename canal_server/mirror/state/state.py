@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -43,6 +44,9 @@ class Phase(StrEnum):
     FOLLOWING = "following"  # part of the stream
     STOPPED = "stopped"  # needs a decision of a person
     DROPPED = "dropped"  # dropped in the source; its copy stays unchanged
+
+
+_PENDING: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,27 @@ class TableState:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TablesNow:
+    """The tables of a running mirror at one moment; `running` are being worked on."""
+
+    states: Mapping[TableName, TableState] = field(default_factory=dict)
+    running: frozenset[TableName] = frozenset()
+
+    def phases(self) -> Counter[Phase]:
+        """Return how many tables are in each phase."""
+        return Counter(state.phase for state in self.states.values())
+
+    def copies(self) -> dict[str, int]:
+        """Return how many tables are copied now, and how many are to be copied."""
+        running = len(self.running)
+        pending = sum(
+            name not in self.running and state.phase in _PENDING
+            for name, state in self.states.items()
+        )
+        return {"running": running, "pending": pending}
+
+
 class States:
     """The states of a mirror's tables. Each method may raise LakeError."""
 
@@ -178,7 +203,7 @@ class States:
 
     def read(self, table: TableName) -> TableState | None:
         """Return a table's state; None if it is not known."""
-        return self._read(_file_of(table))
+        return self._read(file_of(table))
 
     def _read(self, name: str) -> TableState | None:
         data = self._tables.read(name)
@@ -195,12 +220,12 @@ class States:
     def write(self, state: TableState) -> TableState:
         """Store a state with the current time; returns the stored state."""
         stored = replace(state, updated_at_ms=round(time.time() * 1000))
-        self._tables.write(_file_of(state.source), stored.to_json().encode())
+        self._tables.write(file_of(state.source), stored.to_json().encode())
         return stored
 
     def forget(self, table: TableName) -> None:
         """Forget a table that the settings no longer select; its copy stays."""
-        self._tables.delete(_file_of(table))
+        self._tables.delete(file_of(table))
 
     # The stream, which restarts from scratch when changes are lost
 
@@ -217,7 +242,7 @@ class States:
     def request_copy(self, tables: Iterable[TableName]) -> None:
         """Request new copies of tables."""
         for table in tables:
-            self._requests.write(_file_of(table), json.dumps([*table]).encode())
+            self._requests.write(file_of(table), json.dumps([*table]).encode())
 
     def requested(self) -> list[TableName]:
         """Return the tables whose copies are requested."""
@@ -234,10 +259,10 @@ class States:
 
     def remove_request(self, table: TableName) -> None:
         """Delete a request that the table's state has recorded."""
-        self._requests.delete(_file_of(table))
+        self._requests.delete(file_of(table))
 
 
-def _file_of(table: TableName) -> str:
+def file_of(table: TableName) -> str:
     """Return the name of a table's file; the file itself has the table's name.
 
     A name that is too long for a file system ends with a hash. No other name has a "=".

@@ -24,12 +24,14 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.storagelevel import StorageLevel
 
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
+from canal_server.messages import mirror_run_messages
 from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.session.spark_errors import reason
 from canal_server.mirror.session.spark_session import end_session, hush, open_session
 from canal_server.mirror.state.state import Phase, States
+from canal_server.mirror.state.verify_results import VerifyResult, VerifyResults
 from canal_server.mirror.verify.verify_changes import HashedChanges
 from canal_server.mirror.verify.verify_compare import at_position, compare, last_changes
 from canal_server.mirror.verify.verify_positions import DroppedError, Positions
@@ -129,9 +131,27 @@ def run(
     spark = open_session(settings)
     try:
         hush(spark)
-        return with_warnings(settings, verify(spark, settings, names, wishes, log_line))
+        reports = verify(spark, settings, names, wishes, log_line)
+        _keep(settings, names, reports)
+        return with_warnings(settings, reports)
     finally:
         end_session(spark)
+
+
+def _keep(
+    settings: MirrorSettings, names: Sequence[TableName], reports: Sequence[TableReport]
+) -> None:
+    """Store the results in the lake, for the metrics of the mirror."""
+    now_ms = round(time.time() * 1000)
+    try:
+        results = VerifyResults(open_folder(settings.lake, settings.folder))
+        for name, report in zip(names, reports, strict=True):
+            if report.outcome in (EQUAL, DIFFERENT, FAILED):
+                results.write(
+                    VerifyResult(name, report.outcome, now_ms, report.differing)
+                )
+    except LakeError as error:  # perhaps this account may only read it
+        mirror_run_messages.MIRROR_VERIFY_NOT_STORED.log(log, error)
 
 
 def with_warnings(

@@ -349,6 +349,6 @@ def test_tables_at_work_are_shown_as_what_they_are(scene: Scene) -> None:
     assert scene.started() == [C, D]
     scene.pool.running[C].set_running_or_notify_cancel()
     scene.store.write(scene.stored(C).moved(Phase.COPYING))
-    assert scene.schedule.phases() == {
+    assert scene.schedule.current().phases() == {
         Phase.FOLLOWING: 1, Phase.COPYING: 1, Phase.WAITING: 1,
     }  # fmt: skip

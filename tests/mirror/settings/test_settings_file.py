@@ -50,6 +50,7 @@ tables:
     dropped_columns: keep
 copy: {connections: 8, rows_per_second: 10_000, keyless_lock: yes}
 stream: {trigger: 500ms}
+metrics: {port: 0, host: "::", tls_cert_file: cert.pem, tls_key_file: /etc/key.pem}
 spark: {spark.sql.shuffle.partitions: 4}
 """
 SMALL = r"""
@@ -99,6 +100,10 @@ def test_every_key_arrives():
     assert (settings.copy.connections, settings.copy.rows_per_second) == (8, 10_000)
     assert settings.copy.keyless_lock
     assert settings.stream.trigger_s == 0.5
+    metrics = settings.metrics
+    assert (metrics.port, metrics.host) == (0, "::")
+    assert metrics.tls_cert_file == "/conf/cert.pem"
+    assert metrics.tls_key_file == "/etc/key.pem"
     assert settings.spark == {"spark.sql.shuffle.partitions": "4"}
     assert settings.checkpoint == "s3://lake/of/ours/_mirror/shop/checkpoint"
 
@@ -267,3 +272,26 @@ def test_a_file_that_cannot_be_read(tmp_path: Path):
     (tmp_path / "m.yml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not valid UTF-8"):
         load(tmp_path / "m.yml", {})
+
+
+@pytest.mark.parametrize(
+    ("metrics", "problem"),
+    [
+        ("{port: 70000}", "metrics.port = '70000': write a number from 0 to 65535"),
+        ("{host: a}", "metrics.host = 'a': has no effect without port"),
+        (
+            "{port: 1, tls_key_file: k}",
+            "metrics.tls_key_file = 'k': has no effect without tls_cert_file",
+        ),
+        ("{ports: 1}", "metrics.ports is not known; did you mean port?"),
+    ],
+)
+def test_a_port_for_metrics_that_is_not_valid(metrics, problem):
+    """A value that cannot be, or that has no effect, is a problem with its remedy."""
+    (found,) = problems_of(f"{SMALL}metrics: {metrics}\n")
+    assert found.endswith(f": {problem}")
+
+
+def test_no_port_for_metrics():
+    """Without the setting there is no port."""
+    assert read(SMALL, "/conf/m.yml", {}).metrics.port is None

@@ -37,6 +37,7 @@ from canal_server.mirror.lake.lake_table import (
     Applied,
     Compacted,
     OtherCopyError,
+    Size,
     as_in_lake,
 )
 from canal_server.mirror.lake.reshape import Reshape
@@ -252,6 +253,12 @@ class DeltaLakeTable:
         with self._as_lake_error("read"):
             delta = self._newest()
             return (NOWHERE, {}) if delta is None else delta_log.position(delta)
+
+    def size(self) -> Size | None:
+        """Return the files of the newest version, from the log."""
+        with self._as_lake_error("read"):
+            delta = self._newest()
+            return None if delta is None else delta_log.size(delta)
 
     def _apply(
         self,

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from canal_server.mirror.lake.lake_table import NOWHERE
+from canal_server.mirror.lake.lake_table import NOWHERE, TIME, Size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +21,7 @@ COMMITS_MAX: Final = 10_000  # of other writers, searched for the mirror's note
 _APP: Final = "canal-mirror/"  # prefix of transaction ids in the Delta log
 _COPY: Final = "canal-server mirror, copy "  # prefix of a table's description
 _NOTE: Final = "canal"  # the mirror's key in a commit's metadata
+_NEWEST: Final = f"max.{TIME.name}"  # of a file, in delta-rs' table of files
 
 
 def description(copy_id: str) -> str:
@@ -71,6 +74,23 @@ def position(delta: DeltaTable) -> tuple[int, dict[str, str]]:
     if not described.startswith(_COPY):
         return NOWHERE, {}
     return applied(delta, described.removeprefix(_COPY)), {}
+
+
+def size(delta: DeltaTable) -> Size:
+    """Return the files of a version, and the newest time in their statistics."""
+    files = pa.table(delta.get_add_actions(flatten=True))
+    newest_ms = 0
+    if _NEWEST in files.column_names:
+        newest = pc.max(files[_NEWEST]).as_py()
+        newest_ms = round(newest.timestamp() * 1000) if newest is not None else 0
+    commits = delta.history(1)
+    return Size(
+        files.num_rows,
+        pc.sum(files["size_bytes"]).as_py() or 0,
+        delta.version(),
+        int(commits[0].get("timestamp", 0)) if commits else 0,
+        newest_ms,
+    )
 
 
 def _newest(delta: DeltaTable) -> dict[str, Any] | None:

@@ -84,6 +84,7 @@ class ManagedSettings:
             ),
         )
         self._me = f"{registered_ip(server)}:{server.admin_port}"
+        self.failure = ""  # of the last round
         self._server_md5 = ""
         self._names: list[str] = []
         self._names_md5 = ""
@@ -101,6 +102,15 @@ class ManagedSettings:
         SettingsError if canal-admin hands out nothing, or the copy cannot be written;
         what was fetched until then is written.
         """
+        try:
+            changes = self._fetch(is_stopping)
+        except SettingsError as error:
+            self.failure = str(error)
+            raise
+        self.failure = ""
+        return changes
+
+    def _fetch(self, is_stopping: Callable[[], bool]) -> Changes:
         server, refused = self._fetch_server()
         destinations = False if is_stopping() else self._fetch_names()
         for name in self._all_names():

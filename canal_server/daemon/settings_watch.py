@@ -40,7 +40,6 @@ class SettingsWatch:
         self._restart = restart
         self._conf_watch = conf_watch
         self._interval_s = interval_s
-        self._failure = ""  # that was logged last
         self._stop = Stop()
         self._thread = threading.Thread(
             target=self._watch, name="canal-settings", daemon=True
@@ -71,16 +70,15 @@ class SettingsWatch:
             wait_s = self._interval_s
 
     def _look(self) -> None:
+        failure = self._settings.failure  # that was logged, perhaps at the start
         try:
             changes = self._settings.fetch(self._stop.requested)
         except SettingsError as error:
-            if str(error) != self._failure:
+            if str(error) != failure:
                 daemon_messages.ADMIN_SETTINGS_UNAVAILABLE.log(log, error)
-            self._failure = str(error)
         else:
-            if self._failure:
+            if failure:
                 log.info("canal-admin hands out settings again")
-            self._failure = ""
             if changes.refused:
                 daemon_messages.ADMIN_SETTINGS_REFUSED.log(log, changes.refused)
             if changes.server:

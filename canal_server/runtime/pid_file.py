@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 READABLE_BY_ALL: Final = 0o644  # monitoring runs as other users
 _TEXT_BYTES_MAX: Final = 64
+_ENDED: Final = (b"Z", b"X")  # states of processes in /proc
 _CLOCK_SLACK_S: Final = 2.0  # start times of processes have a resolution of 10 ms
 
 
@@ -249,11 +250,16 @@ def _pid_in(fd: int) -> int:
 
 
 def _start_time_s(pid: int) -> float | None:
-    """Return when a process started, in seconds since 1970; None if none has the id."""
+    """Return when a process started, in seconds since 1970; None if none has the id.
+
+    Nor if it has ended: in a container nobody may have asked for its exit status.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         boot = Path("/proc/stat").read_text()
     except OSError:
+        return None
+    if fields[0] in _ENDED:
         return None
     booted_s = int(boot.partition("\nbtime ")[2].split()[0])
     return booted_s + int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -73,7 +73,7 @@ class Scrapes:
         """Wait until a metric has a value."""
         self.mirror.wait_for(
             lambda: self.value(name, **labels) == expected,
-            f"{name} {labels} == {expected} in\n{scrape(self.port)}\n",
+            f"{name} {labels} == {expected}",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from fix_clusters import ON_CLUSTERS, TWO, cluster
@@ -21,17 +22,19 @@ def job(make_pipeline, mysql_server, database, rng, tmp_path):
     skip_without_spark()
     pipeline = make_pipeline(mysql_server, database)
     pipeline.start()
+    begun_s = time.time()
     file, offset = mysql_server.binlog_position()
     writer = pipeline.writer(rng)
     writer.write(1, rows=ROWS // 2)  # cut inside of it
     writer.write(60, rows=ROWS // 120)
-    return Job(pipeline, writer, f"file:{file}:{offset}", tmp_path)
+    return Job(pipeline, writer, f"file:{file}:{offset}", tmp_path, begun_s)
 
 
 class Job:
     """What `spark_job.py` does with some session."""
 
-    def __init__(self, pipeline, writer, begin, folder) -> None:
+    def __init__(self, pipeline, writer, begin, folder, begun_s) -> None:
+        self.begun_s = begun_s
         self.writer = writer
         self.folder = folder
         self.source = pipeline.source
@@ -65,6 +68,12 @@ class Job:
         assert result["streamed"] == table
         assert result["generic"] == len(changes)
         assert result["typed"] == len(changes) + updates
+        metrics = result["metrics"]
+        assert metrics["rows_total"] >= len(changes)  # a key that changes is two rows
+        assert metrics["failures_total"] == 0
+        # The times of the binlog are whole seconds.
+        newest_s = metrics["newest_change_timestamp_seconds"]
+        assert self.begun_s - 1 <= newest_s <= time.time()
         Sink(self.folder / "sink.db").check(self.writer)
 
     def rows(self):

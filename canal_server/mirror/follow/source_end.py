@@ -1,7 +1,7 @@
 """How many transactions of the source the lake lacks, looked up at intervals.
 
-The stream knows its own position only. While it fails, or while its server does not
-answer, this shows how much it has to catch up with.
+The stream knows its own position only. While it fails, this shows how much it has to
+catch up with.
 """
 
 from __future__ import annotations
@@ -83,11 +83,12 @@ class SourceEnd:
     def _run(self) -> None:
         try:
             while not self._stop.wait(EVERY_S):
-                self._look()
+                self.look()
         finally:
             self._channel.close()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Ask once."""
         name = self._channel.destination
         try:
             end = self._channel.call(lambda c: c.locate(name, "latest", self._mirror))

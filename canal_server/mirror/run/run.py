@@ -111,8 +111,8 @@ class Mirror:
         """Mirror until the stop. Raises CanalError for what a person must repair."""
         with Lease(self._folder) as lease, self._watching:
             self._report.metrics_port = self._watching.port
-            self._counts.resume(read_status(self._folder))
             try:
+                self._counts.resume(read_status(self._folder))
                 self._run(lease)
             except CanalError as error:
                 self._report.end(str(error))

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from fix_spark import finish, make_session
+from prometheus_client import CollectorRegistry
 from spark_sink import Sink
 from spark_trace import TracedSource
 
+from pyspark_canal import CanalQueryListener
+
 PATIENCE_S = 300
+POLL_S = 0.1
 
 
 def main(job: dict[str, Any]) -> None:
@@ -25,6 +30,9 @@ def main(job: dict[str, Any]) -> None:
     spark.dataSource.register(TracedSource)
     folder, options = Path(job["folder"]), job["options"]
     typed = {"table": job["table"]}
+    registry = CollectorRegistry()
+    listener = CanalQueryListener(registry)
+    spark.streams.addListener(listener)
 
     def read(**more: str) -> Any:
         return spark.read.format("canal").options(**options, **more).load()
@@ -35,8 +43,10 @@ def main(job: dict[str, Any]) -> None:
             .options(**options, **more, subscription=name)
             .load()
         )
+        frame = listener.observed(frame)
         writer = (
-            frame.writeStream.foreachBatch(apply)
+            frame.writeStream.queryName(name)
+            .foreachBatch(apply)
             .option("checkpointLocation", str(folder / name))
             .trigger(availableNow=True)
         )
@@ -59,6 +69,7 @@ def main(job: dict[str, Any]) -> None:
         "streamed": plain_rows(folded(spark.read.parquet(rows))),
         "generic": read().where("NOT is_ddl").count(),
         "typed": read(**typed, updates="both").count(),
+        "metrics": metrics_of(registry, "typed"),
     }
     (folder / "result.json").write_text(json.dumps(result))
     spark.stop()
@@ -69,6 +80,23 @@ def session_of(job: dict[str, Any]) -> Any:
     settings = dict(job["session"])
     remote = settings.pop("remote", None)
     return make_session(Path(job["folder"]), remote=remote, **settings)
+
+
+def metrics_of(registry: CollectorRegistry, query: str) -> dict[str, float | None]:
+    """Return what the listener shows of a query, after Spark has reported its end."""
+
+    def value(name: str) -> float | None:
+        found: float | None = registry.get_sample_value(
+            f"canal_spark_{name}", {"query": query}
+        )
+        return found
+
+    give_up_at = time.monotonic() + PATIENCE_S
+    while value("running") != 0:
+        assert time.monotonic() < give_up_at, "its end was not reported"
+        time.sleep(POLL_S)
+    names = ("rows_total", "failures_total", "newest_change_timestamp_seconds")
+    return {name: value(name) for name in names}
 
 
 def folded(frame: Any) -> Any:

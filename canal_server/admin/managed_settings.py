@@ -67,7 +67,7 @@ class ManagedSettings:
         `load` reads the copy, and raises ConfigError if the server's settings cannot be
         used; `listed` returns the destinations that they list by name.
         """
-        server = conf.server
+        server, ip = conf.server, registered_ip(conf.server)
         self._conf = conf
         self._load = load
         self._listed = listed
@@ -76,14 +76,14 @@ class ManagedSettings:
             server.admin_user,
             server.admin_passwd,
             ServerIdentity(
-                ip=registered_ip(server),
+                ip=ip,
                 port=server.admin_port,
                 register=server.manager.register,
                 cluster=server.manager.cluster,
                 name=server.manager.name or socket.gethostname(),
             ),
         )
-        self._me = f"{registered_ip(server)}:{server.admin_port}"
+        self._me = f"{ip}:{server.admin_port}"
         self.failure = ""  # of the last round
         self._server_md5 = ""
         self._names: list[str] = []
@@ -129,7 +129,13 @@ class ManagedSettings:
                     " true"
                 )
             return False, ""
+        changed, refused = self._store_server(content)
+        # Only now: what could not be stored is asked for again.
         self._server_md5 = md5_of(content)
+        return changed, refused
+
+    def _store_server(self, content: str) -> tuple[bool, str]:
+        """Write the server's settings; return whether they changed, or why not."""
         path = self._conf.main_file
         before = _read(path)
         if before == _escaped(content):
@@ -170,7 +176,7 @@ class ManagedSettings:
                     f"canal-admin at {self.client.address} has a destination"
                     f" {name[:100]!r}, whose name cannot be used; rename it there"
                 )
-        self._names, self._names_md5 = names, md5_of(content)
+        self._names = names
         kept = set(self._all_names())
         try:
             removed = [
@@ -183,6 +189,7 @@ class ManagedSettings:
                 self._md5s.pop(folder.name, None)
         except OSError as error:
             raise _unwritten(error, self._conf.instances_dir) from error
+        self._names_md5 = md5_of(content)
         return bool(removed)
 
     def _all_names(self) -> list[str]:
@@ -197,11 +204,11 @@ class ManagedSettings:
         content = self.client.destination(name, self._md5s.get(name, ""))
         if content is None:
             return False
+        is_new = _read(path) != _escaped(content)
+        if is_new:
+            _write(path, content)
         self._md5s[name] = md5_of(content)
-        if _read(path) == _escaped(content):
-            return False
-        _write(path, content)
-        return True
+        return is_new
 
 
 def _read(path: Path) -> bytes | None:

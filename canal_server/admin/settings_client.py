@@ -93,7 +93,8 @@ class SettingsClient:
                 with connection.getresponse() as response:
                     status, reason = response.status, response.reason
                     body = response.read(ANSWER_BYTES_MAX + 1)
-        except FAILURES as error:
+        # ValueError: a host or a user that cannot be sent.
+        except (*FAILURES, ValueError) as error:
             raise SettingsError(
                 f"cannot reach canal-admin at {self.address}:"
                 f" {reason_of_failure(error)}"

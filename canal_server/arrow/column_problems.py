@@ -32,10 +32,10 @@ _REMEDY: Final = (
 
 
 def unreadable(
-    column: str, mysql_type: str, kind_wanted: tuple[int, int, int], shown: str
+    column: str, mysql_type: str, requested_kind: tuple[int, int, int], shown: str
 ) -> str:
     """Return the message for a value that is not of the stream's type."""
-    kind, precision, scale = kind_wanted
+    kind, precision, scale = requested_kind
     there = _TYPES.get(kind, f"DECIMAL({precision},{scale})")
     if kind == KINDS["wide decimal"]:
         there = f"{there} (of a DECIMAL({precision},{scale}))"

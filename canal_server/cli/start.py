@@ -157,7 +157,7 @@ def _serve(  # noqa: PLR0917  # what a run consists of
         )
         if outcome is not Outcome.RESTARTS:
             break
-        config = load(args.conf, os.environ)
+        config = load(config.conf_dir, os.environ)
         on_ready = None
     if outcome is Outcome.ENDED:
         return 0
@@ -191,6 +191,7 @@ def managed_settings(conf: Path) -> _Fetched:
     managed = load_managed(conf, os.environ)
     if managed is None:
         return _Fetched()
+    conf = conf.absolute()  # a process in the background changes its folder
     settings = ManagedSettings(
         managed,
         lambda: load(conf, os.environ),

@@ -36,7 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--pid-file",
         type=Path,
         metavar="FILE",
-        help="stop the server that was started with this file, in place of --conf",
+        help="stop the server that was started with this file, instead of --conf",
     )
     parser.add_argument(
         "--timeout",

@@ -311,6 +311,11 @@ def web_url(value: str) -> str:
 def manager_address(value: str) -> str:
     """Parse the address of a canal-admin, a URL or `host:port`; returns a URL."""
     url = value if "://" in value else f"http://{value}"
+    if re.search("[@?#]", url):
+        raise ValueError(
+            "contains more than an address; write host:port or http://host:port/path,"
+            " and the login in canal.admin.user and canal.admin.passwd"
+        )
     WebTarget(url)
     return url.rstrip("/")
 

@@ -102,8 +102,7 @@ COMMAND_FAILED = Message(
 CONF_FOLDER_CHECK_FAILED = Message(
     name="conf-folder-check-failed",
     level=ERROR,
-    text="cannot check the conf folder for changes because of an internal error,"
-    " retrying",
+    text="cannot check the settings for changes because of an internal error, retrying",
     meaning="All destinations continue as they are.",
     remedy="Report the traceback that follows the line.",
 )

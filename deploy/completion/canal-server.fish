@@ -186,7 +186,7 @@ complete -c canal-server -n '__canal_server_at \' start\'' -l pid-file -r -F -d 
 complete -c canal-server -n '__canal_server_at \' stop\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' stop\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'
 complete -c canal-server -n '__canal_server_at \' stop\'' -l json -d 'print JSON'
-complete -c canal-server -n '__canal_server_at \' stop\'' -l pid-file -r -F -d 'stop the server that was started with this file, in place of --conf'
+complete -c canal-server -n '__canal_server_at \' stop\'' -l pid-file -r -F -d 'stop the server that was started with this file, instead of --conf'
 complete -c canal-server -n '__canal_server_at \' stop\'' -l timeout -x -d 'how long to wait, such as 30s or 2m (default: 30s)'
 complete -c canal-server -n '__canal_server_at \' check\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' check\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'

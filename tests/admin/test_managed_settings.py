@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from pathlib import Path
 
 import pytest
 from fix_conf import MASTER
@@ -10,6 +11,7 @@ from recorded_canal_admin import RecordedCanalAdmin, hash_of
 
 from canal_server.admin.managed_settings import ManagedSettings
 from canal_server.admin.settings_client import SettingsError
+from canal_server.cli.start import managed_settings
 from canal_server.config.load import (
     InstanceLoader,
     listed_destinations,
@@ -208,6 +210,56 @@ def test_other_answers(conf, admin, raw, said):
     admin.raw = raw
     with pytest.raises(SettingsError, match=said):
         settings_of(conf).fetch()
+
+
+def test_stored_later(conf, admin):
+    """What could not be written is asked for again, though it did not change."""
+    settings = settings_of(conf)
+    settings.fetch()
+    admin.instances["new"] = MASTER
+    path = conf / "canal-admin" / "instances" / "new"
+    path.write_text("a file where the folder has to be")
+    with pytest.raises(SettingsError, match="cannot store the settings"):
+        settings.fetch()
+    path.unlink()
+    assert settings.fetch().destinations
+    assert load(conf, {}).destinations == ("new", "shop")
+
+
+def test_relative_conf_folder(conf, monkeypatch, admin):
+    """Changes are read from the same folder when the process is in another one."""
+    monkeypatch.chdir(conf.parent)
+    settings = managed_settings(Path(conf.name)).settings
+    assert settings is not None
+    monkeypatch.chdir("/")
+    admin.server = f"{SERVER}canal.server.connections.max = 7\n"
+    assert settings.fetch().server
+    assert load(conf, {}).server.connections_max == 7
+
+
+@pytest.mark.parametrize(
+    "local",
+    [f"canal.admin.manager = {'x' * 70}.example:1", "canal.admin.user = \\u4F60"],
+    ids=["host", "user"],
+)
+def test_what_cannot_be_sent(conf, admin, local):
+    """A host or user that HTTP cannot have is an error without a traceback."""
+    write(conf, admin, f"{local}\n")
+    with pytest.raises(SettingsError, match="cannot reach canal-admin"):
+        settings_of(conf).fetch()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["ops:word@host:1", "host:1?a=word", "host:1#word", "ftp://word/"],
+    ids=["login", "query", "fragment", "scheme"],
+)
+def test_no_address(conf, admin, address):
+    """More than an address is refused; it may hold a password, which is not shown."""
+    write(conf, admin, f"canal.admin.manager = {address}\n")
+    with pytest.raises(ConfigError, match=r"canal\.admin\.manager") as caught:
+        load_managed(conf, {})
+    assert "word" not in str(caught.value)
 
 
 def test_wrong_password(conf, admin):

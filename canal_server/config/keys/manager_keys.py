@@ -16,6 +16,7 @@ MANAGER_KEYS = (
         "The address of a [canal-admin that hands out the"
         " settings](../howto/canal-admin.md#settings-from-canal-admin). Empty means"
         " that all settings are in the conf folder.",
+        secret=True,  # somebody may write a password into it
     ),
     Key(
         "canal.admin.register.auto",

@@ -34,7 +34,7 @@ class VerifyResults:
         self._folder = folder.below("verified")
 
     def write(self, result: VerifyResult) -> None:
-        """Store the result of a table, in place of an earlier one."""
+        """Store the result of a table; replaces an earlier one."""
         fields = {
             "table": [*result.table],
             "outcome": result.outcome,

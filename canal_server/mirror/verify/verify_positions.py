@@ -187,9 +187,9 @@ class Positions:
 
     def _changes(self, start: RangePosition, end: RangePosition) -> int:
         """Return how many rows of the table changed between two positions."""
-        name, rows_max = self._settings.canal.destination, self._filter
+        name, table_filter = self._settings.canal.destination, self._filter
         parts = self._channel.call(
-            lambda c: c.plan(name, "", start, end, 1, filter=rows_max)
+            lambda c: c.plan(name, "", start, end, 1, filter=table_filter)
         )
         return sum(part.rows for part in parts)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.errors import BinlogPurged
 from canal_server.model.positions import binlog_file_number
-from canal_server.mysql.binlogs import current_end
+from canal_server.mysql.binlogs import binary_logs, current_end
 from canal_server.source.schema.source_traits import source_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def epoch_of(
     Raises SourceError, MetaStoreError. One thread at a time.
     """
     source, last = source_of(info), subscriptions.epoch()
-    if last is not None and last.source == source and is_same(last, files, scanner):
+    if last is not None and last.source == source and is_same(
+        last, files, scanner, control
+    ):
         return last
     file = current_end(control, info).file
     began_s = scanner.first_event_ms(file) // 1000
@@ -53,16 +55,24 @@ def epoch_of(
     return epoch
 
 
-def is_same(epoch: Epoch, files: SourceFiles, scanner: Scanner) -> bool:
+def is_same(
+    epoch: Epoch, files: SourceFiles, scanner: Scanner, control: ControlConnection
+) -> bool:
     """Return whether a server's files belong to one of its epochs, at any later time.
 
-    Raises SourceError when the server does not answer.
+    `files` were listed through `control` a moment ago. Raises SourceError when the
+    server does not answer.
     """
     names = [each.name for each in files.files]
     if epoch.file in names or not names:
         try:
             return scanner.first_event_ms(epoch.file) // 1000 == epoch.began_s
         except BinlogPurged:
-            return False  # the file does not exist
+            if not names:
+                return False  # the file does not exist
+        # It was purged since the files were listed, or the binlog was reset.
+        names = [each.name for each in binary_logs(control)]
+        if epoch.file in names:
+            return False  # there is a file of this name, but it cannot be read
     # The file is purged if all existing files are younger.
     return binlog_file_number(names[0]) > binlog_file_number(epoch.file)

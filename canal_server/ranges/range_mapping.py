@@ -171,7 +171,7 @@ class RangeMapper:
                 )
         for each in since[:-1]:
             if each.source == now.source and not is_same(
-                each, self._files, self._scanner
+                each, self._files, self._scanner, self._control
             ):
                 raise self._unknown(
                     position, f"the binlog of server {now.source} was reset since"

@@ -6,10 +6,18 @@ import time
 
 import pytest
 from fix_ranged import NAME
+from fix_source_access import access_of
 from fix_store import eventually
 
+from canal_server.config.schema import InstanceConfig
 from canal_server.errors import ClientError
-from canal_server.model.ranges import EpochPosition
+from canal_server.model.ranges import Epoch, EpochPosition
+from canal_server.mysql.binlogs import binary_logs
+from canal_server.mysql.control_connection import ControlConnection
+from canal_server.ranges.epochs import is_same
+from canal_server.runtime.lifecycle import Stop
+from canal_server.source.read.available_positions import SourceFiles
+from canal_server.source.read.binlog_scan import Scanner
 
 
 def refusal(call):
@@ -85,3 +93,38 @@ def test_purged_reset_and_replaced(make_lake, own_server, flavour):
     assert replaced.subscribe("latest", "third").epoch == 2
     code = refusal(lambda: replaced.head(EpochPosition(1, "binlog.000001", 4))).code
     assert code == 409
+
+
+@pytest.mark.mysql
+@pytest.mark.mariadb
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_purged_while_it_is_determined(own_server, flavour):
+    """An epoch whose file is purged after the files were listed goes on.
+
+    Otherwise all cursors of the destination would be void. A binlog that was reset
+    meanwhile begins a new one.
+    """
+    server = own_server(flavour, ())
+    server.execute("FLUSH BINARY LOGS")
+    access = access_of(server)
+    control = ControlConnection(access)
+    control.open()
+    try:
+        listed = SourceFiles(tuple(binary_logs(control)))
+        scanner = Scanner(InstanceConfig(destination="epochs"), access, Stop())
+        first = listed.files[0].name
+        epoch = Epoch(0, "server", first, scanner.first_event_ms(first) // 1000)
+        assert is_same(epoch, listed, scanner, control)
+
+        newest, _ = server.binlog_position()
+        eventually(lambda: is_purged_to(server, newest))
+        assert is_same(epoch, listed, scanner, control)
+
+        # Listed with the newest file, and reset since: only the first one exists.
+        listed = SourceFiles(tuple(binary_logs(control)))
+        epoch = Epoch(0, "server", newest, scanner.first_event_ms(newest) // 1000)
+        reset = "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER"
+        server.execute(reset)
+        assert not is_same(epoch, listed, scanner, control)
+    finally:
+        control.close()

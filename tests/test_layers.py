@@ -26,13 +26,13 @@ PACKAGE = "canal_server"
 # import what stands on lower layers.
 LAYERS = {
     "errors": 0, "model": 0, "messages": 0,
-    "core": 1, "runtime": 1, "ports": 1, "config.schema": 1, "doors.web_service": 1,
+    "core": 1, "runtime": 1, "ports": 1, "config.schema": 1, "doors.web_service": 1, "doors.yaml_document": 1,
     "filters.characters": 1, "filters.patterns": 1, "filters.matching": 1,
     "filters.table_filters": 1,
     "config": 2, "protocol": 2, "mysql": 2, "tls": 2,
     "doors.zookeeper": 2, "doors.sqlite": 2, "doors.sqltext": 2, "daemon.control": 2,
     "doors.prometheus": 3, "decoder.text": 3, "decoder.rows": 3, "decoder.events": 3,
-    "filters": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3,
+    "filters": 3, "users": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3,
     "tablemeta.model": 3, "tablemeta.sql": 3, "tablemeta.tables": 3,
     "tablemeta.storage": 3, "tablemeta.history": 3,
     "arrow": 4, "client": 4, "server": 4,
@@ -57,6 +57,7 @@ ORDERED = (
     ("tablemeta.model", "tablemeta.sql", "tablemeta.tables", "tablemeta.storage",
      "tablemeta.history"),
     ("source.read", "source.schema", "source.begin", "source.check", "source.pump"),
+    ("filters", "users"),  # rights name tables and columns as filters do
     ("arrow", "client"),  # values of changes are read as those of columns
     ("capture", "catchup"),
     ("observe", "web"), ("observe", "alarms"),  # all show what destinations report
@@ -72,7 +73,7 @@ _OF_SPARK = {
 }  # fmt: skip
 LEAVES = {
     "spark": _OF_SPARK,
-    "mirror": _OF_SPARK | {"spark", "doors.sqltext"},
+    "mirror": _OF_SPARK | {"spark", "doors.sqltext", "doors.yaml_document"},
 }
 
 # The rooms of leaves and of the command: each may import those before it.
@@ -80,7 +81,7 @@ ROOMS = {
     "spark": ("options", "columns", "reading", "packed"),
     "mirror": ("settings", "session", "rows", "lake", "state", "follow", "copy",
                "report", "run", "verify"),
-    "cli": ("status", "schema", "position", "subscriptions", "tail", "consume",
+    "cli": ("status", "schema", "position", "subscriptions", "user", "tail", "consume",
             "mirror", "check"),
 }  # fmt: skip
 # The stages of a destination, and who may join several of them.
@@ -100,7 +101,7 @@ DOORS = {
     "pyarrow": {"arrow", "client", "spark", "mirror"},
     "deltalake": {"mirror"},
     "matplotlib": {"mirror"},
-    "yaml": {"mirror"},
+    "yaml": {"doors.yaml_document"},
     "pymysql": {"mysql"},
     "sqlalchemy": {"client"},
     "javaproperties": {"config"},

@@ -30,6 +30,7 @@ COMMANDS = {
     "status": "show the state of a server and of its cluster",
     "position": "show and move the positions of clients",
     "subscriptions": "show and remove subscriptions of ranged readers",
+    "user": "manage users and their rights",
     "tail": "print changes as they arrive",
     "consume": "run a handler over changes",
     "unsubscribe": "remove the subscription of a client",

@@ -73,6 +73,31 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("several subscriptions", ("subscriptions remove --destination shop orders "
             "customers")),
     ),
+    "user": (
+        ("a user who reads one destination", "user add reporting --read shop"),
+        ("all users", "user list"),
+    ),
+    "user add": (
+        ("two tables of a destination, without a column",
+         ("user add reporting --read shop --tables 'shop\\.orders,shop\\.items' "
+          "--remove-columns shop.orders:card")),
+        ("an operator, with the password from standard input",
+         "user add ops --operate '*' --password-stdin"),
+        ("a user with a certificate and no password",
+         "user add bot --read 'shop_*' --certificate CN=bot --no-password"),
+    ),
+    "user passwd": (
+        ("ask for the new password", "user passwd reporting"),
+        ("read it from standard input", "user passwd reporting --password-stdin"),
+    ),
+    "user list": (
+        ("the file of ./conf", "user list"),
+        ("another file, as JSON", "user list --file users.yml --json"),
+    ),
+    "user remove": (
+        ("of the file of ./conf", "user remove reporting"),
+        ("of another file", "user remove reporting --file users.yml"),
+    ),
     "tail": (
         ("new changes of the server of ./conf", "tail"),
         ("the last hour of one table", "tail --from -1h --filter 'shop\\.orders'"),

@@ -84,6 +84,14 @@ def load_data_dir(conf_dir: Path, environ: Mapping[str, str]) -> Path:
     return _Loading(conf_dir, environ).data_dir()
 
 
+def load_server(conf_dir: Path, environ: Mapping[str, str]) -> ServerConfig:
+    """Return the settings of the server itself, without destinations.
+
+    Raises ConfigError.
+    """
+    return _Loading(conf_dir, environ).server()
+
+
 def load_managed(conf_dir: Path, environ: Mapping[str, str]) -> ManagedConf | None:
     """Return where the settings from canal-admin are, None: it hands out none.
 
@@ -210,6 +218,12 @@ class _Loading:
 
     def data_dir(self) -> Path:
         found = self._data_dir(self.main_files(needs_managed=False))
+        self._problems.raise_if_any()
+        return found
+
+    def server(self) -> ServerConfig:
+        main = self.main_files(needs_managed=False)
+        found = self._server(Lookup(self._environ, main))
         self._problems.raise_if_any()
         return found
 

@@ -96,11 +96,13 @@ class ServerConfig:
     listen: bool = True  # false: no port is opened
     user: str = ""  # empty: no login required
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
+    users_file: Path | None = None  # YAML: users and their rights
     anonymous: bool = False  # everybody may log in, whatever the address
     connections_max: int = 1000
     frame_bytes_max: int = 1 * MIB  # of a request; replies are not limited
     handshake_timeout_s: float = 10.0  # from accept to a successful login
     per_address_max: int = 500  # connections from one address
+    per_user_max: int = 500  # connections that logged in as one user
     pending_max: int = 100  # connections that have not logged in
     send_timeout_s: float = 300.0  # how long a client may stop receiving an answer
     metrics_port: int = 11112  # for Prometheus; 0: any free one, -1: none
@@ -126,7 +128,8 @@ class ServerConfig:
         certificates = self.tls.required and (
             self.tls.client_certificates is ClientCertificates.REQUIRED
         )
-        return self.listen and not (self.user or self.passwd or certificates)
+        has_users = self.user or self.passwd or self.users_file
+        return self.listen and not (has_users or certificates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

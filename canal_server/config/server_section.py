@@ -50,6 +50,14 @@ def _check_login(server: ServerConfig, lookup: Lookup, problems: Problems) -> No
                 user.text,
                 f"user without {name}.passwd; set that to hex(SHA1(SHA1(password)))",
             )
+    anonymous = find(lookup, "canal.anonymous.enable", problems)
+    if anonymous and server.anonymous and server.users_file is not None:
+        problems.add(
+            anonymous.origin,
+            "canal.anonymous.enable",
+            anonymous.text,
+            "with canal.users.file, only its users may log in: remove one of both keys",
+        )
     ip = find(lookup, "canal.ip", problems)
     is_open = server.lets_everybody_in and not server.anonymous
     if ip and is_open and not is_loopback(server.ip):
@@ -58,8 +66,8 @@ def _check_login(server: ServerConfig, lookup: Lookup, problems: Problems) -> No
             "canal.ip",
             ip.text,
             "anyone who can reach this address could read all tables: set canal.user"
-            " and canal.passwd (docs/howto/security.md), or canal.anonymous.enable to"
-            " true if everybody may",
+            " and canal.passwd, or canal.users.file (docs/howto/users.md), or"
+            " canal.anonymous.enable to true if everybody may",
         )
 
 

@@ -59,6 +59,7 @@ from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
 from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
 from canal_server.tls.server_tls import ServerTls
+from canal_server.users.user_directory import UserDirectory, UsersWatch
 from canal_server.web.access_rules import Login
 from canal_server.web.web_server import WebServer
 
@@ -132,7 +133,11 @@ class Daemon:
             else ServerTls(config.server.tls)
         )
         self._tls = tls
-        self._server = Server(config.server, self._destinations, tls)
+        self._users = UserDirectory(
+            config.server.users_file,
+            Credentials(config.server.user, config.server.passwd),
+        )
+        self._server = Server(config.server, self._destinations, tls, self._users)
         self._metrics = self._metrics_server()
         self._web = self._web_server()
         self._admin = self._admin_server(log_dir)
@@ -175,6 +180,7 @@ class Daemon:
             if self._config.server.listen:
                 self._start("server", self._server)
             for name, stage in (
+                ("watch of users", self._users_watch()),
                 ("metrics", self._metrics),
                 ("page", self._web),
                 ("port for canal-admin", self._admin),
@@ -269,6 +275,9 @@ class Daemon:
             AdminActions(self._destinations),
             LogReading(log_dir),
         )
+
+    def _users_watch(self) -> UsersWatch | None:
+        return UsersWatch(self._users) if self._users.has_file else None
 
     def _own_watch(self) -> ConfWatch | None:
         """Return the watch of the conf folder, if canal-admin's does not use it."""

@@ -109,6 +109,25 @@ TLS_CERTIFICATE_EXPIRES = Message(
     remedy="Replace the files; the server reads them again without a restart.",
 )
 
+USERS_RELOAD_FAILED = Message(
+    name="users-reload-failed",
+    level=ERROR,
+    text="the file of users changed and cannot be used, the earlier users and rights"
+    " stay in force: %s",
+    meaning="The file of `canal.users.file` was replaced by an invalid one, or is"
+    " unreadable. The server tries again when it changes again.",
+    remedy="Correct what the line names.",
+)
+
+USERS_WATCH_FAILED = Message(
+    name="users-watch-failed",
+    level=ERROR,
+    text="cannot check the file of users for changes because of an internal error",
+    meaning="A right that was taken away ends its sessions only once somebody logs in."
+    " The check is repeated each second.",
+    remedy="Report the error with its traceback. Restart the server to apply changes.",
+)
+
 TLS_RELOAD_FAILED = Message(
     name="tls-reload-failed",
     level=ERROR,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 SEED_BYTES = 8
 TOKEN_BYTES = 20  # SHA-1 size
@@ -57,6 +58,16 @@ def _decode_hex(text: str) -> bytes:
     return bytes.fromhex("0" + text if len(text) % 2 else text)
 
 
+Account_co = TypeVar("Account_co", covariant=True)
+
+
+class Accounts(Protocol[Account_co]):
+    """Who may log in. An account is whatever the server needs to know of a user."""
+
+    def by_token(self, name: str, token: bytes, seed: bytes) -> Account_co | None:
+        """Return the account of a user who proves the password, or None."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """Who may log in: a user name and the stored form of the password, or empty."""
@@ -82,3 +93,7 @@ class Credentials:
         if self.user and not hmac.compare_digest(username.encode(), self.user.encode()):
             return False
         return bool(password) and verify(password, self.passwd, seed)
+
+    def by_token(self, name: str, token: bytes, seed: bytes) -> Credentials | None:
+        """Return these credentials if a log-in is valid, for one that has no rights."""
+        return self if self.allow(name, token, seed) else None

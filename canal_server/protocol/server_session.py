@@ -15,9 +15,9 @@ next is requested.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.model.identity import ClientIdentity
@@ -40,9 +40,10 @@ from canal_server.protocol.protobuf import decode
 from canal_server.protocol.range_messages import RangeRequest, is_ranged, read_request
 
 if TYPE_CHECKING:
-    from canal_server.protocol.auth import Credentials
+    from canal_server.protocol.auth import Accounts
 
 T = TypeVar("T")
+Account = TypeVar("Account")
 
 # Error codes of Ack
 REFUSED = 400  # all other errors
@@ -68,14 +69,16 @@ _CLIENT_ID_MIN, _CLIENT_ID_MAX = -(2**15), 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The password is valid; `subscribe` is set if the client also subscribes.
+    """The user is known; `subscribe` is set if the client also subscribes.
 
     The connection ends if nothing is received, or nothing is sent, for this long.
+    `account` is what the server knows of the user.
     """
 
     read_idle_s: float
     write_idle_s: float
     subscribe: ClientIdentity | None
+    account: object = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,25 +164,29 @@ def error_frame(code: int, message: str) -> bytes:
     )
 
 
-class ServerSession:
+class ServerSession(Generic[Account]):
     """The server's side of one connection.
 
     Args:
-        credentials: who may log in
+        accounts: who may log in
         seed: fresh random bytes, `auth.SEED_BYTES` of them
         frame_bytes_max: limit of one request, in bytes
 
+    `certified` is the account that the client's certificate proves, with its name: no
+    password is needed for that one.
     """
 
+    certified: tuple[str, Account] | None = None
+
     def __init__(
-        self, credentials: Credentials, seed: bytes, frame_bytes_max: int
+        self, accounts: Accounts[Account], seed: bytes, frame_bytes_max: int
     ) -> None:
         self.state = State.EXPECT_LOGIN
         # To be sent first.
         self.greeting = frame(
             encode_packet(PacketType.HANDSHAKE, Handshake(seeds=seed))
         )
-        self._credentials = credentials
+        self._accounts = accounts
         self._seed = seed
         self._frame_bytes_max = frame_bytes_max
         self._frames = FrameReader(min(frame_bytes_max, LOGIN_BYTES_MAX))
@@ -222,7 +229,8 @@ class ServerSession:
         self._frames.limit = self._frame_bytes_max
 
     def _login(self, auth: ClientAuth) -> Login:
-        if not self._credentials.allow(auth.username, auth.password, self._seed):
+        account = self._account(auth)
+        if account is None:
             raise LoginRefusedError(
                 f"auth failed for user {quoted(auth.username[:64])}", code=REFUSED
             )
@@ -230,8 +238,19 @@ class ServerSession:
         if auth.destination and auth.client_id:
             subscribe = _identity(auth)
         return Login(
-            _idle_s(auth.net_read_timeout), _idle_s(auth.net_write_timeout), subscribe
+            _idle_s(auth.net_read_timeout),
+            _idle_s(auth.net_write_timeout),
+            subscribe,
+            account,
         )
+
+    def _account(self, auth: ClientAuth) -> Account | None:
+        """Return the account that a log-in proves, None if it proves nothing."""
+        if self.certified is not None and not auth.password:
+            name, account = self.certified
+            if auth.username in ("", name):
+                return account
+        return self._accounts.by_token(auth.username, auth.password, self._seed)
 
 
 # --------------------------------------------------------------------------------

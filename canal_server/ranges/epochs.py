@@ -38,8 +38,10 @@ def epoch_of(
     Raises SourceError, MetaStoreError. One thread at a time.
     """
     source, last = source_of(info), subscriptions.epoch()
-    if last is not None and last.source == source and is_same(
-        last, files, scanner, control
+    if (
+        last is not None
+        and last.source == source
+        and is_same(last, files, scanner, control)
     ):
         return last
     file = current_end(control, info).file

@@ -43,6 +43,7 @@ class Limits:
     all: int
     per_address: int
     pending: int  # that have not logged in
+    per_user: int  # that have logged in as one user
 
 
 class Admission(Generic[C]):
@@ -53,6 +54,8 @@ class Admission(Generic[C]):
         self._addresses: dict[C, str] = {}
         self._counts: Counter[str] = Counter()  # by address
         self._pending: dict[C, str] = {}  # oldest first
+        self._users: dict[C, str] = {}
+        self._by_user: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -87,13 +90,29 @@ class Admission(Generic[C]):
         self._addresses[connection] = self._pending[connection] = address
         self._counts[address] += 1
 
-    def logged_in(self, connection: C) -> None:
-        """Note that a connection logged in."""
+    def logged_in(self, connection: C, user: str = "", most: int = 0) -> str:
+        """Note that a connection logged in; returns why it may not, or nothing.
+
+        `most` replaces the limit of connections per user unless it is 0. Those without
+        a name have none, as they may be of anybody.
+        """
+        most = most or self._limits.per_user
+        if user and self._by_user[user] >= most:
+            return f"{most} clients are connected as this user, the limit"
         self._pending.pop(connection, None)
+        if user and connection not in self._users:
+            self._users[connection] = user
+            self._by_user[user] += 1
+        return ""
 
     def remove(self, connection: C) -> None:
         """Note that a connection ended."""
         self._pending.pop(connection, None)
+        user = self._users.pop(connection, "")
+        if user:
+            self._by_user[user] -= 1
+            if not self._by_user[user]:
+                del self._by_user[user]
         address = self._addresses.pop(connection)
         self._counts[address] -= 1
         if not self._counts[address]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.errors import ProtocolError
 from canal_server.messages import server_messages
-from canal_server.protocol.auth import SEED_BYTES, Credentials
+from canal_server.protocol.auth import SEED_BYTES
 from canal_server.protocol.range_messages import RangeRequest
 from canal_server.protocol.server_session import (
     IDLE_S_DEFAULT,
@@ -25,13 +25,16 @@ from canal_server.protocol.server_session import (
 )
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.replies import ACCEPTED
+from canal_server.server.session_rights import SessionRights
 from canal_server.server.tls_transport import HANDSHAKE_BYTE, TlsTransport
+from canal_server.users.rights import User
 
 if TYPE_CHECKING:
     from canal_server.server.replies import Reply
     from canal_server.server.service import Service, Visits
     from canal_server.server.transport import Transport
     from canal_server.tls.server_tls import ServerTls
+    from canal_server.users.user_directory import UserDirectory
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +54,6 @@ class Settings(Protocol):
         """Port to listen on; 0: any free one."""
 
     @property
-    def user(self) -> str:
-        """The user who may log in; empty: everybody."""
-
-    @property
-    def passwd(self) -> str:
-        """Stored form of the password; empty: none."""
-
-    @property
     def connections_max(self) -> int:
         """How many clients may be connected at a time."""
 
@@ -75,6 +70,10 @@ class Settings(Protocol):
         """How many clients may be connected from one address."""
 
     @property
+    def per_user_max(self) -> int:
+        """How many clients may be connected as one user."""
+
+    @property
     def pending_max(self) -> int:
         """How many clients may be connected without having logged in."""
 
@@ -86,8 +85,8 @@ class Settings(Protocol):
 class Owner(Protocol):
     """What a connection reports; called by its thread."""
 
-    def on_login(self, connection: Connection) -> None:
-        """Note that the client has logged in."""
+    def on_login(self, connection: Connection, user: User) -> str:
+        """Note that a user has logged in; returns why not, empty if it may."""
 
     def refused_login_s(self, connection: Connection) -> float:
         """Note a wrong password; returns how long to delay its refusal."""
@@ -115,6 +114,7 @@ class Connection:
         settings: Settings,
         owner: Owner,
         *,
+        users: UserDirectory,
         tls: ServerTls | None = None,
     ) -> None:
         self.peer = peer
@@ -124,11 +124,11 @@ class Connection:
         self._service = service
         self._owner = owner
         self._send_timeout_s = settings.send_timeout_s
-        self._session = ServerSession(
-            Credentials(settings.user, settings.passwd),
-            os.urandom(SEED_BYTES),
-            settings.frame_bytes_max,
+        self._users = users
+        self._session: ServerSession[User] = ServerSession(
+            users, os.urandom(SEED_BYTES), settings.frame_bytes_max
         )
+        self._rights: SessionRights | None = None  # of who has logged in
         self._log_in_by = Deadline(settings.handshake_timeout_s)
         self._visits: Visits = {}
         self._read_idle_s = IDLE_S_DEFAULT
@@ -184,6 +184,9 @@ class Connection:
             transport = TlsTransport(self._socket, tls.context())
             self._transport = transport
             transport.handshake(self._log_in_by)
+            user = self._users.by_certificate(transport.certificate_names())
+            if user is not None:
+                self._session.certified = user.name, user
         elif tls.is_required:
             why = "clear text is not accepted (canal.tls.required): connect with TLS"
             self._transport.send((error_frame(REFUSED, why),))
@@ -210,20 +213,27 @@ class Connection:
         if isinstance(request, RangeRequest):
             fd = self._transport.fileno()
             cut = self._transport.shut_down
-            self._service.ranged.answer(request, self, fd, self._send, cut)
+            self._service.ranged.answer(
+                request, self, fd, self._send, cut, rights=self._rights
+            )
             return
         started_s = time.monotonic()
         wait_s = self._idle_left_s() if isinstance(request, Fetch) else 0.0
         fd = self._transport.fileno()
-        reply = self._service.answer(request, fd, wait_s, self._visits)
+        rights = self._rights
+        if isinstance(request, Login):
+            assert isinstance(request.account, User)
+            rights = SessionRights(request.account)
+        reply = self._service.answer(request, fd, wait_s, self._visits, rights=rights)
         if reply is None:
             raise TimeoutError(f"a get waited for {wait_s:g} s")
         if isinstance(request, Refused):
             self._refused(f"refused a request of {self.peer}: {request.message}")
             if request.is_login:
                 self._wait_with_refusal()
-        elif isinstance(request, Login):
-            self._log_in(request, accepted=reply is ACCEPTED)
+        elif isinstance(request, Login) and reply is ACCEPTED:
+            assert rights is not None
+            self._log_in(request, rights)
         if reply:
             self._send(reply)
         self._service.count(request, reply, started_s)
@@ -232,14 +242,15 @@ class Connection:
         self._transport.send(reply)
         self._last_sent_at = time.monotonic()
 
-    def _log_in(self, login: Login, *, accepted: bool) -> None:
-        if not accepted:
-            return  # the subscription failed; the client may log in again
+    def _log_in(self, login: Login, rights: SessionRights) -> None:
+        if why := self._owner.on_login(self, rights.user):
+            self._transport.send((error_frame(REFUSED, why),))
+            raise ProtocolError(why)
+        self._rights = rights
         self._session.logged_in()
         self._read_idle_s = login.read_idle_s
         self._write_idle_s = login.write_idle_s
         self._transport.set_send_timeout(min(login.write_idle_s, self._send_timeout_s))
-        self._owner.on_login(self)
 
     def _refused(self, message: str, level: int = logging.WARNING) -> None:
         self._owner.on_refusal(self, message, level)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from canal_server.errors import ClientError, ConfigError
 from canal_server.messages import server_messages
 from canal_server.model.identity import ClientIdentity
+from canal_server.protocol.auth import Credentials
 from canal_server.protocol.server_session import REFUSED, error_frame
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import reason_of
@@ -28,11 +29,13 @@ from canal_server.server.client_connection import Connection, Settings
 from canal_server.server.refusal_log import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport
+from canal_server.users.user_directory import UserDirectory
 
 if TYPE_CHECKING:
     from canal_server.ports import Instances
     from canal_server.server.request_counts import RequestCounts
     from canal_server.tls.server_tls import ServerTls
+    from canal_server.users.rights import User
 
 log = logging.getLogger(__name__)
 
@@ -50,18 +53,31 @@ class Server:
     """A stage: listens on the port of the configuration and serves its clients."""
 
     def __init__(
-        self, config: Settings, instances: Instances, tls: ServerTls | None = None
+        self,
+        config: Settings,
+        instances: Instances,
+        tls: ServerTls | None = None,
+        users: UserDirectory | None = None,
     ) -> None:
+        """Create without starting; without `users`, everybody may log in."""
         self._config = config
         self._tls = tls
+        self.users = users or UserDirectory(None, Credentials())
+        self.users.on_change(self._end_changed)
         self._service = Service(instances)
         self._stop = Stop()
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
         self._lock = threading.Lock()
         self._admission: Admission[Connection] = Admission(
-            Limits(config.connections_max, config.per_address_max, config.pending_max)
+            Limits(
+                config.connections_max,
+                config.per_address_max,
+                config.pending_max,
+                config.per_user_max,
+            )
         )
+        self._logged_in: dict[Connection, User] = {}
         self._hosts: dict[Connection, str] = {}  # what counts as one address
         self._failed_logins = FailedLogins()
         self._refusals = Refusals()
@@ -209,7 +225,13 @@ class Server:
 
     def _begin(self, sock: socket.socket, peer: str, host: str) -> None:
         connection = Connection(
-            Transport(sock), peer, self._service, self._config, self, tls=self._tls
+            Transport(sock),
+            peer,
+            self._service,
+            self._config,
+            self,
+            users=self.users,
+            tls=self._tls,
         )
         thread = threading.Thread(
             target=connection.run, name=f"client-{peer}", daemon=True
@@ -237,22 +259,45 @@ class Server:
     def _forget(self, connection: Connection) -> None:
         assert self._lock.locked()
         del self._hosts[connection]
+        self._logged_in.pop(connection, None)
         self._admission.remove(connection)
 
     # ----------------------------------------------------------------------------
     # What connections report, on their threads
     # ----------------------------------------------------------------------------
 
-    def on_login(self, connection: Connection) -> None:
-        """Note that a client has logged in."""
+    def on_login(self, connection: Connection, user: User) -> str:
+        """Note that a user has logged in; returns why not, empty if it may."""
         with self._lock:
-            self._admission.logged_in(connection)
+            if not self.users.is_current(user):
+                return "the rights of this user have just changed; log in again"
+            why = self._admission.logged_in(connection, user.name, user.connections_max)
+            if not why:
+                self._logged_in[connection] = user
+        return why
 
     def refused_login_s(self, connection: Connection) -> float:
         """Note a wrong password; returns how long to delay its refusal."""
         with self._lock:
             host = self._hosts[connection]
             return self._failed_logins.delay_s(host, time.monotonic())
+
+    def _end_changed(self) -> None:
+        """End the sessions of users whose rights have changed; by any thread."""
+        with self._lock:
+            changed = [
+                connection
+                for connection, user in self._logged_in.items()
+                if not self.users.is_current(user)
+            ]
+            for each in changed:
+                each.shut_down()  # under the lock: it cannot be closed before
+        if changed:
+            log.info(
+                "ended the sessions of %d connections, whose rights have changed: %s",
+                len(changed),
+                ", ".join(sorted(each.peer for each in changed)[:10]),
+            )
 
     def on_refusal(self, connection: Connection, message: str, level: int) -> None:
         """Log a refusal, or count it when there are many."""

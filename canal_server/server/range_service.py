@@ -21,11 +21,13 @@ from canal_server.protocol.packets import PacketType
 from canal_server.protocol.range_messages import IN_USE, NOT_HERE, RangePosition
 from canal_server.protocol.server_session import ACK_FRAME, REFUSED, error_frame
 from canal_server.server.process_zone import zone_name
+from canal_server.server.session_rights import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from canal_server.ports import Instances, RangeSource, RunningInstance
+    from canal_server.server.session_rights import SessionRights
 
     Send = Callable[[Sequence[bytes | memoryview]], None]
 
@@ -38,6 +40,7 @@ STATE_KEYS: Final = (
     "position", "position_ms", "lag", "blocked", "slowest_client", "clients",
     "connected", "rows",
 )  # fmt: skip
+RIGHTS_KEY: Final = "canal.users.file"  # may leave columns out, too
 CLAIMS_MAX: Final = 10_000  # subscriptions that queries read at a time
 
 
@@ -59,19 +62,24 @@ class RangedService:
         peer_fd: int | None,
         send: Send,
         cut: Callable[[], None] | None = None,
+        *,
+        rights: SessionRights | None = None,
     ) -> None:
         """Carry a request out and send its answer; raises only what `send` raises.
 
         `asker` is the connection, for `on_disconnect`, and `peer_fd` its socket. `cut`
         ends the connection from another thread, even during a `send` that waits.
+        `rights` are those of the connection's user; None: all.
         """
         try:
+            if rights is not None:
+                rights.check_ranged(request)
             if isinstance(request, range_messages.RangeStatus):
                 send((self._state(request.destination),))
                 return
             instance, source = self._source(request.destination)
             if isinstance(request, range_messages.RangeRead):
-                _read(source, request, send, cut)
+                _read(source, request, send, cut, rights)
                 return
             if isinstance(request, range_messages.RangeHead):
                 self._claim(request, asker)
@@ -81,7 +89,7 @@ class RangedService:
             ):
                 reply = self._subscribe_temporarily(source, request, asker)
             else:
-                reply = _answer(source, request)
+                reply = _answer(source, request, rights)
             if self._instances.running(request.destination) is not instance:
                 # It stopped meanwhile: its answer may be wrong by now.
                 raise _not_here(request.destination)
@@ -215,7 +223,11 @@ class RangedService:
 # --------------------------------------------------------------------------------
 
 
-def _answer(source: RangeSource, request: range_messages.RangeRequest) -> bytes:
+def _answer(
+    source: RangeSource,
+    request: range_messages.RangeRequest,
+    rights: SessionRights | None = None,
+) -> bytes:
     match request:
         case range_messages.RangeSubscribe(_, name, expression, start, temporary):
             found, created = source.subscribe(
@@ -231,7 +243,7 @@ def _answer(source: RangeSource, request: range_messages.RangeRequest) -> bytes:
             source.ack(name, _epoch_position(position))
             return ACK_FRAME
         case range_messages.RangeSchema():
-            return _schema(source, request)
+            return _schema(source, request, rights)
         case range_messages.RangeUnsubscribe(_, name):
             source.unsubscribe(name)
             return ACK_FRAME
@@ -290,23 +302,38 @@ def _read(
     request: range_messages.RangeRead,
     send: Send,
     cut: Callable[[], None] | None,
+    rights: SessionRights | None,
 ) -> None:
+    redaction = None if rights is None else rights.redaction(request.destination)
     number = 0
 
     def take(slices: Sequence[bytes | memoryview], size: int) -> None:
         nonlocal number
+        if redaction is not None:
+            slices = (redacted(redaction, slices),)
+            size = len(slices[0])
+            if not size:
+                return
         number += 1
         send((range_messages.piece_header(number, size), *slices))
 
     ends = _epoch_position(request.start), _epoch_position(request.end)
-    relays = request.wire == range_messages.Wire.BINLOG
+    # Rows as the binlog has them cannot be redacted; who asks for them may get entries.
+    relays = request.wire == range_messages.Wire.BINLOG and redaction is None
     source.read(request.name, request.filter, *ends, take, relays=relays, cut=cut)
     send((range_messages.LAST_FRAME,))
 
 
-def _schema(source: RangeSource, request: range_messages.RangeSchema) -> bytes:
+def _schema(
+    source: RangeSource,
+    request: range_messages.RangeSchema,
+    rights: SessionRights | None,
+) -> bytes:
     at = _epoch_position(request.at) if request.at.journal else None
     meta = source.columns(request.schema, request.table, at)
+    shown = None if rights is None else rights.shown(request.destination)
+    if shown is not None and not shown.shows(request.schema, request.table):
+        meta = None
     columns = tuple(
         range_messages.RangeColumn(
             each.name,
@@ -316,8 +343,12 @@ def _schema(source: RangeSource, request: range_messages.RangeSchema) -> bytes:
             each.charset or "",
         )
         for each in (meta.columns if meta is not None else ())
+        if shown is None or shown.has(request.schema, request.table, each.name)
     )
     left_out = "" if meta is None else source.left_out(meta)
+    if meta is not None and len(columns) < len(meta.columns):
+        hidden = f"columns ({RIGHTS_KEY})"
+        left_out = f"{left_out}, {hidden}" if left_out else hidden
     table = range_messages.RangeTable(meta is not None, columns, zone_name(), left_out)
     return range_messages.answer(PacketType.RANGE_TABLE, table)
 

@@ -55,6 +55,7 @@ from canal_server.server.request_texts import (
     no_such_batch,
     not_started,
 )
+from canal_server.server.session_rights import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from canal_server.model.identity import ClientIdentity
     from canal_server.ports import EventStore, Instances, RunningInstance
     from canal_server.server.replies import Reply
+    from canal_server.server.session_rights import SessionRights
+    from canal_server.users.redaction import Redaction
 
     # The clients that one connection served, and by which instance.
     Visits = dict[ClientIdentity, RunningInstance]
@@ -101,8 +104,12 @@ class Service:
         peer_fd: int | None,
         wait_s: float,
         visits: Visits | None = None,
+        *,
+        rights: SessionRights | None = None,
     ) -> Reply | None:
         """Carry a request out and return its reply.
+
+        `rights` are those of the connection's user; None: all.
 
         `visits` belong to the connection, which calls `on_disconnect` with them at its
         end. They show that the instance that served it has ended.
@@ -113,10 +120,12 @@ class Service:
         """
         assert not isinstance(request, RangeRequest), "see `ranged`"
         try:
+            if rights is not None:
+                rights.check(request)
             visited = None if visits is None else self._visited(request, visits)
             if isinstance(request, server_session.Fetch):
-                return self._get(request, peer_fd, wait_s, visited)
-            return self._answer_others(request, visited)
+                return self._get(request, peer_fd, wait_s, visited, rights)
+            return self._answer_others(request, visited, rights)
         except ClientError as error:
             return Refusal.of(error.code, str(error))
         except CanalError as error:
@@ -189,7 +198,10 @@ class Service:
             instance.on_disconnect(identity.client_id)
 
     def _answer_others(
-        self, request: server_session.Request, visited: RunningInstance | None
+        self,
+        request: server_session.Request,
+        visited: RunningInstance | None,
+        rights: SessionRights | None,
     ) -> Reply:
         match request:
             case server_session.Acknowledge(identity, batch_id):
@@ -199,14 +211,14 @@ class Service:
                 self.rollback(identity, batch_id)
                 return NOTHING
             case server_session.Subscribe(identity):
-                self.subscribe(identity)
+                self.subscribe(identity, rights)
                 return ACCEPTED
             case server_session.Unsubscribe(identity):
                 self.unsubscribe(identity)
                 return ACCEPTED
             case server_session.Login(subscribe=identity):
                 if identity is not None:
-                    self.subscribe(identity)
+                    self.subscribe(identity, rights)
                 return ACCEPTED
             case server_session.Refused(code=code, message=message):
                 return Refusal.of(code, message)
@@ -216,12 +228,16 @@ class Service:
     # Subscriptions
     # ----------------------------------------------------------------------------
 
-    def subscribe(self, identity: ClientIdentity) -> None:
+    def subscribe(
+        self, identity: ClientIdentity, rights: SessionRights | None = None
+    ) -> None:
         """Subscribe a client, or replace its filter; starts a lazy instance.
 
         Nothing changes when the filter is invalid.
         """
         self._check_configured(identity)
+        if rights is not None:
+            identity = rights.completed(identity)
         destination = identity.destination
         instance = self._instances.running(destination)
         if instance is None:
@@ -282,15 +298,20 @@ class Service:
         peer_fd: int | None,
         wait_s: float,
         visited: RunningInstance | None,
+        rights: SessionRights | None,
     ) -> Reply | None:
         timeout_s = request.timeout_s
         cut = timeout_s is None or timeout_s > wait_s
+        redaction = None
+        if rights is not None:
+            redaction = rights.redaction(request.identity.destination)
         reply = self.get(
             request.identity,
             request.size,
             wait_s if cut else timeout_s,
             peer_fd,
             visited,
+            redaction=redaction,
         )
         return None if cut and reply is EMPTY else reply
 
@@ -301,10 +322,13 @@ class Service:
         timeout_s: float | None,
         peer_fd: int | None = None,
         visited: RunningInstance | None = None,
+        *,
+        redaction: Redaction | None = None,
     ) -> Reply:
         """Fetch the next batch, register it, and return it as a reply.
 
-        Only from the instance `visited`, unless that is None.
+        Only from the instance `visited`, unless that is None; with what `redaction`
+        leaves of it.
         """
         instance = self._subscribed(identity, visited)
         seat = self._seat(identity, instance)
@@ -337,7 +361,7 @@ class Service:
                     if not current or instance.store is not seat.store:
                         return EMPTY  # the batch belongs to the old store
                     if seat.rollbacks == rollbacks:
-                        return _register(instance, identity, batch)
+                        return _register(instance, identity, batch, redaction)
                     seat.store.rollback(identity.client_id)
                     rollbacks = seat.rollbacks
         finally:
@@ -487,7 +511,10 @@ def _why_not_served(instance: RunningInstance, identity: ClientIdentity) -> str:
 
 
 def _register(
-    instance: RunningInstance, identity: ClientIdentity, batch: Batch
+    instance: RunningInstance,
+    identity: ClientIdentity,
+    batch: Batch,
+    redaction: Redaction | None,
 ) -> Reply:
     """Register a batch and return it as a reply. Requires the identity's lock."""
     at = instance.log_position
@@ -515,6 +542,9 @@ def _register(
             extra={"batch": batch_id, "position": str(batch.end)},
         )
     try:
+        if redaction is not None:
+            body = redacted(redaction, batch.slices)
+            return (messages_header(batch_id, len(body)), body)
         return (messages_header(batch_id, batch.size), *batch.slices)
     except ValueError as error:  # the batch stays open: a rollback redelivers it
         raise StoreError(f"{error}; ask for fewer entries") from error

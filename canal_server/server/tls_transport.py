@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import ProtocolError
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.transport import RECEIVE_BYTES
+from canal_server.tls.certificate_names import names_of
 from canal_server.tls.client_tls import in_words
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class TlsTransport:
             else:
                 self._flush()
                 return
+
+    def certificate_names(self) -> tuple[str, ...]:
+        """Return the names in the client's verified certificate, if it has one."""
+        found = self._tls.getpeercert(binary_form=True)
+        return () if found is None else names_of(found)
 
     def receive(self, timeout_s: float, bytes_max: int = RECEIVE_BYTES) -> bytes:
         """Wait for bytes and return them, b"" when the client has disconnected.

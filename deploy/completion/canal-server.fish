@@ -35,6 +35,26 @@ function __canal_server_command
                     ' subscriptions list --destination' \
                     ' subscriptions remove --conf' \
                     ' subscriptions remove --destination' \
+                    ' user add --conf' \
+                    ' user add --file' \
+                    ' user add --read' \
+                    ' user add --tables' \
+                    ' user add --columns' \
+                    ' user add --remove-columns' \
+                    ' user add --mask-columns' \
+                    ' user add --client' \
+                    ' user add --subscription' \
+                    ' user add --ranges' \
+                    ' user add --operate' \
+                    ' user add --observe' \
+                    ' user add --certificate' \
+                    ' user add --connections' \
+                    ' user passwd --conf' \
+                    ' user passwd --file' \
+                    ' user list --conf' \
+                    ' user list --file' \
+                    ' user remove --conf' \
+                    ' user remove --file' \
                     ' tail --conf' \
                     ' tail --host' \
                     ' tail --port' \
@@ -128,7 +148,7 @@ function __canal_server_command
             end
         else
             switch "$command $word"
-                case ' start' ' stop' ' check' ' status' ' position' ' position show' ' position seek' ' subscriptions' ' subscriptions list' ' subscriptions remove' ' tail' ' consume' ' unsubscribe' ' decode' ' mirror' ' mirror status' ' mirror copy' ' mirror verify' ' mirror plot' ' schema' ' schema show' ' schema history' ' schema verify' ' schema export' ' schema import' ' completion' ' version'
+                case ' start' ' stop' ' check' ' status' ' position' ' position show' ' position seek' ' subscriptions' ' subscriptions list' ' subscriptions remove' ' user' ' user add' ' user passwd' ' user list' ' user remove' ' tail' ' consume' ' unsubscribe' ' decode' ' mirror' ' mirror status' ' mirror copy' ' mirror verify' ' mirror plot' ' schema' ' schema show' ' schema history' ' schema verify' ' schema export' ' schema import' ' completion' ' version'
                     set command "$command $word"
             end
         end
@@ -166,6 +186,7 @@ complete -c canal-server -n '__canal_server_at \'\'' -a check -d 'check settings
 complete -c canal-server -n '__canal_server_at \'\'' -a status -d 'show the state of a server and of its cluster'
 complete -c canal-server -n '__canal_server_at \'\'' -a position -d 'show and move the positions of clients'
 complete -c canal-server -n '__canal_server_at \'\'' -a subscriptions -d 'show and remove subscriptions of ranged readers'
+complete -c canal-server -n '__canal_server_at \'\'' -a user -d 'manage users and their rights'
 complete -c canal-server -n '__canal_server_at \'\'' -a tail -d 'print changes as they arrive'
 complete -c canal-server -n '__canal_server_at \'\'' -a consume -d 'run a handler over changes'
 complete -c canal-server -n '__canal_server_at \'\'' -a unsubscribe -d 'remove the subscription of a client'
@@ -228,6 +249,42 @@ complete -c canal-server -n '__canal_server_at \' subscriptions remove\'' -l con
 complete -c canal-server -n '__canal_server_at \' subscriptions remove\'' -l destination -x -a '(__canal_server_destinations)' -d 'whose; required if several destinations are configured'
 complete -c canal-server -n '__canal_server_at \' subscriptions remove\'' -l json -d 'print JSON'
 complete -c canal-server -n '__canal_server_at \' subscriptions remove\'' -x
+complete -c canal-server -n '__canal_server_at \' user\'' -a add -d 'add a user with rights'
+complete -c canal-server -n '__canal_server_at \' user\'' -a passwd -d 'change the password of a user'
+complete -c canal-server -n '__canal_server_at \' user\'' -a list -d 'print the users and their rights'
+complete -c canal-server -n '__canal_server_at \' user\'' -a remove -d 'remove a user'
+complete -c canal-server -n '__canal_server_at \' user\'' -s h -l help -d 'show this help message and exit'
+complete -c canal-server -n '__canal_server_at \' user add\'' -s h -l help -d 'show this help message and exit'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l file -r -F -d 'file of users (default: canal.users.file in the conf folder)'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l password-stdin -d 'read the password from standard input, one line (default: ask for it at the terminal)'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l read -x -d 'subscribe to these destinations, and receive their rows'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l tables -x -d 'of them only these tables: regular expressions as in canal.instance.filter.regex'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l columns -x -d 'only these columns of some tables, as in canal.instance.filter.field: schema.table:column/column,…'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l remove-columns -x -d 'leave these columns out'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l mask-columns -x -d 'replace the values of these columns: texts by ****, others by NULL'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l client -x -d 'use only this client id, or these: 2000-2099 (may be repeated)'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l subscription -x -d 'use only ranged subscriptions with these names'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l ranges -x -d 'read ranges of these destinations, as Spark and the mirror do; needs --read'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l operate -x -d 'move cursors of these destinations, stop and start them, remove clients'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l observe -x -d 'see the state, metrics, positions and table history of these destinations'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l certificate -x -d 'log in with a certificate of this subject (CN=name,O=company), or with this name in it: dns:NAME, email:ADDRESS, uri:URI, ip:ADDRESS'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l no-password -d 'the user logs in with a certificate only'
+complete -c canal-server -n '__canal_server_at \' user add\'' -l connections -x -d 'connections at the same time (default: canal.server.connections.per.user.max)'
+complete -c canal-server -n '__canal_server_at \' user add\'' -x
+complete -c canal-server -n '__canal_server_at \' user passwd\'' -s h -l help -d 'show this help message and exit'
+complete -c canal-server -n '__canal_server_at \' user passwd\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'
+complete -c canal-server -n '__canal_server_at \' user passwd\'' -l file -r -F -d 'file of users (default: canal.users.file in the conf folder)'
+complete -c canal-server -n '__canal_server_at \' user passwd\'' -l password-stdin -d 'read the password from standard input, one line (default: ask for it at the terminal)'
+complete -c canal-server -n '__canal_server_at \' user passwd\'' -x
+complete -c canal-server -n '__canal_server_at \' user list\'' -s h -l help -d 'show this help message and exit'
+complete -c canal-server -n '__canal_server_at \' user list\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'
+complete -c canal-server -n '__canal_server_at \' user list\'' -l file -r -F -d 'file of users (default: canal.users.file in the conf folder)'
+complete -c canal-server -n '__canal_server_at \' user list\'' -l json -d 'print JSON'
+complete -c canal-server -n '__canal_server_at \' user remove\'' -s h -l help -d 'show this help message and exit'
+complete -c canal-server -n '__canal_server_at \' user remove\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'
+complete -c canal-server -n '__canal_server_at \' user remove\'' -l file -r -F -d 'file of users (default: canal.users.file in the conf folder)'
+complete -c canal-server -n '__canal_server_at \' user remove\'' -x
 complete -c canal-server -n '__canal_server_at \' tail\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' tail\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with the canal.properties of the server, for the values of omitted options (default: $CANAL_CONF if set, else conf if it has that file; unused with --host or --port)'
 complete -c canal-server -n '__canal_server_at \' tail\'' -l host -x -d 'host of the server (default: 127.0.0.1)'

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("yaml")
 from canal_server.mirror.settings import settings_file
-from canal_server.mirror.settings.document import Section
+from canal_server.doors.yaml_document import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,9 @@ from canal_server.server.admission import (
 
 def admission(**limits) -> Admission[str]:
     """Return an empty one with low limits."""
-    return Admission(Limits(**{"all": 4, "per_address": 3, "pending": 2} | limits))
+    return Admission(
+        Limits(**{"all": 4, "per_address": 3, "pending": 2, "per_user": 9} | limits)
+    )
 
 
 def test_oldest_of_the_address_with_most_is_displaced():
@@ -89,3 +91,20 @@ def test_delays_are_kept_of_so_many_addresses():
         failed.delay_s(str(number), 0.0)
     assert failed.delay_s(str(ADDRESSES_MAX), 0.0) == 0.5
     assert failed.delay_s("0", 0.0) == 0.25
+
+
+def test_user_limit():
+    """A user has a limit, his own if he has one, and ended connections free it."""
+    known = admission(all=20, per_address=20, pending=20, per_user=2)
+    for name in ("r", "s", "t", "u", "v"):
+        known.add(name, "a")
+    assert not known.logged_in("r", "ann")
+    assert not known.logged_in("s", "ann")
+    assert known.logged_in("t", "ann") == (
+        "2 clients are connected as this user, the limit"
+    )
+    assert not known.logged_in("t", "bob", 1)
+    assert known.logged_in("u", "bob", 1).startswith("1 clients")
+    assert not known.logged_in("u", "")  # who needs no name has no limit
+    known.remove("t")
+    assert not known.logged_in("v", "bob", 1)

@@ -49,12 +49,22 @@ PORT_KEYS = (
         secret=True,
     ),
     Key(
+        "canal.users.file",
+        "users_file",
+        values.folder,
+        "A file with [users and their rights](../howto/users.md), readable by the"
+        " server's account only. It is read again when it changes. Empty means that"
+        " there is no other user than `canal.user`.",
+        ours=True,
+    ),
+    Key(
         "canal.anonymous.enable",
         "anonymous",
         values.boolean,
         "`true` lets everybody log in who can reach `canal.ip`. Without it, an address"
-        " that is not of the loopback interface needs `canal.passwd`, or required"
-        " [certificates of clients](../howto/tls.md#ask-clients-for-a-certificate).",
+        " that is not of the loopback interface needs `canal.passwd`,"
+        " `canal.users.file`, or required [certificates of"
+        " clients](../howto/tls.md#ask-clients-for-a-certificate).",
         ours=True,
     ),
     Key(
@@ -71,6 +81,14 @@ PORT_KEYS = (
         values.integer(1, 100_000),
         "The maximum number of connections from one address. All addresses of an IPv6"
         " /64 network count as one.",
+        ours=True,
+    ),
+    Key(
+        "canal.server.connections.per.user.max",
+        "per_user_max",
+        values.integer(1, 100_000),
+        "The maximum number of connections of one user, unless the file of users names"
+        " another one.",
         ours=True,
     ),
     Key(

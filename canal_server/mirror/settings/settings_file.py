@@ -12,13 +12,13 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Final
 
+from canal_server.doors.yaml_document import Document
 from canal_server.errors import ConfigError
 from canal_server.filters.table_filters import (
     compile_expression,
     doubtful_pieces,
     split_expression,
 )
-from canal_server.mirror.settings.document import Document
 from canal_server.mirror.settings.mirror_settings import (
     SERVERS,
     SHOW,
@@ -46,7 +46,7 @@ from canal_server.spark.options.source_options import SUBSCRIPTION, read_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from canal_server.mirror.settings.document import Section
+    from canal_server.doors.yaml_document import Section
 
 PORT_MAX: Final = 65535
 SALT_BYTES_MIN: Final = 8

@@ -18,6 +18,7 @@ from canal_server.errors import ClientError, StoreError
 from canal_server.model.batch import Batch
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.memory_meta import MemoryMetaManager
+from canal_server.protocol.auth import Credentials
 from canal_server.protocol.entry_messages import Entry, EntryType, Header
 from canal_server.protocol.framing import frame_length
 from canal_server.protocol.packets import Packet
@@ -26,6 +27,7 @@ from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.listener import Server
 from canal_server.server.service import Service
 from canal_server.tls.server_tls import ServerTls
+from canal_server.users.user_directory import UserDirectory
 
 if TYPE_CHECKING:
     import ssl
@@ -350,7 +352,9 @@ def serve(instances: FakeInstances) -> Iterator[Callable[..., Server]]:
     def start(**settings: object) -> Server:
         config = ServerConfig(ip="127.0.0.1", port=0, **settings)  # type: ignore[arg-type]
         tls = None if config.tls.cert_file is None else ServerTls(config.tls)
-        server = Server(config, instances, tls)
+        credentials = Credentials(config.user, config.passwd)
+        users = UserDirectory(config.users_file, credentials)
+        server = Server(config, instances, tls, users)
         server.start()
         servers.append(server)
         return server

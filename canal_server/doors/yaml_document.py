@@ -1,6 +1,6 @@
 """Reads a YAML document key by key, so that each problem has its line and column.
 
-Leaves out which keys exist (`settings_file`). A text is used as written, not as YAML
+Leaves out which keys exist. A text is used as written, not as YAML
 would interpret it: `0123` stays that. Anchors and aliases work, merge keys do not.
 """
 
@@ -286,6 +286,14 @@ class Section:
                 "only secrets may come from the environment; write a value"
             )
         return text
+
+
+def written(content: Mapping[str, object]) -> str:
+    """Return nested mappings, lists and texts as YAML, keys in their order."""
+    text: str = yaml.safe_dump(
+        content, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )
+    return text
 
 
 def _is_null(node: yaml.Node) -> bool:

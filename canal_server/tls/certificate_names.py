@@ -1,0 +1,67 @@
+"""The names that a certificate proves, as texts that settings can name.
+
+The subject as RFC 4514 writes it (`CN=reader,O=Example`), and the alternative names
+with their kind: `dns:`, `email:`, `uri:` and `ip:`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+
+from cryptography import x509
+
+_KINDS: Final = ("dns", "email", "uri", "ip")
+_BLANKS: Final = re.compile(r"(?<!\\),\s+")  # after a comma that is not escaped
+
+
+def names_of(der: bytes) -> tuple[str, ...]:
+    """Return the names in a certificate, the subject first; without those it lacks.
+
+    The caller has verified the certificate. Malformed extensions give no names.
+    """
+    try:
+        found = x509.load_der_x509_certificate(der)
+        subject = found.subject.rfc4514_string()
+        names = [subject] if subject else []
+        other = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return tuple(names)
+    except ValueError:  # OpenSSL accepts some things that this library does not
+        return ()
+    for each in other.value:
+        match each:
+            case x509.DNSName(value=value):
+                names.append(f"dns:{value.lower()}")
+            case x509.RFC822Name(value=value):
+                names.append(f"email:{value}")
+            case x509.UniformResourceIdentifier(value=value):
+                names.append(f"uri:{value}")
+            case x509.IPAddress(value=value):
+                names.append(f"ip:{value}")
+    return tuple(names)
+
+
+def checked_name(text: str) -> str:
+    """Return a name in the form of `names_of`. Raises ValueError with the remedy."""
+    kind, colon, value = text.partition(":")
+    kind, value = kind.strip().lower(), value.strip()
+    if colon and kind in _KINDS:
+        if not value:
+            raise ValueError(f"{text!r} has no name after the colon")
+        if kind == "ip":
+            return f"ip:{ipaddress.ip_address(value)}"
+        return f"{kind}:{value.lower() if kind == 'dns' else value}"
+    try:
+        plain = _BLANKS.sub(",", text.strip())
+        subject = x509.Name.from_rfc4514_string(plain).rfc4514_string()
+    except ValueError:
+        subject = ""
+    if not subject:
+        raise ValueError(
+            f"{text!r} is no name of a certificate; write its subject as"
+            " `openssl x509 -noout -subject -nameopt RFC2253` prints it, or dns:NAME,"
+            " email:ADDRESS, uri:URI or ip:ADDRESS"
+        )
+    return subject

@@ -26,7 +26,8 @@ PACKAGE = "canal_server"
 # import what stands on lower layers.
 LAYERS = {
     "errors": 0, "model": 0, "messages": 0,
-    "core": 1, "runtime": 1, "ports": 1, "config.schema": 1, "doors.web_service": 1, "doors.yaml_document": 1,
+    "core": 1, "runtime": 1, "ports": 1, "config.schema": 1, "doors.web_service": 1,
+    "doors.yaml_document": 1,
     "filters.characters": 1, "filters.patterns": 1, "filters.matching": 1,
     "filters.table_filters": 1,
     "config": 2, "protocol": 2, "mysql": 2, "tls": 2,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 pytest.importorskip("yaml")
-from canal_server.mirror.settings import settings_file
 from canal_server.doors.yaml_document import Section
+from canal_server.mirror.settings import settings_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from canal_server.mirror.settings import settings_file
 from canal_server.doors.yaml_document import Section
+from canal_server.mirror.settings import settings_file
 from canal_server.mirror.settings.mirror_settings import SERVERS
 from reference.markdown import notice
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from canal_server.errors import ConfigError
 from canal_server.doors.yaml_document import UNREAD
+from canal_server.errors import ConfigError
 from canal_server.mirror.settings.settings_file import load, read
 from canal_server.mirror.settings.table_values import Mask, TableName
 

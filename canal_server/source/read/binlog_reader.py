@@ -34,7 +34,7 @@ from canal_server.source.read.compressed_events import compressed_event, payload
 from canal_server.source.read.file_sets import SETS_OF_GTIDS, FileSets
 from canal_server.source.read.unknown_columns import unknown_columns
 from canal_server.source.read.unreadable_events import Unreadable, raw_change
-from canal_server.tablemeta.sql.ddl import examine, table_of_statement
+from canal_server.tablemeta.sql.statement_classes import examine, table_of_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

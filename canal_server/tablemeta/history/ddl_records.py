@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.tablemeta.model.session_context import Context
-from canal_server.tablemeta.sql.ddl import examine
+from canal_server.tablemeta.sql.statement_classes import examine
 from canal_server.tablemeta.storage.history_storage import DdlRecord
 
 if TYPE_CHECKING:

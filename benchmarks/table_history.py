@@ -33,7 +33,8 @@ from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.base_dump import BaseDumper
-from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb, made_record
+from canal_server.tablemeta.history.ddl_records import made_record
+from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import SourceTraits, StoredSchema
 from canal_server.tablemeta.storage.sqlite_storage import (

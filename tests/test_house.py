@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODULES_MAX = 20  # of a folder
+LINES_MAX = 600  # of a module in Python
 SOURCES = (".py", ".pyx")
 
 
@@ -78,6 +79,16 @@ def test_folders_are_small() -> None:
     """A folder with more modules than a person takes in at a look is two folders."""
     folders = Counter(str(path.parent) for path in modules_of(ROOT))
     assert {name: count for name, count in folders.items() if count > MODULES_MAX} == {}
+
+
+def test_modules_are_short() -> None:
+    """A module that is longer has a part that deserves a name of its own."""
+    lines = {
+        str(path.relative_to(ROOT)): path.read_text().count("\n")
+        for path in modules_of(ROOT)
+        if path.suffix == ".py"
+    }
+    assert {name: count for name, count in lines.items() if count > LINES_MAX} == {}
 
 
 @pytest.mark.parametrize(

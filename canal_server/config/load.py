@@ -237,8 +237,8 @@ class _Loading:
                 local.origin,
                 "canal.admin.passwd",
                 "",
-                "not set, but canal-admin hands out settings to who knows its password"
-                " only; set hex(SHA1(SHA1(password))) of its canal.adminPasswd",
+                "not set, but canal-admin sends its settings only to servers that know"
+                " its password; set hex(SHA1(SHA1(password))) of its canal.adminPasswd",
             )
         self._problems.raise_if_any()
         if folder is None:

@@ -19,7 +19,7 @@ from canal_server.model.znodes import lease_path
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.gtid_cache import unchanged
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.mixed_meta import MixedMetaManager
+from canal_server.position.stored_meta import StoredMetaManager
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.ranges.range_cursors import FILE_NAME as SUBSCRIPTIONS
 from canal_server.ranges.range_cursors import (
@@ -174,7 +174,7 @@ def meta_manager_of(
     position = config.position
     destinations = (config.destination,)
     if position.wiring is Wiring.ZOOKEEPER:
-        return MixedMetaManager(
+        return StoredMetaManager(
             MetaNodes(
                 zookeepers.of(
                     position.zookeeper_servers,
@@ -187,7 +187,7 @@ def meta_manager_of(
             flush_period_s=position.zookeeper_flush_period_ms / 1000,
         )
     if position.wiring is Wiring.FILE:
-        return MixedMetaManager(
+        return StoredMetaManager(
             MetaFiles(position.data_dir, completed=completed),
             destinations=destinations,
             flush_period_s=position.flush_period_ms / 1000,

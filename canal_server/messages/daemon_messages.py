@@ -19,7 +19,8 @@ ADMIN_LOGIN_REFUSED = Message(
     name="admin-login-refused",
     level=WARNING,
     text="refused the login of canal-admin at %s: wrong user or password",
-    meaning="Someone who is not canal-admin, or canal-admin with other settings.",
+    meaning="Another program tried to log in, or canal-admin has other settings than"
+    " the server.",
     remedy="Set the same user and password in canal-admin and in `canal.admin.user` and"
     " `canal.admin.passwd`.",
 )
@@ -47,16 +48,17 @@ ADMIN_PORT_UNAVAILABLE = Message(
 ADMIN_SETTINGS_REFUSED = Message(
     name="admin-settings-refused",
     level=ERROR,
-    text="canal-admin changed canal.properties to settings that cannot be used, the"
-    " previous ones are kept: %s",
-    meaning="The server runs on with the settings that it had.",
+    text="canal-admin changed canal.properties to settings that cannot be used; the"
+    " previous ones stay in effect: %s",
+    meaning="The server keeps running with its previous settings.",
     remedy="Correct the named keys in canal-admin.",
 )
 
 ADMIN_SETTINGS_UNAVAILABLE = Message(
     name="admin-settings-unavailable",
     level=WARNING,
-    text="no settings from canal-admin, using those that it handed out last: %s",
+    text="cannot get the settings from canal-admin, using the last ones that it sent:"
+    " %s",
     meaning="Changes in canal-admin have no effect until it answers again. The server"
     " asks it again at every `canal.auto.scan.interval`; this line is not repeated.",
     remedy="Start canal-admin, or correct `canal.admin.manager`, `canal.admin.user` and"
@@ -66,11 +68,11 @@ ADMIN_SETTINGS_UNAVAILABLE = Message(
 ALARM_NOT_SENT = Message(
     name="alarm-not-sent",
     level=WARNING,
-    text="cannot send an alarm, trying again: %s",
+    text="cannot send an alarm, retrying: %s",
     meaning="The web service or the command of the [alarms](../howto/alarms.md) failed."
     " The alarm is sent again every few seconds; this line is not repeated.",
-    remedy="Correct `canal.alarm.webhook.url` or `canal.alarm.command`, or the other"
-    " side.",
+    remedy="Correct `canal.alarm.webhook.url` or `canal.alarm.command`, or repair the"
+    " web service.",
 )
 
 ALARM_RAISED = Message(
@@ -85,8 +87,10 @@ ALARM_RAISED = Message(
 ALARMS_FAILED = Message(
     name="alarms-failed",
     level=ERROR,
-    text="cannot look for alarms because of an internal error, trying again",
-    meaning="The destinations are not affected.",
+    text="cannot check the conditions for alarms because of an internal error,"
+    " retrying",
+    meaning="No alarms are raised or resolved meanwhile. The destinations are not"
+    " affected.",
     remedy="Report the traceback that follows the line.",
 )
 

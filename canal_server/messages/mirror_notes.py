@@ -139,9 +139,9 @@ TABLE_WAITS: Final = (
     ),
     Note(
         fragments=("no snapshot reaches … in the server's binlog",),
-        meaning="The same on MariaDB, or `source.host` is not the server from which"
-        " canal-server reads.",
-        remedy="Check both.",
+        meaning="On MariaDB, transactions in the binlog are not committed yet; or"
+        " `source.host` is not the server from which canal-server reads.",
+        remedy="Find what delays the commits, and check `source.host`.",
     ),
     Note(
         fragments=("XA transactions are prepared but not ended",),
@@ -167,9 +167,10 @@ TABLE_WAITS: Final = (
     ),
     Note(
         fragments=("but its copy needs a moment without changes",),
-        meaning="See [tables without a"
-        " key](../explanation/mirror.md#tables-without-a-key).",
-        remedy="`copy.keyless_lock: true`, or a key.",
+        meaning="A [table without a"
+        " key](../explanation/mirror.md#tables-without-a-key) is copied as of one"
+        " moment, and writers leave no such moment.",
+        remedy="Set `copy.keyless_lock: true`, or add a primary key.",
     ),
     Note(
         fragments=("chunks were not copied in … runs of Spark's job",),
@@ -256,8 +257,10 @@ TABLE_STOPS: Final = (
     ),
     Note(
         fragments=("(masked or left out)", "masked or left out there"),
-        meaning="The same may have happened before a copy, which is not started.",
-        remedy="As above.",
+        meaning="A hidden column may have been renamed to a name that is not hidden"
+        " before the table was copied. The copy is not started.",
+        remedy="Add the new name to the settings, with a mask or `show`, then start"
+        " again and run `mirror copy`: see [masks](../howto/mirror-masks.md).",
     ),
     Note(
         fragments=("its columns changed during each of … copies",),

@@ -18,9 +18,9 @@ MIRROR_LAKE_FAILED = Message(
 MIRROR_METRICS_FAILED = Message(
     name="mirror-metrics-failed",
     level=ERROR,
-    text="metrics failed because of an internal error",
-    meaning="A request for metrics was answered with status 500, or what metrics show"
-    " of the lake is older. The mirror itself is not affected.",
+    text="cannot collect metrics because of an internal error",
+    meaning="A request for metrics was answered with status 500, or the metrics about"
+    " the lake are out of date. The mirror itself is not affected.",
     remedy="Report the traceback that follows the line.",
 )
 

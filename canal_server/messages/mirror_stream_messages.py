@@ -27,9 +27,9 @@ MIRROR_FOREIGN_KEY = Message(
 MIRROR_FOREIGN_KEYS_NOT_COMPARED = Message(
     name="mirror-foreign-keys-not-compared",
     level=WARNING,
-    text="%s: cannot compare its rows with the source, for its foreign keys: %s;"
-    " retrying in %.0f s",
-    meaning="The database does not answer, or commits are delayed there.",
+    text="%s: cannot compare its rows with the source: %s; retrying in %.0f s",
+    meaning="The mirror compares a table with foreign keys to find the rows that these"
+    " changed. The database does not answer, or commits are delayed there.",
     remedy="Nothing if it recovers.",
 )
 
@@ -93,6 +93,7 @@ MIRROR_TABLES_NOT_LISTED = Message(
     name="mirror-tables-not-listed",
     level=WARNING,
     text="cannot list the tables of the source: %s; retrying in %.0f s",
-    meaning="The database does not answer. The mirror asks which tables were dropped.",
+    meaning="The database does not answer. Until it does, dropped tables are not"
+    " noticed.",
     remedy="Nothing if it recovers.",
 )

@@ -131,7 +131,7 @@ USERS_WATCH_FAILED = Message(
 TLS_RELOAD_FAILED = Message(
     name="tls-reload-failed",
     level=ERROR,
-    text="the files of the TLS certificate changed and cannot be used, the earlier"
+    text="the files of the TLS certificate changed and cannot be used; the previous"
     " certificate stays in use: %s",
     meaning="The files were replaced by others that do not belong together, or are"
     " unreadable. The server tries again when they change again.",

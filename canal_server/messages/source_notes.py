@@ -80,7 +80,7 @@ SOURCE_ERRORS: Final = (
         error="SourceRefused",
         fragments=("account … lacks …",),
         meaning="The account has no right to read the binlog. The text also has"
-        " everything else that keeps the source from being read.",
+        " everything else that prevents the source from being read.",
         remedy="Run the GRANT of the text. [`canal-server check`](../howto/check.md)"
         " shows whether all is well then.",
     ),
@@ -226,7 +226,8 @@ HISTORY_ERRORS: Final = (
         " history of the previous source does not help either. Retrying does not"
         " help.",
         remedy="Start a new subscription at the position that the text names, and load"
-        " earlier changes from the tables; or leave the table out, as above.",
+        " earlier changes from the tables; or leave the table out with"
+        " `canal.instance.filter.black.regex`.",
     ),
     Note(
         error="TableMetaStoreError",

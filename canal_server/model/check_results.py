@@ -57,4 +57,4 @@ def fail(check: str, text: str, remedy: str = "") -> CheckResult:
 
 def skip(check: str, what: str, why: str) -> CheckResult:
     """Return that something was not checked, and why."""
-    return CheckResult(check, Outcome.SKIP, f"{what} was not checked because {why}")
+    return CheckResult(check, Outcome.SKIP, f"cannot check {what}: {why}")

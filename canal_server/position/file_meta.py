@@ -3,7 +3,7 @@
 `<data dir>/<destination>/meta.dat` has the content of `meta_file`, `parse.dat` next to
 it that of one position. What they cannot hold is in other files next to them
 (`sidecar`, `source_positions`). All are written by `atomic_file`. Leaves out when they
-are written (`mixed_meta`).
+are written (`stored_meta`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from canal_server.messages import position_messages
 from canal_server.position import meta_file, sidecar, source_positions
 from canal_server.position.atomic_file import Disk, replace_content
 from canal_server.position.gtid_cache import unchanged
-from canal_server.position.mixed_meta import StoredClient
+from canal_server.position.stored_meta import StoredClient
 from canal_server.runtime.private_files import unwritten
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _Content = TypeVar("_Content")
 
 
 class MetaFiles:
-    """Clients in `meta.dat`; a `mixed_meta.MetaStorage`, without open batches."""
+    """Clients in `meta.dat`; a `stored_meta.MetaStorage`, without open batches."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The position of a destination's pump: log position managers.
 
-After a restart the clients' cursors replace it (`mixed_meta`). Leaves out the
+After a restart the clients' cursors replace it (`stored_meta`). Leaves out the
 search for a start position when none is stored (`canal_server.source`).
 """
 

@@ -26,13 +26,13 @@ from canal_server.model.cursors import ClientCursor, DestinationCursors
 from canal_server.model.running import owner_of
 from canal_server.model.znodes import lease_path, running_path
 from canal_server.position.file_meta import MetaFiles
-from canal_server.position.mixed_meta import StoredClient
 from canal_server.position.source_positions import (
     by_source,
     cursor_among,
     servers_of,
     source_positions_of,
 )
+from canal_server.position.stored_meta import StoredClient
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
     from canal_server.doors.zookeeper import ZooKeeper
     from canal_server.model.positions import LogPosition
-    from canal_server.position.mixed_meta import MetaStorage
+    from canal_server.position.stored_meta import MetaStorage
 
 logger = logging.getLogger(__name__)
 

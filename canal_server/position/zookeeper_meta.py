@@ -18,7 +18,7 @@ Next to `parse` there may be `parse.full`, too.
 A node that another client changed since it was read here is never overwritten. A server
 that lost its lease meanwhile writes nothing, and what it read does not count. Leaves
 out the lease (`canal_server.ha`), the contents (`node_json`, `meta_file`), how a node
-is written (`node_writer`), and when (`mixed_meta`).
+is written (`node_writer`), and when (`stored_meta`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from canal_server.model import znodes
 from canal_server.model.identity import ClientIdentity
 from canal_server.position import meta_file, node_json, sidecar, source_positions
 from canal_server.position.gtid_cache import unchanged
-from canal_server.position.mixed_meta import StoredClient
 from canal_server.position.node_writer import NodeWriter
+from canal_server.position.stored_meta import StoredClient
 from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _Answer = TypeVar("_Answer")
 
 
 class MetaNodes:
-    """Clients in nodes; a `mixed_meta.MetaStorage`.
+    """Clients in nodes; a `stored_meta.MetaStorage`.
 
     With `leased`, the session in which it is opened holds the leases of the
     destinations, and it works in no other session. `completed` adds executed GTID sets

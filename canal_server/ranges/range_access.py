@@ -335,7 +335,7 @@ class RangeAccess:
                 self._mapped.clear()
             self._mapped[key] = found
             _log.info(
-                "destination %s: %s is %s now",
+                "destination %s: position %s of an earlier epoch is %s now",
                 self._config.destination,
                 position,
                 found.position,

@@ -22,10 +22,8 @@ from canal_server.source.read.start_position import StartPosition
 from canal_server.source.read.unknown_columns import FROM_NOW_ON, LEAVE_OUT
 from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
 from canal_server.source.schema.source_traits import record_of, records_of, source_of
-from canal_server.tablemeta.history.tsdb import (
-    TableMetaTsdb,
-    position_after,
-)
+from canal_server.tablemeta.history.ddl_records import position_after
+from canal_server.tablemeta.history.tsdb import TableMetaTsdb
 from canal_server.tablemeta.storage.open_storage import open_storage
 
 if TYPE_CHECKING:

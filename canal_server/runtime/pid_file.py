@@ -201,8 +201,8 @@ def _holder(fd: int, path: Path) -> int:
             " as that user or as root"
         ) from None
     raise CanalError(
-        f"the server of the pid file {path} is not process {pid or 'unknown'} here:"
-        " stop it in its container"
+        f"the pid file {path} belongs to a server that is not process"
+        f" {pid or 'unknown'} on this host: stop it in its container"
     )
 
 

@@ -3,8 +3,9 @@
 Strangers that open connections and stay silent displace only each other: when there are
 too many of them, or no connection is left, the oldest one is closed of the address that
 has most. So a client that knows the password can always connect, unless clients that
-logged in use all connections. Leaves out sockets and threads; used under the lock of
-the listener, which also passes the times.
+logged in use all connections. Leaves out sockets and threads, how long a log-in may
+take (`client_connection`) and how large its request may be (`server_session`); used
+under the lock of the listener, which also passes the times.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 OpenSSL works on memory, and the socket stays as it is: its time limits are the
 kernel's, and another thread can end a wait. What is sent is encrypted in pieces of many
-records, each piece sent by one system call.
+records, each piece sent by one system call. Leaves out whether a client begins with TLS
+(`client_connection`) and certificates (`server_tls`).
 """
 
 from __future__ import annotations

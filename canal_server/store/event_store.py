@@ -40,6 +40,7 @@ from canal_server.store.eviction import (
     slowest_of,
 )
 from canal_server.store.filter_queries import ask_filter
+from canal_server.store.old_table_ids import OldTableIds
 from canal_server.store.ring import Ring, bytes_in_use
 from canal_server.store.span_parts import count_of, parts_of
 from canal_server.store.stall import REPORT_AFTER_S, StallNotice
@@ -96,8 +97,6 @@ class MemoryEventStore:
         self._may_drop = may_drop
         self._config = config
         self._table_ids = table_ids
-        # While old table ids exist: entries from this sequence on have new ones only.
-        self._new_from: int | None = None
         self._pool = pool
         self._frame_bytes_max = frame_bytes_max
         self._lock = threading.Lock()
@@ -105,6 +104,7 @@ class MemoryEventStore:
         self._ring = Ring(
             config.buffer_size, config.raw_entry, frame_bytes_max, grouped
         )
+        self._old_ids = OldTableIds(table_ids, self._ring)
         self._cursors: dict[int, Cursor] = {}
         self._holder: Cursor | None = None  # a cursor that holds the oldest entries
         self._getters: set[Getter] = set()  # those that wait
@@ -228,30 +228,12 @@ class MemoryEventStore:
         finally:
             self._wake_getters()
         if self._table_ids.ageing:
-            self._forget_old_table_ids(spans)
-
-    def _forget_old_table_ids(self, spans: Sequence[Span]) -> None:
-        """Forget names whose ids no entry has any more; `spans` were just put.
-
-        A statement that was being read when a new epoch began has old ids in its rows,
-        and may still be in the buffer. After the end of its transaction no more of them
-        follow; once the ring has freed the entries before, none is left.
-        """
-        if self._new_from is None:
-            # In a group, other sources may still have old ids.
-            if not self._ring.grouped and any(
-                block.last_boundary(first, stop) >= 0 for block, first, stop in spans
-            ):
-                self._new_from = self._ring.put_sequence
-        elif self._ring.free_sequence >= self._new_from:
-            self._table_ids.forget_old()
-            self._new_from = None
+            self._old_ids.note_put(spans)
 
     def note_new_table_ids(self) -> None:
         """Note that no source of a group has anything left with an old table id."""
         with self._lock:
-            if self._table_ids.ageing and self._new_from is None:
-                self._new_from = self._ring.put_sequence
+            self._old_ids.note_new_only()
 
     def _has_room_made(self, count: int) -> bool:
         """Return whether entries fit, after dropping what filters reject if needed."""
@@ -325,8 +307,7 @@ class MemoryEventStore:
         """Give a client a cursor, or its cursor another filter (None: all entries).
 
         A new cursor starts at the oldest entry in the ring. Entries at or before
-        `after`
-        are not delivered, except a BEGIN at it and every entry of a compressed
+        `after` are not delivered, except a BEGIN at it and every entry of a compressed
         transaction at it. In a group, `after` maps the number of each source to a
         position there. An existing cursor does not move, whatever `after` says.
         """

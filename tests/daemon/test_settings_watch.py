@@ -91,7 +91,7 @@ def test_away(start_server, conf, admin):
     assert server.wait() == 0
 
     server = start_server(conf)
-    assert "using those that it handed out last" in server.read_until("settings from")
+    assert "using the last ones that it sent" in server.read_until("settings from")
     server.read_until("started with")
     assert states_of(conf) == ["shop"]
     admin.instances["new"] = MASTER

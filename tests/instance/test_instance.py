@@ -33,7 +33,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.source_settings import KeyRetrieval, ServerKey, TlsMode
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.mixed_meta import MixedMetaManager
+from canal_server.position.stored_meta import StoredMetaManager
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Deadline
 
@@ -381,13 +381,13 @@ def test_wiring_of_cursors(tmp_path: Path) -> None:
     """Cursors are kept where the wiring says."""
     assert isinstance(Instance(config_for()).meta, MemoryMetaManager)
     kept = Instance(config_for(data_dir=tmp_path)).meta
-    assert isinstance(kept, MixedMetaManager)
+    assert isinstance(kept, StoredMetaManager)
     assert isinstance(kept.storage, MetaFiles)
     in_nodes = PositionConfig(
         wiring=Wiring.ZOOKEEPER, zookeeper_servers="127.0.0.1:1", data_dir=tmp_path
     )
     kept = Instance(replace(config_for(), position=in_nodes)).meta
-    assert isinstance(kept, MixedMetaManager)
+    assert isinstance(kept, StoredMetaManager)
     assert isinstance(kept.storage, MetaNodes)
 
 

@@ -11,5 +11,5 @@ def test_messages():
     assert warn("a", "it is low", "raise it").message == "it is low; raise it"
     assert fail("a", "it is wrong").message == "it is wrong"
     found = skip("a", "it", "nobody knows").of("example")
-    assert found.message == "it was not checked because nobody knows"
+    assert found.message == "cannot check it: nobody knows"
     assert (found.subject, found.outcome) == ("example", Outcome.SKIP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canal_server.model.ddl_statement import names_of
-from canal_server.tablemeta.sql.ddl import classify
+from canal_server.tablemeta.sql.statement_classes import classify
 
 
 @pytest.mark.parametrize(

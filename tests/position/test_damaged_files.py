@@ -12,7 +12,7 @@ from position_writer import CLIENT, position
 from canal_server.position.atomic_file import Disk
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.meta_file import abridged
-from canal_server.position.mixed_meta import StoredClient
+from canal_server.position.stored_meta import StoredClient
 
 
 class Cursors:

@@ -17,7 +17,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.atomic_file import Disk
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.meta_file import decode, encode
-from canal_server.position.mixed_meta import MixedMetaManager
+from canal_server.position.stored_meta import StoredMetaManager
 
 WAIT_S = 30  # how long a test waits for what happens at once
 CLIENT = ClientIdentity("example", 1001, r"a\..*")
@@ -54,7 +54,7 @@ class SignallingDisk(FaultyDisk):
 
 def manager(folder, *, disk=None, period_s=3600.0):
     """Return a manager that only writes subscriptions by itself."""
-    return MixedMetaManager(
+    return StoredMetaManager(
         MetaFiles(folder, disk=disk),
         destinations=["example"],
         flush_period_s=period_s,
@@ -248,7 +248,7 @@ class HangingDisk(Disk):
         super().sync(descriptor)
 
 
-def has_stopped(meta: MixedMetaManager) -> bool:
+def has_stopped(meta: StoredMetaManager) -> bool:
     """Return whether a stop succeeds."""
     try:
         meta.stop()
@@ -261,7 +261,7 @@ def has_stopped(meta: MixedMetaManager) -> bool:
 def test_stop_does_not_wait_for_a_hanging_disk(tmp_path, amid_write):
     """Stopping fails after a time if the disk does not answer, and can be retried."""
     disk = HangingDisk()
-    meta = MixedMetaManager(
+    meta = StoredMetaManager(
         MetaFiles(tmp_path, disk=disk),
         destinations=["example"],
         flush_period_s=3600.0,

@@ -15,7 +15,7 @@ from canal_server.model.positions import (
 )
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.mixed_meta import MixedMetaManager, Writing
+from canal_server.position.stored_meta import StoredMetaManager, Writing
 from canal_server.position.zookeeper_meta import MetaNodes
 
 ONE = ClientIdentity("example", 1001)
@@ -46,7 +46,7 @@ def meta(request):
     manager = (
         MemoryMetaManager()
         if writing is None
-        else MixedMetaManager(
+        else StoredMetaManager(
             shelf_of(request.param, request), destinations=["example"], writing=writing
         )
     )

@@ -22,8 +22,8 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.model.znodes import lease_path
 from canal_server.position import offline
 from canal_server.position.file_meta import MetaFiles
-from canal_server.position.mixed_meta import StoredClient
 from canal_server.position.offline import move_stored, read_stored
+from canal_server.position.stored_meta import StoredClient
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 

@@ -12,7 +12,7 @@ from fix_random import longer
 from position_writer import Store, settles_every
 from support_paths import program
 
-from canal_server.position.mixed_meta import Writing
+from canal_server.position.stored_meta import Writing
 
 WRITER = program("position_writer.py")
 

@@ -19,8 +19,8 @@ from canal_server.model.positions import (
 from canal_server.position import sidecar
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.meta_file import abridged, encode
-from canal_server.position.mixed_meta import StoredClient
 from canal_server.position.node_json import encode_cursor
+from canal_server.position.stored_meta import StoredClient
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 

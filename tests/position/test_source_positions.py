@@ -16,7 +16,7 @@ from canal_server.position import source_positions
 from canal_server.position.atomic_file import Disk
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.memory_meta import MemoryMetaManager
-from canal_server.position.mixed_meta import MixedMetaManager, Writing
+from canal_server.position.stored_meta import StoredMetaManager, Writing
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 
@@ -42,7 +42,7 @@ def open_meta(request, tmp_path):
 
     def start():
         position = MetaNodes(ZooKeeper(root)) if root else MetaFiles(tmp_path)
-        made = MixedMetaManager(
+        made = StoredMetaManager(
             position, destinations=["example"], writing=Writing.AT_ONCE
         )
         made.start()
@@ -70,7 +70,7 @@ def test_stored_beside_the_cursor(open_meta):
 
 def test_nothing_beside_single_sources(tmp_path):
     """Without source positions there is no file for them."""
-    meta = MixedMetaManager(
+    meta = StoredMetaManager(
         MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
     )
     meta.start()
@@ -120,7 +120,7 @@ def test_power_cut_at_every_step():
     steps, finished = 0, False
     while not finished:
         disk = PowerlessDisk()
-        meta = MixedMetaManager(MetaFiles(folder, disk=disk), destinations=["example"])
+        meta = StoredMetaManager(MetaFiles(folder, disk=disk), destinations=["example"])
         meta.subscribe(CLIENT)
         for offset in (4, 8):
             move(meta, offset)
@@ -150,7 +150,7 @@ def test_power_cut_at_every_step():
 
 def test_damaged_file(tmp_path, caplog):
     """The backup replaces it, which is logged; without a backup it is an error."""
-    meta = MixedMetaManager(
+    meta = StoredMetaManager(
         MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
     )
     meta.subscribe(CLIENT)
@@ -169,7 +169,7 @@ def test_damaged_file(tmp_path, caplog):
 
 def test_a_backup_that_was_needed_stays(tmp_path):
     """The damaged file does not become the backup, so that a crash finds the backup."""
-    meta = MixedMetaManager(
+    meta = StoredMetaManager(
         MetaFiles(tmp_path), destinations=["example"], writing=Writing.AT_ONCE
     )
     meta.subscribe(CLIENT)
@@ -196,7 +196,9 @@ def test_a_backup_that_was_needed_stays(tmp_path):
 def test_damaged_node(zookeeper_root):
     """A node that cannot be read is an error with its path."""
     position = MetaNodes(ZooKeeper(zookeeper_root))
-    meta = MixedMetaManager(position, destinations=["example"], writing=Writing.AT_ONCE)
+    meta = StoredMetaManager(
+        position, destinations=["example"], writing=Writing.AT_ONCE
+    )
     meta.start()
     meta.subscribe(CLIENT)
     meta.update_source_positions(CLIENT, {1: at("db1", 100)})
@@ -210,7 +212,7 @@ def test_damaged_node(zookeeper_root):
     assert node.data == source_positions.encode({1: at("db1", 100)})
     zookeeper.write(path, b"{}", node.version)
     zookeeper.close()
-    again = MixedMetaManager(
+    again = StoredMetaManager(
         MetaNodes(ZooKeeper(zookeeper_root)), destinations=["example"]
     )
     with pytest.raises(

@@ -19,7 +19,7 @@ from canal_server.model.positions import (
     PositionRange,
 )
 from canal_server.model.znodes import lease_path
-from canal_server.position.mixed_meta import MixedMetaManager, StoredClient, Writing
+from canal_server.position.stored_meta import StoredClient, StoredMetaManager, Writing
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Stop
 
@@ -62,7 +62,7 @@ def manager(servers, *, writing=Writing.AT_ONCE, period_s=3600.0):
 
 def manager_on(zookeeper, writing=Writing.AT_ONCE, period_s=3600.0):
     """Return the same, which uses this session."""
-    return MixedMetaManager(
+    return StoredMetaManager(
         MetaNodes(zookeeper),
         destinations=["example"],
         writing=writing,
@@ -328,7 +328,7 @@ class TestLeased:
     @pytest.fixture
     def leased(self, session):
         """Return a manager on that session, not started, that writes at once."""
-        return MixedMetaManager(
+        return StoredMetaManager(
             MetaNodes(session, leased=True),
             destinations=["example"],
             writing=Writing.AT_ONCE,

@@ -191,6 +191,6 @@ def test_stop_ends_nobody_else(path):
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(f"{other.pid}\n")
         file.flush()
-        with pytest.raises(CanalError, match=f"is not process {other.pid} here"):
+        with pytest.raises(CanalError, match=f"is not process {other.pid} on"):
             stop_process(path, Deadline(1))
         assert other.poll() is None

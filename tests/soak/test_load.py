@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from soak.load import ASIDE, UNSEEN
 
-from canal_server.tablemeta.sql.ddl import classify
+from canal_server.tablemeta.sql.statement_classes import classify
 
 
 def statements(text: str) -> int:

@@ -37,8 +37,8 @@ AT_A_TIME: Final = 16  # destinations that are checked together
 SERVER: Final = "server"  # the subject of what concerns no single destination
 CONF: Final = "conf"
 EXIT_STATUS: Final = (
-    "Exit status: 0 all hold, warnings included; 1 something fails; 2 invalid settings"
-    " or options; 130 interrupted by Ctrl-C."
+    "Exit status: 0 all checks pass, warnings included; 1 something fails; 2 invalid"
+    " settings or options; 130 interrupted by Ctrl-C."
 )
 WORDS: Final = {
     Outcome.OK: "ok",

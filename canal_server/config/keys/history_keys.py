@@ -42,14 +42,14 @@ TABLE_META_KEYS = (
         history_location.USER_KEY,
         "table_meta.user",
         values.text,
-        "The account on that server. It needs CREATE, SELECT, INSERT, UPDATE and DELETE"
-        " on the database.",
+        "The account on the server of `canal.instance.tsdb.url`. It needs CREATE,"
+        " SELECT, INSERT, UPDATE and DELETE on the database.",
     ),
     Key(
         "canal.instance.tsdb.dbPassword",
         "table_meta.password",
         values.text,
-        "The password of that account.",
+        "The password of `canal.instance.tsdb.dbUsername`.",
         secret=True,
     ),
     Key(

@@ -142,23 +142,23 @@ PORT_KEYS = (
         "canal.http.ip",
         "http_ip",
         values.host,
-        "The address of that port. On other addresses than those of the loopback"
-        " interface it shows the state to everybody unless a login is set, and allows"
-        " actions only with a login.",
+        "The address of `canal.http.port`. On other addresses than those of the"
+        " loopback interface, the page shows the state to everybody unless a login is"
+        " set, and allows actions only with a login.",
         ours=True,
     ),
     Key(
         "canal.http.user",
         "http_user",
         values.text,
-        "The name to log in with at that port. Empty requires no login.",
+        "The name to log in with at `canal.http.port`. Empty requires no login.",
         ours=True,
     ),
     Key(
         "canal.http.passwd",
         "http_passwd",
         values.password_hash,
-        "The password of that login, in the same form as `canal.passwd`.",
+        "The password of `canal.http.user`, in the same form as `canal.passwd`.",
         secret=True,
         ours=True,
     ),

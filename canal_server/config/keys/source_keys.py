@@ -76,7 +76,8 @@ def host_keys(host: str, number: int = 0) -> tuple[Key, ...]:
             name + "sslKey",
             field + "ssl_key",
             values.folder,
-            "A PEM file with the key of that certificate, without a pass phrase.",
+            "A PEM file with the private key of the client's certificate, without a"
+            " pass phrase.",
             ours=True,
         ),
         Key(
@@ -91,7 +92,7 @@ def host_keys(host: str, number: int = 0) -> tuple[Key, ...]:
             name + "allowPublicKeyRetrieval",
             field + "allow_public_key_retrieval",
             values.boolean,
-            "Whether canal-server may ask the server for that key. The shipped"
+            "Whether canal-server may ask the server for its RSA key. The shipped"
             " `conf/example` sets `false`. When the key is not set, as in a folder of"
             " the Java server, canal-server asks for it and logs a warning, or, on the"
             " same machine, asks without a warning.",
@@ -129,8 +130,8 @@ CONNECTION_KEYS = (
         "canal.instance.dbPassword",
         "source.password",
         values.text,
-        "The password of that account. It must be set; leave the value empty for an"
-        " account without a password.",
+        "The password of `canal.instance.dbUsername`. It must be set; leave the value"
+        " empty for an account without a password.",
         secret=True,
     ),
     Key(

@@ -43,9 +43,10 @@ TLS_KEYS = (
         "canal.tls.clientCertificates",
         "tls.client_certificates",
         values.client_certificates,
-        "Whether clients that use TLS must have a certificate of those authorities:"
-        " `none` does not ask for one, `optional` refuses invalid ones, `required`"
-        " refuses clients without one. On the port for clients only.",
+        "Whether clients that use TLS must have a certificate of an authority in"
+        " `canal.tls.clientCaFile`: `none` does not ask for one, `optional` refuses"
+        " invalid ones, `required` refuses clients without one. On the port for clients"
+        " only.",
         ours=True,
     ),
     Key(

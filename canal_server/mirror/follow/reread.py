@@ -374,7 +374,7 @@ class Rereading:
             raise
         count = self._correct(follower, rows, keys, end)
         if count:
-            log.info("%s: read %d rows again that foreign keys changed", name, count)
+            log.info("%s: reread %d rows that foreign keys changed", name, count)
         suspects.keys = left if left is not None and left.num_rows else None
         return suspects.keys is None and not suspects.moved
 

@@ -25,9 +25,9 @@ from canal_server.tablemeta.model.operations import (
 )
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.model.table_schema import GENERATED
-from canal_server.tablemeta.sql.ddl import classify
 from canal_server.tablemeta.sql.resolve import resolve
 from canal_server.tablemeta.sql.row_moves import move_of, word_and_move
+from canal_server.tablemeta.sql.statement_classes import classify
 
 if TYPE_CHECKING:
     from canal_server.mirror.settings.table_values import TableName

@@ -85,7 +85,7 @@ class SetFollower:
             return
         self._identity, self._decoder = identity, reader.decoder
         self._sets.begin(identity)
-        reader.track(position.gtids if position.by_gtid else position.tracked)
+        reader.sets.track(position.gtids if position.by_gtid else position.tracked)
         if position.tracked is not None and position.file:
             at = position.tracked_at or position.position
             self._note(Executed(position.file, at, at, str(position.tracked)))

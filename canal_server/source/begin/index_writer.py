@@ -221,12 +221,12 @@ def session_writer(
     if listed:
         index.expire(server, listed)
     if not position.by_gtid:
-        reader.exact_from = 0
+        reader.sets.exact_from = 0
     return IndexWriter(
         index,
         server,
         reader.decoder.began_s.get,
-        exact_from=lambda: reader.exact_from,
+        exact_from=lambda: reader.sets.exact_from,
         uses=True,
         boundary=position.boundary,
     )

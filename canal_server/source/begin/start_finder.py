@@ -353,7 +353,10 @@ class StartFinder:
         """Return the start of the oldest file. Raises PositionError without any."""
         logs = binary_logs(self.connection)
         if not logs:
-            raise PositionError(f"{self.identity.address}: the source lists no binlog")
+            raise PositionError(
+                f"{self.identity.address}: the source lists no binlog files; check that"
+                " log_bin is on there"
+            )
         position, _ = self.at(logs[0].name, FIRST_EVENT)
         return position
 

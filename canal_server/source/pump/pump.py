@@ -37,6 +37,7 @@ from canal_server.source.begin.session_start import SessionStart
 from canal_server.source.begin.source_servers import Source, sources_of
 from canal_server.source.pump.capture_checks import CaptureChecks
 from canal_server.source.pump.delivered import Delivered
+from canal_server.source.pump.first_start import FirstStart
 from canal_server.source.pump.pump_status import PumpState, PumpStatus
 from canal_server.source.pump.redelivery import Redelivery, redelivery_of
 from canal_server.source.pump.session_failures import Failures
@@ -103,9 +104,7 @@ class Pump:
         # ranges look at it: what comes before it is in the history.
         self.delivered_to: EntryPosition | None = None
         self._last_read: Span | None = None  # the last span of this session
-        # Where the first session began; nothing before it was ever delivered.
-        self.began_at: EntryPosition | None = None
-        self._begins_at: StartPosition | None = None  # this session, once it may read
+        self._first_start = FirstStart(config, source.positions, events)
         self.has_delivered = False  # anything, ever
         self._switch = SourceSwitch()
         self._reader: Reader | None = None
@@ -180,13 +179,21 @@ class Pump:
         return self._sets
 
     @property
+    def began_at(self) -> EntryPosition | None:
+        """Return where the first session began; nothing before it was ever delivered.
+
+        None before it has read anything. From any thread.
+        """
+        return self._first_start.began_at
+
+    @property
     def exact_from(self) -> int | None:
         """Return the number of the first file in which the sets of entries are exact.
 
         None: there is none so far, or nothing is read. From any thread.
         """
         reader = self._reader
-        return None if reader is None else reader.exact_from
+        return None if reader is None else reader.sets.exact_from
 
     @property
     def whole_from(self) -> int | None:
@@ -195,7 +202,7 @@ class Pump:
         None: there is none so far, or nothing is read. From any thread.
         """
         reader = self._reader
-        return None if reader is None else reader.whole_from
+        return None if reader is None else reader.sets.whole_from
 
     @property
     def reached(self) -> tuple[int, int] | None:
@@ -363,7 +370,8 @@ class Pump:
     def _find_position(
         self, control: ControlConnection, info: ServerInfo
     ) -> StartPosition:
-        self._passed = self._begins_at = self.delivered_to = self._last_read = None
+        self._passed = self.delivered_to = self._last_read = None
+        self._first_start.forget_session()
         self.passed_to = None
         stored = self._start.stored(
             control, info, self.identity, self._positions, self._events.on_position_lost
@@ -451,10 +459,10 @@ class Pump:
             stream.open()
             reader.start(position.file, position.position)
             self._log_begin(info, position)
-            self._begins_at = position
+            self._first_start.begin_session(position, self._server_id, self._read_as)
             if position.is_end:
                 reader.decoder.settle()
-                self._note_begin()
+                self._first_start.note()
             at_end = reader.run(stream, self.deliver, self._idled, self._turn)
         finally:
             self._reader = None
@@ -480,31 +488,6 @@ class Pump:
             self._checks.note_unlisted(self._start.unlisted, self._failures)
             self.status.warnings = self._checks.warnings
 
-    def _note_begin(self) -> None:
-        """Store where the first session begins: nothing after it must be missed.
-
-        A second session may start before anything was delivered, and find nothing
-        stored, when the binlog ends elsewhere. The source may still report that it
-        lacks another position: its first event shows that it does not.
-        """
-        start_position = self._begins_at
-        if self.began_at is not None or start_position is None:
-            return
-        stored = self._positions.latest(self._config.destination)
-        if (
-            start_position.by_gtid
-            and not self._config.source.gtid_on
-            and stored is not None
-        ):
-            # The set belongs to the stored position, which stays.
-            self.began_at = replace(stored.position, source=stored.identity)
-            self._events.on_begin(self.began_at)
-            return
-        self.began_at = start_position.as_position(self._server_id, self._read_as)
-        position = LogPosition(self._read_as, self.began_at)
-        self._positions.persist(self._config.destination, position)
-        self._events.on_begin(self.began_at)
-
     def _idled(self) -> None:
         """Note that the source has nothing more at hand."""
         self._count_received()
@@ -514,7 +497,7 @@ class Pump:
             self._start.reads()
         self._sets.idle()
         if events:
-            self._note_begin()
+            self._first_start.note()
         self._note_end()
         self._outlet.idle()
         self._events.on_idle()
@@ -561,7 +544,7 @@ class Pump:
         """
         self._count_received()
         self.status.received()
-        self._note_begin()
+        self._first_start.note()
         if self._index_writer is not None:
             self._index_writer.note(spans)
         self._sets.note(spans)

@@ -94,7 +94,7 @@ def end_position(
     It has the set executed there, if that is known. `known` is the last position
     before it.
     """
-    decoder = reader.decoder
+    decoder, gtids = reader.decoder, reader.sets.gtids
     executed = decoder.followed.executed(whole=True)
     # Another server may be searched by this time, so it is not that of a file's
     # creation: a transaction that began before it may end after it.
@@ -104,6 +104,6 @@ def end_position(
         decoder.position,
         read_ms if known is None else known.timestamp,
         server_id if known is None else known.server_id,
-        str(reader.gtids) if reader.gtids is not None else executed or None,
+        str(gtids) if gtids is not None else executed or None,
         included=True,
     )

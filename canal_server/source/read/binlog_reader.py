@@ -13,8 +13,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from canal_server.config.schema import EventConfig
-from canal_server.core.gtid.mariadb_sets import MariaGtidSet
-from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.decoder.events import engine
 from canal_server.decoder.rows.layout_plan import compile_layout, mismatch
 from canal_server.decoder.rows.table_map import TableMap, parse_table_map
@@ -29,13 +27,14 @@ from canal_server.errors import (
 from canal_server.messages import source_messages
 from canal_server.model.ddl_statement import DdlStatement, names_of
 from canal_server.model.entry import DDL_TYPES, EventType
-from canal_server.model.positions import EntryPosition, binlog_file_number
+from canal_server.model.positions import EntryPosition
 from canal_server.protocol.entry_messages import Header, RowChange, encode
 from canal_server.source.read import python_events
 from canal_server.source.read.compressed_events import compressed_event, payload_of
+from canal_server.source.read.file_sets import SETS_OF_GTIDS, FileSets
 from canal_server.source.read.unknown_columns import unknown_columns
 from canal_server.source.read.unreadable_events import Unreadable, raw_change
-from canal_server.tablemeta.sql.ddl import examine, table_of_statement
+from canal_server.tablemeta.sql.statement_classes import examine, table_of_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from canal_server.model.positions import LogIdentity
     from canal_server.ports import ByteSource, Span, TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
+    from canal_server.source.read.gtid_sets import Gtids
     from canal_server.source.read.unreadable_events import Found
 
     Deliver = Callable[[list[Span]], bool]
@@ -59,9 +59,6 @@ _log = logging.getLogger(__name__)
 # Event codes that Python reads; the compiled engine knows all others.
 _EXECUTE_LOAD_QUERY: Final = 18
 _INCIDENT: Final = 26
-_PREVIOUS_GTIDS: Final = 35
-_GTID_LIST: Final = 163
-_SETS_OF_GTIDS: Final = (_PREVIOUS_GTIDS, _GTID_LIST)
 _ROWS_QUERY: Final = 29
 _COMPRESSED: Final = range(165, 172)
 
@@ -91,7 +88,7 @@ class Reader:
         filters: FilterConfig,
         events: EventConfig = EventConfig(),  # noqa: B008  # a frozen value
         packets: bool = True,
-        gtids: GtidSet | MariaGtidSet | None = None,
+        gtids: Gtids | None = None,
         error_of_packet: Callable[[bytes], Exception] | None = None,
         until: int | None = None,
         source: LogIdentity | None = None,
@@ -130,15 +127,7 @@ class Reader:
         if relay_from is not None and self._relays:
             self.decoder.relay(*relay_from)
         self._shapes = Shapes()
-        self.gtids = gtids  # the executed set as of the last event, in GTID mode
-        self._tracks = False
-        # The executed set at the start of the file.
-        self._tracked: GtidSet | MariaGtidSet | None = None
-        # Number of the first file at whose start `gtids` is exactly the executed set.
-        self.exact_from: int | None = None
-        # The same for a file that is read from its beginning. MariaDB starts a dump by
-        # GTID in the middle of a file, with a GTID list built for that position.
-        self.whole_from: int | None = None
+        self.sets = FileSets(self.decoder, gtids)
         self._server_starts = 0  # reported to statements so far
         self._table_ids = table_ids
         self._epoch = table_ids.epoch  # of the table ids in the table schemas
@@ -165,14 +154,6 @@ class Reader:
         """Set the position of the source's first byte."""
         self.decoder.start(file, position)
         self._unreadable.begin(file, position)
-
-    def track(self, known: GtidSet | MariaGtidSet | None) -> None:
-        """Follow the executed set outside of GTID mode; call before reading.
-
-        Starts from `known`, else from the first set that the source sends.
-        """
-        self._tracks, self._tracked = True, known
-        self.decoder.followed.follow(known)
 
     def change_table_filter(self, table_filter: TablePredicate) -> None:
         """Read other tables from the next chunk of bytes on; from any thread."""
@@ -502,7 +483,7 @@ class Reader:
         elif kind in _COMPRESSED:
             self._feed_plain(kind)
         else:
-            if kind in _SETS_OF_GTIDS:
+            if kind in SETS_OF_GTIDS:
                 self._enter_gtids(kind)
             elif kind == _INCIDENT:
                 source_messages.BINLOG_EVENTS_MISSING.log(
@@ -511,47 +492,11 @@ class Reader:
             decoder.skip()
 
     def _enter_gtids(self, kind: int) -> None:
-        """Add what was executed before a file to the set, in GTID mode."""
-        body = self.decoder.body
+        """Read the set at the start of a file."""
         try:
-            if isinstance(self.gtids, GtidSet) and kind == _PREVIOUS_GTIDS:
-                known = GtidSet.decode_previous_gtids(body)
-                self._note_exact(str(known) == str(self.gtids))
-                self.gtids = self.gtids.union(known)
-            elif isinstance(self.gtids, MariaGtidSet) and kind == _GTID_LIST:
-                listed = MariaGtidSet.decode_gtid_list(body)
-                self._note_exact(str(listed) == str(self.gtids))
-                self.gtids = self.gtids.union(listed)
-            elif self._tracks:
-                self._track(body, kind)
-                return
+            self.sets.enter_file(kind)
         except ValueError as error:
             raise self._broken(str(error)) from error
-        self.decoder.set_gtids(self.gtids)
-
-    def _track(self, body: bytes, kind: int) -> None:
-        """Follow the set from the one at the start of a file."""
-        self.decoder.followed.executed(whole=True)  # of the previous file
-        known: GtidSet | MariaGtidSet
-        if kind == _PREVIOUS_GTIDS:
-            known = GtidSet.decode_previous_gtids(body)
-        else:
-            known = MariaGtidSet.decode_gtid_list(body)
-        before, self._tracked = self._tracked, known
-        if before is not None:
-            # A dump by GTID may start with a file that was executed in part.
-            self._note_exact(known == before)
-            self._tracked = before.union(known)  # type: ignore[arg-type]  # one kind
-        self.decoder.followed.follow(self._tracked)
-
-    def _note_exact(self, is_exact: bool) -> None:
-        if not is_exact:
-            return
-        number = binlog_file_number(self.decoder.file)
-        if self.exact_from is None:
-            self.exact_from = number
-        if self.whole_from is None and not self.decoder.event_is_artificial:
-            self.whole_from = number
 
     def _feed_plain(self, kind: int) -> None:
         """Decode the plain event instead of the one that MariaDB compressed."""

@@ -66,7 +66,7 @@ class _FileReader(Reader):
 
     def _enter_gtids(self, kind: int) -> None:
         super()._enter_gtids(kind)
-        self.head = str(self.gtids)
+        self.head = str(self.sets.gtids)
         if self.ends_at_head:
             self.decoder.set_limit(self.decoder.event_offset + 1)
 
@@ -216,16 +216,16 @@ class Scanner:
         reader = self._scan(
             file, gtids=MariaGtidSet() if mariadb else GtidSet(), until=offset
         )
-        assert reader.gtids is not None
-        return reader.gtids
+        assert reader.sets.gtids is not None
+        return reader.sets.gtids
 
     def head_of(self, file: str, *, mariadb: bool) -> Gtids:
         """Return the set that was executed before a file."""
         reader = self._reader_of(MariaGtidSet() if mariadb else GtidSet())
         reader.ends_at_head = True
         self._dump.run(reader, FileStart(file, FIRST_EVENT), None)
-        assert reader.gtids is not None
-        return reader.gtids
+        assert reader.sets.gtids is not None
+        return reader.sets.gtids
 
     def executed_at(
         self, file: str, offset: int, *, mariadb: bool, start: int = 0, known: str = ""
@@ -256,13 +256,13 @@ class Scanner:
         # set. It stays there for a reader that starts at its end, like one that read it
         # all.
         is_inside = (
-            str(reader.gtids) != text
+            str(reader.sets.gtids) != text
             and not reader.decoder.is_between
             and not self._ends_at(file, offset)
         )
         if is_inside:
             return found, kind.parse(text)
-        return offset, kind.parse(str(reader.gtids))
+        return offset, kind.parse(str(reader.sets.gtids))
 
     def boundary_of_set(
         self, file: str, offset: int, executed: Gtids, target: Gtids

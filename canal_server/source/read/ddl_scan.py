@@ -110,7 +110,8 @@ class DdlScanner:
         def take(_spans: list[Span]) -> bool:
             nonlocal is_reached
             # The set may have been completed by a statement that is reported next.
-            was_reached, is_reached = is_reached, _have_reached(reader.gtids, target)
+            was_reached = is_reached
+            is_reached = _have_reached(reader.sets.gtids, target)
             return not was_reached
 
         if not contains(executed, target):

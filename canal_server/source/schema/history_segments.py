@@ -19,8 +19,8 @@ from canal_server.source.schema.base_dump import BaseDumper
 from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
 from canal_server.source.schema.skipped_statements import SkipFinder
 from canal_server.source.schema.source_traits import records_of, source_of, traits_of
+from canal_server.tablemeta.history.ddl_records import position_after
 from canal_server.tablemeta.history.replay import stored_schemas
-from canal_server.tablemeta.history.tsdb import position_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

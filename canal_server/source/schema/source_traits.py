@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.decoder.text.charset_names import charset_of_collation
 from canal_server.mysql.server_answers import reads_answers
-from canal_server.tablemeta.history.tsdb import made_record
+from canal_server.tablemeta.history.ddl_records import made_record
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import SourceTraits
 

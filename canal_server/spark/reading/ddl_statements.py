@@ -86,7 +86,7 @@ def is_about(statement: Statement, is_ours: IsOurs) -> bool:
 
 def renames_away(statement: Statement, is_ours: IsOurs) -> bool:
     """Return whether a table has a different name after a statement."""
-    from canal_server.tablemeta.sql.ddl import classify  # noqa: PLC0415
+    from canal_server.tablemeta.sql.statement_classes import classify  # noqa: PLC0415
 
     found = False
     schema = statement.default_schema
@@ -118,7 +118,7 @@ def named_tables(
     Old names are included. `first` is the one that the server found, which parses the
     dialect of its source; it is included. Never raises.
     """
-    from canal_server.tablemeta.sql.ddl import classify  # noqa: PLC0415
+    from canal_server.tablemeta.sql.statement_classes import classify  # noqa: PLC0415
 
     for mariadb in (False, True):
         statements = classify(sql, default_schema, mariadb=mariadb)

@@ -13,7 +13,7 @@ from canal_server.model.entry import EventType
 from canal_server.model.positions import EntryPosition
 from canal_server.tablemeta.history.replay import stored_schemas
 from canal_server.tablemeta.model.session_context import Context
-from canal_server.tablemeta.sql.ddl import examine
+from canal_server.tablemeta.sql.statement_classes import examine
 from canal_server.tablemeta.tables.memory_tables import MemoryTableMeta
 
 if TYPE_CHECKING:

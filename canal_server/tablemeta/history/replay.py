@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from canal_server.model.entry import EventType
-from canal_server.tablemeta.sql.ddl import examine
+from canal_server.tablemeta.sql.statement_classes import examine
 from canal_server.tablemeta.storage.history_storage import StoredSchema
 from canal_server.tablemeta.tables.memory_tables import Applied, MemoryTableMeta
 

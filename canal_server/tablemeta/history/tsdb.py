@@ -13,14 +13,18 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from canal_server.core.gtid.mariadb_sets import MariaGtidSet
-from canal_server.core.gtid.mysql_sets import GtidSet
 from canal_server.errors import TableMetaError, TableMetaStoreError
 from canal_server.messages import history_messages
 from canal_server.model.positions import EntryPosition
+from canal_server.tablemeta.history.ddl_records import (
+    answer_positions,
+    first_answer_position,
+    position_after,
+    position_before,
+    set_after,
+)
 from canal_server.tablemeta.history.replay import Replay, stored_schemas
 from canal_server.tablemeta.model.session_context import Context
-from canal_server.tablemeta.sql.ddl import examine
 from canal_server.tablemeta.storage.history_storage import (
     ANSWER,
     BinlogSegment,
@@ -31,7 +35,6 @@ from canal_server.tablemeta.tables.schemas import read_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from canal_server.model.ddl_statement import Examined
     from canal_server.tablemeta.history.replay_cache import KeptReplays
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import (
@@ -46,10 +49,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DDLS_PER_SNAPSHOT: Final = 200
-# An event has at least 19 bytes. After the first byte of a statement there is therefore
-# room for answers of the server that are valid from there on.
-_ROOM: Final = 18
-ANSWERS_MAX: Final = _ROOM - 1
 # How many times longer a snapshot waits for temporary tables to be dropped.
 _PATIENCE: Final = 10
 _HOUR_S: Final = 3600
@@ -179,7 +178,7 @@ class TableMetaTsdb:
         The end is after the start of the last statement, where no event starts.
         """
         last = segment.last
-        begin = replace(last, position=(last.position or 0) - _ROOM)
+        begin = position_before(last)
         for record in self._storage.records(segment.id, start=begin, stop=last):
             if position_after(record.position).order() == last.order():
                 return record.position
@@ -337,7 +336,7 @@ class TableMetaTsdb:
         applied = live.apply(record)
         self._standing = replace(
             position_after(position),
-            gtid=_joined(self._standing, position, mariadb=segment.traits.mariadb),
+            gtid=set_after(self._standing, position, mariadb=segment.traits.mariadb),
         )
         self._begin_state(self._standing)
         if not is_new:
@@ -374,12 +373,7 @@ class TableMetaTsdb:
         # Nothing changed between the last statement, or the start of reading, and here.
         # Stored there, it is also found by readers that start here.
         assert self._standing is not None
-        file, end = self._standing.journal_name, self._standing.position or 0
-        positions = [
-            replace(position, journal_name=file, position=offset, gtid=None)
-            for offset in range(max(end - ANSWERS_MAX, 1), end)
-        ]
-        for each in (*positions, position):
+        for each in (*answer_positions(self._standing, position), position):
             record = replace(record, position=each)
             if self._storage.append(self._segment.id, record):
                 break
@@ -507,8 +501,7 @@ class TableMetaTsdb:
         self, segment: BinlogSegment, snapshot: EntryPosition
     ) -> list[DdlRecord]:
         """Return the statements after a snapshot, and answers at its position."""
-        offset = max((snapshot.position or 0) - ANSWERS_MAX, 0)
-        start = replace(snapshot, position=offset)
+        start = first_answer_position(snapshot)
         return list(self._storage.records(segment.id, start=start))
 
     def _replay(
@@ -561,59 +554,9 @@ class TableMetaTsdb:
             self._storage.expire(int(read_ms - self._retention.expire_s * 1000))
 
 
-def position_after(position: EntryPosition) -> EntryPosition:
-    """Return a position after the start of a statement and before the next event."""
-    return replace(position, position=(position.position or 0) + _ROOM)
-
-
 def _with_set(end: EntryPosition, segment: BinlogSegment) -> EntryPosition:
     """Return a new end of a segment with a set that was executed at that point.
 
     If it has none, the previous set is still true for what is known.
     """
     return end if end.gtid is not None else replace(end, gtid=segment.last.gtid)
-
-
-def _joined(
-    before: EntryPosition | None, position: EntryPosition, *, mariadb: bool
-) -> str | None:
-    """Return the set that was executed after a statement, None if unknown."""
-    if before is None or before.gtid is None or not position.gtid:
-        return None
-    texts = before.gtid, position.gtid
-    try:
-        if mariadb:
-            maria, its = map(MariaGtidSet.parse, texts)
-            return str(maria.union(its))
-        mysql, own = map(GtidSet.parse, texts)
-        return str(mysql.union(own))
-    except ValueError:
-        return None  # of a history that another program wrote
-
-
-def made_record(
-    position: EntryPosition,
-    schema: str,
-    ddl: str,
-    extra: str = "",
-    *,
-    contained: bool = False,
-    examined: Examined | None = None,
-) -> DdlRecord:
-    """Return the stored form of a statement; `extra` is its Context as JSON.
-
-    `examined` is what its text says, if that is known already.
-    """
-    context = Context.from_json(extra)
-    statements = (examined or examine(ddl, schema, context.dialect)).statements
-    first = statements[0] if statements else None
-    return DdlRecord(
-        position,
-        schema,
-        ddl,
-        context,
-        contained,
-        first.event_type.name if first else "",
-        (first.schema or "") if first else "",
-        (first.table or "") if first else "",
-    )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.doors.sqltext import Dialect
 from canal_server.model.entry import EventType
 from canal_server.model.positions import EntryPosition
-from canal_server.tablemeta.sql.ddl import examine
+from canal_server.tablemeta.sql.statement_classes import examine
 from canal_server.tablemeta.storage.history_storage import DdlRecord, StoredSchema
 
 if TYPE_CHECKING:

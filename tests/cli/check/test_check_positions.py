@@ -11,7 +11,7 @@ from fix_store import eventually
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file_meta import MetaFiles
-from canal_server.position.mixed_meta import StoredClient
+from canal_server.position.stored_meta import StoredClient
 
 
 @pytest.mark.parametrize(

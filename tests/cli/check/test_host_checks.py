@@ -320,7 +320,7 @@ def test_invalid_settings(make_conf, capsys):
     ):
         assert any(key in line for line in failed), key
     assert lines[-1] == (
-        "skip  conf: everything else was not checked because the settings are invalid"
+        "skip  conf: cannot check everything else: the settings are invalid"
     )
 
 

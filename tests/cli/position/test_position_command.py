@@ -14,7 +14,7 @@ from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file_meta import MetaFiles
-from canal_server.position.mixed_meta import StoredClient
+from canal_server.position.stored_meta import StoredClient
 
 NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
 

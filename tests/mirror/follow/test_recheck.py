@@ -158,4 +158,4 @@ def test_not_before_the_stream_is_there(scene: Scene, caplog) -> None:
     scene.recheck.refusals = 1
     assert len(scene.look()) == 3  # requested again, after that position
     scene.poll_until(lambda: scene.recheck.compared == 2)
-    assert "for its foreign keys: it does not answer; retrying" in caplog.text
+    assert "with the source: it does not answer; retrying" in caplog.text

@@ -85,14 +85,14 @@ OK, WARN, FAIL, SKIP = Outcome.OK, Outcome.WARN, Outcome.FAIL, Outcome.SKIP
             {"purged": DENIED},
             checked_of(client_at("binlog.000004", gtid="x"), gtid_on=True),
             SKIP,
-            "because denied",
+            ": denied",
         ),
         ({"files": DENIED}, checked_of(client_at("binlog.000004")), SKIP, "denied"),
         (
             {"variables": {"log_bin": "OFF"}},
             checked_of(client_at("binlog.000004")),
             SKIP,
-            "because log_bin is OFF",
+            ": log_bin is OFF",
         ),
     ],
 )
@@ -213,7 +213,7 @@ def start(**values):
             "canal.instance.master.timestamp = 1763719140 (1970-01-21T",
         ),
         ({}, start(timestamp_ms=(NOW_S + 60) * 1000), WARN, "is in the future"),
-        ({"oldest_ms": DENIED}, start(timestamp_ms=1), SKIP, "because denied"),
+        ({"oldest_ms": DENIED}, start(timestamp_ms=1), SKIP, ": denied"),
         ({"oldest_ms": None}, start(timestamp_ms=1), SKIP, "binlog was not read"),
         ({}, start(gtid=f"{UUID}:1-5"), OK, "after the configured GTID set"),
         (

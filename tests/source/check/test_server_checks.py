@@ -58,7 +58,7 @@ def test_a_clock_that_is_not_known():
     """The check is skipped with the reason."""
     found = check_clock(facts_of(clock=DENIED), checked_of())
     assert found.outcome is SKIP
-    assert found.text.endswith("because denied")
+    assert found.text.endswith(": denied")
 
 
 OTHER = OtherReplica(9, "there")

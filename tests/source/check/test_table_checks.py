@@ -30,7 +30,7 @@ OK, WARN, FAIL, SKIP = Outcome.OK, Outcome.WARN, Outcome.FAIL, Outcome.SKIP
         (None, r"x\..*", "", FAIL, r"no table that account u at db:3306 sees"),
         (None, r"hr\..*", r"hr\..*", FAIL, "black.regex excludes all"),
         ([], r".*\..*", "", FAIL, "sees no table"),
-        (DENIED, r".*\..*", "", SKIP, "because denied"),
+        (DENIED, r".*\..*", "", SKIP, ": denied"),
     ],
 )
 def test_filters(tables, regex, black, outcome, words):

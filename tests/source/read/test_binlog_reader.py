@@ -309,11 +309,11 @@ def test_sets_that_a_file_begins_with() -> None:
     insert(log, 1)
     reading = Reading(gtids=GtidSet())
     reading.run(log.as_stream())
-    assert str(reading.reader.gtids) == f"{SID_TEXT}:1-6"
+    assert str(reading.reader.sets.gtids) == f"{SID_TEXT}:1-6"
     assert reading.entries[0].header.gtid == f"{SID_TEXT}:1-6"
     outside = Reading()
     outside.run(log.as_stream())
-    assert outside.reader.gtids is None
+    assert outside.reader.sets.gtids is None
 
 
 def test_lists_that_a_file_begins_with() -> None:
@@ -325,7 +325,7 @@ def test_lists_that_a_file_begins_with() -> None:
     insert(log, 1)
     reading = Reading(gtids=MariaGtidSet())
     reading.run(log.as_stream())
-    assert str(reading.reader.gtids) == "0-11-6"
+    assert str(reading.reader.sets.gtids) == "0-11-6"
     assert reading.entries[-1].header.gtid == "0-11-6"
 
 

@@ -27,7 +27,8 @@ from canal_server.source.read.start_position import StartPosition
 from canal_server.source.schema.history_segments import SegmentFinder
 from canal_server.source.schema.schema_transfer import NotCarried, SchemaTransfer
 from canal_server.source.schema.source_traits import source_of, traits_of
-from canal_server.tablemeta.history.tsdb import TableMetaTsdb, made_record
+from canal_server.tablemeta.history.ddl_records import made_record
+from canal_server.tablemeta.history.tsdb import TableMetaTsdb
 from canal_server.tablemeta.storage.sqlite_storage import (
     FILE_NAME,
     SqliteHistoryStorage,

@@ -18,8 +18,8 @@ from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.base_dump import BaseDumper
 from canal_server.source.schema.schema_check import HistoryEnd, verify
 from canal_server.source.schema.source_traits import source_of, traits_of
+from canal_server.tablemeta.history.ddl_records import position_after
 from canal_server.tablemeta.history.replay import Replay
-from canal_server.tablemeta.history.tsdb import position_after
 from canal_server.tablemeta.storage.history_storage import BinlogSegment, SourceTraits
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from canal_server.doors.sqltext import Dialect
 from canal_server.model.ddl_statement import DdlStatement
 from canal_server.model.positions import EntryPosition
-from canal_server.tablemeta.sql.ddl import examine
+from canal_server.tablemeta.sql.statement_classes import examine
 
 HERE = EntryPosition("binlog.000001", 4)
 

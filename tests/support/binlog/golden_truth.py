@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from canal_server.decoder.rows.layout_plan import base_type
 from canal_server.doors.sqltext import Dialect
 from canal_server.model.entry import EventType
-from canal_server.tablemeta.sql.ddl import examine
+from canal_server.tablemeta.sql.statement_classes import examine
 
 if TYPE_CHECKING:
     from canal_server.model.columns_known import ColumnMeta

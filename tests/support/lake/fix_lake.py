@@ -258,9 +258,12 @@ def copied_rows(rows: LakeRows) -> pa.Table:
     )
 
 
-def lake_rows(lake: LakeTable) -> list[dict[str, Any]]:
-    """Return all rows of a table in the lake."""
-    return [row for batch in lake.scan() for row in batch.to_pylist()]
+def lake_rows(
+    lake: LakeTable, where: str | None = None, version: int | None = None
+) -> list[dict[str, Any]]:
+    """Return all rows of a table in the lake; an empty one has no batches."""
+    batches = lake.scan(where=where, version=version)
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:

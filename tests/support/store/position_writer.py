@@ -19,7 +19,7 @@ from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.atomic_file import Disk
 from canal_server.position.file_meta import MetaFiles
-from canal_server.position.mixed_meta import MixedMetaManager, Writing
+from canal_server.position.stored_meta import StoredMetaManager, Writing
 from canal_server.position.zookeeper_meta import MetaNodes
 
 CLIENT = ClientIdentity("example", 1001)
@@ -74,7 +74,7 @@ class Store:
         folder = Path(storage) if storage.startswith("/") else None
         disk = DyingDisk() if dying else None
         session = DyingZooKeeper if dying else ZooKeeper
-        self._meta = MixedMetaManager(
+        self._meta = StoredMetaManager(
             MetaFiles(folder, disk=disk) if folder else MetaNodes(session(storage)),
             destinations=["example"],
             writing=writing,

@@ -11,7 +11,8 @@ from fix_conf import ACCOUNT
 from canal_server import cli
 from canal_server.config.load import load
 from canal_server.model.positions import EntryPosition
-from canal_server.tablemeta.history.tsdb import TableMetaTsdb, made_record
+from canal_server.tablemeta.history.ddl_records import made_record
+from canal_server.tablemeta.history.tsdb import TableMetaTsdb
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import SourceTraits, StoredSchema
 from canal_server.tablemeta.storage.open_storage import open_storage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fix_tablemeta_storage import at
 
+from canal_server.tablemeta.history.ddl_records import made_record
 from canal_server.tablemeta.history.replay import Replay, load_schemas, stored_schemas
-from canal_server.tablemeta.history.tsdb import made_record
 from canal_server.tablemeta.storage.history_storage import (
     DdlRecord,
     SourceTraits,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from fix_tablemeta_storage import UUID, at, ddl
 
+from canal_server.tablemeta.history.ddl_records import made_record
 from canal_server.tablemeta.history.replay import Replay
 from canal_server.tablemeta.history.replay_cache import KEPT_MAX, KeptReplays
-from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb, made_record
+from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb
 from canal_server.tablemeta.storage.history_storage import (
     BinlogSegment,
     SourceTraits,

@@ -8,7 +8,8 @@ import pytest
 from fix_tablemeta_storage import T0_MS, UUID, at
 
 from canal_server.errors import TableMetaError
-from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb, made_record
+from canal_server.tablemeta.history.ddl_records import made_record
+from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb
 from canal_server.tablemeta.model.session_context import Context
 from canal_server.tablemeta.storage.history_storage import SourceTraits, StoredSchema
 from canal_server.tablemeta.storage.sqlite_storage import (

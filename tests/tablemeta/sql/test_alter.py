@@ -6,7 +6,7 @@ import pytest
 
 from canal_server.model.ddl_statement import names_of
 from canal_server.model.entry import EventType
-from canal_server.tablemeta.sql.ddl import classify
+from canal_server.tablemeta.sql.statement_classes import classify
 
 A, C, D, R = "ALTER", "CINDEX", "DINDEX", "RENAME"
 

@@ -168,5 +168,5 @@ def test_statistics_are_true(tmp_path: Path, rng: random.Random) -> None:
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
     for row in list(rows.rows.values())[:20]:
         key = row["k"].replace("'", "''")
-        found = pa.Table.from_batches(lake.scan(where=f"k = '{key}'")).to_pylist()
+        found = lake_rows(lake, where=f"k = '{key}'")
         assert row["id"] in [each["id"] for each in found]

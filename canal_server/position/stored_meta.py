@@ -74,7 +74,7 @@ class MetaStorage(Protocol):
         """Return the text of an error for a storage that does not answer."""
 
 
-class MixedMetaManager:
+class StoredMetaManager:
     """Subscriptions, cursors and batches in memory and a storage; a `MetaManager`.
 
     `start` reads the clients of `destinations`; those of others are read at the first

@@ -1,8 +1,8 @@
 """The classes of the statements in QUERY events, and the tables they name.
 
 The classes are those of canal, as its clients know them. Transaction delimiters (BEGIN,
-COMMIT, XA, SAVEPOINT) are recognized in the core, and the effect of DDL on columns is
-resolved in `resolve`.
+COMMIT, XA, SAVEPOINT) are recognized in the core. Leaves out the effect of DDL on
+columns (`resolve`) and storing it (`tsdb`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,11 @@ import pytest
 from canal_server.doors.sqltext import Dialect
 from canal_server.model.ddl_statement import Statement
 from canal_server.model.entry import EventType
-from canal_server.tablemeta.sql.ddl import classify, examine, table_of_statement
+from canal_server.tablemeta.sql.statement_classes import (
+    classify,
+    examine,
+    table_of_statement,
+)
 
 CLASSES = Path(__file__).parents[2] / "data" / "ddl_classes.jsonl"
 

@@ -13,7 +13,7 @@ from canal_server.model.positions import (
     LogPosition,
     PositionRange,
 )
-from canal_server.position.mixed_meta import MixedMetaManager, StoredClient, Writing
+from canal_server.position.stored_meta import StoredClient, StoredMetaManager, Writing
 
 CLIENT = ClientIdentity("example", 1001, r"a\..*")
 POSITION = LogPosition(
@@ -62,7 +62,9 @@ class Shelf:
 
 def manager(shelf, writing, **options):
     """Return a manager whose thread does not run."""
-    return MixedMetaManager(shelf, destinations=["example"], writing=writing, **options)
+    return StoredMetaManager(
+        shelf, destinations=["example"], writing=writing, **options
+    )
 
 
 def test_what_is_written_at_once():

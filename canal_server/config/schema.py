@@ -123,13 +123,17 @@ class ServerConfig:
     manager: ManagerConfig = ManagerConfig()
 
     @property
-    def lets_everybody_in(self) -> bool:
-        """Return whether clients need neither a password nor a certificate."""
+    def clients_log_in(self) -> bool:
+        """Return whether clients need a password or a certificate."""
         certificates = self.tls.required and (
             self.tls.client_certificates is ClientCertificates.REQUIRED
         )
-        has_users = self.user or self.passwd or self.users_file
-        return self.listen and not (has_users or certificates)
+        return bool(self.user or self.passwd or self.users_file or certificates)
+
+    @property
+    def lets_everybody_in(self) -> bool:
+        """Return whether clients need neither a password nor a certificate."""
+        return self.listen and not self.clients_log_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destination_life import MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
+    from canal_server.instance.change_tap import ChangeTap
     from canal_server.runtime.log_levels import LogLevels
     from canal_server.source.begin.seek_target import TargetText
 
@@ -258,6 +259,7 @@ class Daemon:
             self,
             __version__,
             login if server.http_user else None,
+            clients_log_in=server.clients_log_in,
             tls=self._tls if server.tls.http else None,
         )
 
@@ -365,6 +367,12 @@ class Daemon:
                 " canal.instance.tsdb.enable is false"
             )
         return config
+
+    def tap(
+        self, destination: str, expression: str, on_news: Callable[[], None]
+    ) -> ChangeTap | None:
+        """Return what follows a destination's changes. Raises CanalError."""
+        return self._destinations.tap(destination, expression, on_news)
 
     def log_levels(self) -> dict[str, object]:
         """Return the levels of the log. Raises CanalError if they are not ours."""

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from canal_server.config.schema import InstanceConfig
+    from canal_server.instance.change_tap import ChangeTap
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
-    from canal_server.ports import Lease
+    from canal_server.ports import Lease, TablePredicate
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,11 @@ class Instance(RunningInstance, Stage, Protocol):
 
     def cursors(self) -> DestinationCursors:
         """Return the position of each client, and how far the source was read."""
+
+    def tap(
+        self, table_filter: TablePredicate, on_news: Callable[[], None]
+    ) -> ChangeTap:
+        """Return what follows the changes of some tables from now on."""
 
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
         """Move clients' cursors, and restart reading. Raises CanalError.

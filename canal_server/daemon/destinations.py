@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.daemon.destination_life import DestinationLife
 from canal_server.errors import CanalError, ClientError, ConfigError
+from canal_server.filters.client_filters import client_filter
 from canal_server.messages import destination_messages
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.daemon.destination_life import MakeInstance
+    from canal_server.instance.change_tap import ChangeTap
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
@@ -224,6 +226,22 @@ class Destinations:
         """
         instance = self._life(destination).running()
         return None if instance is None else instance.cursors()
+
+    def tap(
+        self, destination: str, expression: str, on_news: Callable[[], None]
+    ) -> ChangeTap | None:
+        """Return what follows a destination's changes, None: it does not run here.
+
+        `expression` is a filter as that of a client. Raises ClientError when the
+        destination is not configured, ConfigError for a filter that cannot be used.
+        """
+        life = self._life(destination)
+        try:
+            table_filter = client_filter(expression, life.config.filter)
+        except ClientError as error:
+            raise ConfigError([str(error)]) from error
+        instance = life.running()
+        return None if instance is None else instance.tap(table_filter.accepts, on_news)
 
     def seek(
         self, destination: str, clients: Collection[int], *positions: LogPosition

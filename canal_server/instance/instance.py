@@ -23,6 +23,7 @@ from canal_server.catchup.lagging_clients import LaggingClients
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError, StoreError
 from canal_server.filters.client_filters import ClientFilters
+from canal_server.instance.change_tap import ChangeTap
 from canal_server.instance.client_positions import ClientPositions, GroupPositions
 from canal_server.instance.instance_metrics import metrics_of
 from canal_server.instance.instance_status import status_of
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from canal_server.capture.source_pipeline import SourcePipeline
     from canal_server.config.schema import InstanceConfig
+    from canal_server.core.table_ids import Names
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.instance.stages import Stages
     from canal_server.model.positions import EntryPosition, LogPosition
@@ -260,6 +262,20 @@ class Instance:
                     before = furthest_of(before, passed[number]) or before
                 found[number] = before
         return found
+
+    def tap(
+        self, table_filter: TablePredicate, on_news: Callable[[], None]
+    ) -> ChangeTap:
+        """Return what follows the changes of some tables from now on, with no client.
+
+        It ends when the instance does, or when cursors are moved.
+        """
+        return ChangeTap(self._stages, table_filter, self._is_read, on_news)
+
+    def _is_read(self, names: Names) -> bool:
+        """Return whether the pumps read tables: clients or ranges ask for them."""
+        ranges = self._range_filter
+        return self._client_filter(names) or (ranges is not None and ranges(names))
 
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
         """Move clients in the sources whose servers the positions name.

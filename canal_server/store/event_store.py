@@ -12,6 +12,7 @@ blocks while holding it, and it is held for a pass over one chunk or one batch:
 - A filter is asked about a table that is new to it without the lock: by the get that is
   about to answer, or by the put when the ring is full.
 - Two connections of one client share its cursor; each entry goes to one of them.
+- A tap is passed what was put, and has a lock of its own.
 - A client's socket may close between the last check and the delivery. Its batch then
   stays open, as if the reply were lost, until a rollback.
 
@@ -40,6 +41,7 @@ from canal_server.store.eviction import (
     slowest_of,
 )
 from canal_server.store.filter_queries import ask_filter
+from canal_server.store.head_taps import HeadTaps
 from canal_server.store.old_table_ids import OldTableIds
 from canal_server.store.ring import Ring, bytes_in_use
 from canal_server.store.span_parts import count_of, parts_of
@@ -108,6 +110,7 @@ class MemoryEventStore:
         self._cursors: dict[int, Cursor] = {}
         self._holder: Cursor | None = None  # a cursor that holds the oldest entries
         self._getters: set[Getter] = set()  # those that wait
+        self.taps = HeadTaps()
         self._putter: WakeUp | None = None  # the put that waits for room
         self._putter_count = 0  # and for how many entries
         self._stall = StallNotice(destination, report_after_s)
@@ -227,6 +230,7 @@ class MemoryEventStore:
             self._ring.append(spans, now_ms())
         finally:
             self._wake_getters()
+        self.taps.note(spans)
         if self._table_ids.ageing:
             self._old_ids.note_put(spans)
 
@@ -293,7 +297,9 @@ class MemoryEventStore:
         )
 
     def _blocks_exceed(self) -> bool:
-        used = bytes_in_use(self._pool) - self._held_elsewhere()
+        # What others hold must not stop the pump.
+        elsewhere = self._held_elsewhere() + self.taps.held_bytes
+        used = bytes_in_use(self._pool) - elsewhere
         return used > self._config.block_bytes_max
 
     # -- cursors ------------------------------------------------------------------
@@ -344,14 +350,8 @@ class MemoryEventStore:
             return self._covers(position, run)
 
     def _covers(self, position: tuple[int, int], run: int) -> bool:
-        ring, here = self._ring, self._run
-        if self._closed or not run or run != here.number:
-            return False
-        if ring.free_sequence < here.sequence:
-            return False  # the first entries belong to another run
-        if ring.free_sequence > here.sequence:
-            return position >= (ring.freed_file_number, ring.freed_offset)
-        return here.start is None or position >= here.start
+        is_this = not self._closed and run and run == self._run.number
+        return bool(is_this) and self._run.is_kept_after(position, self._ring)
 
     def join(
         self,
@@ -469,6 +469,7 @@ class MemoryEventStore:
             self._ring.free_before(self._ring.put_sequence)
             for getter in self._getters:
                 getter.wake()
+            self.taps.close()
             if self._putter is not None:
                 self._putter.wake()
 

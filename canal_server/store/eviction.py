@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from canal_server.ports import TablePredicate
     from canal_server.store.cursor import Cursor
-
+    from canal_server.store.ring import Ring
 
 _CHECKED_MAX: Final = 16  # cursors that are updated to find the slowest
 
@@ -61,6 +61,14 @@ class Run:
         """Begin another run, whose first entry has this sequence."""
         self.number += 1
         self.start, self.sequence = start, sequence
+
+    def is_kept_after(self, position: tuple[int, int], ring: Ring) -> bool:
+        """Return whether the ring has all of this run after a position."""
+        if ring.free_sequence < self.sequence:
+            return False  # the first entries belong to another run
+        if ring.free_sequence > self.sequence:
+            return position >= (ring.freed_file_number, ring.freed_offset)
+        return self.start is None or position >= self.start
 
 
 def slowest_of(cursors: Collection[Cursor], put_sequence: int) -> Slowest | None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 OPEN_PATHS: Final = ("/healthz", "/readyz")  # orchestrators send no login
 _READING: Final = ("GET", "HEAD")
 _LOGIN: Final = {"WWW-Authenticate": 'Basic realm="canal-server", charset="UTF-8"'}
+_IS_OPEN: Final = "the port is open to other hosts"
+_SET_LOGIN: Final = "set canal.http.user and canal.http.passwd"
+_OWN_SITES: Final = ("same-origin", "none")  # of the header that browsers send
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +57,50 @@ class AccessRules:
     reaches the port may read; actions are for the loopback interface alone, and
     requests must name it as their host, so that no page of another site can use the
     browser of somebody on this host (DNS rebinding).
+
+    Data of tables is for those who may act, and without a login only if clients need
+    none either: with `clients_log_in`, this port is no way around their password.
     """
 
-    def __init__(self, ip: str, login: Login | None) -> None:
+    def __init__(
+        self, ip: str, login: Login | None, *, clients_log_in: bool = False
+    ) -> None:
         self._login = login
         self._is_loopback = is_loopback(ip)
+        self._clients_log_in = clients_log_in
 
     @property
     def allows_actions(self) -> bool:
         """Return whether anybody may do more than read."""
         return self._login is not None or self._is_loopback
+
+    @property
+    def why_no_data(self) -> str | None:
+        """Return why nobody may see data of tables; None: who may act may see it."""
+        if self._login is not None:
+            return None
+        if not self._is_loopback:
+            return f"data of tables needs a login, as {_IS_OPEN}: {_SET_LOGIN}"
+        if self._clients_log_in:
+            return (
+                "data of tables needs a login, as clients of this server need a"
+                f" password or a certificate: {_SET_LOGIN}"
+            )
+        return None
+
+    def check_data(self, headers: Headers) -> None:
+        """Raise a Problem for a request of data of tables that is not allowed.
+
+        It was accepted by `check`.
+        """
+        why = self.why_no_data
+        if why is not None:
+            raise Problem(HTTPStatus.FORBIDDEN, why)
+        # A page of another site cannot read the answer, but could keep it open.
+        if headers.get("sec-fetch-site", "none") not in _OWN_SITES:
+            raise Problem(
+                HTTPStatus.FORBIDDEN, "a page of another site may not do this"
+            )
 
     def check(self, method: str, headers: Headers) -> None:
         """Raise a Problem for a request that is not allowed."""
@@ -86,8 +123,7 @@ class AccessRules:
         if not self.allows_actions:
             raise Problem(
                 HTTPStatus.FORBIDDEN,
-                "actions need a login, as the port is open to other hosts: set"
-                " canal.http.user and canal.http.passwd",
+                f"actions need a login, as {_IS_OPEN}: {_SET_LOGIN}",
             )
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:

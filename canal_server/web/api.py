@@ -15,6 +15,7 @@ from canal_server.errors import CanalError
 from canal_server.messages import daemon_messages
 from canal_server.observe.readings import READY_STATES
 from canal_server.web.destination_view import view_of
+from canal_server.web.live_tail import MEDIA_TYPE, TailResponse
 from canal_server.web.openapi import document
 from canal_server.web.problem_details import Problem, problem_of
 from canal_server.web.request_bodies import LevelRequest, SeekRequest, body_of
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from canal_server.web.access_rules import AccessRules
+    from canal_server.web.live_tail import Tails
     from canal_server.web.server_operations import Operations
     from canal_server.web.throughput import Throughput
 
@@ -43,12 +46,14 @@ class Api:
         throughput: Throughput,
         version: str,
         *,
-        allows_actions: bool,
+        rules: AccessRules,
+        tails: Tails,
     ) -> None:
         self._operations = operations
         self._throughput = throughput
         self._version = version
-        self._allows_actions = allows_actions
+        self._rules = rules
+        self._tails = tails
         self._document = document(version)
 
     def routes(self) -> list[Route | Mount]:
@@ -69,6 +74,7 @@ class Api:
                     Route(f"{one}/throughput", self._rates),
                     Route(f"{one}/positions", self._positions),
                     Route(f"{one}/subscriptions", self._subscriptions),
+                    Route(f"{one}/tail", self._tail),
                     Route(f"{one}/tables", self._tables),
                     Route(f"{one}/tables/{{table}}/history", self._history),
                     Route(f"{one}/seek", self._seek, methods=["POST"]),
@@ -112,7 +118,8 @@ class Api:
         return JSONResponse(
             {
                 "version": self._version,
-                "allows_actions": self._allows_actions,
+                "allows_actions": self._rules.allows_actions,
+                "allows_tails": self._rules.why_no_data is None,
                 "destinations": [view_of(each) for each in readings],
             }
         )
@@ -147,6 +154,21 @@ class Api:
         name, table = (request.path_params[key] for key in ("destination", "table"))
         found = await self._do(self._operations.table_changes, name, table)
         return JSONResponse({"table": table, "changes": list(found)})
+
+    async def _tail(self, request: Request) -> Response:
+        """Send the changes of some tables as they come."""
+        self._rules.check_data(request.headers)
+        unknown = request.query_params.keys() - {"table"}
+        if unknown:
+            raise Problem(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                f"unknown parameters: {', '.join(sorted(unknown))[:200]}",
+            )
+        if request.method == "HEAD":  # the answer to GET has no end
+            return Response(media_type=MEDIA_TYPE)
+        name = request.path_params["destination"]
+        expression = request.query_params.get("table", "")
+        return TailResponse(await self._tails.open(name, expression))
 
     # --- actions ----------------------------------------------------------------------
 

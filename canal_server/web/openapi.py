@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from canal_server.observe.readings import STATES
 from canal_server.runtime.log_levels import LEVELS
+from canal_server.web.quiet_tail import STATES as TAIL_STATES
+from canal_server.web.tail_events import KINDS
 
 Json = dict[str, Any]
 
@@ -106,6 +108,51 @@ _TABLE: Final[Json] = {
     "schema": {"type": "string"},
     "description": "schema.table",
 }
+_FILTER: Final[Json] = {
+    "name": "table",
+    "in": "query",
+    "schema": {"type": "string"},
+    "description": "schema.table, or a filter as that of a client: regular expressions"
+    " for schema.table, separated by commas; default: that of the destination",
+}
+_TEXTS: Final[Json] = {
+    "type": ["object", "null"],
+    "additionalProperties": _TEXT,
+}
+_TAIL_CHANGE: Final[Json] = {
+    "kind": {"type": "string", "enum": list(KINDS)},
+    "schema": {"type": "string"},
+    "table": {"type": "string", "description": "empty: a statement about no table"},
+    "before": {**_TEXTS, "description": "values by column, as clients get them"},
+    "after": {**_TEXTS, "description": "the same; null without such a row"},
+    "changed": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "columns that an update changed",
+    },
+    "key": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "columns of the primary key",
+    },
+    "sql": {**_TEXT, "description": "the statement; null for rows"},
+    "file": {"type": "string", "description": "binlog file"},
+    "offset": {"type": "integer", "description": "of the event in the file"},
+    "gtid": {**_TEXT, "description": "as clients get it"},
+    "commit_time_ms": {"type": "integer", "description": "ms since 1970"},
+}
+_TAIL_SKIPPED: Final[Json] = {
+    "reason": {"type": "string"},
+    "entries": {"type": "integer", "description": "of all tables"},
+    "rows": {"type": "integer", "description": "in these entries"},
+}
+_TAIL_STATE: Final[Json] = {
+    "state": {"type": "string", "enum": [*TAIL_STATES, *STATES]},
+    "reason": {"type": "string", "description": "why nothing comes"},
+    "since_ms": {**_INTEGER, "description": "since when; ms since 1970"},
+    "position": {**_TEXT, "description": "up to which the source was read"},
+    "position_ms": {**_INTEGER, "description": "the time of the transaction there"},
+}
 _LEVEL: Final[Json] = {"type": "string", "enum": list(LEVELS)}
 _HISTORY: Final[Json] = {
     "table": {"type": "string"},
@@ -164,6 +211,7 @@ def document(version: str) -> Json:
             f"{one}/subscriptions": {
                 "get": _of_one("Its ranged subscriptions, while it runs.", {})
             },
+            f"{one}/tail": {"get": _tail()},
             f"{one}/tables": {"get": _of_one("The tables of its history.", {})},
             f"{one}/tables/{{table}}/history": {
                 "get": _of_one(
@@ -202,10 +250,14 @@ def document(version: str) -> Json:
                     {
                         "version": {"type": "string"},
                         "allows_actions": {"type": "boolean"},
+                        "allows_tails": {"type": "boolean"},
                         "destinations": {"type": "array", "items": _ref("Destination")},
                     }
                 ),
                 "Sample": _object(_SAMPLE),
+                "TailChange": _object(_TAIL_CHANGE),
+                "TailSkipped": _object(_TAIL_SKIPPED),
+                "TailState": _object(_TAIL_STATE),
                 "Seek": {
                     "type": "object",
                     "properties": _SEEK,
@@ -271,6 +323,24 @@ def _of_one(
     found = _operation(summary, schema, status, {"404": "There is no such thing."})
     found["responses"]["409"] = _problem("It is not possible now.")
     return {**found, "parameters": [_DESTINATION, *more]}
+
+
+def _tail() -> Json:
+    """Return the operation whose answer does not end."""
+    found = _of_one("The changes of some tables, as they come.", None, "200", _FILTER)
+    found["description"] = (
+        "Server-sent events until the request is ended. The data of each is a line of"
+        " JSON: a TailChange (the event has its kind as name), a TailSkipped"
+        " (`skipped`: changes are missing here) or a TailState (`state`: why nothing"
+        " comes)."
+    )
+    responses = found["responses"]
+    responses["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+    responses["403"] = _problem("Data of tables is not shown.")
+    responses["422"] = _problem("The filter cannot be used.")
+    responses["429"] = _problem("Too many tails are open.")
+    del responses["409"]
+    return found
 
 
 def _operation(

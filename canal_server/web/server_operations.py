@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from canal_server.cursor_moves.move_plan import MovePlan
+    from canal_server.instance.change_tap import ChangeTap
     from canal_server.observe.readings import Reading
     from canal_server.source.begin.seek_target import TargetText
 
@@ -40,6 +41,15 @@ class Operations(Protocol):
         self, destination: str, table: str
     ) -> Sequence[Mapping[str, Any]]:
         """Return who changed a table, when and how, oldest first."""
+
+    def tap(
+        self, destination: str, expression: str, on_news: Callable[[], None]
+    ) -> ChangeTap | None:
+        """Return what follows a destination's changes, None: it does not run here.
+
+        `on_news` is called by any thread, see ChangeTap. Raises ConfigError for a
+        filter that cannot be used.
+        """
 
     def log_levels(self) -> Mapping[str, Any]:
         """Return the levels of the log: the default, and those of destinations."""

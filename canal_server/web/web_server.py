@@ -22,6 +22,7 @@ from canal_server.tls.server_tls import FollowingContext
 from canal_server.web.access_rules import AccessMiddleware, AccessRules
 from canal_server.web.api import Api, on_failure, on_http_exception, on_problem
 from canal_server.web.http_connection import HttpConnection
+from canal_server.web.live_tail import Tails
 from canal_server.web.problem_details import Problem
 from canal_server.web.throughput import SAMPLE_S, Throughput
 
@@ -47,6 +48,7 @@ _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/tail.js": ("tail.js", "text/javascript; charset=utf-8"),
 }
 # Nothing comes from elsewhere, and no other page shows this one in a frame.
 _HEADERS: Final = {
@@ -58,10 +60,15 @@ _HEADERS: Final = {
 
 
 def application(
-    operations: Operations, throughput: Throughput, rules: AccessRules, version: str
+    operations: Operations,
+    throughput: Throughput,
+    rules: AccessRules,
+    version: str,
+    tails: Tails | None = None,
 ) -> Starlette:
-    """Return the ASGI application."""
-    api = Api(operations, throughput, version, allows_actions=rules.allows_actions)
+    """Return the ASGI application; `tails` are those that somebody ends."""
+    tails = tails or Tails(operations)
+    api = Api(operations, throughput, version, rules=rules, tails=tails)
     return Starlette(
         routes=[
             *api.routes(),
@@ -127,13 +134,19 @@ class WebServer:
         version: str,
         login: Login | None = None,
         *,
+        clients_log_in: bool = False,
         tls: ServerTls | None = None,
     ) -> None:
+        """Create without opening the port.
+
+        `clients_log_in`: whether the port for clients needs a password or certificate.
+        """
         self._address = ip, port
         self._scheme = "http" if tls is None else "https"
         self._throughput = Throughput(operations.readings)
-        rules = AccessRules(ip, login)
-        app = application(operations, self._throughput, rules, version)
+        self._tails = Tails(operations)
+        rules = AccessRules(ip, login, clients_log_in=clients_log_in)
+        app = application(operations, self._throughput, rules, version, self._tails)
         self._uvicorn = uvicorn.Server(
             _Config(
                 app,
@@ -186,6 +199,7 @@ class WebServer:
         """Ask the port to close; returns at once."""
         self._stop.request()
         self._uvicorn.should_exit = True
+        self._tails.end()
 
     def join(self, deadline: Deadline) -> bool:
         """Wait until the port is closed."""

@@ -68,6 +68,11 @@ class Server:
         self._check(destination)
         return [{"table": table}]
 
+    def tap(self, destination, expression, on_news):
+        """Run nowhere."""
+        self._check(destination)
+        self.asked.append(("tap", destination, expression))
+
     def stop_destination(self, destination):
         """Note it."""
         self._check(destination)

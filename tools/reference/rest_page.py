@@ -15,6 +15,9 @@ TITLES = {
     "Destination": "A destination",
     "Sample": "A sample of the throughput",
     "Client": "A client",
+    "TailChange": "A change in a tail",
+    "TailSkipped": "Skipped changes in a tail",
+    "TailState": "The state in a tail",
 }
 
 

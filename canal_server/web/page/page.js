@@ -1,5 +1,7 @@
 // Shows what the REST interface has, and asks again every two seconds. All texts of the
 // server are set as text, never as HTML.
+import { openTail } from "./tail.js";
+
 const API = "api/v1";
 const INTERVAL_MS = 2000;
 const RATES_EVERY = 5; // rounds: a sample is taken every ten seconds
@@ -67,11 +69,11 @@ function show(all) {
       cards.set(each.destination, card);
       main.append(card);
     }
-    showOne(cards.get(each.destination), each, all.allows_actions);
+    showOne(cards.get(each.destination), each, all);
   }
 }
 
-function showOne(card, each, allowsActions) {
+function showOne(card, each, all) {
   const state = card.querySelector(".state");
   setText(state, STATE_TEXT[each.state] ?? each.state);
   state.className = `state ${stateClass(each)}`;
@@ -89,8 +91,8 @@ function showOne(card, each, allowsActions) {
     ["Ring", each.store_fill_ratio === null ? "-" : `${Math.round(each.store_fill_ratio * 100)} % full`],
     ["Rows since the start", number(each.rows)],
   ]);
-  showClients(card, each, allowsActions);
-  showActions(card, each, allowsActions);
+  showClients(card, each, all.allows_actions);
+  showActions(card, each, all);
 }
 
 function stateClass(each) {
@@ -138,12 +140,14 @@ function unsubscribeButton(destination, clientId) {
     "Unsubscribe", `destinations/${encodeURIComponent(destination)}/clients/${clientId}`, "DELETE"));
 }
 
-function showActions(card, each, allowsActions) {
+function showActions(card, each, all) {
   const actions = card.querySelector("article > .actions");
-  const requested = allowsActions ? (each.state === "stopped" ? "start" : "stop") : "";
-  if (actions.dataset.action === requested) return;
-  actions.dataset.action = requested;
+  const requested = all.allows_actions ? (each.state === "stopped" ? "start" : "stop") : "";
+  const key = `${requested} ${all.allows_tails}`;
+  if (actions.dataset.key === key) return;
+  actions.dataset.key = key;
   actions.replaceChildren(button("Tables…", () => showHistory(each.destination)), " ");
+  if (all.allows_tails) actions.append(button("Tail…", () => openTail(each.destination, ask)), " ");
   const path = `destinations/${encodeURIComponent(each.destination)}`;
   if (requested === "start") {
     actions.append(button("Start", () => act("", "", `${path}/start`, "POST")), " ");

@@ -15,9 +15,9 @@ from canal_server.errors import ConfigError, ProtocolError
 from canal_server.messages import daemon_messages
 from canal_server.protocol.auth import SEED_BYTES, Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline, Stop
-from canal_server.server.admission import FailedLogins, group_of
 from canal_server.server.listener import listen
 from canal_server.server.transport import Transport
+from canal_server.users.failed_logins import FailedLogins, group_of
 
 if TYPE_CHECKING:
     import socket

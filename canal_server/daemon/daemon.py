@@ -246,6 +246,7 @@ class Daemon:
                 is_managed=self._config.instances_managed,
             ),
             self._tls if server.tls.metrics else None,
+            self._users if self._users.has_file else None,
         )
 
     def _web_server(self) -> WebServer | None:
@@ -260,6 +261,7 @@ class Daemon:
             __version__,
             login if server.http_user else None,
             clients_log_in=server.clients_log_in,
+            users=self._users,
             tls=self._tls if server.tls.http else None,
         )
 

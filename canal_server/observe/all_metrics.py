@@ -10,6 +10,7 @@ from canal_server.doors.prometheus.metrics_server import MetricsServer
 from canal_server.doors.prometheus.metrics_text import MetricsText
 from canal_server.messages import daemon_messages
 from canal_server.observe.java_metrics import FILES, MANAGER, java_metrics
+from canal_server.observe.metrics_login import MetricsLogin
 from canal_server.observe.server_metrics import server_metrics
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from canal_server.doors.prometheus.metric_families import Metric
     from canal_server.observe.readings import Reading
     from canal_server.tls.server_tls import ServerTls
+    from canal_server.users.user_directory import UserDirectory
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +40,24 @@ def metrics_text(
 
 
 def metrics_server(
-    ip: str, port: int, text: MetricsText, tls: ServerTls | None = None
+    ip: str,
+    port: int,
+    text: MetricsText,
+    tls: ServerTls | None = None,
+    users: UserDirectory | None = None,
 ) -> MetricsServer:
-    """Return the port at an address, which was not started."""
+    """Return the port at an address, which was not started.
+
+    `users`: those that may read metrics if they have the right; None: everybody may.
+    """
     return MetricsServer(
-        ip, port, text, tls, on_unavailable=_log_unavailable, on_failure=_log_failure
+        ip,
+        port,
+        text,
+        tls,
+        on_unavailable=_log_unavailable,
+        on_failure=_log_failure,
+        status_of=None if users is None else MetricsLogin(users).status,
     )
 
 

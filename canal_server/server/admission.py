@@ -10,31 +10,14 @@ under the lock of the listener, which also passes the times.
 
 from __future__ import annotations
 
-import ipaddress
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
 C = TypeVar("C", bound="Hashable")
-
-ADDRESSES_MAX: Final = 10_000  # whose failed log-ins are counted
-FORGET_S: Final = 60.0  # after the last failed log-in
-DELAY_MIN_S: Final = 0.25
-DELAY_MAX_S: Final = 5.0
-
-
-def group_of(host: str) -> str:
-    """Return what counts as one address: for IPv6 one customer's network, a /64."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if address.version == 4:  # noqa: PLR2004  # the protocol's
-        return host
-    return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +101,3 @@ class Admission(Generic[C]):
         self._counts[address] -= 1
         if not self._counts[address]:
             del self._counts[address]
-
-
-class FailedLogins:
-    """How long the refusal of a wrong password waits, by address; under one lock.
-
-    The delay grows with each failure in a row. The right password never waits, so that
-    other clients of the same address are not delayed.
-    """
-
-    def __init__(self) -> None:
-        # By address: how many, and when the last one happened; oldest first.
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
-
-    def delay_s(self, address: str, now_s: float) -> float:
-        """Count a failure, and return how long to delay its refusal."""
-        count, last_s = self._failures.pop(address, (0, now_s))
-        if now_s - last_s > FORGET_S:
-            count = 0
-        self._failures[address] = count + 1, now_s
-        if len(self._failures) > ADDRESSES_MAX:
-            self._failures.popitem(last=False)
-        return min(DELAY_MAX_S, DELAY_MIN_S * 2.0 ** min(count, 16))

@@ -24,11 +24,12 @@ from canal_server.protocol.auth import Credentials
 from canal_server.protocol.server_session import REFUSED, error_frame
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import reason_of
-from canal_server.server.admission import Admission, FailedLogins, Limits, group_of
+from canal_server.server.admission import Admission, Limits
 from canal_server.server.client_connection import Connection, Settings
 from canal_server.server.refusal_log import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport
+from canal_server.users.failed_logins import FailedLogins, group_of
 from canal_server.users.user_directory import UserDirectory
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from canal_server.protocol.packets import PacketType
 from canal_server.protocol.range_messages import IN_USE, NOT_HERE, RangePosition
 from canal_server.protocol.server_session import ACK_FRAME, REFUSED, error_frame
 from canal_server.server.process_zone import zone_name
-from canal_server.server.session_rights import redacted
+from canal_server.users.shown_rows import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence

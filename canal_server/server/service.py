@@ -55,7 +55,7 @@ from canal_server.server.request_texts import (
     no_such_batch,
     not_started,
 )
-from canal_server.server.session_rights import redacted
+from canal_server.users.shown_rows import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

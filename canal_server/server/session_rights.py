@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from canal_server.errors import ClientError
 from canal_server.model.quoted import printable, quoted
 from canal_server.protocol import range_messages, server_session
-from canal_server.users.redaction import Redaction
 from canal_server.users.rights import Right, ShownColumns
+from canal_server.users.shown_rows import redaction_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from canal_server.model.identity import ClientIdentity
+    from canal_server.users.redaction import Redaction
     from canal_server.users.rights import ReadRule, User
 
 
@@ -72,7 +71,7 @@ class SessionRights:
         """Return what removes from batches what is not shown, None if all is shown."""
         if destination not in self._redactions:
             rule = self._read_rule(destination)
-            self._redactions[destination] = _redaction(rule)
+            self._redactions[destination] = redaction_of(rule)
         return self._redactions[destination]
 
     def shown(self, destination: str) -> ShownColumns | None:
@@ -92,16 +91,3 @@ class SessionRights:
             f" {printable(destination)}: rights are in the server's canal.users.file",
             code=server_session.REFUSED,
         )
-
-
-def _redaction(rule: ReadRule) -> Redaction | None:
-    if not rule.is_limited:
-        return None
-    shown = ShownColumns(rule)
-    has_columns = bool(rule.columns or rule.removed or rule.masked)
-    return Redaction(shown.shows, shown.column_rule if has_columns else None)
-
-
-def redacted(redaction: Redaction, slices: Iterable[bytes | memoryview]) -> bytes:
-    """Return the entries in `slices`, which hold whole ones, as they may be seen."""
-    return redaction.apply(b"".join(slices))

@@ -1,10 +1,11 @@
-"""Who may use the HTTP port: a login, names of this host, requests of other sites."""
+"""Who may use the HTTP port: log-ins, names of this host, requests of other sites."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import asyncio
 import hmac
+import time
+from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -12,18 +13,35 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
+from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.loopback import is_loopback
+from canal_server.users.failed_logins import FailedLogins, basic_login, group_of
+from canal_server.users.rights import EVERYTHING, ReadRule, Right, User
+from canal_server.users.user_directory import UserDirectory
 from canal_server.web.problem_details import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS: Final = ("/healthz", "/readyz")  # orchestrators send no login
 _READING: Final = ("GET", "HEAD")
 _LOGIN: Final = {"WWW-Authenticate": 'Basic realm="canal-server", charset="UTF-8"'}
 _IS_OPEN: Final = "the port is open to other hosts"
-_SET_LOGIN: Final = "set canal.http.user and canal.http.passwd"
+_SET_LOGIN: Final = "set canal.http.user and canal.http.passwd, or canal.users.file"
 _OWN_SITES: Final = ("same-origin", "none")  # of the header that browsers send
+DELAYED_MAX: Final = 4  # refusals of one address that wait at a time
+
+
+def _all_rights(name: str) -> User:
+    every = (EVERYTHING,)
+    read = (ReadRule(EVERYTHING),)
+    return User(name, read=read, ranges=every, operate=every, observe=every)
+
+
+_ANYBODY: Final = _all_rights("")
+_OBSERVER: Final = User("", observe=(EVERYTHING,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,107 +51,184 @@ class Login:
     user: str
     password_hash: str = field(repr=False)
 
-    def accepts(self, authorization: str) -> bool:
-        """Return whether the header of HTTP's basic authentication is right."""
-        scheme, _, encoded = authorization.partition(" ")
-        if scheme.lower() != "basic":
-            return False
-        try:
-            sent = base64.b64decode(encoded, validate=True).decode()
-        except ValueError:  # not Base64, or not UTF-8
-            return False
-        user, _, password = sent.partition(":")
-        # SHA-1 is what canal.passwd has; protocol and file stay as they are.
-        once = hashlib.sha1(password.encode(), usedforsecurity=False).digest()
-        found = hashlib.sha1(once, usedforsecurity=False).hexdigest()
+    def accepts(self, user: str, password: str) -> bool:
+        """Return whether a name and a password are right."""
         same_user = hmac.compare_digest(user.encode(), self.user.encode())
-        return hmac.compare_digest(found, self.password_hash) and same_user
+        return (
+            hmac.compare_digest(stored_form(password), self.password_hash) and same_user
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who sent a request; `why_no_data` is why rows are not shown to anybody."""
+
+    user: User
+    why_no_data: str | None = None
+
+    def may(self, right: Right, destination: str) -> bool:
+        """Return whether the visitor has a right for a destination."""
+        if right is Right.READ and self.why_no_data is not None:
+            return False
+        return self.user.may(right, destination)
+
+    def check(self, right: Right, destination: str) -> None:
+        """Raise a Problem unless the visitor has a right for a destination."""
+        if right is Right.READ and self.why_no_data is not None:
+            raise Problem(HTTPStatus.FORBIDDEN, self.why_no_data)
+        if not self.user.may(right, destination):
+            raise self.refused(f"{right.value} destination {destination[:100]!r}")
+
+    def check_everywhere(self, right: Right) -> None:
+        """Raise a Problem unless the visitor has a right for all destinations."""
+        if not self.user.may_everywhere(right):
+            raise self.refused(f"{right.value} all destinations")
+
+    def refused(self, what: str) -> Problem:
+        """Return the problem of a request that the visitor may not make."""
+        if not self.user.name:
+            return Problem(
+                HTTPStatus.FORBIDDEN,
+                f"actions need a login, as {_IS_OPEN}: {_SET_LOGIN}",
+            )
+        return Problem(
+            HTTPStatus.FORBIDDEN,
+            f"user {self.user.name!r} may not {what}: rights are in the server's"
+            " canal.users.file",
+        )
 
 
 class AccessRules:
-    """Which requests may be made.
+    """Which requests may be made, and by whom.
 
-    With a login, everything but health checks needs it. Without one, everybody who
-    reaches the port may read; actions are for the loopback interface alone, and
+    With a login or users, everything but health checks needs one. Without, everybody
+    who reaches the port may read; actions are for the loopback interface alone, and
     requests must name it as their host, so that no page of another site can use the
     browser of somebody on this host (DNS rebinding).
 
-    Data of tables is for those who may act, and without a login only if clients need
-    none either: with `clients_log_in`, this port is no way around their password.
+    Data of tables needs the right to read, and without a login is only shown if clients
+    need none either: with `clients_log_in`, this port is no way around their password.
     """
 
     def __init__(
-        self, ip: str, login: Login | None, *, clients_log_in: bool = False
+        self,
+        ip: str,
+        login: Login | None,
+        *,
+        clients_log_in: bool = False,
+        users: UserDirectory | None = None,
     ) -> None:
         self._login = login
+        self.users = users or UserDirectory(None, Credentials())
+        self._failed_logins = FailedLogins()
+        self._delayed: Counter[str] = Counter()  # refusals that wait, by address
+        self._operator = None if login is None else _all_rights(login.user)
         self._is_loopback = is_loopback(ip)
-        self._clients_log_in = clients_log_in
+        self._stranger = _stranger(
+            is_loopback=self._is_loopback, clients_log_in=clients_log_in
+        )
 
     @property
-    def allows_actions(self) -> bool:
-        """Return whether anybody may do more than read."""
-        return self._login is not None or self._is_loopback
+    def needs_login(self) -> bool:
+        """Return whether there are users or a login."""
+        return self._login is not None or self.users.has_file
 
-    @property
-    def why_no_data(self) -> str | None:
-        """Return why nobody may see data of tables; None: who may act may see it."""
-        if self._login is not None:
-            return None
-        if not self._is_loopback:
-            return f"data of tables needs a login, as {_IS_OPEN}: {_SET_LOGIN}"
-        if self._clients_log_in:
-            return (
-                "data of tables needs a login, as clients of this server need a"
-                f" password or a certificate: {_SET_LOGIN}"
-            )
-        return None
-
-    def check_data(self, headers: Headers) -> None:
-        """Raise a Problem for a request of data of tables that is not allowed.
-
-        It was accepted by `check`.
-        """
-        why = self.why_no_data
-        if why is not None:
-            raise Problem(HTTPStatus.FORBIDDEN, why)
-        # A page of another site cannot read the answer, but could keep it open.
-        if headers.get("sec-fetch-site", "none") not in _OWN_SITES:
-            raise Problem(
-                HTTPStatus.FORBIDDEN, "a page of another site may not do this"
-            )
-
-    def check(self, method: str, headers: Headers) -> None:
-        """Raise a Problem for a request that is not allowed."""
+    def visitor(
+        self, method: str, headers: Headers, certificate_names: Sequence[str] = ()
+    ) -> Visitor:
+        """Return who sent a request. Raises a Problem if it is not allowed."""
         host = headers.get("host", "")
-        if self._login is not None:
-            if not self._login.accepts(headers.get("authorization", "")):
-                raise Problem(
-                    HTTPStatus.UNAUTHORIZED,
-                    "log in with canal.http.user and its password",
-                    headers=_LOGIN,
-                )
+        if self.needs_login:
+            visitor = Visitor(self._user(headers, certificate_names))
         elif self._is_loopback and not is_loopback(_host_name(host)):
             raise Problem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "the port has no login, so the URL must name this host as localhost or"
-                " 127.0.0.1; set canal.http.user and canal.http.passwd for other names",
+                f" 127.0.0.1; {_SET_LOGIN} for other names",
             )
-        if method in _READING:
-            return
-        if not self.allows_actions:
+        else:
+            visitor = self._stranger
+        if method not in _READING:
+            if not visitor.user.operate:
+                raise visitor.refused("act")
+            origin = headers.get("origin")
+            if origin is not None and origin.partition("://")[2] != host:
+                raise Problem(
+                    HTTPStatus.FORBIDDEN, f"a page of {origin[:100]!r} may not do this"
+                )
+        return visitor
+
+    def is_current(self, visitor: Visitor) -> bool:
+        """Return whether a visitor has the same rights still."""
+        user = visitor.user
+        return user in (_ANYBODY, _OBSERVER, self._operator) or (
+            self.users.is_current(user)
+        )
+
+    async def delay(self, address: str) -> None:
+        """Wait before a wrong password is refused; longer with each one.
+
+        Raises a Problem when refusals of this address wait already: guesses at the same
+        time would be no slower otherwise, and hold all connections.
+        """
+        host = group_of(address)
+        delay_s = self._failed_logins.delay_s(host, time.monotonic())
+        if self._delayed[host] >= DELAYED_MAX:
             raise Problem(
-                HTTPStatus.FORBIDDEN,
-                f"actions need a login, as {_IS_OPEN}: {_SET_LOGIN}",
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too many wrong passwords from this address",
+                headers={"Retry-After": str(round(delay_s) or 1)},
             )
-        origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise Problem(
-                HTTPStatus.FORBIDDEN, f"a page of {origin[:100]!r} may not do this"
+        self._delayed[host] += 1
+        try:
+            await asyncio.sleep(delay_s)
+        finally:
+            self._delayed[host] -= 1
+            if not self._delayed[host]:
+                del self._delayed[host]
+
+    def _user(self, headers: Headers, certificate_names: Sequence[str]) -> User:
+        """Return the user who logs in. Raises a Problem."""
+        authorization = headers.get("authorization", "")
+        found = None
+        if authorization:
+            name, password = basic_login(authorization)
+            found = self.users.by_password(name, password)
+            if found is None and self._login is not None:
+                known = self._login.accepts(name, password)
+                found = self._operator if known else None
+        elif certificate_names:
+            found = self.users.by_certificate(certificate_names)
+        if found is None:
+            which = "canal.http.user" if self._login is not None else ""
+            of_file = "a user of canal.users.file" if self.users.has_file else ""
+            names = " or ".join(filter(None, (which, of_file)))
+            raise WrongLogin(
+                HTTPStatus.UNAUTHORIZED,
+                f"log in as {names}, with the password",
+                headers=_LOGIN,
             )
+        return found
+
+
+class WrongLogin(Problem):  # a Problem
+    """Nobody has logged in, or the password is wrong."""
+
+
+def check_site(headers: Headers) -> None:
+    """Raise a Problem for a request that a page of another site makes.
+
+    It cannot read the answer, but could keep it open.
+    """
+    if headers.get("sec-fetch-site", "none") not in _OWN_SITES:
+        raise Problem(HTTPStatus.FORBIDDEN, "a page of another site may not do this")
 
 
 class AccessMiddleware:
-    """Refuses what the rules do not allow, before an application sees it."""
+    """Refuses who may not be here, and tells an application who sent a request.
+
+    The visitor is `visitor` of the request's state.
+    """
 
     def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
         self._app = app
@@ -142,12 +237,42 @@ class AccessMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            headers = Headers(scope=scope)
+            state = scope.setdefault("state", {})
             try:
-                self._rules.check(scope["method"], Headers(scope=scope))
+                names = state.get("certificate_names", ())
+                visitor = self._rules.visitor(scope["method"], headers, names)
             except Problem as problem:
-                await problem.response()(scope, receive, send)
+                refusal = await self._delayed(problem, scope, headers)
+                await refusal.response()(scope, receive, send)
                 return
+            state["visitor"] = visitor
         await self._app(scope, receive, send)
+
+    async def _delayed(
+        self, problem: Problem, scope: Scope, headers: Headers
+    ) -> Problem:
+        """Return the refusal, after a while if it is one of a wrong password."""
+        if isinstance(problem, WrongLogin) and "authorization" in headers:
+            try:
+                await self._rules.delay((scope.get("client") or ("?",))[0])
+            except Problem as too_many:
+                return too_many
+        return problem
+
+
+def _stranger(*, is_loopback: bool, clients_log_in: bool) -> Visitor:
+    """Return who needs no login."""
+    if not is_loopback:
+        why = f"data of tables needs a login, as {_IS_OPEN}: {_SET_LOGIN}"
+        return Visitor(_OBSERVER, why)
+    if clients_log_in:
+        return Visitor(
+            _ANYBODY,
+            "data of tables needs a login, as clients of this server need a password"
+            f" or a certificate: {_SET_LOGIN}",
+        )
+    return Visitor(_ANYBODY)
 
 
 def _host_name(host: str) -> str:

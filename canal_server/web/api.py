@@ -14,6 +14,9 @@ from starlette.routing import Mount, Route
 from canal_server.errors import CanalError
 from canal_server.messages import daemon_messages
 from canal_server.observe.readings import READY_STATES
+from canal_server.users.rights import Right
+from canal_server.users.shown_rows import redaction_of
+from canal_server.web.access_rules import check_site
 from canal_server.web.destination_view import view_of
 from canal_server.web.live_tail import MEDIA_TYPE, TailResponse
 from canal_server.web.openapi import document
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from canal_server.web.access_rules import AccessRules
+    from canal_server.observe.readings import Reading
+    from canal_server.web.access_rules import AccessRules, Visitor
     from canal_server.web.live_tail import Tails
     from canal_server.web.server_operations import Operations
     from canal_server.web.throughput import Throughput
@@ -100,64 +104,86 @@ class Api:
         readings = await run_in_threadpool(self._operations.readings)
         states = {each.destination: each.state for each in readings}
         is_ready = all(state in READY_STATES for state in states.values())
-        return JSONResponse(
-            {"status": "ready" if is_ready else "not ready", "destinations": states},
-            HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE,
-        )
+        content: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
+        if not self._rules.users.has_file:  # names are for those who may observe them
+            content["destinations"] = states
+        status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return JSONResponse(content, status)
 
     # --- reading ----------------------------------------------------------------------
 
     async def _openapi(self, _: Request) -> Response:
         return JSONResponse(self._document)
 
-    async def _status(self, _: Request) -> Response:
-        return JSONResponse(dict(await self._do(self._operations.status)))
+    async def _status(self, request: Request) -> Response:
+        visitor = _visitor(request)
+        found = dict(await self._do(self._operations.status))
+        if not visitor.user.may_everywhere(Right.OBSERVE):
+            found["instances"] = [
+                each
+                for each in found["instances"]
+                if visitor.may(Right.OBSERVE, str(each["destination"]))
+            ]
+            found["refused"] = {}  # texts about files of any destination
+        return JSONResponse(found)
 
-    async def _list(self, _: Request) -> Response:
+    async def _list(self, request: Request) -> Response:
+        visitor = _visitor(request)
         readings = await self._do(self._operations.readings)
+        shown = [r for r in readings if visitor.may(Right.OBSERVE, r.destination)]
+        found = [_view(visitor, each) for each in shown]
         return JSONResponse(
             {
                 "version": self._version,
-                "allows_actions": self._rules.allows_actions,
-                "allows_tails": self._rules.why_no_data is None,
-                "destinations": [view_of(each) for each in readings],
+                "allows_actions": bool(visitor.user.operate),
+                "allows_tails": visitor.why_no_data is None and bool(visitor.user.read),
+                "destinations": found,
             }
         )
 
     async def _detail(self, request: Request) -> Response:
-        name = request.path_params["destination"]
-        return JSONResponse(view_of(await self._do(self._operations.reading, name)))
+        name = _checked(request, Right.OBSERVE)
+        found = await self._do(self._operations.reading, name)
+        return JSONResponse(_view(_visitor(request), found))
 
     async def _rates(self, request: Request) -> Response:
-        name = request.path_params["destination"]
+        name = _checked(request, Right.OBSERVE)
         await self._do(self._operations.reading, name)  # it is known
         rates = self._throughput.of(name)
         return JSONResponse({"samples": [each._asdict() for each in rates]})
 
     async def _positions(self, request: Request) -> Response:
-        name = request.path_params["destination"]
+        name = _checked(request, Right.OBSERVE)
         return JSONResponse(dict(await self._do(self._operations.positions, name)))
 
     async def _subscriptions(self, request: Request) -> Response:
-        name = request.path_params["destination"]
+        name = _checked(request, Right.OBSERVE)
         return JSONResponse(dict(await self._do(self._operations.subscriptions, name)))
 
-    async def _levels(self, _: Request) -> Response:
-        return JSONResponse(dict(await self._do(self._operations.log_levels)))
+    async def _levels(self, request: Request) -> Response:
+        visitor = _visitor(request)
+        found = dict(await self._do(self._operations.log_levels))
+        found["destinations"] = {
+            name: level
+            for name, level in found["destinations"].items()
+            if visitor.may(Right.OBSERVE, name)
+        }
+        return JSONResponse(found)
 
     async def _tables(self, request: Request) -> Response:
-        name = request.path_params["destination"]
+        name = _checked(request, Right.OBSERVE)
         found = await self._do(self._operations.tables, name)
         return JSONResponse({"tables": list(found)})
 
     async def _history(self, request: Request) -> Response:
-        name, table = (request.path_params[key] for key in ("destination", "table"))
+        name, table = _checked(request, Right.OBSERVE), request.path_params["table"]
         found = await self._do(self._operations.table_changes, name, table)
         return JSONResponse({"table": table, "changes": list(found)})
 
     async def _tail(self, request: Request) -> Response:
         """Send the changes of some tables as they come."""
-        self._rules.check_data(request.headers)
+        name = _checked(request, Right.READ)
+        check_site(request.headers)
         unknown = request.query_params.keys() - {"table"}
         if unknown:
             raise Problem(
@@ -166,21 +192,34 @@ class Api:
             )
         if request.method == "HEAD":  # the answer to GET has no end
             return Response(media_type=MEDIA_TYPE)
-        name = request.path_params["destination"]
-        expression = request.query_params.get("table", "")
-        return TailResponse(await self._tails.open(name, expression))
+        visitor = _visitor(request)
+        rule = visitor.user.read_rule(name)
+        assert rule is not None, "the right was checked"
+        expression = request.query_params.get("table", "") or rule.tables
+        tail = await self._tails.open(
+            name,
+            expression,
+            redaction=redaction_of(rule),
+            is_allowed=lambda: self._rules.is_current(visitor),
+        )
+        return TailResponse(tail)
 
     # --- actions ----------------------------------------------------------------------
 
     async def _set_level(self, request: Request) -> Response:
         asked = LevelRequest.parse(await body_of(request))
+        visitor = _visitor(request)
+        if asked.destination:
+            visitor.check(Right.OPERATE, asked.destination)
+        else:
+            visitor.check_everywhere(Right.OPERATE)
         set_level = self._operations.set_log_level
         await self._do(set_level, asked.level, asked.destination)
         return await self._levels(request)
 
     async def _seek(self, request: Request) -> Response:
         """Move clients to another position, or say what that would do."""
-        name = request.path_params["destination"]
+        name = _checked(request, Right.OPERATE)
         asked = SeekRequest.parse(await body_of(request))
         plan = await self._do(
             self._operations.plan_move,
@@ -200,17 +239,17 @@ class Api:
         )
 
     async def _start(self, request: Request) -> Response:
-        name = request.path_params["destination"]
+        name = _checked(request, Right.OPERATE)
         await self._do(self._operations.start_destination, name)
         return JSONResponse({"destination": name}, _ACCEPTED)
 
     async def _stop(self, request: Request) -> Response:
-        name = request.path_params["destination"]
+        name = _checked(request, Right.OPERATE)
         await self._do(self._operations.stop_destination, name)
         return JSONResponse({"destination": name}, _ACCEPTED)
 
     async def _unsubscribe(self, request: Request) -> Response:
-        name = request.path_params["destination"]
+        name = _checked(request, Right.OPERATE)
         client_id = request.path_params["client_id"]
         await self._do(self._operations.unsubscribe, name, client_id)
         return Response(status_code=HTTPStatus.NO_CONTENT.value)
@@ -223,6 +262,27 @@ class Api:
             return await run_in_threadpool(operation, *arguments, **options)
         except CanalError as error:
             raise problem_of(error) from error
+
+
+def _visitor(request: Request) -> Visitor:
+    visitor: Visitor = request.state.visitor
+    return visitor
+
+
+def _checked(request: Request, right: Right) -> str:
+    """Return the destination of a request. Raises Problem without the right for it."""
+    name: str = request.path_params["destination"]
+    _visitor(request).check(right, name)
+    return name
+
+
+def _view(visitor: Visitor, reading: Reading) -> dict[str, Any]:
+    name = reading.destination
+    return {
+        **view_of(reading),
+        "allows_actions": visitor.may(Right.OPERATE, name),
+        "allows_tail": visitor.may(Right.READ, name),
+    }
 
 
 async def on_problem(_: Request, error: Exception) -> Response:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from canal_server.tls.certificate_names import names_of
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -29,6 +31,11 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        if certificate is not None:  # it was verified
+            names = names_of(certificate)
+            self.app_state = {**self.app_state, "certificate_names": names}
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:

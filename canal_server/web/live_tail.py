@@ -30,7 +30,7 @@ from canal_server.client.value_reader import ValueOptions
 from canal_server.errors import CanalError
 from canal_server.model.quoted import quoted
 from canal_server.web.problem_details import Problem, problem_of
-from canal_server.web.quiet_tail import ENDING, REMOVED, not_read, state_of
+from canal_server.web.quiet_tail import ENDING, NOT_ALLOWED, REMOVED, not_read, state_of
 from canal_server.web.tail_events import (
     KEEP_ALIVE,
     change_event,
@@ -39,12 +39,13 @@ from canal_server.web.tail_events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from starlette.types import Receive, Scope, Send
 
     from canal_server.client.change_reader import Change
     from canal_server.instance.change_tap import ChangeTap
+    from canal_server.users.redaction import Redaction
     from canal_server.web.server_operations import Operations
 
 log = logging.getLogger(__name__)
@@ -71,8 +72,19 @@ class Tails:
         self._open: set[LiveTail] = set()
         self.is_ending = False
 
-    async def open(self, destination: str, expression: str) -> LiveTail:
-        """Return a tail, to be closed by `LiveTail.close`. Raises Problem."""
+    async def open(
+        self,
+        destination: str,
+        expression: str,
+        *,
+        redaction: Redaction | None = None,
+        is_allowed: Callable[[], bool] = lambda: True,
+    ) -> LiveTail:
+        """Return a tail, to be closed by `LiveTail.close`. Raises Problem.
+
+        It shows what `redaction` leaves, and ends when it is not allowed any more:
+        `look_again` asks.
+        """
         if len(self._open) >= TAILS_MAX:
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -80,7 +92,9 @@ class Tails:
                 " one of them",
                 limit=TAILS_MAX,
             )
-        tail = LiveTail(self, self._operations, destination, expression)
+        tail = LiveTail(
+            self, self._operations, destination, expression, redaction, is_allowed
+        )
         self._open.add(tail)
         try:
             await run_in_threadpool(tail.attach)
@@ -99,6 +113,10 @@ class Tails:
     def end(self) -> None:
         """End all tails, with a reason for their readers; by any thread."""
         self.is_ending = True
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Note that rights may have changed; by any thread."""
         for tail in tuple(self._open):
             tail.wake()
 
@@ -106,12 +124,20 @@ class Tails:
 class LiveTail:
     """One reader of a destination's changes, from the request to its end."""
 
-    def __init__(
-        self, tails: Tails, operations: Operations, destination: str, expression: str
+    def __init__(  # noqa: PLR0917  # made in one place
+        self,
+        tails: Tails,
+        operations: Operations,
+        destination: str,
+        expression: str,
+        redaction: Redaction | None,
+        is_allowed: Callable[[], bool],
     ) -> None:
         self.destination = destination
         self.expression = expression
         self._tails = tails
+        self._redaction = redaction
+        self._is_allowed = is_allowed
         self._operations = operations
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -140,7 +166,7 @@ class LiveTail:
         Ends when the server does, or the destination is removed.
         """
         sent_s = 0.0  # monotonic; the first state is sent at once
-        while not self._tails.is_ending:
+        while not self._tails.is_ending and self._is_allowed():
             self._news.clear()
             part, has_more = await run_in_threadpool(self._next_part)
             if not part and not has_more:
@@ -152,7 +178,7 @@ class LiveTail:
                     return
             elif not has_more:
                 await self._wait()
-        yield state_event(ENDING)
+        yield state_event(ENDING if self._tails.is_ending else NOT_ALLOWED)
 
     async def _wait(self) -> None:
         """Wait for news, or for the next look at the state."""
@@ -198,9 +224,12 @@ class LiveTail:
             part += skipped_event(each)
             self._reader.reset()
         self._changes = itertools.chain.from_iterable(
-            map(self._reader.read, tapped.bodies)
+            self._reader.read(self._shown(each)) for each in tapped.bodies
         )
         return True
+
+    def _shown(self, body: bytes | memoryview) -> bytes | memoryview:
+        return body if self._redaction is None else self._redaction.apply(body)
 
     def _state_part(self, sent_s: float) -> bytes:
         """Return why nothing comes, if that was not sent; else at times a comment."""

@@ -29,6 +29,8 @@ _VIEW: Final[Json] = {
     "warnings": {"type": "array", "items": {"type": "string"}},
     "rows": {**_INTEGER, "description": "rows read since it started"},
     "store_fill_ratio": {**_NUMBER, "description": "0 to 1"},
+    "allows_actions": {"type": "boolean", "description": "for who sent the request"},
+    "allows_tail": {"type": "boolean", "description": "the same"},
 }
 _CLIENT: Final[Json] = {
     "client_id": {"type": "integer"},

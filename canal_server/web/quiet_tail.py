@@ -25,7 +25,17 @@ REMOVED: Final = {
     "state": "removed",
     "reason": "the destination was removed from the settings",
 }
-STATES: Final = ("quiet", "not_read", "removed")  # besides those of a destination
+NOT_ALLOWED: Final = {
+    **ENDING,
+    "state": "not_allowed",
+    "reason": "the rights of this user have changed: log in again",
+}
+STATES: Final = (
+    "quiet",
+    "not_read",
+    "removed",
+    "not_allowed",
+)  # besides those of a destination
 _READS: Final = ("dumping", "catching_up")
 _NAME: Final = re.compile(r"([\w$-]+)\\?\.([\w$-]+)")
 

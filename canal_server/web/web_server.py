@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from canal_server.runtime.lifecycle import Deadline
     from canal_server.tls.server_tls import ServerTls
+    from canal_server.users.user_directory import UserDirectory
     from canal_server.web.access_rules import Login
     from canal_server.web.server_operations import Operations
 
@@ -135,6 +136,7 @@ class WebServer:
         login: Login | None = None,
         *,
         clients_log_in: bool = False,
+        users: UserDirectory | None = None,
         tls: ServerTls | None = None,
     ) -> None:
         """Create without opening the port.
@@ -145,7 +147,8 @@ class WebServer:
         self._scheme = "http" if tls is None else "https"
         self._throughput = Throughput(operations.readings)
         self._tails = Tails(operations)
-        rules = AccessRules(ip, login, clients_log_in=clients_log_in)
+        rules = AccessRules(ip, login, clients_log_in=clients_log_in, users=users)
+        rules.users.on_change(self._tails.look_again)
         app = application(operations, self._throughput, rules, version, self._tails)
         self._uvicorn = uvicorn.Server(
             _Config(

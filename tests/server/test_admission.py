@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from canal_server.server.admission import (
+from canal_server.server.admission import Admission, Limits
+from canal_server.users.failed_logins import (
     ADDRESSES_MAX,
     FORGET_S,
-    Admission,
     FailedLogins,
-    Limits,
     group_of,
 )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import ssl
 import threading
+from http import HTTPStatus
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.5  # how soon the port ends
+_CERTIFICATE: Final = "canal.certificate"  # of the client, in a request's environment
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -58,6 +61,13 @@ class _ServerIPv6(_Server):
 class _Handler(WSGIRequestHandler):
     timeout = 10  # seconds for a request
 
+    def get_environ(self) -> dict[str, Any]:
+        """Return what a request is, with the client's certificate."""
+        environ = super().get_environ()
+        if isinstance(self.connection, ssl.SSLSocket):
+            environ[_CERTIFICATE] = self.connection.getpeercert(binary_form=True)
+        return environ
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Log nothing: a scrape is no event."""
 
@@ -77,14 +87,19 @@ class MetricsServer:
         *,
         on_unavailable: Callable[[str, str], None],
         on_failure: Callable[[], None],
+        status_of: Callable[[str, bytes | None, str], HTTPStatus] | None = None,
     ) -> None:
         """Serve at this address; port 0: any free one.
+
+        `status_of` decides who may read: by the header `Authorization`, the verified
+        certificate of the client in DER, and its address. None: everybody.
 
         `on_unavailable` logs that the port cannot be opened, and why; `on_failure` logs
         the error that is being handled, and for which a request was not answered.
         """
         self._on_unavailable = on_unavailable
         self._on_failure = on_failure
+        self._status_of = status_of
         self._ip = ip
         self._tls = tls
         self._port = port
@@ -145,6 +160,14 @@ class MetricsServer:
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
             start_response("405 Method Not Allowed", [("Allow", "GET, HEAD")])
             return [b""]
+        refusal = self._refusal(environ)
+        if refusal is not None:
+            login = [("WWW-Authenticate", 'Basic realm="canal-server"')]
+            is_login = refusal is HTTPStatus.UNAUTHORIZED
+            start_response(
+                f"{refusal.value} {refusal.phrase}", login if is_login else []
+            )
+            return [b""]
         try:
             text = self._metrics.text()
         except Exception:  # noqa: BLE001  # the outermost frame of this thread
@@ -153,3 +176,14 @@ class MetricsServer:
             return [b""]
         start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])
         return [text]
+
+    def _refusal(self, environ: WSGIEnvironment) -> HTTPStatus | None:
+        """Return why a request is not answered, None if it is."""
+        if self._status_of is None:
+            return None
+        found = self._status_of(
+            environ.get("HTTP_AUTHORIZATION", ""),
+            environ.get(_CERTIFICATE),
+            environ.get("REMOTE_ADDR", ""),
+        )
+        return None if found is HTTPStatus.OK else found

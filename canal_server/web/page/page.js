@@ -91,8 +91,8 @@ function showOne(card, each, all) {
     ["Ring", each.store_fill_ratio === null ? "-" : `${Math.round(each.store_fill_ratio * 100)} % full`],
     ["Rows since the start", number(each.rows)],
   ]);
-  showClients(card, each, all.allows_actions);
-  showActions(card, each, all);
+  showClients(card, each, each.allows_actions);
+  showActions(card, each);
 }
 
 function stateClass(each) {
@@ -140,14 +140,14 @@ function unsubscribeButton(destination, clientId) {
     "Unsubscribe", `destinations/${encodeURIComponent(destination)}/clients/${clientId}`, "DELETE"));
 }
 
-function showActions(card, each, all) {
+function showActions(card, each) {
   const actions = card.querySelector("article > .actions");
-  const requested = all.allows_actions ? (each.state === "stopped" ? "start" : "stop") : "";
-  const key = `${requested} ${all.allows_tails}`;
+  const requested = each.allows_actions ? (each.state === "stopped" ? "start" : "stop") : "";
+  const key = `${requested} ${each.allows_tail}`;
   if (actions.dataset.key === key) return;
   actions.dataset.key = key;
   actions.replaceChildren(button("Tables…", () => showHistory(each.destination)), " ");
-  if (all.allows_tails) actions.append(button("Tail…", () => openTail(each.destination, ask)), " ");
+  if (each.allows_tail) actions.append(button("Tail…", () => openTail(each.destination, ask)), " ");
   const path = `destinations/${encodeURIComponent(each.destination)}`;
   if (requested === "start") {
     actions.append(button("Start", () => act("", "", `${path}/start`, "POST")), " ");

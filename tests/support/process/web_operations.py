@@ -1,0 +1,85 @@
+"""What the HTTP port asks of a server, noted."""
+
+from __future__ import annotations
+
+from canal_server.errors import CanalError, ClientError
+from canal_server.observe.readings import Reading
+from canal_server.server.request_counts import RequestCounts
+
+
+class NotedServer:
+    """A server with destinations, which notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.lives = {"one": "stopped", "two": "idle"}
+        self.asked: list[tuple[object, ...]] = []
+        self.fails: Exception | None = None
+
+    def status(self):
+        """Return a status."""
+        if self.fails:
+            raise self.fails
+        return {"pid": 1, "instances": []}
+
+    def readings(self):
+        """Return a reading of each destination."""
+        return [
+            Reading(
+                name,
+                {"destination": name, "running": False, "life": life, "error": ""},
+                RequestCounts(),
+                None,
+            )
+            for name, life in self.lives.items()
+        ]
+
+    def reading(self, destination):
+        """Return the reading of one."""
+        self._check(destination)
+        return next(r for r in self.readings() if r.destination == destination)
+
+    def positions(self, destination):
+        """Return positions."""
+        self._check(destination)
+        return {"running": False}
+
+    subscriptions = tables = positions
+
+    def log_levels(self):
+        """Return the levels."""
+        return {"level": "info", "destinations": {}}
+
+    def set_log_level(self, level, destination=""):
+        """Note it."""
+        self.asked.append(("level", level, destination))
+
+    def table_changes(self, destination, table):
+        """Return none."""
+        self._check(destination)
+        return [{"table": table}]
+
+    def tap(self, destination, expression, on_news):
+        """Run nowhere."""
+        self._check(destination)
+        self.asked.append(("tap", destination, expression))
+
+    def stop_destination(self, destination):
+        """Note it."""
+        self._check(destination)
+        self.asked.append(("stop", destination))
+
+    def start_destination(self, destination):
+        """Note it."""
+        self._check(destination)
+        self.asked.append(("start", destination))
+
+    def unsubscribe(self, destination, client_id):
+        """Refuse client 7."""
+        self._check(destination)
+        if client_id == 7:
+            raise CanalError("client 7 is not subscribed")
+        self.asked.append(("unsubscribe", destination, client_id))
+
+    def _check(self, destination):
+        if destination not in self.lives:
+            raise ClientError(f"can't find destination:{destination}")

@@ -1,0 +1,248 @@
+"""The rights of users at the HTTP port and the port for metrics, each cell tried."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import urllib.error
+import urllib.request
+from dataclasses import replace
+
+import pytest
+from fix_server import PATIENCE_S
+from starlette.testclient import TestClient
+from web_operations import NotedServer
+
+from canal_server.errors import ClientError
+from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.protocol.auth import Credentials, stored_form
+from canal_server.runtime.lifecycle import Deadline
+from canal_server.users.rights import Right
+from canal_server.users.user_directory import UserDirectory
+from canal_server.users.users_file import parse_users, users_text
+from canal_server.web.access_rules import DELAYED_MAX, AccessRules, Login
+from canal_server.web.live_tail import Tails
+from canal_server.web.problem_details import Problem
+from canal_server.web.throughput import Throughput
+from canal_server.web.web_server import application
+
+BASE = "/api/v1"
+USERS = """
+users:
+  all: {read: [{destination: "*"}], operate: ["*"]}
+  reader: {read: [{destination: one}]}
+  observer: {observe: [one]}
+  everywhere: {observe: ["*"]}
+  operator: {operate: [two]}
+  nothing: {}
+"""
+# By user: the destinations of which it has each right.
+RIGHTS = {
+    "all": {Right.READ: "one two", Right.OBSERVE: "one two", Right.OPERATE: "one two"},
+    "reader": {Right.READ: "one"},
+    "observer": {Right.OBSERVE: "one"},
+    "everywhere": {Right.OBSERVE: "one two"},
+    "operator": {Right.OBSERVE: "two", Right.OPERATE: "two"},
+    "nothing": {},
+}
+OF_ONE = [
+    ("GET", "", Right.OBSERVE, None),
+    ("GET", "/throughput", Right.OBSERVE, None),
+    ("GET", "/positions", Right.OBSERVE, None),
+    ("GET", "/subscriptions", Right.OBSERVE, None),
+    ("GET", "/tables", Right.OBSERVE, None),
+    ("GET", "/tables/s.t/history", Right.OBSERVE, None),
+    ("HEAD", "/tail", Right.READ, None),
+    ("POST", "/seek", Right.OPERATE, {"to": "latest"}),
+    ("POST", "/start", Right.OPERATE, {}),
+    ("POST", "/stop", Right.OPERATE, {}),
+    ("DELETE", "/clients/1", Right.OPERATE, None),
+]
+
+
+class Noted(NotedServer):
+    """A server that refuses every move."""
+
+    def plan_move(self, destination, to, *, source, client_ids):
+        """Refuse."""
+        raise ClientError("no")
+
+
+@pytest.fixture
+def users(tmp_path):
+    """Give users whose password is `secret`."""
+    path = tmp_path / "users.yml"
+    stored = stored_form("secret")
+    found = parse_users(USERS, "users.yml").values()
+    path.write_text(users_text(replace(each, password_hash=stored) for each in found))
+    path.chmod(0o600)
+    return UserDirectory(path, Credentials())
+
+
+@pytest.fixture
+def rules(users):
+    """Give the rules of a port with these users and a login."""
+    login = Login("http", stored_form("of http"))
+    return AccessRules("127.0.0.1", login, users=users)
+
+
+@pytest.fixture
+def http(rules):
+    """Give a client of the port."""
+    server = Noted()
+    app = application(server, Throughput(server.readings), rules, "1")
+    return TestClient(app, "http://127.0.0.1:11113", raise_server_exceptions=False)
+
+
+def basic(user: str, password: str = "secret") -> dict[str, str]:
+    """Return the header of a log-in."""
+    text = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"authorization": f"Basic {text}"}
+
+
+@pytest.mark.parametrize("user", RIGHTS)
+def test_every_endpoint(http, user):
+    """A user may use an endpoint of a destination if, and only if, it has the right."""
+    for name in ("one", "two", "three"):
+        for method, path, right, body in OF_ONE:
+            url = f"{BASE}/destinations/{name}{path}"
+            answer = http.request(method, url, headers=basic(user), json=body)
+            may = name in RIGHTS[user].get(right, "").split() or (
+                name == "three"
+                and (user == "all" or (user, right) == ("everywhere", Right.OBSERVE))
+            )
+            assert (answer.status_code != 403) is may, (name, method, path)
+            if not may and method != "HEAD":
+                assert f"'{user}' may not" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("user", RIGHTS)
+def test_lists_have_what_may_be_observed(http, user):
+    """Lists leave out what a user may not observe, and say what it may do."""
+    seen = RIGHTS[user].get(Right.OBSERVE, "").split()
+    found = http.get(f"{BASE}/destinations", headers=basic(user)).json()
+    assert [each["destination"] for each in found["destinations"]] == seen
+    for each in found["destinations"]:
+        name = each["destination"]
+        operable = RIGHTS[user].get(Right.OPERATE, "").split()
+        assert each["allows_actions"] is (name in operable)
+        assert each["allows_tail"] is (name in RIGHTS[user].get(Right.READ, "").split())
+
+
+@pytest.mark.parametrize(
+    ("user", "destination", "status"),
+    [
+        ("all", "", 200),
+        ("all", "two", 200),
+        ("operator", "", 403),
+        ("operator", "two", 200),
+        ("operator", "one", 403),
+        ("everywhere", "", 403),
+    ],
+)
+def test_log_levels(http, user, destination, status):
+    """A level is set by who operates the destination, the default by who does all."""
+    body = {"level": "debug", "destination": destination}
+    answer = http.put(f"{BASE}/log-levels", headers=basic(user), json=body)
+    assert answer.status_code == status
+
+
+def test_log_ins(http, rules):
+    """Users, and the login of the settings, log in; nobody else, nor without."""
+    url = f"{BASE}/destinations"
+    assert http.get(url, headers=basic("reader")).status_code == 200
+    assert http.get(url, headers=basic("http", "of http")).status_code == 200
+    assert http.get(url).status_code == 401
+    for user, password in [("reader", "x"), ("http", "secret"), ("", ""), ("x", "x")]:
+        answer = http.get(url, headers=basic(user, password))
+        assert answer.status_code == 401
+        assert "canal.users.file" in answer.json()["detail"]
+    assert http.get("/healthz").status_code == 200
+    assert http.get("/readyz").json() == {"status": "ready"}  # no names
+
+
+def test_certificates(http, rules, users):
+    """A verified certificate logs in, unless a password is sent as well."""
+    with_names = parse_users(
+        "users: {bot: {certificates: [dns:bot], operate: ['*']}}", ""
+    )
+    users._users = {**users._users, **with_names}
+    url = f"{BASE}/destinations"
+    app = http.app
+
+    async def certified(scope, receive, send):
+        scope["state"] = {"certificate_names": ("CN=x", "dns:bot")}
+        await app(scope, receive, send)
+
+    client = TestClient(certified, "http://127.0.0.1:11113")
+    assert client.get(url).status_code == 200
+    assert client.get(url, headers=basic("bot", "x")).status_code == 401
+
+
+@pytest.mark.anyio
+async def test_guesses_are_slowed_down(rules):
+    """Only a few refusals of an address wait at a time; more are refused at once."""
+
+    async def refused(address: str) -> int:
+        try:
+            await rules.delay(address)
+        except Problem as problem:
+            return int(problem.status)
+        return 0
+
+    async with asyncio.timeout(PATIENCE_S):
+        found = await asyncio.gather(*(refused("192.0.2.1") for _ in range(8)))
+        assert sorted(found) == [0] * DELAYED_MAX + [429] * (8 - DELAYED_MAX)
+        assert await refused("192.0.2.2") == 0
+
+
+@pytest.fixture
+def anyio_backend():
+    """Run on asyncio."""
+    return "asyncio"
+
+
+@pytest.mark.anyio
+async def test_tails_end_with_the_right(users):
+    """A tail ends with a reason when the rights of its user have changed."""
+    allowed = True
+    tails = Tails(Noted())
+    tail = await tails.open("one", "", is_allowed=lambda: allowed)
+    events = tail.events()
+    assert b"event: state" in await anext(events)
+    allowed = False
+    tails.look_again()
+    last = await anext(events)
+    assert b'"not_allowed"' in last
+    with pytest.raises(StopAsyncIteration):
+        await anext(events)
+    tail.close()
+
+
+def test_metrics(users):
+    """Metrics are for who may observe everything; others are told what is wrong."""
+    text = metrics_text(list, "1")
+    port = metrics_server("127.0.0.1", 0, text, users=users)
+    port.start()
+    url = f"http://127.0.0.1:{port.port}/metrics"
+
+    def status(headers: dict[str, str]) -> int:
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                assert re.search(rb"^canal_server_info", answer.read(), re.MULTILINE)
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    try:
+        assert status(basic("all")) == 200
+        assert status(basic("everywhere")) == 200
+        assert status(basic("observer")) == 403
+        assert status(basic("nothing")) == 403
+        assert status(basic("all", "wrong")) == 401
+        assert status({}) == 401
+    finally:
+        port.request_stop()
+        assert port.join(Deadline(PATIENCE_S))

@@ -82,7 +82,7 @@ class Message:
     ) -> dict[tuple[str, str], pa.Table]:
         """Return the rows as a `pyarrow.Table` for each schema and table.
 
-        Needs the extra `canal-server[arrow]`. Beside the columns of the table there are
+        Needs the extra `canal-server[arrow]`. The columns of the table are followed by
         `_change_type`, `_commit_timestamp`, `_position` and, for the order, `_seq` and
         `_row`. Statements are not rows. If the columns of a table change in the
         message, its table has the columns of all versions.

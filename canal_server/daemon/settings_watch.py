@@ -78,7 +78,7 @@ class SettingsWatch:
                 daemon_messages.ADMIN_SETTINGS_UNAVAILABLE.log(log, error)
         else:
             if failure:
-                log.info("canal-admin hands out settings again")
+                log.info("canal-admin provides settings again")
             if changes.refused:
                 daemon_messages.ADMIN_SETTINGS_REFUSED.log(log, changes.refused)
             if changes.server:

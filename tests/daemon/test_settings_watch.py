@@ -96,7 +96,7 @@ def test_away(start_server, conf, admin):
     assert states_of(conf) == ["shop"]
     admin.instances["new"] = MASTER
     with admin.serving(admin.port):
-        server.read_until("canal-admin hands out settings again")
+        server.read_until("canal-admin provides settings again")
         server.read_until("destination new was added")
         ask(conf, "stop")
         assert server.wait() == 0

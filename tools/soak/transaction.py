@@ -86,6 +86,7 @@ class Transaction:
     def on(self, connection: Any, *, xa: bool, shift_s: float) -> Iterator[None]:
         """Write inside. Raises Lost when the source goes away; it is settled then."""
         item: Item | None = None
+        has_begun = False
         try:
             with connection.cursor() as self._cursor:
                 now = f"{time.time() - shift_s:.0f}" if shift_s else "DEFAULT"
@@ -93,11 +94,14 @@ class Transaction:
                 if xa:
                     self._xa = f"soak-{self._number}"
                 self._cursor.execute(f"XA START '{self._xa}'" if xa else "BEGIN")
+                has_begun = True
                 yield
         except (OSError, pymysql.err.MySQLError) as error:
             item = self._prepared
             if not is_lost(error):
-                self._back_out()
+                if not has_begun:
+                    raise
+                self._back_out(connection)
                 self.outcome = f"transactions refused ({error.args[0]})"
                 if item is not None:
                     raise
@@ -233,14 +237,18 @@ class Transaction:
 
     # --- what goes wrong --------------------------------------------------------------
 
-    def _back_out(self) -> None:
-        """Undo all after a statement that the source refused."""
+    def _back_out(self, connection: Any) -> None:
+        """Undo all after a statement that the source refused.
+
+        Otherwise the next transaction of the connection would commit it.
+        """
         undo = ["ROLLBACK"]
         if self._xa:
             undo = [f"XA END '{self._xa}'", f"XA ROLLBACK '{self._xa}'"]
-        for sql in undo:
-            with contextlib.suppress(pymysql.err.MySQLError):
-                self._cursor.execute(sql)
+        with connection.cursor() as cursor:  # that of the transaction is closed
+            for sql in undo:
+                with contextlib.suppress(pymysql.err.MySQLError):
+                    cursor.execute(sql)
         if self._prepared is not None and self._prepared.state is State.OPEN:
             self._ledger.settle(self._prepared, State.UNCOMMITTED)
 

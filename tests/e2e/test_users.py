@@ -1,0 +1,249 @@
+"""Users with limits, from a file to the bytes that clients get of a real source."""
+
+from __future__ import annotations
+
+import base64
+from decimal import Decimal
+
+import pytest
+from event_stream import EventStream
+from fix_pipeline import DESTINATION
+
+from canal_server import cli
+from canal_server.client import CanalClient
+from canal_server.client.range_client import RangedClient
+from canal_server.daemon.control import ask
+from canal_server.errors import ClientError
+from canal_server.protocol.range_messages import Wire
+
+SECRET = "T0p-Secret"
+PASSWORD = "pass-of-limited"
+
+
+@pytest.fixture
+def pipeline(make_pipeline, source_server, database, authority, monkeypatch, tmp_path):
+    """Give a running pipeline with users, whose tables have secrets."""
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
+    source_server.execute(
+        f"CREATE TABLE {database}.orders (id INT PRIMARY KEY, total DECIMAL(8,2),"
+        " card VARCHAR(40), email VARCHAR(40), pin INT)",
+        f"CREATE TABLE {database}.secrets (id INT PRIMARY KEY, word VARCHAR(40))",
+    )
+    config = authority.server()
+    pipeline = make_pipeline(source_server, database, {})
+    with (pipeline.conf / "canal.properties").open("a") as main:
+        main.write(
+            f"canal.tls.certFile = {config.cert_file}\n"
+            f"canal.tls.keyFile = {config.key_file}\n"
+            f"canal.tls.clientCaFile = {authority.ca_file}\n"
+            "canal.tls.clientCertificates = optional\n"
+            "canal.http.tls = false\n"
+            "canal.metrics.tls = false\n"
+            "canal.users.file = users.yml\n"
+        )
+    file = tmp_path / "password"
+    file.write_text(PASSWORD + "\n")
+
+    def add(name: str, *options: str) -> None:
+        with file.open() as given:
+            monkeypatch.setattr("sys.stdin", given)
+            conf = str(pipeline.conf)
+            assert cli.main(["user", "add", "--conf", conf, name, *options]) == 0
+
+    table = rf"{database}\.orders"
+    columns = f"{database}.orders"
+    add("all", "--read", "*", "--ranges", "*", "--operate", "*", "--password-stdin")
+    add(
+        "limited", "--read", DESTINATION, "--ranges", DESTINATION, "--tables", table,
+        "--remove-columns", f"{columns}:card",
+        "--mask-columns", f"{columns}:email/pin", "--password-stdin",
+    )  # fmt: skip
+    add("bot", "--read", DESTINATION, "--certificate", "CN=bot", "--no-password")
+    pipeline.start()
+    return pipeline
+
+
+def write(pipeline) -> None:
+    """Change rows of both tables, in one transaction and in others."""
+    orders, secrets = f"{pipeline.schema}.orders", f"{pipeline.schema}.secrets"
+    values = f"'{SECRET} card', '{SECRET} mail', 77777"
+    pipeline.source.execute(
+        "BEGIN",
+        f"INSERT INTO {orders} VALUES (1, 5.5, {values})",
+        f"INSERT INTO {secrets} VALUES (1, '{SECRET}')",
+        f"UPDATE {orders} SET total = 6 WHERE id = 1",
+        "COMMIT",
+        f"INSERT INTO {secrets} VALUES (2, '{SECRET}')",
+        f"ALTER TABLE {secrets} ADD COLUMN c VARCHAR(40) DEFAULT '{SECRET}'",
+        f"ALTER TABLE {orders} ADD COLUMN note INT FIRST",
+        f"INSERT INTO {orders} VALUES (8, 2, 9, {values})",
+        f"DELETE FROM {orders} WHERE id = 1",
+    )
+
+
+def client_of(pipeline, authority, user, client_id, **more):
+    """Return a client."""
+    return CanalClient(
+        "127.0.0.1",
+        pipeline.server_port,
+        DESTINATION,
+        client_id,
+        user,
+        PASSWORD if user else "",
+        tls=True,
+        tls_ca_file=authority.ca_file,
+        reconnect_for_s=0,
+        **more,
+    )
+
+
+SHOWN = [
+    ("insert", {"id": 1, "total": Decimal("5.50"), "email": "****", "pin": None}),
+    ("update", {"id": 1, "total": Decimal("6.00"), "email": "****", "pin": None}),
+    ("ddl", None),
+    (
+        "insert",
+        {"note": 8, "id": 2, "total": Decimal("9.00"), "email": "****", "pin": None},
+    ),
+    ("delete", None),
+]
+
+
+def shown_to(client) -> list[tuple[str, object]]:
+    """Return the changes that a client gets, up to the DELETE."""
+    found = []
+    for change in client:
+        found.append((change.kind, change.after))
+        if change.kind == "delete":
+            return found
+    raise AssertionError("the client ended")
+
+
+def drained(client) -> bytes:
+    """Return the bytes of all batches that a client gets, and ack them."""
+    raw = b""
+    while message := client.get(100, timeout_s=2):
+        raw += bytes(message.body)
+        client.ack(message.message_id)
+    return raw
+
+
+def check_no_secret(raw: bytes) -> None:
+    """Check that bytes have what is shown, and nothing else."""
+    assert b"orders" in raw
+    for secret in (SECRET.encode(), b"77777", b"card", b"secrets"):
+        assert secret not in raw
+
+
+def test_a_limited_client(pipeline, authority):
+    """A user with limits gets its table, without and with masked columns."""
+    with client_of(pipeline, authority, "all", 5) as client:
+        client.subscribe(".*\\..*")
+    with client_of(pipeline, authority, "limited", 6) as client:
+        client.subscribe()
+        write(pipeline)
+        assert shown_to(client) == SHOWN
+
+    # No way around: with another filter, or with the cursor of somebody else.
+    with client_of(pipeline, authority, "limited", 5) as client:
+        client.connect()
+        check_no_secret(drained(client))
+    with client_of(pipeline, authority, "limited", 6) as client:
+        client.subscribe(".*\\..*")
+        pipeline.source.execute(
+            f"INSERT INTO {pipeline.schema}.secrets VALUES (9, 'x', 'y')"
+        )
+        pipeline.source.execute(f"DELETE FROM {pipeline.schema}.orders")
+        check_no_secret(drained(client))
+    with client_of(pipeline, authority, "all", 5) as client:
+        client.subscribe(".*\\..*")
+        write_again = (
+            f"INSERT INTO {pipeline.schema}.secrets VALUES (10, '{SECRET}', 'y')"
+        )
+        pipeline.source.execute(write_again)
+        assert SECRET.encode() in drained(client)
+
+
+def test_limited_ranges(pipeline, authority):
+    """Ranged reads have the same limits, in every form, and in what they say of tables."""
+    limited, everything = (
+        RangedClient(
+            "127.0.0.1", pipeline.server_port, user, PASSWORD, tls=True,
+            tls_ca_file=authority.ca_file,
+        )
+        for user in ("limited", "all")
+    )  # fmt: skip
+    with limited, everything:
+        start = everything.subscribe(DESTINATION, "lake", ".*\\..*").cursor
+        write(pipeline)
+        end = start
+        while everything.head(DESTINATION, "lake", end, wait_ms=2_000).rows:
+            end = everything.head(DESTINATION, "lake", end, wait_ms=2_000).end
+        for wire in Wire:
+            read = everything.read(DESTINATION, "lake", start, end, wire=wire)
+            assert SECRET.encode() in b"".join(read)
+            for name in ("lake", ""):
+                read = limited.read(DESTINATION, name, start, end, wire=wire)
+                check_no_secret(b"".join(map(bytes, read)))
+        schema = pipeline.schema
+        assert everything.schema(DESTINATION, schema, "secrets").found
+        assert not limited.schema(DESTINATION, schema, "secrets").found
+        found = limited.schema(DESTINATION, schema, "orders")
+        assert [each.name for each in found.columns] == [
+            "note", "id", "total", "email", "pin",
+        ]  # fmt: skip
+        assert "canal.users.file" in found.left_out
+
+
+def test_limited_tail(pipeline):
+    """A tail over HTTP has the limits of who asks for it, and ends with the right."""
+    port = int(ask(pipeline.conf, "status")["http_port"])
+    text = base64.b64encode(f"limited:{PASSWORD}".encode()).decode()
+    path = f"/api/v1/destinations/{DESTINATION}/tail"
+    login = {"authorization": f"Basic {text}"}
+    with EventStream(port, path, login, table=".*\\..*") as tail:
+        tail.until_state("quiet")
+        write(pipeline)
+        found = tail.changes(5)
+        assert [each["kind"] for each in found] == [kind for kind, _ in SHOWN]
+        assert SECRET not in str(found)
+        assert found[0]["after"] == {
+            "id": "1", "total": "5.50", "email": "****", "pin": None,
+        }  # fmt: skip
+        assert (
+            cli.main(["user", "remove", "--conf", str(pipeline.conf), "limited"]) == 0
+        )
+        tail.until_state("not_allowed")
+        assert tail.next() is None
+    with EventStream(port, path, login) as tail:
+        assert tail.status == 401
+
+
+def test_certificates(pipeline, authority):
+    """A certificate logs its user in; one of nobody, or of another name, does not."""
+    options = {"tls": authority.client_context("bot"), "reconnect_for_s": 0}
+    where = "127.0.0.1", pipeline.server_port, DESTINATION
+    with CanalClient(*where, 9, **options) as client:
+        client.subscribe()
+    with CanalClient(*where, 9, "bot", **options) as client:
+        client.subscribe()
+    for user, name in (("all", "bot"), ("", "somebody"), ("bot", "")):
+        options["tls"] = authority.client_context(name)
+        refused = CanalClient(*where, 9, user, **options)
+        with refused, pytest.raises(ClientError, match="auth failed"):
+            refused.connect()
+
+
+def test_removed_while_connected(pipeline, authority):
+    """Who is removed from the file is disconnected, and cannot come again."""
+    with client_of(pipeline, authority, "all", 5) as client:
+        client.subscribe()
+        assert cli.main(["user", "remove", "--conf", str(pipeline.conf), "all"]) == 0
+        with pytest.raises((ClientError, OSError)):
+            for _ in client:
+                raise AssertionError("nothing was written")
+    with (
+        client_of(pipeline, authority, "all", 5) as client,
+        pytest.raises(ClientError, match="auth failed for user 'all'"),
+    ):
+        client.connect()

@@ -234,6 +234,8 @@ class LiveTail:
     def _state_part(self, sent_s: float) -> bytes:
         """Return why nothing comes, if that was not sent; else at times a comment."""
         state = self._current_state()
+        if self._tails.is_ending:
+            return b""  # the destination ends with the server, which is the reason
         before = self._state
         is_due = time.monotonic() - sent_s >= _KEEP_ALIVE_S
         if before is None or _differs(state, before) or (is_due and state != before):

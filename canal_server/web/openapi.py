@@ -140,7 +140,7 @@ _TAIL_CHANGE: Final[Json] = {
     "sql": {**_TEXT, "description": "the statement; null for rows"},
     "file": {"type": "string", "description": "binlog file"},
     "offset": {"type": "integer", "description": "of the event in the file"},
-    "gtid": {**_TEXT, "description": "as clients get it"},
+    "gtid": {**_TEXT, "description": "of the transaction, in GTID mode"},
     "commit_time_ms": {"type": "integer", "description": "ms since 1970"},
 }
 _TAIL_SKIPPED: Final[Json] = {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import re
 import threading
 import time
+from typing import Any
 
 import pytest
 from event_stream import EventStream, post
-from fix_pipeline import DESTINATION, UNIT_S
+from fix_pipeline import DESTINATION
 from fix_store import eventually
 
 from canal_server.daemon.control import ask
@@ -55,6 +57,17 @@ def following(pipeline, **query):
         )
         tail.until_state("quiet")
         yield tail
+
+
+def ids_of(pipeline, client, count):
+    """Receive and ack so many rows; returns their ids."""
+    found: list[int] = []
+    for message in pipeline.messages(client, batch_size=10_000):
+        found += [change.after["id"] for change in message.changes() if change.after]
+        client.ack(message.id)
+        if len(found) >= count:
+            break
+    return found
 
 
 def test_changes_in_order(pipeline):
@@ -159,7 +172,7 @@ def test_clients_do_not_notice(pipeline):
         status = pipeline.status()
         assert (status["clients"], status["connected"]) == ([1001], [1001])
         assert status["ranges"]["subscriptions"] == {}
-        assert len(pipeline.rows(client, 3)) == 3
+        assert ids_of(pipeline, client, 3) == [0, 1, 2]
         pipeline.settle(client)
         pipeline.wait_for_status(lambda status: status["slowest_client"] is None)
 
@@ -172,14 +185,8 @@ def test_a_reader_that_does_not_read(pipeline):
         written = threading.Thread(target=write, args=(pipeline, rows, value))
         before = pipeline.process.memory_max_mib()
         written.start()
-        ids = []
-        for message in pipeline.messages(client, batch_size=10_000):
-            ids += [change.after["id"] for change in message.changes() if change.after]
-            client.ack(message.id)
-            if len(ids) >= rows:
-                break
+        assert ids_of(pipeline, client, rows) == list(range(rows))
         written.join()
-        assert ids == list(range(rows))
         used = pipeline.process.memory_max_mib() - before
         # Its queue, the events under way, and what the ring and the client hold anyway.
         assert used < rows * 2, f"{used} MiB"
@@ -256,6 +263,63 @@ def test_stop_and_start_of_the_destination(pipeline):
         assert tail.changes(1)[0]["after"]["v"] == "a"
 
 
+def test_a_move_of_clients(pipeline):
+    """The stream continues after a move, with what the server reads again."""
+    table = f"{pipeline.schema}.t"
+    line = pipeline.process.wait_for_log("starts at .*: configured")
+    start = re.search(r"starts at (\S+:\d+): configured", line)
+    assert start
+    with pipeline.client(1001), following(pipeline, table=table) as tail:
+        pipeline.source.execute(f"INSERT INTO {table} VALUES (1, 'a', NULL)")
+        first = tail.changes(1)
+        body = {"to": start[1], "clients": [1001]}
+        assert post(port_of(pipeline), f"{ONE}/seek", body) == 200
+        pipeline.process.wait_for_log("an operator moved client 1001")
+        pipeline.source.execute(f"INSERT INTO {table} VALUES (2, 'b', NULL)")
+        found = [*first, *tail.changes(1)]
+        while found[-1]["after"]["id"] != "2":
+            found += tail.changes(1)
+        assert {each["after"]["id"] for each in found} == {"1", "2"}
+
+
+def test_a_group(make_group, mysql_server, mariadb_server, database, monkeypatch):
+    """The changes of all sources come, each with the position in its own binlog."""
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
+    servers = [mysql_server, mariadb_server]
+    mariadb_server.execute(f"CREATE DATABASE IF NOT EXISTS {database}")
+    try:
+        group = make_group(database, servers)
+        for server in servers:
+            server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+        group.pipeline.start()
+        with following(group.pipeline, table=f"{database}.t") as tail:
+            group.wait_until_running()
+            for number, server in enumerate(servers):
+                server.execute(f"INSERT INTO {database}.t VALUES ({number})")
+            found: list[dict[str, Any]] = []
+            while len(found) < len(servers):
+                found += [each for each in tail.changes(1) if each["kind"] == "insert"]
+        assert sorted(each["after"]["id"] for each in found) == ["0", "1"]
+    finally:
+        mariadb_server.execute(f"DROP DATABASE {database}")
+
+
+def test_gtids(make_pipeline, mysql_server, database, monkeypatch):
+    """In GTID mode, a change has the GTID of its transaction, as the Python client."""
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
+    mysql_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    settings = {"canal.instance.gtidon": "true"}
+    pipeline = make_pipeline(mysql_server, database, settings)
+    pipeline.start()
+    with pipeline.client() as client, following(pipeline) as tail:
+        mysql_server.execute(f"INSERT INTO {database}.t VALUES (1)")
+        (found,) = tail.changes(1)
+        message = next(pipeline.messages(client, batch_size=1000))
+        (change,) = (each for each in message.changes() if each.kind == "insert")
+        assert re.fullmatch(r"[0-9a-f-]{36}:\d+", found["gtid"])
+        assert found["gtid"] == change.gtid
+
+
 def test_quiet(pipeline):
     """After changes, the state has the time of the last one."""
     table = f"{pipeline.schema}.t"
@@ -286,7 +350,7 @@ def test_a_source_that_cannot_be_read(
 def test_a_full_ring(make_pipeline, mysql_server, database, monkeypatch):
     """The state says for whom reading waits; the tail has freed nothing for it."""
     monkeypatch.setenv("CANAL_HTTP_PORT", "0")
-    mysql_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    mysql_server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
     settings = {
         "canal.instance.memory.buffer.size": 16,
         "canal.instance.memory.batch.mode": "ITEMSIZE",
@@ -298,12 +362,7 @@ def test_a_full_ring(make_pipeline, mysql_server, database, monkeypatch):
             mysql_server.execute(f"INSERT INTO {database}.t VALUES ({number})")
         state = tail.until_state("blocked_on_client")
         assert "ring full, waits for client 1001" in state["reason"]
-        found = []
-        while len(found) < 16:
-            message = client.get(100, 3 * UNIT_S)
-            found += [each.after["a"] for each in message.changes() if each.after]
-            client.ack(message.id)
-        assert found == list(range(16))
+        assert ids_of(pipeline, client, 16) == list(range(16))
         tail.until_state("quiet")
 
 

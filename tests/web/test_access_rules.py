@@ -9,7 +9,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from canal_server.runtime.loopback import is_loopback
-from canal_server.web.access_rules import AccessRules, Login
+from canal_server.users.rights import Right
+from canal_server.web.access_rules import AccessRules, Login, check_site
 from canal_server.web.problem_details import Problem
 
 LOGIN = Login(
@@ -26,11 +27,7 @@ def basic(text: str) -> str:
 
 def status_of(rules, method="GET", host="127.0.0.1:11113", **headers) -> int:
     """Return the status with which a request is refused; 0 if it is allowed."""
-    try:
-        rules.visitor(method, Headers({"host": host, **headers}))
-    except Problem as problem:
-        return problem.status
-    return 0
+    return status_when(rules.visitor, method, Headers({"host": host, **headers}))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +91,42 @@ def test_login(authorization, expected):
 def test_pages_of_others_may_not_act(method, origin, expected):
     """A browser sends where a page is from; other pages are refused actions."""
     assert status_of(LOOPBACK, method, origin=origin) == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (LOOPBACK, 0),
+        (OPEN, 403),
+        (WITH_LOGIN, 0),
+        (AccessRules("127.0.0.1", None, clients_log_in=True), 403),
+        (AccessRules("127.0.0.1", LOGIN, clients_log_in=True), 0),
+    ],
+)
+def test_data_of_tables(rules, expected):
+    """Data is for who may act; the port is no way around the password of clients."""
+    headers = Headers({"host": "localhost", "authorization": basic("ops:s3:cret")})
+    visitor = rules.visitor("GET", headers)
+    assert visitor.may(Right.READ, "one") == (expected == 0)
+    assert status_when(visitor.check, Right.READ, "one") == expected
+
+
+@pytest.mark.parametrize(
+    ("site", "expected"),
+    [("same-origin", 0), ("none", 0), ("same-site", 403), ("cross-site", 403)],
+)
+def test_pages_of_others_get_no_data(site, expected):
+    """A browser says that a request is from another site's page, also for an image."""
+    assert status_when(check_site, Headers({"sec-fetch-site": site})) == expected
+
+
+def status_when(check, *arguments) -> int:
+    """Return the status with which a check refuses; 0 if it does not."""
+    try:
+        check(*arguments)
+    except Problem as problem:
+        return problem.status
+    return 0
 
 
 def test_the_password_is_not_shown():

@@ -165,7 +165,12 @@ def routes_of(routes, base=""):
 
 def test_the_page(http):
     """The page and its files are answered with their types."""
-    for path, kind in (("/", "html"), ("/page.css", "css"), ("/page.js", "javascript")):
+    for path, kind in (
+        ("/", "html"),
+        ("/page.css", "css"),
+        ("/page.js", "javascript"),
+        ("/tail.js", "javascript"),
+    ):
         answer = http.get(path)
         assert answer.status_code == 200
         assert kind in answer.headers["content-type"]

@@ -13,13 +13,14 @@ from fix_server import PATIENCE_S
 from fix_store import eventually
 
 from canal_server.runtime.lifecycle import Deadline
-from canal_server.web import http_connection, request_bodies
+from canal_server.web import http_connection, request_bodies, web_server
 from canal_server.web.web_server import WebServer
 
 if TYPE_CHECKING:
     from canal_server.web.server_operations import Operations
 
 SOON_S = 0.2  # instead of the ten seconds that a peer has
+MUCH = 32 * 1024 * 1024  # bytes
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PUT = (
     b"PUT /api/v1/log-levels HTTP/1.1\r\nHost: localhost\r\n"
@@ -28,17 +29,22 @@ PUT = (
 
 
 class Nothing:
-    """A server without destinations."""
+    """A server without destinations, and a status that fills all buffers."""
 
     def readings(self):
         """Return none."""
         return []
+
+    def status(self):
+        """Return one."""
+        return {"much": "x" * MUCH}
 
 
 @pytest.fixture
 def connect(monkeypatch):
     """Return a function that connects to a port with short limits."""
     monkeypatch.setattr(http_connection, "REQUEST_S", SOON_S)
+    monkeypatch.setattr(http_connection, "READ_S", SOON_S)
     monkeypatch.setattr(request_bodies, "_BODY_S", SOON_S)
     server = WebServer("127.0.0.1", 0, cast("Operations", Nothing()), "1.2.3")
     server.start()
@@ -98,3 +104,19 @@ def test_a_body_that_does_not_end(connect):
     head, _, body = received(peer).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408")
     assert "did not end within" in json.loads(body)["detail"]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Let the port have two connections at a time; comes before `connect`."""
+    monkeypatch.setattr(web_server, "_CONNECTIONS_MAX", 2)
+
+
+def test_peers_that_do_not_read(few, connect):
+    """Health checks are answered again once those that held the port are closed."""
+    silent = [connect(), connect()]
+    for peer in silent:
+        peer.sendall(b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert peer.recv(1)
+    eventually(lambda: is_alive(connect()))
+    assert len(received(silent[0])) < MUCH

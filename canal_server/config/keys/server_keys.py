@@ -144,7 +144,7 @@ PORT_KEYS = (
         values.host,
         "The address of `canal.http.port`. On other addresses than those of the"
         " loopback interface, the page shows the state to everybody unless a login is"
-        " set, and allows actions only with a login.",
+        " set, and allows actions and tails only with a login.",
         ours=True,
     ),
     Key(

@@ -1,7 +1,7 @@
 // Shows the changes of a table as they come, the last ones of them. What tables have is
 // set as text, never as HTML; characters that would hide or move others are escaped.
 const CHANGES_MAX = 200; // that are shown
-const VALUE_MAX = 1000; // characters of a value that are shown
+const VALUE_MAX = 500; // characters of a value that are shown
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 
 const dialog = document.getElementById("tail");
@@ -9,6 +9,7 @@ const field = document.getElementById("tail-table");
 const follow = document.getElementById("tail-follow");
 const pause = document.getElementById("tail-pause");
 const state = document.getElementById("tail-state");
+const position = document.getElementById("tail-position");
 const count = document.getElementById("tail-count");
 const list = document.getElementById("tail-changes");
 
@@ -30,9 +31,7 @@ export async function openTail(destination, ask) {
   dialog.addEventListener("close", () => { ends.abort(); endTail(); }, { once: true });
   field.value = "";
   document.getElementById("tail-title").textContent = `Tail of ${destination}`;
-  state.textContent = "";
-  count.textContent = "";
-  list.replaceChildren();
+  for (const each of [state, position, count, list]) each.replaceChildren();
   pause.disabled = true;
   dialog.showModal();
   try {
@@ -64,8 +63,7 @@ class Tail {
     this.isPaused = false;
     this.waiting = []; // elements that are not shown so far
     this.received = 0;
-    list.replaceChildren();
-    count.textContent = "";
+    for (const each of [position, count, list]) each.replaceChildren();
     state.textContent = "Connecting …";
     this.setPaused(false);
     pause.disabled = false;
@@ -106,12 +104,13 @@ class Tail {
   receive(events) {
     for (const { name, data } of events) {
       if (name === "state") {
-        state.textContent = stateText(data);
+        showState(data);
       } else if (name === "skipped") {
         this.waiting.push(skippedElement(data));
       } else if (name) {
         this.received += 1;
         state.textContent = "Changes arrive";
+        position.textContent = "";
         this.waiting.push(() => changeElement(data));
       }
     }
@@ -157,12 +156,11 @@ function eventOf(text) {
   return found;
 }
 
-function stateText(found) {
+function showState(found) {
   const reason = found.reason.charAt(0).toUpperCase() + found.reason.slice(1);
-  const since = found.since_ms ? `, since ${clock(found.since_ms)}` : "";
+  state.textContent = `${reason}${found.since_ms ? `, since ${clock(found.since_ms)}` : ""}`;
   const written = found.position_ms ? `, written ${clock(found.position_ms)}` : "";
-  const position = found.position ? `. The source was read up to ${found.position}${written}` : "";
-  return `${reason}${since}${position}`;
+  position.textContent = found.position ? `The source was read up to ${found.position}${written}` : "";
 }
 
 function skippedElement(found) {

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-def post(port: int, path: str) -> int:
-    """Send a request without content; returns the status of its answer."""
+def post(port: int, path: str, body: object = None) -> int:
+    """Send a request, perhaps with JSON; returns the status of its answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=3 * UNIT_S)
     with contextlib.closing(connection):
-        connection.request("POST", path)
+        if body is None:
+            connection.request("POST", path)
+        else:
+            headers = {"Content-Type": "application/json"}
+            connection.request("POST", path, json.dumps(body), headers)
         return connection.getresponse().status
 
 

@@ -1,0 +1,106 @@
+"""Tails over real HTTP, of destinations that do not run; others are in tests/e2e."""
+
+from __future__ import annotations
+
+import http.client
+from contextlib import closing
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from event_stream import EventStream
+from fix_server import PATIENCE_S
+
+from canal_server.errors import ClientError
+from canal_server.observe.readings import Reading
+from canal_server.runtime.lifecycle import Deadline
+from canal_server.server.request_counts import RequestCounts
+from canal_server.web import live_tail
+from canal_server.web.web_server import WebServer
+
+if TYPE_CHECKING:
+    from canal_server.web.server_operations import Operations
+
+TAIL = "/api/v1/destinations/one/tail"
+
+
+class Server:
+    """A server with a destination that runs nowhere, until it is removed."""
+
+    def __init__(self) -> None:
+        self.life: str | None = "stopped"
+
+    def readings(self):
+        """Return what is shown."""
+        return [self.reading("one")]
+
+    def reading(self, destination):
+        """Return what is shown of it."""
+        if self.life is None or destination != "one":
+            raise ClientError(f"can't find destination:{destination}")
+        status = {"destination": destination, "life": self.life}
+        return Reading(destination, status, RequestCounts(), None)
+
+    def tap(self, destination, expression, on_news):
+        """Return none."""
+        self.reading(destination)
+
+
+@pytest.fixture
+def server():
+    """Give a server."""
+    return Server()
+
+
+@pytest.fixture
+def web(server):
+    """Give its HTTP port."""
+    made = WebServer("127.0.0.1", 0, cast("Operations", server), "1.2.3")
+    made.start()
+    yield made
+    made.request_stop()
+    assert made.join(Deadline(PATIENCE_S))
+
+
+def test_states_follow_the_destination(web, server):
+    """Each state is sent once; a tail of a removed destination ends."""
+    with EventStream(web.port, TAIL) as tail:
+        assert tail.until("state").data["state"] == "stopped"
+        for life, state in (("idle", "idle"), ("paused", "failed")):
+            server.life = life
+            assert tail.until("state").data["state"] == state
+        server.life = None
+        assert tail.until("state").data["reason"] == (
+            "the destination was removed from the settings"
+        )
+        assert tail.next() is None
+    with EventStream(web.port, TAIL) as tail:
+        assert tail.problem()["status"] == 404
+
+
+def test_keep_alive(web, monkeypatch):
+    """While nothing changes, comments keep the connection in use."""
+    monkeypatch.setattr(live_tail, "_KEEP_ALIVE_S", 0.0)
+    with EventStream(web.port, TAIL) as tail:
+        tail.until("state")
+        assert tail.next() == tail.next() == ("", None)
+
+
+def test_the_end_of_the_server(web):
+    """It is the last event; the answer is complete."""
+    with EventStream(web.port, TAIL) as tail:
+        tail.next()
+        web.request_stop()
+        assert tail.until_state("stopping")["reason"] == "the server is shutting down"
+        assert tail.next() is None
+
+
+def test_head(web):
+    """A request of the header alone ends, and opens no tail."""
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE_S)
+    with closing(connection):
+        for _ in range(live_tail.TAILS_MAX + 1):
+            connection.request("HEAD", TAIL)
+            answer = connection.getresponse()
+            assert answer.read() == b""
+            assert answer.status == 200
+            assert answer.headers.get_content_type() == "text/event-stream"

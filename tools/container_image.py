@@ -2,14 +2,14 @@
 
 For machines that cannot pull the official images: `container_image.py mysql mariadb
 zookeeper` makes `canal-debian/mysql` and so on, which the tests in containers then use.
-They understand as much of the official images' ways as the tests need. `python` is a
-base for our Dockerfile; it takes root and debootstrap. Leaves out running them.
+They understand as much of the official images' ways as the tests need. `python` and
+`python-build` are the bases of our Dockerfile, the second with a compiler; they take
+root and debootstrap. Leaves out running them.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 import docker
 import docker.errors
+from debian_tree import CERTIFICATES, debian_tree
 from server_folders import Unavailable
-from server_packages import host_mirror, host_suite, run, suite_of, unpack_packages
+from server_packages import suite_of, unpack_packages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,12 @@ REPOSITORY = "canal-debian"
 TOOLS = Path(__file__).parent
 # What the entry points call, and the folders that all programs expect.
 SYSTEM_PACKAGES = ("base-files", "dash", "coreutils")
-CERTIFICATES = Path("etc/ssl/certs/ca-certificates.crt")
+# Whole Debians with Python, with what else.
+DEBIANS = {
+    "python": (),
+    "python-build": ("build-essential", "python3-dev", "python3-venv"),
+}
+DEBIAN_CHANGES = (f"ENV PIP_CERT=/{CERTIFICATES}", 'CMD ["python3"]')
 IMPORT_SECONDS_MAX = 600
 
 
@@ -73,14 +79,15 @@ def make_image(name: str, suite: str | None = None) -> str:
     """
     tag = suite or "latest"
     repository = f"{REPOSITORY}/{name}"
+    if name in DEBIANS:
+        debian = debian_tree(DEBIANS[name], suite or "")
+        _import(debian, "--numeric-owner", repository, tag, DEBIAN_CHANGES)
+        return f"{repository}:{tag}"
     tree = Path(tempfile.mkdtemp(prefix="canal-image-"))
     tree.chmod(0o755)  # it becomes `/`, of every user
     try:
-        if name == "python":
-            changes = _fill_with_python(tree, suite or host_suite())
-        else:
-            changes = _fill_by_recipe(tree, RECIPES[name], suite or suite_of(name))
-        _import(tree, repository, tag, changes)
+        changes = _fill_by_recipe(tree, RECIPES[name], suite or suite_of(name))
+        _import(tree, "--owner=0 --group=0", repository, tag, changes)
     finally:
         shutil.rmtree(tree, ignore_errors=True)
     return f"{repository}:{tag}"
@@ -101,33 +108,15 @@ def _fill_by_recipe(tree: Path, recipe: Recipe, suite: str) -> tuple[str, ...]:
     return ('ENTRYPOINT ["/entrypoint.sh"]', *recipe.changes)
 
 
-def _fill_with_python(tree: Path, suite: str) -> tuple[str, ...]:
-    """Make a small Debian with Python; it trusts whom this machine trusts."""
-    if os.getuid() != 0:
-        raise Unavailable("debootstrap, which makes the image, must be run by root")
-    packages = "python3,python3-dev,python3-venv,ca-certificates"
-    run(
-        [
-            "debootstrap",
-            "--variant=minbase",
-            f"--include={packages}",
-            suite,
-            str(tree),
-            os.environ.get("CANAL_DEBIAN_MIRROR") or host_mirror(),
-        ],
-        f"making a Debian {suite}",
-    )
-    (tree / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-    ours = Path("/") / CERTIFICATES
-    if ours.exists():  # a company's own may be among them
-        shutil.copy(ours, tree / CERTIFICATES)
-    return (f"ENV PIP_CERT=/{CERTIFICATES}", 'CMD ["python"]')
+def _import(
+    tree: Path, owner: str, repository: str, tag: str, changes: Sequence[str]
+) -> None:
+    """Hand a folder to the daemon as an image; `owner`: tar's options for its files.
 
-
-def _import(tree: Path, repository: str, tag: str, changes: Sequence[str]) -> None:
-    """Hand a folder to the daemon as an image. Raises Unavailable."""
+    Raises Unavailable.
+    """
     archive = subprocess.Popen(
-        ["tar", "--create", "--owner=0", "--group=0", "--directory", str(tree), "."],
+        ["tar", "--create", *owner.split(), "--directory", str(tree), "."],
         stdout=subprocess.PIPE,
     )
     try:
@@ -156,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--suite", help="Debian release, which becomes the tag")
-    parser.add_argument("images", nargs="+", choices=[*RECIPES, "python"])
+    parser.add_argument("images", nargs="+", choices=[*RECIPES, *DEBIANS])
     options = parser.parse_args(arguments)
     for image in options.images:
         try:

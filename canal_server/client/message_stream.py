@@ -332,7 +332,7 @@ class MessageStream:
             yield from self.ack(self._handled_id)
 
     def ack(self, message_id: int | None) -> Steps[None]:
-        """Ack a message; None: all before the one at hand.
+        """Ack a message; None: all before the one at hand, else all received.
 
         In an iteration all before it are acked too, failures are left to the next
         message, and an id from before a reconnect is ignored, as the message comes
@@ -340,7 +340,7 @@ class MessageStream:
         """
         is_single = message_id is not None and not self._iterates
         if message_id is None:
-            message_id = self._before(self._last)
+            message_id = self._before(self._last) if self._iterates else self._open()
         if is_single:
             yield from self.session.ack(message_id)
         elif message_id in self.session.open_ids:
@@ -362,6 +362,10 @@ class MessageStream:
         error, self._ack_error = self._ack_error, None
         if error is not None:
             raise error
+
+    def _open(self) -> int:
+        """Return the newest open message; -1 if there is none."""
+        return self.session.open_ids[-1] if self.session.open_ids else _NO_BATCH
 
     def _before(self, message: Message | None) -> int:
         """Return the newest open message before another one; -1 if there is none."""

@@ -47,6 +47,18 @@ def test_get_and_ack(client, instance):
     assert instance.meta.cursor(identity).position.position == 6
 
 
+def test_ack_all(client, instance):
+    """`ack` without an id acks all that `get` returned, and nothing twice."""
+    instance.store.append(*map(make_entry, (5, 6, 7)))
+    client.subscribe()
+    client.ack()
+    assert [numbers(client.get(1)) for _ in range(2)] == [[5], [6]]
+    client.ack()
+    client.ack()
+    assert numbers(client.get(1)) == [7]  # answered after the acks were carried out
+    assert instance.store.cursors[1001].acked == 2
+
+
 def test_last_ack(serve, instance, monkeypatch):
     """An ack is carried out when `close` returns, however slow the server is."""
     port = serve().port

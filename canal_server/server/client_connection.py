@@ -131,6 +131,7 @@ class Connection:
         self._rights: SessionRights | None = None  # of who has logged in
         self._log_in_by = Deadline(settings.handshake_timeout_s)
         self._visits: Visits = {}
+        self._is_ending = False
         self._read_idle_s = IDLE_S_DEFAULT
         self._write_idle_s = IDLE_S_DEFAULT
         self._last_received_at = self._last_sent_at = time.monotonic()
@@ -158,6 +159,7 @@ class Connection:
 
     def shut_down(self) -> None:
         """Make `run` return soon; only until `on_end` was called."""
+        self._is_ending = True
         self._socket.shut_down()
 
     def close(self) -> None:
@@ -226,6 +228,8 @@ class Connection:
             rights = SessionRights(request.account)
         reply = self._service.answer(request, fd, wait_s, self._visits, rights=rights)
         if reply is None:
+            if self._is_ending:
+                raise ConnectionAbortedError("the server ended it")
             raise TimeoutError(f"a get waited for {wait_s:g} s")
         if isinstance(request, Refused):
             self._refused(f"refused a request of {self.peer}: {request.message}")

@@ -7,7 +7,6 @@ A destination pattern is one of the shell: `*` stands for any text, `?` for a ch
 from __future__ import annotations
 
 import fnmatch
-import hmac
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -151,12 +150,6 @@ class User:
             Right.OBSERVE: (*self.observe, *self.operate),
         }[right]
         return EVERYTHING in patterns
-
-    def has_password(self, password_hash: str) -> bool:
-        """Return whether a hash is that of the user's password; in constant time."""
-        return bool(self.password_hash) and hmac.compare_digest(
-            password_hash.lower(), self.password_hash.lower()
-        )
 
 
 def _matches(patterns: Iterable[str], text: str) -> bool:

@@ -168,7 +168,7 @@ def test_a_limited_client(pipeline, authority):
 
 
 def test_limited_ranges(pipeline, authority):
-    """Ranged reads have the same limits in every form, and so have schemas of tables."""
+    """Ranged reads have the same limits in every form, and so do schemas of tables."""
     limited, everything = (
         RangedClient(
             "127.0.0.1", pipeline.server_port, user, PASSWORD, tls=True,

@@ -40,19 +40,19 @@ WHO = ("example", "1001")
 IDENTITY = ClientIdentity("example", 1001)
 
 
-def make_session(credentials: Credentials | None = None) -> ServerSession:
+def make_session(credentials: Credentials | None = None) -> ServerSession[Credentials]:
     """Return a session that waits for a log-in."""
     return ServerSession(credentials or Credentials(), SEED, 1000)
 
 
-def open_session() -> ServerSession:
+def open_session() -> ServerSession[Credentials]:
     """Return a session past the log-in."""
     session = make_session()
     session.logged_in()
     return session
 
 
-def ask(session: ServerSession, kind: PacketType, content: object):
+def ask(session: ServerSession[Credentials], kind: PacketType, content: object):
     """Send one request and return what the session makes of it."""
     session.receive_data(frame(encode_packet(kind, content)))
     request = session.next_request()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from fake_mysql import account
@@ -206,20 +206,39 @@ def test_a_source_that_lets_nobody_in(make_lake, source_server, table) -> None:
 # --- errors that prove nothing ----------------------------------------------------
 
 
+class Listing:
+    """A connection to a source that lists these files."""
+
+    def __init__(self, *names: str) -> None:
+        self.rows = [(name, 900) for name in names]
+
+    def query(self, sql: str) -> list[tuple[str, int]]:
+        """Return the files."""
+        assert sql == "SHOW BINARY LOGS"
+        return self.rows
+
+
 @pytest.mark.parametrize("error", NO_WORD.values(), ids=NO_WORD)
 def test_a_failed_look_is_no_other_binlog(error) -> None:
     """It starts no new epoch, in which all earlier positions would be invalid."""
     files = SourceFiles((BinaryLog("binlog.000001", 900),))
     epoch = Epoch(0, "uuid-1", "binlog.000001", 1_500_000_000)
     with pytest.raises(SourceError) as raised:
-        is_same(epoch, files, Silent(error))
+        is_same(epoch, files, Silent(error), cast("ControlConnection", Listing()))
     assert raised.value is error
     deleted = source_error(
         READING_BINLOG_FAILED,
         "Could not find first log file name in binary log index file",
         address=ADDRESS,
     )
-    assert not is_same(epoch, files, Silent(deleted))
+    # The index names a file that does not exist; it was purged; or reset and rotated.
+    for names, is_known in (
+        (["binlog.000001"], False),
+        (["binlog.000002"], True),
+        (["binlog.000000"], False),
+    ):
+        control = cast("ControlConnection", Listing(*names))
+        assert is_same(epoch, files, Silent(deleted), control) is is_known
 
 
 @pytest.mark.parametrize("word", ["busy", "ended", "stops", "locked", "same id"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from client_entries import row, transaction
@@ -36,6 +37,7 @@ from canal_server.protocol.range_messages import (
     RangePlan,
     RangePosition,
     RangeRead,
+    RangeRequest,
     RangeSchema,
     RangeStatus,
     RangeSubscribe,
@@ -94,14 +96,14 @@ def operations(destination: str) -> dict[str, tuple[int, PacketType, object]]:
     }
 
 
-def _typed(request: object) -> tuple[PacketType, object]:
+def _typed(request: RangeRequest) -> tuple[PacketType, object]:
     return REQUEST_TYPES[type(request)], request
 
 
 class Session(Wire):
     """A connection on which a user logs in."""
 
-    def log_in(self, user: str, password: str = "secret", **more: str) -> Ack:
+    def log_in(self, user: str, password: str = "secret", **more: Any) -> Ack:
         """Log in; returns the answer."""
         if not hasattr(self, "seed"):
             self.seed = decode(Handshake, self.packet().body).seeds
@@ -242,8 +244,8 @@ def test_rights_that_are_taken_away(serve, users_file):
             waiting = encode_packet(PacketType.GET, Get("shop", "1", 1, 3_600_000))
             ended.send(frame(waiting))
             users_file(USERS.replace("destination: shop}", "destination: stock}"))
-            while answer := ended.receive():  # the get may be answered empty
-                assert not decode(Messages, decode(Packet, answer[4:]).body).messages
+            while frame_ := ended.receive():  # the get may be answered empty
+                assert not decode(Messages, decode(Packet, frame_[4:]).body).messages
             assert not other.ask(PacketType.GET, Get("shop", "1", 1, -1)).error_code
         with Session(server.port) as session:
             answer = session.log_in("shop", destination="shop", client_id="1")

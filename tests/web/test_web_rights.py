@@ -68,6 +68,10 @@ class Noted(NotedServer):
         """Refuse."""
         raise ClientError("no")
 
+    def move(self, plan):
+        """Not be asked: there is no plan."""
+        raise AssertionError("not asked")
+
 
 @pytest.fixture
 def users(tmp_path):

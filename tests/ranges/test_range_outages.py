@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -211,6 +212,7 @@ class Listing:
 
     def __init__(self, *names: str) -> None:
         self.rows = [(name, 900) for name in names]
+        self.access = SimpleNamespace(address=ADDRESS)
 
     def query(self, sql: str) -> list[tuple[str, int]]:
         """Return the files."""
@@ -261,8 +263,9 @@ def test_a_failed_query_leaves_no_position_without_its_set(source_server) -> Non
 
 
 @pytest.mark.parametrize("word", ["no file", "same id"])
-def test_a_failed_look_is_no_set_that_is_refused(source_server, word) -> None:
+def test_a_failed_look_is_no_set_that_is_refused(source_server, database, word) -> None:
     """A position on another server is searched again, not reported as lost."""
+    assert database, "whose creation is the first transaction of a fresh server"
     error = NO_WORD[word]
     access = access_of(source_server)
 

@@ -97,6 +97,7 @@ class ServerConfig:
     user: str = ""  # empty: no login required
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(password)))
     users_file: Path | None = None  # YAML: users and their rights
+    audit_file: Path | None = None  # JSON lines: who did what
     anonymous: bool = False  # everybody may log in, whatever the address
     connections_max: int = 1000
     frame_bytes_max: int = 1 * MIB  # of a request; replies are not limited

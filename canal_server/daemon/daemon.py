@@ -59,6 +59,7 @@ from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
 from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
 from canal_server.tls.server_tls import ServerTls
+from canal_server.users.audit_log import LOCAL, AuditLog
 from canal_server.users.user_directory import UserDirectory, UsersWatch
 from canal_server.web.access_rules import Login
 from canal_server.web.web_server import WebServer
@@ -138,14 +139,22 @@ class Daemon:
             config.server.users_file,
             Credentials(config.server.user, config.server.passwd),
         )
-        self._server = Server(config.server, self._destinations, tls, self._users)
+        self._audit = AuditLog(config.server.audit_file)
+        self._users.on_change(
+            lambda: self._audit.note("users", None, "file", users=self._users.names)
+        )
+        self._server = Server(
+            config.server, self._destinations, tls, self._users, self._audit
+        )
         self._metrics = self._metrics_server()
         self._web = self._web_server()
         self._admin = self._admin_server(log_dir)
         self._alarms = self._alarm_watch()
         self._watch = _watch(config, self._destinations)
         self._settings_watch = self._watch_of(settings)
-        self._subscriptions = SubscriptionRequests(self._destinations, self._server)
+        self._subscriptions = SubscriptionRequests(
+            self._destinations, self._server, self._audit
+        )
         self._control = ControlServer(
             config.data_dir,
             {"status": self.status, "stop": self._on_stop_command},
@@ -171,6 +180,7 @@ class Daemon:
         for line in self._config.warnings:
             daemon_messages.CONFIGURATION_WARNING.log(log, line)
         _warn_of_open_port(self._config.server)
+        self._audit.open()
         try:
             self._start("control socket", self._control)
             if self._pid_file is not None:
@@ -262,6 +272,7 @@ class Daemon:
             login if server.http_user else None,
             clients_log_in=server.clients_log_in,
             users=self._users,
+            audit=self._audit,
             tls=self._tls if server.tls.http else None,
         )
 
@@ -460,11 +471,20 @@ class Daemon:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ControlError(f"invalid seek request: {error!r}") from error
         self._destinations.seek(destination, clients, *positions)
+        self._audit.note(
+            "seek",
+            None,
+            LOCAL,
+            destination=destination,
+            client_ids=clients,
+            to=[str(each) for each in positions],
+        )
         return {}
 
     def _on_stop_command(self) -> dict[str, object]:
         log.info("received a stop command on the control socket, shutting down")
         self.restarts = False
+        self._audit.note("stop_server", None, LOCAL)
         self.stop.request()
         return {"pid": os.getpid()}
 

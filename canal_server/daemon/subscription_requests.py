@@ -14,12 +14,14 @@ from canal_server.daemon.control import ControlError
 from canal_server.errors import ClientError
 from canal_server.messages import daemon_messages
 from canal_server.ranges.offline_range_cursors import check_known
+from canal_server.users.audit_log import LOCAL
 
 if TYPE_CHECKING:
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destinations import Destinations
     from canal_server.ports import RangeSource
     from canal_server.server.listener import Server
+    from canal_server.users.audit_log import AuditLog
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +29,10 @@ log = logging.getLogger(__name__)
 class SubscriptionRequests:
     """Answers `subscriptions` and `unsubscribe` of the control socket."""
 
-    def __init__(self, destinations: Destinations, server: Server) -> None:
+    def __init__(
+        self, destinations: Destinations, server: Server, audit: AuditLog
+    ) -> None:
+        self._audit = audit
         self._destinations = destinations
         self._server = server
 
@@ -78,6 +83,9 @@ class SubscriptionRequests:
         found, _ = ranges.subscriptions()
         check_known(destination, name, [each.name for each in found])
         ranges.unsubscribe(name)
+        self._audit.note(
+            "range_unsubscribe", None, LOCAL, destination=destination, subscription=name
+        )
         daemon_messages.SUBSCRIPTION_REMOVED.log(log, destination, name)
         return {"running": True}
 

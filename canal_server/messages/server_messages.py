@@ -109,6 +109,15 @@ TLS_CERTIFICATE_EXPIRES = Message(
     remedy="Replace the files; the server reads them again without a restart.",
 )
 
+AUDIT_WRITE_FAILED = Message(
+    name="audit-write-failed",
+    level=ERROR,
+    text="cannot write the audit file %s: %s",
+    meaning="Events since then are missing in the file. The server goes on, and tries"
+    " again with each event; this is logged once in ten minutes.",
+    remedy="Make room on the disk, or correct the permissions of the folder.",
+)
+
 USERS_RELOAD_FAILED = Message(
     name="users-reload-failed",
     level=ERROR,

@@ -127,10 +127,13 @@ class Refused:
     code: int
     message: str
     is_login: bool = False  # invalid user or password
+    user: str = ""  # who could not log in
 
 
 class LoginRefusedError(ClientError):
-    """Invalid user or password."""
+    """Invalid user or password; `user` is who was named."""
+
+    user: str = ""
 
 
 Request = (
@@ -177,6 +180,7 @@ class ServerSession(Generic[Account]):
     """
 
     certified: tuple[str, Account] | None = None
+    has_used_certificate = False  # in the last log-in
 
     def __init__(
         self, accounts: Accounts[Account], seed: bytes, frame_bytes_max: int
@@ -218,7 +222,8 @@ class ServerSession(Generic[Account]):
             request = _read_request(packet)
         except ClientError as refusal:
             is_login = isinstance(refusal, LoginRefusedError)
-            return Refused(refusal.code, str(refusal), is_login=is_login)
+            user = refusal.user if isinstance(refusal, LoginRefusedError) else ""
+            return Refused(refusal.code, str(refusal), is_login, user)
         if isinstance(request, Fetch):
             self._last_get = body, request
         return request
@@ -231,9 +236,11 @@ class ServerSession(Generic[Account]):
     def _login(self, auth: ClientAuth) -> Login:
         account = self._account(auth)
         if account is None:
-            raise LoginRefusedError(
+            refusal = LoginRefusedError(
                 f"auth failed for user {quoted(auth.username[:64])}", code=REFUSED
             )
+            refusal.user = auth.username
+            raise refusal
         subscribe = None
         if auth.destination and auth.client_id:
             subscribe = _identity(auth)
@@ -246,9 +253,11 @@ class ServerSession(Generic[Account]):
 
     def _account(self, auth: ClientAuth) -> Account | None:
         """Return the account that a log-in proves, None if it proves nothing."""
+        self.has_used_certificate = False
         if self.certified is not None and not auth.password:
             name, account = self.certified
             if auth.username in ("", name):
+                self.has_used_certificate = True
                 return account
         return self._accounts.by_token(auth.username, auth.password, self._seed)
 

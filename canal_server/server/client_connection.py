@@ -25,6 +25,7 @@ from canal_server.protocol.server_session import (
 )
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.replies import ACCEPTED
+from canal_server.server.session_audit import SessionAudit
 from canal_server.server.session_rights import SessionRights
 from canal_server.server.tls_transport import HANDSHAKE_BYTE, TlsTransport
 from canal_server.users.rights import User
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from canal_server.server.service import Service, Visits
     from canal_server.server.transport import Transport
     from canal_server.tls.server_tls import ServerTls
+    from canal_server.users.audit_log import AuditLog
     from canal_server.users.user_directory import UserDirectory
 
 log = logging.getLogger(__name__)
@@ -115,6 +117,7 @@ class Connection:
         owner: Owner,
         *,
         users: UserDirectory,
+        audit: AuditLog,
         tls: ServerTls | None = None,
     ) -> None:
         self.peer = peer
@@ -125,6 +128,7 @@ class Connection:
         self._owner = owner
         self._send_timeout_s = settings.send_timeout_s
         self._users = users
+        self._audit = audit
         self._session: ServerSession[User] = ServerSession(
             users, os.urandom(SEED_BYTES), settings.frame_bytes_max
         )
@@ -153,6 +157,8 @@ class Connection:
         except Exception:  # noqa: BLE001
             server_messages.CLIENT_CONNECTION_FAILED.log(log, self.peer, exc_info=True)
         finally:
+            if self._rights is not None and self._rights.audit is not None:
+                self._rights.audit.end()
             self._service.ranged.on_disconnect(self)
             self._service.on_disconnect(self._visits)
             self._owner.on_end(self)
@@ -225,7 +231,7 @@ class Connection:
         rights = self._rights
         if isinstance(request, Login):
             assert isinstance(request.account, User)
-            rights = SessionRights(request.account)
+            rights = SessionRights(request.account, self._session_audit(request))
         reply = self._service.answer(request, fd, wait_s, self._visits, rights=rights)
         if reply is None:
             if self._is_ending:
@@ -234,6 +240,7 @@ class Connection:
         if isinstance(request, Refused):
             self._refused(f"refused a request of {self.peer}: {request.message}")
             if request.is_login:
+                self._audit.note("login_refused", request.user, self.peer)
                 self._wait_with_refusal()
         elif isinstance(request, Login) and reply is ACCEPTED:
             assert rights is not None
@@ -251,10 +258,18 @@ class Connection:
             self._transport.send((error_frame(REFUSED, why),))
             raise ProtocolError(why)
         self._rights = rights
+        if rights.audit is not None:
+            rights.audit.begin(certificate=self._session.has_used_certificate)
         self._session.logged_in()
         self._read_idle_s = login.read_idle_s
         self._write_idle_s = login.write_idle_s
         self._transport.set_send_timeout(min(login.write_idle_s, self._send_timeout_s))
+
+    def _session_audit(self, login: Login) -> SessionAudit | None:
+        if not self._audit.is_on:
+            return None
+        assert isinstance(login.account, User)
+        return SessionAudit(self._audit, login.account.name, self.peer)
 
     def _refused(self, message: str, level: int = logging.WARNING) -> None:
         self._owner.on_refusal(self, message, level)

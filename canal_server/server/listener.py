@@ -29,6 +29,7 @@ from canal_server.server.client_connection import Connection, Settings
 from canal_server.server.refusal_log import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport
+from canal_server.users.audit_log import AuditLog
 from canal_server.users.failed_logins import FailedLogins, group_of
 from canal_server.users.user_directory import UserDirectory
 
@@ -59,8 +60,10 @@ class Server:
         instances: Instances,
         tls: ServerTls | None = None,
         users: UserDirectory | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         """Create without starting; without `users`, everybody may log in."""
+        self._audit = audit or AuditLog(None)
         self._config = config
         self._tls = tls
         self.users = users or UserDirectory(None, Credentials())
@@ -232,6 +235,7 @@ class Server:
             self._config,
             self,
             users=self.users,
+            audit=self._audit,
             tls=self._tls,
         )
         thread = threading.Thread(

@@ -21,6 +21,7 @@ from canal_server.protocol.packets import PacketType
 from canal_server.protocol.range_messages import IN_USE, NOT_HERE, RangePosition
 from canal_server.protocol.server_session import ACK_FRAME, REFUSED, error_frame
 from canal_server.server.process_zone import zone_name
+from canal_server.users.redaction import rows_in
 from canal_server.users.shown_rows import redacted
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class RangedService:
             ):
                 reply = self._subscribe_temporarily(source, request, asker)
             else:
-                reply = _answer(source, request, rights)
+                reply = _noted_answer(source, request, rights)
             if self._instances.running(request.destination) is not instance:
                 # It stopped meanwhile: its answer may be wrong by now.
                 raise _not_here(request.destination)
@@ -223,6 +224,17 @@ class RangedService:
 # --------------------------------------------------------------------------------
 
 
+def _noted_answer(
+    source: RangeSource,
+    request: range_messages.RangeRequest,
+    rights: SessionRights | None,
+) -> bytes:
+    answer = _answer(source, request, rights)
+    if rights is not None and rights.audit is not None:
+        rights.audit.on_ranged(request)
+    return answer
+
+
 def _answer(
     source: RangeSource,
     request: range_messages.RangeRequest,
@@ -305,22 +317,28 @@ def _read(
     rights: SessionRights | None,
 ) -> None:
     redaction = None if rights is None else rights.redaction(request.destination)
-    number = 0
+    audit = None if rights is None else rights.audit
+    number = sent_bytes = rows = 0
 
     def take(slices: Sequence[bytes | memoryview], size: int) -> None:
-        nonlocal number
+        nonlocal number, sent_bytes, rows
         if redaction is not None:
             slices = (redacted(redaction, slices),)
             size = len(slices[0])
             if not size:
                 return
         number += 1
+        sent_bytes += size
+        if audit is not None and not relays:
+            rows += sum(map(rows_in, slices))
         send((range_messages.piece_header(number, size), *slices))
 
     ends = _epoch_position(request.start), _epoch_position(request.end)
     # Rows as the binlog has them cannot be redacted; who asks for them may get entries.
     relays = request.wire == range_messages.Wire.BINLOG and redaction is None
     source.read(request.name, request.filter, *ends, take, relays=relays, cut=cut)
+    if audit is not None:
+        audit.on_range(request, None if relays else rows, sent_bytes)
     send((range_messages.LAST_FRAME,))
 
 

@@ -55,7 +55,6 @@ from canal_server.server.request_texts import (
     no_such_batch,
     not_started,
 )
-from canal_server.users.shown_rows import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from canal_server.ports import EventStore, Instances, RunningInstance
     from canal_server.server.replies import Reply
     from canal_server.server.session_rights import SessionRights
-    from canal_server.users.redaction import Redaction
 
     # The clients that one connection served, and by which instance.
     Visits = dict[ClientIdentity, RunningInstance]
@@ -214,7 +212,8 @@ class Service:
                 self.subscribe(identity, rights)
                 return ACCEPTED
             case server_session.Unsubscribe(identity):
-                self.unsubscribe(identity)
+                if self.unsubscribe(identity) and rights and rights.audit:
+                    rights.audit.on_subscription("unsubscribe", identity)
                 return ACCEPTED
             case server_session.Login(subscribe=identity):
                 if identity is not None:
@@ -258,6 +257,8 @@ class Service:
             del ready
             if is_new or instance.meta.cursor(identity) is None:
                 join_cursors(instance, identity)
+        if rights is not None and rights.audit is not None:
+            rights.audit.on_subscription("subscribe", identity)
         log.info(
             "client %d subscribed to %s with filter %s",
             identity.client_id,
@@ -302,16 +303,13 @@ class Service:
     ) -> Reply | None:
         timeout_s = request.timeout_s
         cut = timeout_s is None or timeout_s > wait_s
-        redaction = None
-        if rights is not None:
-            redaction = rights.redaction(request.identity.destination)
         reply = self.get(
             request.identity,
             request.size,
             wait_s if cut else timeout_s,
             peer_fd,
             visited,
-            redaction=redaction,
+            rights=rights,
         )
         return None if cut and reply is EMPTY else reply
 
@@ -323,12 +321,11 @@ class Service:
         peer_fd: int | None = None,
         visited: RunningInstance | None = None,
         *,
-        redaction: Redaction | None = None,
+        rights: SessionRights | None = None,
     ) -> Reply:
         """Fetch the next batch, register it, and return it as a reply.
 
-        Only from the instance `visited`, unless that is None; with what `redaction`
-        leaves of it.
+        Only from the instance `visited`, unless that is None; as `rights` show it.
         """
         instance = self._subscribed(identity, visited)
         seat = self._seat(identity, instance)
@@ -361,7 +358,7 @@ class Service:
                     if not current or instance.store is not seat.store:
                         return EMPTY  # the batch belongs to the old store
                     if seat.rollbacks == rollbacks:
-                        return _register(instance, identity, batch, redaction)
+                        return _register(instance, identity, batch, rights)
                     seat.store.rollback(identity.client_id)
                     rollbacks = seat.rollbacks
         finally:
@@ -514,7 +511,7 @@ def _register(
     instance: RunningInstance,
     identity: ClientIdentity,
     batch: Batch,
-    redaction: Redaction | None,
+    rights: SessionRights | None,
 ) -> Reply:
     """Register a batch and return it as a reply. Requires the identity's lock."""
     at = instance.log_position
@@ -542,10 +539,15 @@ def _register(
             extra={"batch": batch_id, "position": str(batch.end)},
         )
     try:
-        if redaction is not None:
-            body = redacted(redaction, batch.slices)
-            return (messages_header(batch_id, len(body)), body)
-        return (messages_header(batch_id, batch.size), *batch.slices)
+        if rights is None:
+            return (messages_header(batch_id, batch.size), *batch.slices)
+
+        def filter_of(one: ClientIdentity) -> str:
+            known = instance.meta.subscriptions(one.destination)
+            return next((each.filter for each in known if each == one), "")
+
+        slices = rights.outgoing(identity, batch, filter_of)
+        return (messages_header(batch_id, sum(map(len, slices))), *slices)
     except ValueError as error:  # the batch stays open: a rollback redelivers it
         raise StoreError(f"{error}; ask for fewer entries") from error
 

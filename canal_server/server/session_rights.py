@@ -8,10 +8,14 @@ from canal_server.errors import ClientError
 from canal_server.model.quoted import printable, quoted
 from canal_server.protocol import range_messages, server_session
 from canal_server.users.rights import Right, ShownColumns
-from canal_server.users.shown_rows import redaction_of
+from canal_server.users.shown_rows import redacted, redaction_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canal_server.model.batch import Batch
     from canal_server.model.identity import ClientIdentity
+    from canal_server.server.session_audit import SessionAudit
     from canal_server.users.redaction import Redaction
     from canal_server.users.rights import ReadRule, User
 
@@ -23,8 +27,10 @@ class SessionRights:
     whatever was subscribed to, and by whom.
     """
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: User, audit: SessionAudit | None = None) -> None:
+        """Create for a user; `audit` notes what is read, unless it is None."""
         self.user = user
+        self.audit = audit
         # By destination; None where all is shown.
         self._redactions: dict[str, Redaction | None] = {}
 
@@ -73,6 +79,24 @@ class SessionRights:
             rule = self._read_rule(destination)
             self._redactions[destination] = redaction_of(rule)
         return self._redactions[destination]
+
+    def outgoing(
+        self,
+        identity: ClientIdentity,
+        batch: Batch,
+        filter_of: Callable[[ClientIdentity], str],
+    ) -> Sequence[bytes | memoryview]:
+        """Return the bytes of a batch as the user may see them, and note them.
+
+        `filter_of` returns the filter of a subscribed client.
+        """
+        redaction = self.redaction(identity.destination)
+        slices: Sequence[bytes | memoryview] = batch.slices
+        if redaction is not None:
+            slices = (redacted(redaction, slices),)
+        if self.audit is not None:
+            self.audit.on_batch(identity, batch, slices, filter_of)
+        return slices
 
     def shown(self, destination: str) -> ShownColumns | None:
         """Return which columns of a destination are shown, None if all are."""

@@ -76,6 +76,11 @@ class UserDirectory:
             self._credentials.user or self._credentials.passwd
         )
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the users of the file."""
+        return sorted(self._users)
+
     def on_change(self, call: Callable[[], None]) -> None:
         """Call a function, by any thread, after users have changed."""
         self._on_change.append(call)

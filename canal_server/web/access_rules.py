@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from canal_server.users.audit_log import AuditLog
+
 OPEN_PATHS: Final = ("/healthz", "/readyz")  # orchestrators send no login
 _READING: Final = ("GET", "HEAD")
 _LOGIN: Final = {"WWW-Authenticate": 'Basic realm="canal-server", charset="UTF-8"'}
@@ -230,8 +232,9 @@ class AccessMiddleware:
     The visitor is `visitor` of the request's state.
     """
 
-    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+    def __init__(self, app: ASGIApp, rules: AccessRules, audit: AuditLog) -> None:
         self._app = app
+        self._audit = audit
         self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -254,8 +257,11 @@ class AccessMiddleware:
     ) -> Problem:
         """Return the refusal, after a while if it is one of a wrong password."""
         if isinstance(problem, WrongLogin) and "authorization" in headers:
+            host, port = scope.get("client") or ("?", 0)
+            name, _ = basic_login(headers["authorization"])
+            self._audit.note("login_refused", name, f"{host}:{port}")
             try:
-                await self._rules.delay((scope.get("client") or ("?",))[0])
+                await self._rules.delay(host)
             except Problem as too_many:
                 return too_many
         return problem

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from canal_server.observe.readings import Reading
+    from canal_server.users.audit_log import AuditLog
     from canal_server.web.access_rules import AccessRules, Visitor
     from canal_server.web.live_tail import Tails
     from canal_server.web.server_operations import Operations
@@ -52,7 +53,9 @@ class Api:
         *,
         rules: AccessRules,
         tails: Tails,
+        audit: AuditLog,
     ) -> None:
+        self._audit = audit
         self._operations = operations
         self._throughput = throughput
         self._version = version
@@ -202,6 +205,7 @@ class Api:
             redaction=redaction_of(rule),
             is_allowed=lambda: self._rules.is_current(visitor),
         )
+        self._note(request, "tail", destination=name, filter=expression)
         return TailResponse(tail)
 
     # --- actions ----------------------------------------------------------------------
@@ -215,6 +219,8 @@ class Api:
             visitor.check_everywhere(Right.OPERATE)
         set_level = self._operations.set_log_level
         await self._do(set_level, asked.level, asked.destination)
+        more = {"destination": asked.destination or None, "level": asked.level}
+        self._note(request, "log_level", **more)
         return await self._levels(request)
 
     async def _seek(self, request: Request) -> Response:
@@ -230,6 +236,9 @@ class Api:
         )
         if not asked.dry_run:
             await self._do(self._operations.move, plan)
+            clients = sorted(plan.client_ids)
+            to = [str(each) for each in plan.positions]
+            self._note(request, "seek", destination=name, client_ids=clients, to=to)
         return JSONResponse(
             {
                 **plan.as_json(moved=not asked.dry_run),
@@ -241,18 +250,27 @@ class Api:
     async def _start(self, request: Request) -> Response:
         name = _checked(request, Right.OPERATE)
         await self._do(self._operations.start_destination, name)
+        self._note(request, "start", destination=name)
         return JSONResponse({"destination": name}, _ACCEPTED)
 
     async def _stop(self, request: Request) -> Response:
         name = _checked(request, Right.OPERATE)
         await self._do(self._operations.stop_destination, name)
+        self._note(request, "stop", destination=name)
         return JSONResponse({"destination": name}, _ACCEPTED)
 
     async def _unsubscribe(self, request: Request) -> Response:
         name = _checked(request, Right.OPERATE)
         client_id = request.path_params["client_id"]
         await self._do(self._operations.unsubscribe, name, client_id)
+        self._note(request, "unsubscribe", destination=name, client_id=client_id)
         return Response(status_code=HTTPStatus.NO_CONTENT.value)
+
+    def _note(self, request: Request, event: str, **more: Any) -> None:
+        client = request.client
+        address = "?" if client is None else f"{client.host}:{client.port}"
+        user = _visitor(request).user.name or None
+        self._audit.note(event, user, address, **more)
 
     async def _do(
         self, operation: Callable[..., T], *arguments: Any, **options: Any

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from canal_server.messages import daemon_messages
 from canal_server.runtime.lifecycle import Stop
 from canal_server.tls.server_tls import FollowingContext
+from canal_server.users.audit_log import AuditLog
 from canal_server.web.access_rules import AccessMiddleware, AccessRules
 from canal_server.web.api import Api, on_failure, on_http_exception, on_problem
 from canal_server.web.http_connection import HttpConnection
@@ -66,16 +67,19 @@ def application(
     rules: AccessRules,
     version: str,
     tails: Tails | None = None,
+    *,
+    audit: AuditLog | None = None,
 ) -> Starlette:
     """Return the ASGI application; `tails` are those that somebody ends."""
     tails = tails or Tails(operations)
-    api = Api(operations, throughput, version, rules=rules, tails=tails)
+    audit = audit or AuditLog(None)
+    api = Api(operations, throughput, version, rules=rules, tails=tails, audit=audit)
     return Starlette(
         routes=[
             *api.routes(),
             *(Route(path, _file(*file)) for path, file in _FILES.items()),
         ],
-        middleware=[Middleware(AccessMiddleware, rules=rules)],
+        middleware=[Middleware(AccessMiddleware, rules=rules, audit=audit)],
         exception_handlers={
             Problem: on_problem,
             HTTPException: on_http_exception,
@@ -137,6 +141,7 @@ class WebServer:
         *,
         clients_log_in: bool = False,
         users: UserDirectory | None = None,
+        audit: AuditLog | None = None,
         tls: ServerTls | None = None,
     ) -> None:
         """Create without opening the port.
@@ -149,7 +154,9 @@ class WebServer:
         self._tails = Tails(operations)
         rules = AccessRules(ip, login, clients_log_in=clients_log_in, users=users)
         rules.users.on_change(self._tails.look_again)
-        app = application(operations, self._throughput, rules, version, self._tails)
+        app = application(
+            operations, self._throughput, rules, version, self._tails, audit=audit
+        )
         self._uvicorn = uvicorn.Server(
             _Config(
                 app,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
+import urllib.request
 from decimal import Decimal
 
 import pytest
 from event_stream import EventStream
-from fix_pipeline import DESTINATION
+from fix_pipeline import DESTINATION, UNIT_S
+from fix_store import eventually
 
 from canal_server import cli
 from canal_server.client import CanalClient
@@ -42,6 +45,7 @@ def pipeline(  # noqa: PLR0917  # fixtures
             "canal.http.tls = false\n"
             "canal.metrics.tls = false\n"
             "canal.users.file = users.yml\n"
+            "canal.audit.file = audit.jsonl\n"
         )
     file = tmp_path / "password"
     file.write_text(PASSWORD + "\n")
@@ -249,3 +253,93 @@ def test_removed_while_connected(pipeline, authority):
     with pytest.raises(ClientError, match="auth failed for user 'all'"):
         refused.connect()
     refused.close()
+
+
+def events(pipeline) -> list[dict[str, object]]:
+    """Return the events of the audit without what differs from run to run."""
+    text = (pipeline.conf / "audit.jsonl").read_text()
+    for secret in (SECRET, PASSWORD, "77777", "password:"):
+        assert secret not in text
+    left_out = ("time", "address", "bytes", "batches", "from", "to")
+    return [
+        {key: value for key, value in json.loads(line).items() if key not in left_out}
+        for line in text.splitlines()
+    ]
+
+
+def test_audit(pipeline, authority):
+    """Who logged in, what was read, and who moved a cursor is noted, without values."""
+    with client_of(pipeline, authority, "all", 5) as client:
+        client.subscribe("x\\..*")
+    with client_of(pipeline, authority, "limited", 6) as client:
+        client.subscribe()
+        write(pipeline)
+        shown_to(client)
+        client.unsubscribe()
+    refused = client_of(pipeline, authority, "nobody", 6)
+    with pytest.raises(ClientError, match="auth failed"):
+        refused.connect()
+    refused.close()
+    options = {"tls": True, "tls_ca_file": authority.ca_file}
+    with RangedClient(
+        "127.0.0.1", pipeline.server_port, "limited", PASSWORD, **options
+    ) as ranged:
+        start = ranged.subscribe(DESTINATION, "lake", start="earliest").cursor
+        end = ranged.locate(DESTINATION, "latest")
+        assert list(ranged.read(DESTINATION, "", start, end))
+        ranged.unsubscribe(DESTINATION, "lake")
+    conf = str(pipeline.conf)
+    seek = [
+        "position",
+        "seek",
+        "--conf",
+        conf,
+        "--client",
+        "5",
+        "--to",
+        "latest",
+        "--yes",
+    ]
+    assert cli.main(seek) == 0
+    assert cli.main(["user", "remove", "--conf", conf, "bot"]) == 0
+    port = int(ask(pipeline.conf, "status")["http_port"])
+    text = base64.b64encode(f"all:{PASSWORD}".encode()).decode()
+    login = {"authorization": f"Basic {text}"}
+    url = f"http://127.0.0.1:{port}/api/v1/destinations/{DESTINATION}/stop"
+    request = urllib.request.Request(url, b"", headers=login, method="POST")
+    with urllib.request.urlopen(request, timeout=UNIT_S) as answer:
+        assert answer.status == 202
+
+    def is_complete() -> bool:
+        return {"users", "stop"} <= {each["event"] for each in events(pipeline)}
+
+    eventually(is_complete)
+    found = [each for each in events(pipeline) if each["event"] != "logout"]
+    table = rf"{pipeline.schema}\.orders"
+    common = {"user": "limited", "destination": DESTINATION}
+    assert found[:4] == [
+        {"event": "login", "user": "all", "how": "password"},
+        {"event": "subscribe", "user": "all", "destination": DESTINATION,
+         "client_id": 5, "filter": "x\\..*"},
+        {"event": "login", "user": "limited", "how": "password"},
+        {"event": "subscribe", "client_id": 6, "filter": table, **common},
+    ]  # fmt: skip
+    assert {"event": "unsubscribe", "client_id": 6, **common} in found
+    # Sent again in part, or with an unfinished batch: at least what was shown.
+    (read,) = [each for each in found if each["event"] == "read"]
+    assert read.pop("rows") >= 4
+    assert read == {"event": "read", "client_id": 6, "filter": table, **common}
+    assert {"event": "login_refused", "user": "nobody"} in found
+    (ranged_read,) = [each for each in found if each["event"] == "range_read"]
+    assert ranged_read["rows"] >= 4
+    assert {
+        "event": "range_subscribe",
+        "subscription": "lake",
+        "filter": "",
+        **common,
+    } in (found)
+    assert [each for each in found if each["event"] == "seek"] == [
+        {"event": "seek", "user": None, "destination": DESTINATION, "client_ids": [5]}
+    ]
+    assert {"event": "users", "user": None, "users": ["all", "limited"]} in found
+    assert {"event": "stop", "user": "all", "destination": DESTINATION} in found

@@ -58,6 +58,15 @@ PORT_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.audit.file",
+        "audit_file",
+        values.folder,
+        "A file that gets a line of JSON for each [event of the"
+        " audit](../reference/audit.md): who logged in, what was read, who moved a"
+        " cursor. Empty means none.",
+        ours=True,
+    ),
+    Key(
         "canal.anonymous.enable",
         "anonymous",
         values.boolean,

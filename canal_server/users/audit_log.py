@@ -1,0 +1,187 @@
+"""Who did what, as lines of JSON in a file of their own, without values of rows.
+
+Each line has `time`, `event`, `user`, `address` and what belongs to the event;
+docs/reference/audit.md lists them. A line is one write, so that lines of several
+threads do not mix.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import ConfigError
+from canal_server.messages import server_messages
+from canal_server.runtime.private_files import (
+    make_private_folder,
+    open_private,
+    reason_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from canal_server.model.identity import ClientIdentity
+
+log = logging.getLogger(__name__)
+
+KEY: Final = "canal.audit.file"
+BYTES_MAX: Final = 64 << 20  # of a file, after which a new one begins
+FILES_MAX: Final = 16  # with the current one; the oldest are deleted
+NAME_MAX: Final = 64  # characters of a name that nobody has proven
+LOG_AGAIN_S: Final = 600.0  # what fails each time
+SUM_S: Final = 300.0  # after which what a session has read is noted
+LOCAL: Final = "control socket"  # as an address
+
+
+class AuditLog:
+    """The file; without a path, nothing is noted."""
+
+    def __init__(self, path: Path | None, bytes_max: int = BYTES_MAX) -> None:
+        self._path = path
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._failed_s: float | None = None  # when a failure was logged
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether events are noted."""
+        return self._path is not None
+
+    def open(self) -> None:
+        """Create the file, or append to it. Raises ConfigError."""
+        if self._path is None:
+            return
+        try:
+            make_private_folder(self._path.parent)
+            with self._lock:
+                self._open()
+        except OSError as error:
+            raise ConfigError(
+                [f"{KEY} = {self._path}: cannot write: {reason_of(error)}"]
+            ) from error
+
+    def note(self, event: str, user: str | None, address: str, **more: Any) -> None:
+        """Append an event; what cannot be written is logged, and lost."""
+        if self._path is None:
+            return
+        content = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "event": event,
+            "user": None if user is None else user[:NAME_MAX],
+            "address": address,
+            **more,
+        }
+        line = json.dumps(content, ensure_ascii=True).encode() + b"\n"
+        with self._lock:
+            try:
+                if self._fd < 0 or self._was_moved():
+                    self._open()
+                if os.fstat(self._fd).st_size + len(line) > self._bytes_max:
+                    self._rotate()
+                while line:
+                    line = line[os.write(self._fd, line) :]
+            except OSError as error:
+                self._report(error)
+            else:
+                self._failed_s = None
+
+    def close(self) -> None:
+        """Close the file; later events open it again."""
+        with self._lock:
+            self._close()
+
+    def _open(self) -> None:
+        assert self._path is not None, "events are noted"
+        self._close()
+        self._fd = open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _was_moved(self) -> bool:
+        """Return whether the file has another name now, as logrotate does."""
+        assert self._path is not None, "events are noted"
+        here = os.fstat(self._fd)
+        try:
+            there = self._path.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return True
+        return (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
+
+    def _rotate(self) -> None:
+        """Begin a new file; earlier ones get the numbers 1, 2 and so on."""
+        assert self._path is not None, "events are noted"
+        names = [self._path] + [
+            self._path.with_name(f"{self._path.name}.{n}") for n in range(1, FILES_MAX)
+        ]
+        for older, newer in zip(reversed(names), reversed(names[:-1]), strict=False):
+            if newer.exists():
+                newer.replace(older)
+        self._open()
+
+    def _report(self, error: OSError) -> None:
+        now_s = time.monotonic()
+        if self._failed_s is None or now_s - self._failed_s >= LOG_AGAIN_S:
+            self._failed_s = now_s
+            server_messages.AUDIT_WRITE_FAILED.log(log, self._path, reason_of(error))
+
+
+class ReadSums:
+    """What one session has read: noted now and then, and at its end; for one thread."""
+
+    def __init__(self, audit: AuditLog, user: str, address: str) -> None:
+        self._audit = audit
+        self._who = user or None, address
+        # By destination and client id: what was read since it was last noted.
+        self._sums: dict[tuple[str, int], dict[str, Any]] = {}
+        self._since_s = time.monotonic()
+
+    def add(  # noqa: PLR0917  # the fields of one batch
+        self,
+        identity: ClientIdentity,
+        start: object,
+        end: object,
+        rows: int,
+        size: int,
+        filter_of: Callable[[ClientIdentity], str],
+    ) -> None:
+        """Add a batch; `size` in bytes."""
+        key = identity.destination, identity.client_id
+        found = self._sums.get(key)
+        if found is None:
+            found = self._sums[key] = {
+                "filter": filter_of(identity),
+                "from": str(start),
+                "batches": 0,
+                "rows": 0,
+                "bytes": 0,
+            }
+        found["to"] = str(end)
+        found["batches"] += 1
+        found["rows"] += rows
+        found["bytes"] += size
+        if time.monotonic() - self._since_s >= SUM_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Note what was read."""
+        for (destination, client_id), found in self._sums.items():
+            self._audit.note(
+                "read",
+                *self._who,
+                destination=destination,
+                client_id=client_id,
+                **found,
+            )
+        self._sums.clear()
+        self._since_s = time.monotonic()

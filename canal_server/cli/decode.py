@@ -22,13 +22,11 @@ from canal_server.mysql.binlogs import current_end
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
-from canal_server.mysql.source_settings import (
-    Access,
-    TlsMode,
-)
+from canal_server.mysql.source_settings import Access
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_part import FilePosition, Part
 from canal_server.source.read.file_columns import load_columns
+from canal_server.tls.source_tls import TlsMode
 
 if TYPE_CHECKING:
     import argparse

@@ -24,8 +24,6 @@ from canal_server.mysql.source_settings import (
     Credentials,
     KeyRetrieval,
     ServerKey,
-    TlsMode,
-    TlsOptions,
 )
 from canal_server.source.begin.seek_target import (
     Kind,
@@ -36,6 +34,7 @@ from canal_server.source.begin.seek_target import (
 )
 from canal_server.source.begin.source_lag import SourceView
 from canal_server.source.read.binlog_part import FilePosition
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 _PORT: Final = 3306
 _POSITION: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")

@@ -13,8 +13,9 @@ import pytest
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.dump_connection import DumpOptions, DumpStream
 from canal_server.mysql.replication import FileStart, replica_id
-from canal_server.mysql.source_settings import Access, Address, Credentials, TlsOptions
+from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
+from canal_server.tls.source_tls import TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -62,6 +62,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "from, and the binlog with --from: mysql://user@host:port")  # fmt: skip
     add("--password-env", metavar="NAME", help="environment variable with the password "
         "for --source")  # fmt: skip
+    add("--password-file", metavar="FILE", type=Path, help="file with the password for "
+        "--source")  # fmt: skip
     add("--tls", metavar="MODE", type=tls, default=TlsMode.PREFERRED,
         help="TLS mode for --source: DISABLED, PREFERRED (default), "
             "REQUIRED")  # fmt: skip

@@ -16,7 +16,7 @@ from canal_server.capture.source_parts import access_of, standby_access_of
 from canal_server.cli.conf_options import default_conf, source_of_destination
 from canal_server.config.load import load
 from canal_server.config.schema import InstanceConfig
-from canal_server.errors import ConfigError
+from canal_server.errors import ConfigError, PasswordError
 from canal_server.model.moments import moment_ms
 from canal_server.mysql.source_settings import (
     Access,
@@ -25,6 +25,7 @@ from canal_server.mysql.source_settings import (
     KeyRetrieval,
     ServerKey,
 )
+from canal_server.passwords.password_source import PasswordSource
 from canal_server.source.begin.seek_target import (
     Kind,
     TargetFinder,
@@ -101,7 +102,14 @@ def access(args: argparse.Namespace) -> Access:
         return standby
     address, user, password = args.source
     name = args.password_env
-    if name is not None:
+    if args.password_file is not None:
+        try:
+            password = PasswordSource("--password-file", args.password_file).read()
+        except PasswordError as error:
+            raise ConfigError(
+                [f"--password-file {error.value}: {error.problem}"]
+            ) from (error)
+    elif name is not None:
         if name not in os.environ:
             raise ConfigError(
                 [f"--password-env {name}: environment variable is not set"]

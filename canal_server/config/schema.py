@@ -121,7 +121,7 @@ class ServerConfig:
     alarm_lag_s: float = 0.0  # of reading; 0: no alarm
     alarm_client_lag_s: float = 0.0
     alarm_webhook: str = field(default="", repr=False)  # URL; it may have a secret
-    alarm_command: str = ""  # without a shell
+    alarm_command: str = field(default="", repr=False)  # without a shell
     tls: TlsConfig = TlsConfig()
     manager: ManagerConfig = ManagerConfig()
 

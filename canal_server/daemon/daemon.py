@@ -9,6 +9,7 @@
     metrics        ── for Prometheus, unless that is turned off
     page           ── the HTTP port, unless that is turned off
     alarms         ── of all destinations
+    certificates   ── which may expire soon
     watch          ── of canal-admin, if it hands out settings
     watch          ── of the conf folder, if that is configured
 
@@ -50,6 +51,8 @@ from canal_server.messages import daemon_messages, server_messages
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
 from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.observe.certificate_expiry import CertificateExpiry
+from canal_server.observe.certificate_watch import CertificateWatch
 from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
 from canal_server.protocol.auth import Credentials
@@ -139,6 +142,12 @@ class Daemon:
             Credentials(config.server.user, config.server.passwd),
         )
         self._server = Server(config.server, self._destinations, tls, self._users)
+        self._certificates = CertificateWatch(
+            CertificateExpiry(
+                config.server.tls, self._destinations.configs, self.readings
+            ).all,
+            config.server.tls.expiry_warning_days,
+        )
         self._metrics = self._metrics_server()
         self._web = self._web_server()
         self._admin = self._admin_server(log_dir)
@@ -186,6 +195,7 @@ class Daemon:
                 ("page", self._web),
                 ("port for canal-admin", self._admin),
                 ("alarms", self._alarms),
+                ("watch of certificates", self._certificates),
                 ("watch of canal-admin", self._settings_watch),
                 ("watch of the conf folder", self._own_watch()),
             ):
@@ -244,6 +254,7 @@ class Daemon:
                 self.readings,
                 __version__,
                 is_managed=self._config.instances_managed,
+                certificates=self._certificates.found,
             ),
             self._tls if server.tls.metrics else None,
             self._users if self._users.has_file else None,

@@ -23,11 +23,13 @@ from canal_server.model.quoted import printable
 from canal_server.mysql import authentication
 from canal_server.mysql.server_errors import is_missing_privilege, source_error
 from canal_server.mysql.sockets import Breaker, connect_tcp
+from canal_server.tls.certificates import expiry_of_der
 from canal_server.tls.source_tls import TlsMode
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
+    from datetime import datetime
 
     from canal_server.mysql.source_settings import Access
     from canal_server.runtime.lifecycle import Stop
@@ -102,6 +104,7 @@ class Session:
         self._pymysql.answer_bytes_max = ANSWER_BYTES_MAX
         self.server_version = str(self._pymysql.server_version)
         self.connection_id = int(self._pymysql.thread_id())
+        self.certificate_expires_at = _expiry_of(self._pymysql._sock)  # noqa: SLF001
 
     @property
     def is_mariadb(self) -> bool:
@@ -241,6 +244,14 @@ class Session:
             if isinstance(error.__context__, TimeoutError):
                 found.heard_s = 0.0
         return found
+
+
+def _expiry_of(sock: socket.socket) -> datetime | None:
+    """Return when the server's certificate expires, None: it has shown none."""
+    if not isinstance(sock, ssl.SSLSocket):
+        return None
+    certificate = sock.getpeercert(binary_form=True)
+    return expiry_of_der(certificate) if certificate else None
 
 
 def login_options(access: Access, stop: Stop | None = None) -> dict[str, Any]:

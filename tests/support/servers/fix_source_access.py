@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from servers import Server
 
     from canal_server.mysql.replication import DumpStart
+    from canal_server.passwords.password_source import Password
 
 PATIENCE_S = 60.0  # until a test gives up; nothing waits for it to pass
 
@@ -46,7 +47,7 @@ def access_of(
     server: Server,
     *,
     user: str | None = None,
-    password: str | None = None,
+    password: Password | None = None,
     tls: TlsOptions | None = None,
     io_timeout_s: float = PATIENCE_S,
 ) -> Access:

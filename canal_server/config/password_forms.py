@@ -14,7 +14,7 @@ from canal_server.config import values
 from canal_server.config.conf_paths import anchored
 from canal_server.config.problems import find
 from canal_server.errors import PasswordError
-from canal_server.passwords.druid_password import DEFAULT_PUBLIC_KEY
+from canal_server.passwords.druid_password import DEFAULT_PUBLIC_KEY, check_key
 from canal_server.passwords.password_file import is_exposed
 from canal_server.passwords.password_source import PasswordSource
 
@@ -163,8 +163,13 @@ def decrypting(
         if isinstance(password, str)
         else password
     )
-    source = replace(source, public_key=public.text if public else DEFAULT_PUBLIC_KEY)
+    key = public.text if public else DEFAULT_PUBLIC_KEY
+    source = replace(source, public_key=key)
     if source.command:
+        try:
+            check_key(key)
+        except ValueError as error:
+            problems.add(switch.origin, ENCRYPTED_KEY, switch.text, str(error))
         return source, warnings
     try:
         found = source.read()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from fix_conf import ACCOUNT
 
-from canal_server.config.load import InstanceLoader, anchored, load
+from canal_server.config.conf_paths import anchored
+from canal_server.config.load import InstanceLoader, load
 from canal_server.config.schema import (
     BatchMode,
     HostPort,

@@ -26,7 +26,7 @@ def problems_of(conf, environ=None):
 
 
 @pytest.fixture
-def secret(tmp_path) -> Path:
+def secret(tmp_path: Path) -> Path:
     """Give a file that has a password."""
     path = tmp_path / "password"
     path.write_text("geheim\n")
@@ -186,6 +186,10 @@ def test_druids_own_key(make_conf):
         (
             f"{KEY} = {JAVA_TEXT}\ncanal.instance.pwdPublicKey = retl",
             "not an RSA public key",
+        ),
+        (
+            f"{KEY}.command = echo x\ncanal.instance.pwdPublicKey = retl",
+            "enableDruid = true: canal.instance.pwdPublicKey is not an RSA public key",
         ),
         (
             f"{KEY} = x\ncanal.instance.enableDruid = maybe",

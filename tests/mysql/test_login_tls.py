@@ -35,7 +35,7 @@ CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
 def server(request, own_server, authority) -> PrivateServer:
     """Give a MySQL, then a MariaDB, with a certificate for its address."""
     cert, key = authority.issue("source", days=10)
-    return own_server(
+    started: PrivateServer = own_server(
         request.param,
         [
             f"--ssl-ca={authority.ca_file}",
@@ -44,6 +44,7 @@ def server(request, own_server, authority) -> PrivateServer:
             "--tls-version=TLSv1.2,TLSv1.3",
         ],
     )
+    return started
 
 
 @contextmanager
@@ -66,6 +67,7 @@ def test_trusted_certificates(server, authority):
     with logged_in(server, options) as opened:
         assert opened.query(CIPHER)[0][1] != ""
         ends = opened.certificate_expires_at
+    assert ends is not None
     assert timedelta(days=9) < ends - datetime.now(UTC) < timedelta(days=10)
 
     other = authority.issue("other")[0]
@@ -111,7 +113,7 @@ def test_client_certificates(server, authority, tmp_path):
     files = TlsOptions(
         TlsMode.REQUIRED, cert=str(cert), key=str(encrypted), key_password=source
     )
-    login = {"user": "certified", "password": "x"}
+    login: dict[str, Any] = {"user": "certified", "password": "x"}
     with account(server, "certified", "IDENTIFIED BY 'x' REQUIRE X509"):
         for options in (store, files, replace(store, mode=TlsMode.PREFERRED)):
             with logged_in(server, options, **login) as opened:

@@ -112,7 +112,7 @@ def test_a_key_of_another_kind():
 
 
 def test_each_truncated_key_is_refused():
-    """No part of a key is taken for a key, and none ends in another error."""
+    """No part of a key is accepted as a key, and none ends in another error."""
     whole = base64.b64decode(JAVA_KEY)
     check_key(JAVA_KEY)
     for end in range(len(whole)):

@@ -4,6 +4,7 @@
 
     CanalError
     ├── ConfigError               a setting cannot be used; exit status 2
+    ├── PasswordError             the file or command of a password cannot be used
     ├── SourceError               the MySQL side; retried with back-off
     │   ├── ConnectionLost        the connection broke or fell silent
     │   ├── BinlogPurged          the requested position was purged; needs a person
@@ -59,6 +60,20 @@ class ConfigError(CanalError):
         super().__init__("\n".join(problems))
         self.problems = problems
         self.warnings = tuple(warnings)
+
+
+class PasswordError(CanalError):
+    """A password cannot be read; never has it in its text.
+
+    `key` is the setting, `value` what it names (a file or a program), `problem` what is
+    wrong with that, and the remedy.
+    """
+
+    def __init__(self, key: str, value: str, problem: str) -> None:
+        super().__init__(f"{key} = {value}: {problem}")
+        self.key = key
+        self.value = value
+        self.problem = problem
 
 
 class SourceError(CanalError):

@@ -26,6 +26,7 @@ PACKAGE = "canal_server"
 # import what stands on lower layers.
 LAYERS = {
     "errors": 0, "model": 0, "messages": 0,
+    "passwords": 1,
     "core": 1, "runtime": 1, "ports": 1, "config.schema": 1, "doors.web_service": 1,
     "doors.yaml_document": 1,
     "filters.characters": 1, "filters.patterns": 1, "filters.matching": 1,
@@ -53,6 +54,8 @@ ORDERED = (
      "filters.table_filters"),
     ("core", "filters.table_filters"),
     ("core", "ports"),  # names of types in contracts
+    ("runtime", "passwords", "config.schema"),
+    ("tls", "config"), ("tls", "mysql"),  # certificates and key stores
     ("runtime", "ports"),
     ("decoder.text", "decoder.rows", "decoder.events"),
     ("tablemeta.model", "tablemeta.sql", "tablemeta.tables", "tablemeta.storage",
@@ -69,7 +72,8 @@ HIDDEN = {"server": {"store", "position"}}  # it knows them as ports
 # Leaves: what they may see. The layers import none of them (`cli` loads them by name).
 _OF_SPARK = {
     "errors", "messages", "model", "core", "runtime", "config", "config.schema",
-    "tls", "mysql", "client", "decoder", "arrow", "filters", "filters.table_filters",
+    "passwords", "tls",
+    "mysql", "client", "decoder", "arrow", "filters", "filters.table_filters",
     "tablemeta", "doors.prometheus",
 }  # fmt: skip
 LEAVES = {

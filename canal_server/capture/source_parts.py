@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Final
 from canal_server.config.schema import SslMode, Wiring
 from canal_server.core.blocks import BlockPool
 from canal_server.errors import ConfigError
-from canal_server.mysql.source_settings import (
-    Access,
-    Address,
-    Credentials,
-    TlsMode,
-    TlsOptions,
-    server_key,
-)
+from canal_server.mysql.source_settings import Access, Address, Credentials, server_key
 from canal_server.position.gtid_cache import ExecutedSets
 from canal_server.source.begin.boundary_index import FILE_NAME, BoundaryIndex
 from canal_server.tablemeta.history.tsdb import Retention, TableMetaTsdb
 from canal_server.tablemeta.storage.open_storage import open_storage
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 if TYPE_CHECKING:
     from canal_server.config.schema import (
@@ -103,6 +97,13 @@ def _access(
             ca=str(host.ssl_ca or ""),
             cert=str(host.ssl_cert or ""),
             key=str(host.ssl_key or ""),
+            key_password=host.ssl_key_password,
+            trust_store=str(host.trust_store or ""),
+            trust_store_password=host.trust_store_password,
+            client_store=str(host.client_store or ""),
+            client_store_password=host.client_store_password,
+            versions=host.tls_versions,
+            ciphers=host.ssl_ciphers,
         )
     return Access(
         address=Address(address.host, address.port),

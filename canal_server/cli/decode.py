@@ -22,13 +22,11 @@ from canal_server.mysql.binlogs import current_end
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
-from canal_server.mysql.source_settings import (
-    Access,
-    TlsMode,
-)
+from canal_server.mysql.source_settings import Access
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.binlog_part import FilePosition, Part
 from canal_server.source.read.file_columns import load_columns
+from canal_server.tls.source_tls import TlsMode
 
 if TYPE_CHECKING:
     import argparse
@@ -64,6 +62,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "from, and the binlog with --from: mysql://user@host:port")  # fmt: skip
     add("--password-env", metavar="NAME", help="environment variable with the password "
         "for --source")  # fmt: skip
+    add("--password-file", metavar="FILE", type=Path, help="file with the password for "
+        "--source")  # fmt: skip
     add("--tls", metavar="MODE", type=tls, default=TlsMode.PREFERRED,
         help="TLS mode for --source: DISABLED, PREFERRED (default), "
             "REQUIRED")  # fmt: skip

@@ -16,7 +16,7 @@ from canal_server.capture.source_parts import access_of, standby_access_of
 from canal_server.cli.conf_options import default_conf, source_of_destination
 from canal_server.config.load import load
 from canal_server.config.schema import InstanceConfig
-from canal_server.errors import ConfigError
+from canal_server.errors import ConfigError, PasswordError
 from canal_server.model.moments import moment_ms
 from canal_server.mysql.source_settings import (
     Access,
@@ -24,9 +24,8 @@ from canal_server.mysql.source_settings import (
     Credentials,
     KeyRetrieval,
     ServerKey,
-    TlsMode,
-    TlsOptions,
 )
+from canal_server.passwords.password_source import PasswordSource
 from canal_server.source.begin.seek_target import (
     Kind,
     TargetFinder,
@@ -36,6 +35,7 @@ from canal_server.source.begin.seek_target import (
 )
 from canal_server.source.begin.source_lag import SourceView
 from canal_server.source.read.binlog_part import FilePosition
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 _PORT: Final = 3306
 _POSITION: Final = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
@@ -102,7 +102,14 @@ def access(args: argparse.Namespace) -> Access:
         return standby
     address, user, password = args.source
     name = args.password_env
-    if name is not None:
+    if args.password_file is not None:
+        try:
+            password = PasswordSource("--password-file", args.password_file).read()
+        except PasswordError as error:
+            raise ConfigError(
+                [f"--password-file {error.value}: {error.problem}"]
+            ) from (error)
+    elif name is not None:
         if name not in os.environ:
             raise ConfigError(
                 [f"--password-env {name}: environment variable is not set"]

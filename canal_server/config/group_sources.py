@@ -18,8 +18,10 @@ from canal_server.config.problems import find
 from canal_server.config.schema import Wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
+    from canal_server.config.keys.setting import Key
     from canal_server.config.problems import Problems
     from canal_server.config.schema import HostPort, SourceConfig
     from canal_server.config.substitution import Lookup
@@ -39,7 +41,17 @@ KEYS = tuple(
 Fields = dict[str, object]  # values by field path
 
 
-def numbered_sources(lookup: Lookup, problems: Problems) -> dict[int, Fields]:
+def keys_of(numbers: Iterable[int]) -> Iterator[Key]:
+    """Yield the keys of these sources."""
+    for number in numbers:
+        yield from host_keys("master", number)
+        yield unreadable_key(number)
+        yield from host_keys("standby", number)
+
+
+def numbered_sources(
+    lookup: Lookup, problems: Problems, conf_dir: Path
+) -> dict[int, Fields]:
     """Return the settings of each source that has an address, by its number."""
     found: dict[int, Fields] = {}
     for number in range(1, SOURCES_MAX + 1):
@@ -49,13 +61,9 @@ def numbered_sources(lookup: Lookup, problems: Problems) -> dict[int, Fields]:
         }
         standby = has_address["standby"]
         if has_address["master"] is not None:
-            keys = (
-                *host_keys("master", number),
-                unreadable_key(number),
-                *host_keys("standby", number),
-            )
+            keys = tuple(keys_of((number,)))
             found[number] = {
-                **read_all(keys, lookup, problems),
+                **read_all(keys, lookup, problems, conf_dir),
                 "source.number": number,
             }
         elif standby is not None:

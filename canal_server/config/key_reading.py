@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from canal_server.config.password_forms import read_password
 from canal_server.config.problems import find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from canal_server.config.keys.setting import Key
     from canal_server.config.problems import Problems
@@ -15,14 +17,20 @@ if TYPE_CHECKING:
 
 
 def read_all(
-    keys: Sequence[Key], lookup: Lookup, problems: Problems
+    keys: Sequence[Key], lookup: Lookup, problems: Problems, conf_dir: Path
 ) -> dict[str, object]:
     """Return the values of the keys that are set, by field.
 
-    Other fields keep their defaults.
+    Other fields keep their defaults. `conf_dir` is where the paths of passwords' files
+    start.
     """
     read: dict[str, object] = {}
     for key in keys:
+        if key.has_forms:
+            password = read_password(key, lookup, problems, conf_dir)
+            if password is not None:
+                read[key.field] = password
+            continue
         found = find(lookup, key.name, problems, secret=key.secret)
         if found is None:
             continue

@@ -16,9 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canal_server.config import group_sources, history_location, modes
+from canal_server.config.conf_paths import anchored
+from canal_server.config.host_tls import check_host
 from canal_server.config.key_reading import fields_of, read_all
-from canal_server.config.key_tables import INSTANCE_KEYS
+from canal_server.config.key_tables import INSTANCE_KEYS, SERVER_KEYS
 from canal_server.config.keys.store_keys import DATA_DIR_DEFAULT, DATA_DIR_KEY
+from canal_server.config.password_forms import (
+    PASSWORD_KEY,
+    decrypting,
+    exposed_files,
+    is_given,
+)
 from canal_server.config.problems import Problems, find
 from canal_server.config.properties import (
     Properties,
@@ -40,7 +48,7 @@ from canal_server.config.schema import (
     TableMetaConfig,
 )
 from canal_server.config.server_section import read_server
-from canal_server.config.substitution import InstanceLookup, Lookup, UnresolvableError
+from canal_server.config.substitution import InstanceLookup, Lookup
 from canal_server.config.unserved import (
     set_without_effect,
     unknown_warnings,
@@ -336,7 +344,8 @@ class _Loading:
         return file
 
     def _server(self, lookup: Lookup) -> ServerConfig:
-        return read_server(lookup, self._problems, self._anchor)
+        self._hints += exposed_files(SERVER_KEYS, lookup, self._conf_dir)
+        return read_server(lookup, self._problems, self._conf_dir)
 
     def _instance(
         self, destination: str, main: Sequence[Properties], server_lookup: Lookup
@@ -350,7 +359,7 @@ class _Loading:
             fixed={"canal.instance.destination": destination},
         )
         problems = self._problems
-        modes.refuse_instance_modes(server_lookup, lookup, destination, problems)
+        modes.refuse_instance_modes(server_lookup, destination, problems)
         grouped = modes.is_group(server_lookup, destination, problems)
         wiring = (
             group_sources.wiring(lookup, problems)
@@ -360,14 +369,25 @@ class _Loading:
         origin = main[-1].origin
         modes.check_zookeeper(lookup, destination, wiring, origin, problems)
         lazy = modes.is_lazy(server_lookup, destination, problems)
-        read = self._anchor(read_all(INSTANCE_KEYS, lookup, problems))
-        numbered = group_sources.numbered_sources(lookup, problems) if grouped else {}
+        read = self._anchor(read_all(INSTANCE_KEYS, lookup, problems, self._conf_dir))
+        read["source.password"], warnings = decrypting(
+            read.get("source.password", ""), lookup, problems
+        )
+        self._hints += warnings
+        numbered = (
+            group_sources.numbered_sources(lookup, problems, self._conf_dir)
+            if grouped
+            else {}
+        )
         sources = group_sources.sources(
             {number: self._anchor(fields) for number, fields in numbered.items()},
             read,
             _source,
         )
         self._hints += group_sources.hints(lookup, problems, grouped=grouped)
+        self._hints += exposed_files(
+            [*INSTANCE_KEYS, *group_sources.keys_of(numbered)], lookup, self._conf_dir
+        )
         read.setdefault("position.data_dir", anchored(self._conf_dir, DATA_DIR_DEFAULT))
         read.setdefault(
             "table_meta.dir", Path(str(read["position.data_dir"]), destination)
@@ -425,10 +445,12 @@ class _Loading:
 
     def _check_login(self, lookup: Lookup, file: str) -> None:
         """Report a missing account: there is no default."""
-        user, password = "canal.instance.dbUsername", "canal.instance.dbPassword"
-        if not _is_set(lookup, user):
+        user, password = "canal.instance.dbUsername", PASSWORD_KEY
+        if not lookup.is_set(user):
             self._problems.add(file, user, "", "not set; set a MySQL account")
-        if not _is_set(lookup, password) and not lookup.is_written(password):
+        # One that is written and blank is the empty password.
+        is_written = lookup.is_written(password)
+        if not is_written and not is_given(password, lookup):
             self._problems.add(
                 file,
                 password,
@@ -496,19 +518,7 @@ class _Loading:
             )
         for name, host in (("master", source.master), ("standby", source.standby)):
             prefix = f"canal.instance.{name}{source.number or ''}."
-            for word, path in (
-                ("sslCa", host.ssl_ca),
-                ("sslCert", host.ssl_cert),
-                ("sslKey", host.ssl_key),
-                ("serverPublicKey", host.server_public_key),
-            ):
-                if path and not os.access(path, os.R_OK):
-                    note(prefix + word, f"cannot read {path}; set a PEM file")
-            if host.ssl_key and not host.ssl_cert:
-                note(
-                    prefix + "sslKey",
-                    f"a key without a certificate; also set {prefix}sslCert",
-                )
+            check_host(host, prefix, note)
 
     def _data_dir(self, main: Sequence[Properties]) -> Path:
         # Values that depend on the destination are not available yet.
@@ -528,26 +538,6 @@ class _Loading:
                 for key in file.non_ascii
             ]
         return warnings
-
-
-def anchored(conf_dir: Path, path: Path) -> Path:
-    """Return the absolute path for a path in a setting.
-
-    A relative path starts at the conf folder, where `../conf` means that folder itself,
-    whatever its name: the Java server runs in a sibling folder of `conf`.
-    """
-    parts = path.parts
-    if parts[:2] == ("..", "conf"):
-        path = Path(*parts[2:])
-    return Path(os.path.abspath(conf_dir / path))  # noqa: PTH100  # links stay
-
-
-def _is_set(lookup: Lookup, key: str) -> bool:
-    """Return whether a key has a value, even one that cannot be resolved."""
-    try:
-        return lookup.find(key) is not None
-    except UnresolvableError:
-        return True
 
 
 def _source(read: dict[str, object]) -> SourceConfig:

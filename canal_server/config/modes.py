@@ -63,9 +63,7 @@ def is_managed(lookup: Lookup, problems: Problems) -> bool:
     return mode is not None and mode.text.lower() == MANAGER and address is not None
 
 
-def refuse_instance_modes(
-    lookup: Lookup, instance_lookup: Lookup, destination: str, problems: Problems
-) -> None:
+def refuse_instance_modes(lookup: Lookup, destination: str, problems: Problems) -> None:
     """Report unsupported modes of one instance."""
     key, mode = _of_destination(lookup, destination, "mode", problems)
     common = find(lookup, MODE_KEY, problems)
@@ -81,16 +79,6 @@ def refuse_instance_modes(
                 f"all destinations have the same mode; write {expected}, or change"
                 f" {MODE_KEY}",
             )
-    key = "canal.instance.enableDruid"
-    encrypted = find(instance_lookup, key, problems)
-    if encrypted and encrypted.text.lower() in values.TRUE:
-        _refuse(
-            problems,
-            key,
-            encrypted,
-            "encrypted passwords are not supported; write false and use the plain"
-            " password, or set the environment variable CANAL_INSTANCE_DBPASSWORD",
-        )
 
 
 def wiring_of(lookup: Lookup, destination: str, problems: Problems) -> Wiring:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from canal_server.config.substitution import UnresolvableError
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
 SHOWN_CHARACTERS_MAX = 200
 HIDDEN = "(hidden)"
+_REFERENCE = re.compile(r"\$\{[\w.]+\}")  # and nothing beside it
+UNRESOLVED = (
+    "contains ${…}, which is not replaced here, not set, or refers to itself; write"
+    " another value"
+)
 
 
 class Problems:
@@ -48,7 +54,10 @@ def find(
     try:
         return lookup.find(key)
     except UnresolvableError as error:
-        problems.add(error.origin, key, error.text, str(error), secret=secret)
+        # The message names what is in the braces: maybe a part of a password.
+        is_shown = not secret or _REFERENCE.fullmatch(error.text)
+        wrong = str(error) if is_shown else UNRESOLVED
+        problems.add(error.origin, key, error.text, wrong, secret=secret)
         return None
 
 

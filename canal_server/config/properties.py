@@ -7,6 +7,7 @@ only module that imports `javaproperties`; the meaning of values is left to othe
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,14 +43,15 @@ class Properties:
 
 def read_properties(path: Path) -> Properties:
     """Read a file. Raises FileNotFoundError and UnreadableError."""
+    content = _content(path)
     try:
-        content = _content(path)
         values = javaproperties.loads(content)
         return Properties(str(path), values, _non_ascii(content))
-    except javaproperties.InvalidUEscapeError as error:
+    except javaproperties.InvalidUEscapeError:
+        # The escape is not shown, as it may be a part of a password.
         raise UnreadableError(
-            f"{error.escape} is not a valid escape; write a backslash, u and four"
-            " hexadecimal digits, or double the backslash"
+            f"line {_line_of_escape(content)}: \\u is not a valid escape; write a"
+            " backslash, u and four hexadecimal digits, or double the backslash"
         ) from None
 
 
@@ -72,6 +74,15 @@ def _content(path: Path) -> bytes:
     if content.startswith(_UTF_16) or b"\0" in content:
         raise UnreadableError(_NOT_LATIN)
     return _BOM.sub(b"", content)
+
+
+def _line_of_escape(content: bytes) -> int:
+    """Return the number of the line where the invalid escape begins."""
+    line = 1
+    with contextlib.suppress(javaproperties.InvalidUEscapeError):
+        for element in javaproperties.parse(content):
+            line += element.source.count("\n")
+    return line
 
 
 def _non_ascii(content: bytes) -> tuple[str, ...]:

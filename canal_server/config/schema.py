@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from canal_server.passwords.password_source import Password  # noqa: TC001  # of fields
+
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
@@ -71,6 +73,7 @@ class TlsConfig:
     key_file: Path | None = None  # without a pass phrase; None: in `cert_file`
     client_ca_file: Path | None = None  # signers of clients' certificates
     client_certificates: ClientCertificates = ClientCertificates.NONE
+    expiry_warning_days: int = 30  # also for certificates of sources
     required: bool = False  # no clear text on the port for clients
     http: bool = True  # also on the port of the page
     metrics: bool = True  # also on the port for Prometheus
@@ -119,7 +122,7 @@ class ServerConfig:
     alarm_lag_s: float = 0.0  # of reading; 0: no alarm
     alarm_client_lag_s: float = 0.0
     alarm_webhook: str = field(default="", repr=False)  # URL; it may have a secret
-    alarm_command: str = ""  # without a shell
+    alarm_command: str = field(default="", repr=False)  # without a shell
     tls: TlsConfig = TlsConfig()
     manager: ManagerConfig = ManagerConfig()
 
@@ -149,7 +152,17 @@ class HostConfig:
     ssl_mode: SslMode = SslMode.DISABLED
     ssl_ca: Path | None = None  # PEM; None: the trusted certificates of the system
     ssl_cert: Path | None = None  # PEM, sent to the server
-    ssl_key: Path | None = None  # PEM, without a pass phrase
+    ssl_key: Path | None = None  # PEM; None: in `ssl_cert`
+    ssl_key_password: Password = field(default="", repr=False)
+    # Key stores of Java, instead of PEM files; their formats are found in the files.
+    trust_store_type: str = ""
+    trust_store: Path | None = None
+    trust_store_password: Password = field(default="", repr=False)
+    client_store_type: str = ""
+    client_store: Path | None = None
+    client_store_password: Password = field(default="", repr=False)
+    tls_versions: tuple[str, ...] = ()  # empty: all that are supported
+    ssl_ciphers: str = ""  # of TLS 1.2, in OpenSSL's form; empty: its usual ones
     server_public_key: Path | None = None  # PEM; for passwords without TLS
     # Whether the key may be requested from the server; None: with a warning.
     allow_public_key_retrieval: bool | None = None
@@ -203,7 +216,7 @@ class SourceConfig:
     master: HostConfig = HostConfig()
     standby: HostConfig = HostConfig()
     user: str = ""  # required when the files are loaded
-    password: str = field(default="", repr=False)
+    password: Password = field(default="", repr=False)
     default_database: str = ""
     connection_charset: str = "utf-8"  # a Python codec
     gtid_on: bool = False
@@ -300,7 +313,7 @@ class TableMetaConfig:
     dir: Path = Path("conf")  # of the file; each destination has its own
     database: MysqlDatabase | None = None  # None: stored in the file
     user: str = ""  # of the database
-    password: str = field(default="", repr=False)
+    password: Password = field(default="", repr=False)
     snapshot_interval_h: int = 24  # 0: none
     snapshot_expire_h: int = 360  # 0: never
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from canal_server.config.conf_paths import anchored
 from canal_server.config.key_reading import fields_of, read_all
 from canal_server.config.key_tables import SERVER_KEYS
+from canal_server.config.password_forms import is_given
 from canal_server.config.problems import find
 from canal_server.config.schema import (
     ClientCertificates,
@@ -16,8 +19,6 @@ from canal_server.config.schema import (
 from canal_server.runtime.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from canal_server.config.problems import Problems
     from canal_server.config.substitution import Lookup
 
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 def read_server(
     lookup: Lookup,
     problems: Problems,
-    anchor: Callable[[dict[str, object]], dict[str, object]],
+    conf_dir: Path,
 ) -> ServerConfig:
-    """Return the settings; `anchor` makes the paths in them absolute."""
-    read = anchor(read_all(SERVER_KEYS, lookup, problems))
+    """Return the settings; relative paths in them start at `conf_dir`."""
+    read = {
+        field: anchored(conf_dir, value) if isinstance(value, Path) else value
+        for field, value in read_all(SERVER_KEYS, lookup, problems, conf_dir).items()
+    }
     server = ServerConfig(
         **fields_of(read, ""),
         tls=TlsConfig(**fields_of(read, "tls.")),
@@ -43,7 +47,7 @@ def _check_login(server: ServerConfig, lookup: Lookup, problems: Problems) -> No
     """Report a login that is half set, and a port that is open by mistake."""
     for name in ("canal", "canal.http"):
         user = find(lookup, f"{name}.user", problems)
-        if user and not find(lookup, f"{name}.passwd", problems):
+        if user and not is_given(f"{name}.passwd", lookup):
             problems.add(
                 user.origin,
                 f"{name}.user",

@@ -57,6 +57,7 @@ class Lookup:
     ) -> None:
         self._environ = environ
         self.values: dict[str, tuple[str, str]] = {}
+        self._origins = [file.origin for file in files]
         for file in files:
             # A later file hides the key of an earlier one, even with a blank value.
             for key, text in file.values.items():
@@ -76,6 +77,26 @@ class Lookup:
             )
             raise UnresolvableError(message, found.origin, found.text)
         return found
+
+    def find_safely(self, key: str) -> Found | None:
+        """Return the text of a key; one that cannot be resolved counts as missing."""
+        try:
+            return self.find(key)
+        except UnresolvableError:
+            return None
+
+    def is_set(self, key: str) -> bool:
+        """Return whether a key has a value, even one that cannot be resolved."""
+        try:
+            return self.find(key) is not None
+        except UnresolvableError:
+            return True
+
+    def rank(self, origin: str) -> int:
+        """Return how much a value counts: the later its file the more."""
+        if origin == ENVIRONMENT:
+            return len(self._origins)
+        return self._origins.index(origin) if origin in self._origins else -1
 
     def is_written(self, key: str) -> bool:
         """Return whether a file contains a key, even a blank one."""

@@ -16,6 +16,7 @@ from canal_server.config.key_tables import (
     PER_DESTINATION,
     SERVER_KEYS,
 )
+from canal_server.config.password_forms import form_names
 from canal_server.config.substitution import UnresolvableError
 
 if TYPE_CHECKING:
@@ -30,12 +31,11 @@ class Unserved:
     """A key whose feature does not exist here.
 
     `harmless` are the values (in lower case) that request nothing: off, or the values
-    of the files that canal ships. `instead` is a key of this server that does the same.
+    of the files that canal ships.
     """
 
     name: str
     harmless: tuple[str, ...] = ()
-    instead: str = ""
 
 
 # They configure how canal does what is done differently here, or belong to a feature
@@ -43,7 +43,6 @@ class Unserved:
 INERT = (
     "canal.id",
     "canal.socketChannel",
-    "canal.instance.pwdPublicKey",
     "canal.instance.network.sendBufferSize",
     "canal.instance.parser.parallel",
     "canal.instance.parser.parallelThreadSize",
@@ -99,20 +98,6 @@ CLOUD = (
     Unserved("canal.instance.multi.stream.on", ("false",)),
 )
 
-KEY_STORES = tuple(
-    Unserved(f"canal.instance.{host}.{word}", instead=instead and f"{host}.{instead}")
-    for host in ("master", "standby")
-    for word, instead in (
-        ("tlsVersions", ""),
-        ("trustCertificateKeyStoreType", ""),
-        ("trustCertificateKeyStoreUrl", "sslCa"),
-        ("trustCertificateKeyStorePassword", ""),
-        ("clientCertificateKeyStoreType", ""),
-        ("clientCertificateKeyStoreUrl", "sslCert"),
-        ("clientCertificateKeyStorePassword", ""),
-    )
-)
-
 # These are read and validated, but have no effect.
 NOT_YET = (Unserved("canal.instance.filter.druid.ddl", ("true",)),)
 
@@ -120,7 +105,6 @@ UNSERVED = (
     *NOT_YET,
     *MESSAGE_QUEUES,
     *CLOUD,
-    *KEY_STORES,
 )
 
 NEAR = 0.85  # similarity of a name that is probably a typo
@@ -129,12 +113,13 @@ KNOWN = frozenset(
     [key.name for key in (*SERVER_KEYS, *INSTANCE_KEYS)]
     + [key.name for key in UNSERVED]
     + [*MODE_KEYS, *INERT, *group_sources.KEYS]
+    + form_names((*SERVER_KEYS, *INSTANCE_KEYS))
 )
 
 
 def set_without_effect(lookup: Lookup) -> list[str]:
     """Return the keys that request a feature that does not exist here."""
-    return [_with_instead(key) for key in UNSERVED if _asks(key, lookup)]
+    return [key.name for key in UNSERVED if _asks(key, lookup)]
 
 
 def unserved_warning(keys: Iterable[str]) -> list[str]:
@@ -181,12 +166,6 @@ def _spelling(text: str) -> str:
     if word in ("on", "yes", "y", "t"):
         return "true"
     return "false" if word in ("off", "no", "n", "f") else word
-
-
-def _with_instead(key: Unserved) -> str:
-    if not key.instead:
-        return key.name
-    return f"{key.name} (use canal.instance.{key.instead}, a PEM file)"
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ import codecs
 import ipaddress
 import re
 import shlex
+import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -35,6 +36,9 @@ PORT_MAX = 65_535
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 SHA1_HEX_DIGITS = 40
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+OLD_TLS_VERSIONS = ("sslv2hello", "sslv3", "tlsv1", "tlsv1.1")
+STORE_TYPES = ("PKCS12", "JKS")
 
 _HOST = r"[\w.-]+"
 _ZOOKEEPER = r"\s*(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\],]+)(?::[0-9]{1,5})?\s*"
@@ -298,6 +302,50 @@ def folder(value: str) -> Path:
     if "\0" in value:
         raise ValueError("not a path; remove the NUL character")
     return Path(value)
+
+
+@reader("path or `file:` URL")
+def file_url(value: str) -> Path:
+    """Parse a path, or a URL of a file as Java writes it."""
+    if re.match(r"file:", value, re.IGNORECASE):
+        parts = urllib.parse.urlsplit(value)
+        if parts.netloc not in ("", "localhost") or not parts.path:
+            raise ValueError("a URL of another host; write file:/path")
+        return folder(urllib.parse.unquote(parts.path))
+    if re.match(r"[A-Za-z][\w+.-]+:", value):
+        raise ValueError("not the URL of a file; write a path, or file:/path")
+    return folder(value)
+
+
+@reader("`PKCS12` or `JKS`")
+def store_type(value: str) -> str:
+    """Parse the format of a key store."""
+    if value.upper() not in STORE_TYPES:
+        raise ValueError(
+            "key stores of this format cannot be read; convert it to PKCS12 with"
+            " keytool -importkeystore"
+        )
+    return value.upper()
+
+
+@reader("`TLSv1.2`, `TLSv1.3`, separated by commas")
+def tls_versions(value: str) -> tuple[str, ...]:
+    """Parse the names of versions of TLS; those that are not safe are left out."""
+    found = []
+    for word in (part.strip() for part in value.split(",")):
+        name = next((each for each in TLS_VERSIONS if each.lower() == word.lower()), "")
+        if name:
+            found.append(name)
+        elif word.lower() not in OLD_TLS_VERSIONS:
+            raise ValueError(
+                f"{word or 'an empty name'} is not a version of TLS; write"
+                f" {','.join(TLS_VERSIONS)}"
+            )
+    if not found:
+        raise ValueError(
+            "contains only versions that are not safe; write TLSv1.2,TLSv1.3"
+        )
+    return tuple(found)
 
 
 @reader("URL")

@@ -1,4 +1,4 @@
-"""The process: the stages in it, the order of their start and end, and its signals.
+"""The process: the stages in it, and the order of their start and end.
 
 ::
 
@@ -9,6 +9,7 @@
     metrics        ── for Prometheus, unless that is turned off
     page           ── the HTTP port, unless that is turned off
     alarms         ── of all destinations
+    certificates   ── which may expire soon
     watch          ── of canal-admin, if it hands out settings
     watch          ── of the conf folder, if that is configured
 
@@ -18,12 +19,8 @@ They end in the reverse order. Leaves out the destinations
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import select
-import signal
-import socket
 import time
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
@@ -40,6 +37,7 @@ from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
 from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
+from canal_server.daemon.process_signals import signals
 from canal_server.daemon.settings_watch import SettingsWatch
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.doors.zookeeper import ZooKeepers
@@ -50,6 +48,8 @@ from canal_server.messages import daemon_messages, server_messages
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
 from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.observe.certificate_expiry import CertificateExpiry
+from canal_server.observe.certificate_watch import CertificateWatch
 from canal_server.observe.readings import Reading
 from canal_server.position.offline import read_stored
 from canal_server.protocol.auth import Credentials
@@ -65,9 +65,8 @@ from canal_server.web.access_rules import Login
 from canal_server.web.web_server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
-    from types import FrameType
 
     from canal_server.admin.managed_settings import ManagedSettings
     from canal_server.alarms.alarm_hooks import AlarmHook
@@ -82,9 +81,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0  # for all stages together; then the process ends without them
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Some tools send one signal twice: to the process, and to its group.
-SAME_SIGNAL_S = 0.2
 
 
 class Outcome(Enum):
@@ -146,6 +142,12 @@ class Daemon:
         self._server = Server(
             config.server, self._destinations, tls, self._users, self._audit
         )
+        self._certificates = CertificateWatch(
+            CertificateExpiry(
+                config.server.tls, self._destinations.configs, self.readings
+            ).all,
+            config.server.tls.expiry_warning_days,
+        )
         self._metrics = self._metrics_server()
         self._web = self._web_server()
         self._admin = self._admin_server(log_dir)
@@ -196,6 +198,7 @@ class Daemon:
                 ("page", self._web),
                 ("port for canal-admin", self._admin),
                 ("alarms", self._alarms),
+                ("watch of certificates", self._certificates),
                 ("watch of canal-admin", self._settings_watch),
                 ("watch of the conf folder", self._own_watch()),
             ):
@@ -254,6 +257,7 @@ class Daemon:
                 self.readings,
                 __version__,
                 is_managed=self._config.instances_managed,
+                certificates=self._certificates.found,
             ),
             self._tls if server.tls.metrics else None,
             self._users if self._users.has_file else None,
@@ -547,55 +551,3 @@ def run(
     if not ended:
         return Outcome.FAILED
     return Outcome.RESTARTS if daemon.restarts and not name else Outcome.ENDED
-
-
-@contextlib.contextmanager
-def signals(command: str = "start") -> Iterator[Callable[[Stop], str | None]]:
-    """Handle the signals that end a process; a second one ends it at once.
-
-    Yields a function that waits for a signal or a stop; it returns the signal's name
-    or None. The handlers acquire no lock, because they may interrupt any line of this
-    thread, even one that holds a lock.
-    """
-    reader, writer = socket.socketpair()
-    reader.setblocking(False)
-    writer.setblocking(False)
-    received: list[int] = []
-    received_at_s = 0.0
-    ended = f"canal-server {command}: ended by a second signal\n".encode()
-
-    def on_signal(number: int, _: FrameType | None) -> None:
-        nonlocal received_at_s
-        now_s = time.monotonic()
-        received.append(number)
-        if len(received) == 1:
-            received_at_s = now_s
-        elif now_s - received_at_s >= SAME_SIGNAL_S:
-            os.write(2, ended)
-            os._exit(128 + number)
-
-    def wait(stop: Stop) -> str | None:
-        poll = select.poll()
-        poll.register(reader, select.POLLIN)
-        poll.register(stop, select.POLLIN)
-        while not received and not stop.requested():
-            poll.poll()
-            with contextlib.suppress(BlockingIOError):
-                reader.recv(4096)
-        return signal.Signals(received[0]).name if received else None
-
-    before = {
-        number: signal.signal(number, on_signal)
-        for number in SIGNALS
-        # `nohup` ignores it: then the process outlives its terminal.
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
-    }
-    wakeup_before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    try:
-        yield wait
-    finally:
-        signal.set_wakeup_fd(wakeup_before)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        reader.close()
-        writer.close()

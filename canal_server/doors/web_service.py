@@ -49,9 +49,9 @@ class WebTarget:
         return make(self._host, self._port, timeout=timeout_s)
 
     def __str__(self) -> str:
-        # A query may have a token in it.
+        # Path and query may have a token in them, as those of Slack and Teams do.
         port = f":{self._port}" if self._port else ""
-        path = self.path.partition("?")[0]
+        path = "/" if self.path == "/" else "/…"
         return f"{'https' if self._is_secure else 'http'}://{self._host}{port}{path}"
 
 

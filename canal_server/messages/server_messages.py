@@ -26,6 +26,15 @@ ACCEPT_LOOP_FAILED = Message(
     remedy="Restart canal-server, and report the traceback.",
 )
 
+CERTIFICATE_WATCH_FAILED = Message(
+    name="certificate-watch-failed",
+    level=ERROR,
+    text="cannot look for certificates that expire because of an internal error",
+    meaning="The server met an error that it does not expect. It tries again after a"
+    " minute; nothing else is affected.",
+    remedy="Report the traceback that follows the line.",
+)
+
 CLIENT_CONNECTION_FAILED = Message(
     name="client-connection-failed",
     level=ERROR,
@@ -103,10 +112,15 @@ SERVER_IS_OPEN = Message(
 TLS_CERTIFICATE_EXPIRES = Message(
     name="tls-certificate-expires",
     level=WARNING,
-    text="the certificate in canal.tls.certFile = %s expires at %s",
-    meaning="From then on, clients refuse to connect. The line is logged at the start"
-    " and when the file changes, from 30 days before.",
-    remedy="Replace the files; the server reads them again without a restart.",
+    text="the certificate %s %s at %s",
+    meaning="From then on the other side refuses to connect: clients of this server, or"
+    " the source, if it is the certificate that a destination shows. One that a source"
+    " shows is refused by this server with `sslMode` `VERIFY_CA` or `VERIFY_IDENTITY`."
+    " The line is logged at the start and each day, from"
+    " `canal.tls.expiry.warning.days` (30) before.",
+    remedy="Replace the files; the server reads them again without a restart. If it is"
+    " the certificate of a source, replace it there (`ALTER INSTANCE RELOAD TLS`, in"
+    " MariaDB `FLUSH SSL`); the next connection sees it.",
 )
 
 AUDIT_WRITE_FAILED = Message(

@@ -10,6 +10,7 @@ from canal_server.mysql.sockets import Breaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
     from types import TracebackType
     from typing import Self
 
@@ -93,6 +94,11 @@ class ControlConnection:
     def connection_id(self) -> int:
         """The server's id of this connection, 0 when not open."""
         return self._session.connection_id if self._session else 0
+
+    @property
+    def certificate_expires_at(self) -> datetime | None:
+        """When the server's certificate expires; None without TLS or when not open."""
+        return self._session.certificate_expires_at if self._session else None
 
     def abort(self) -> None:
         """Cut the connection permanently, from any thread: a waiting call ends at once.

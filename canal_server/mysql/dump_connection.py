@@ -28,6 +28,7 @@ from canal_server.mysql.sockets import Breaker
 
 if TYPE_CHECKING:
     import socket
+    from datetime import datetime
     from types import TracebackType
     from typing import Self
 
@@ -76,6 +77,9 @@ class DumpStream:
         self.received_bytes = 0
         self.server_version = ""
         self.connection_id = 0  # the server's id for KILL
+        self.certificate_expires_at: datetime | None = (
+            None  # the server's; None: no TLS
+        )
         self.checksum = ""  # CRC32 or NONE, as requested from the server
         self._stop = stop
         self._breaker = Breaker()
@@ -113,6 +117,7 @@ class DumpStream:
             self.checksum = str(rows[0][0] or "NONE").upper()
         self.server_version = session.server_version
         self.connection_id = session.connection_id
+        self.certificate_expires_at = session.certificate_expires_at
         session.command(COM_REGISTER_SLAVE, register_payload(self.replica))
 
         self._sock = session.command_and_part(*command)

@@ -23,11 +23,13 @@ from canal_server.model.quoted import printable
 from canal_server.mysql import authentication
 from canal_server.mysql.server_errors import is_missing_privilege, source_error
 from canal_server.mysql.sockets import Breaker, connect_tcp
-from canal_server.mysql.source_settings import TlsMode
+from canal_server.tls.certificates import expiry_of_der
+from canal_server.tls.source_tls import TlsMode
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
+    from datetime import datetime
 
     from canal_server.mysql.source_settings import Access
     from canal_server.runtime.lifecycle import Stop
@@ -87,10 +89,12 @@ class Session:
         self._access = access
         self._breaker = breaker
         self._logged_in = self._asks_account = False
+        # First, because the server does not wait long for a login.
+        options = login_options(access, stop)
         sock = connect_tcp(access, stop)
         try:
             breaker.hold(sock, access.address)
-            self._pymysql = _unconnected(access)
+            self._pymysql = _unconnected(access, options)
             self._guarded(self._pymysql.connect, sock)
         except BaseException:
             sock.close()
@@ -100,6 +104,7 @@ class Session:
         self._pymysql.answer_bytes_max = ANSWER_BYTES_MAX
         self.server_version = str(self._pymysql.server_version)
         self.connection_id = int(self._pymysql.thread_id())
+        self.certificate_expires_at = _expiry_of(self._pymysql._sock)  # noqa: SLF001
 
     @property
     def is_mariadb(self) -> bool:
@@ -241,26 +246,39 @@ class Session:
         return found
 
 
-def login_options(access: Access) -> dict[str, Any]:
-    """Return PyMySQL's options for the account and the connection."""
+def _expiry_of(sock: socket.socket) -> datetime | None:
+    """Return when the server's certificate expires, None: it has shown none."""
+    if not isinstance(sock, ssl.SSLSocket):
+        return None
+    certificate = sock.getpeercert(binary_form=True)
+    return expiry_of_der(certificate) if certificate else None
+
+
+def login_options(access: Access, stop: Stop | None = None) -> dict[str, Any]:
+    """Return PyMySQL's options for the account and the connection.
+
+    Passwords and files are read now; blocks while the command of a password runs.
+    Raises SourceRefused.
+    """
     options: dict[str, Any] = {
         "host": access.address.host,
         "port": access.address.port,
         "user": access.credentials.user,
         # As bytes: PyMySQL would encode text as Latin-1.
-        "password": access.credentials.password.encode(),
+        "password": access.credentials.password_bytes(stop),
         "auth_plugin_map": authentication.plugins(access),
     }
     if access.tls.required:
-        options["ssl"] = access.tls.context()
+        options["ssl"] = access.tls.context(stop)
     else:
         # PyMySQL uses TLS whenever the server offers it, unless it is disabled.
         options["ssl_disabled"] = access.tls.mode is TlsMode.DISABLED
     return options
 
 
-def _unconnected(access: Access) -> Any:  # the stubs omit what is used here
-    return _BoundedConnection(
+def _unconnected(access: Access, options: dict[str, Any]) -> Any:
+    """Return a connection of PyMySQL, whose stubs omit what is used here."""
+    found = _BoundedConnection(
         charset="utf8mb4",
         autocommit=True,
         connect_timeout=access.connect_timeout_s,
@@ -268,5 +286,9 @@ def _unconnected(access: Access) -> Any:  # the stubs omit what is used here
         write_timeout=access.io_timeout_s,
         program_name="canal-server",
         defer_connect=True,
-        **login_options(access),
+        **options,
     )
+    if access.tls.mode is TlsMode.PREFERRED:
+        # Given as an option, it would make TLS required.
+        found.ctx = access.tls.context()
+    return found

@@ -1,15 +1,21 @@
-"""How a source is reached: address, account, TLS and timeouts.
+"""How a source is reached: address, account and timeouts.
 
-Leaves out where these values come from (`canal_server.config`).
+Leaves out TLS (`source_tls`), and where these values come from (`canal_server.config`).
 """
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from canal_server.errors import SourceRefused
+from canal_server.errors import PasswordError, SourceRefused
+from canal_server.passwords.password_source import revealed
+from canal_server.tls.source_tls import TlsOptions
+
+if TYPE_CHECKING:
+    from canal_server.passwords.password_source import Password
+    from canal_server.runtime.lifecycle import Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,64 +35,23 @@ class Credentials:
     """The account; its password never appears in a text form."""
 
     user: str
-    password: str = field(repr=False)
+    password: Password = field(repr=False)
 
+    def password_bytes(self, stop: Stop | None = None) -> bytes:
+        """Return the password as it is now, for one login.
 
-class TlsMode(Enum):
-    """The values of `sslMode`, as in MySQL's own clients."""
-
-    DISABLED = "DISABLED"  # never TLS
-    PREFERRED = "PREFERRED"  # TLS when the server offers it
-    REQUIRED = "REQUIRED"  # TLS, without a check of the server
-    VERIFY_CA = "VERIFY_CA"  # the same, and the CA signed its certificate
-    VERIFY_IDENTITY = "VERIFY_IDENTITY"  # the same, and it is issued for the host name
-
-
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
-    """TLS of a connection: paths of PEM files, empty for none.
-
-    An empty `ca` means the CAs of the operating system. PREFERRED sends no client
-    certificate: a server that needs one needs TLS, so REQUIRED or stricter.
-    """
-
-    mode: TlsMode = TlsMode.DISABLED
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
-    key_password: str = field(default="", repr=False)
-
-    @property
-    def required(self) -> bool:
-        """Whether a connection without TLS is refused."""
-        return self.mode not in (TlsMode.DISABLED, TlsMode.PREFERRED)
-
-    def context(self) -> ssl.SSLContext:
-        """Return the context for REQUIRED and the stricter modes.
-
-        Raises SourceRefused when a file cannot be used.
+        Blocks while a command runs. Raises SourceRefused when it cannot be read.
         """
         try:
-            context = ssl.create_default_context(cafile=self.ca or None)
-            # The certificates that MySQL generates break the strict rules that newer
-            # versions of Python apply by default.
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-            context.check_hostname = self.mode is TlsMode.VERIFY_IDENTITY
-            if self.mode is TlsMode.REQUIRED:
-                context.verify_mode = ssl.CERT_NONE
-            if self.cert:
-                # A password is always passed: without one OpenSSL would ask for it on
-                # the terminal.
-                context.load_cert_chain(
-                    self.cert, self.key or None, password=self.key_password
-                )
-        except (OSError, ValueError) as error:
-            files = ", ".join(name for name in (self.ca, self.cert, self.key) if name)
+            return revealed(self.password, stop).encode()
+        except PasswordError as error:
+            raise SourceRefused(f"the password of {self.user}: {error}") from error
+        except UnicodeEncodeError:
+            # Not chained: the error contains the password.
             raise SourceRefused(
-                f"the TLS files {files or '(none)'} cannot be used: {error}; "
-                "they must be readable PEM files, and the key must fit the certificate"
-            ) from error
-        return context
+                f"the password of {self.user} has characters that cannot be sent; set"
+                " another one"
+            ) from None
 
 
 class KeyRetrieval(Enum):
@@ -130,7 +95,7 @@ class Access:
 
     address: Address
     credentials: Credentials
-    tls: TlsOptions = TlsOptions()
+    tls: TlsOptions = field(default_factory=TlsOptions)
     server_key: ServerKey = ServerKey()
     connect_timeout_s: float = 10.0
     io_timeout_s: float = 30.0  # of one read or write of a query or a login

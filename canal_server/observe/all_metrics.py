@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from canal_server.doors.prometheus.metric_families import info
 from canal_server.doors.prometheus.metrics_server import MetricsServer
 from canal_server.doors.prometheus.metrics_text import MetricsText
 from canal_server.messages import daemon_messages
+from canal_server.observe.certificate_expiry import (
+    SOURCE,
+    certificate_metrics,
+    shown_by_sources,
+)
 from canal_server.observe.java_metrics import FILES, MANAGER, java_metrics
 from canal_server.observe.metrics_login import MetricsLogin
 from canal_server.observe.server_metrics import server_metrics
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from canal_server.doors.prometheus.metric_families import Metric
+    from canal_server.observe.certificate_expiry import Certificate
     from canal_server.observe.readings import Reading
     from canal_server.tls.server_tls import ServerTls
     from canal_server.users.user_directory import UserDirectory
@@ -25,9 +32,16 @@ log = logging.getLogger(__name__)
 
 
 def metrics_text(
-    read: Callable[[], Sequence[Reading]], version: str, *, is_managed: bool = False
+    read: Callable[[], Sequence[Reading]],
+    version: str,
+    *,
+    is_managed: bool = False,
+    certificates: Callable[[], Sequence[Certificate]] = tuple,
 ) -> MetricsText:
-    """Return the metrics as text; `is_managed`: canal-admin hands out the settings."""
+    """Return the metrics as text; `is_managed`: canal-admin hands out the settings.
+
+    `certificates` returns those that were looked up last; sources' are of `read`.
+    """
     mode = MANAGER if is_managed else FILES
 
     def collect() -> Iterator[Metric]:
@@ -35,6 +49,9 @@ def metrics_text(
         yield info("canal_server_info", "This server", version=version)
         yield from java_metrics(readings, mode)
         yield from server_metrics(readings)
+        found = [each for each in certificates() if each.role != SOURCE]
+        found += shown_by_sources(readings)  # those of now
+        yield from certificate_metrics(found, time.time())
 
     return MetricsText(collect)
 

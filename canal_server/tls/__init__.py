@@ -1,4 +1,4 @@
-"""TLS of the server's ports and of clients: certificates, contexts, encrypted streams.
+"""TLS of the server's ports, of clients and to sources: certificates, stores, contexts.
 
-Leaves out TLS of connections to MySQL, which `mysql` has, and who may log in.
+Leaves out encrypted streams, which each side has, and who may log in.
 """

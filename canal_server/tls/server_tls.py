@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
@@ -15,13 +14,13 @@ from canal_server.errors import ConfigError
 from canal_server.messages import server_messages
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from canal_server.config.schema import TlsConfig
 
 log = logging.getLogger(__name__)
 
-EXPIRES_SOON_DAYS: Final = 30
 _REQUESTS: Final = {
     ClientCertificates.NONE: ssl.CERT_NONE,
     ClientCertificates.OPTIONAL: ssl.CERT_OPTIONAL,
@@ -44,7 +43,6 @@ class ServerTls:
         self._lock = threading.Lock()
         self._stamps = _stamps(config)
         self._context = load_context(config)
-        self._warn_of_expiry()
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection of a client."""
@@ -62,16 +60,6 @@ class ServerTls:
             server_messages.TLS_RELOAD_FAILED.log(log, error)
             return
         log.info("the TLS certificate was read again: %s", self._config.cert_file)
-        self._warn_of_expiry()
-
-    def _warn_of_expiry(self) -> None:
-        path = self._config.cert_file
-        assert path is not None, "there is no TLS without"
-        ends = expires_at(path)
-        if (ends - datetime.now(UTC)).days < EXPIRES_SOON_DAYS:
-            server_messages.TLS_CERTIFICATE_EXPIRES.log(
-                log, path, f"{ends:%Y-%m-%d %H:%M} UTC"
-            )
 
 
 class FollowingContext(ssl.SSLContext):

@@ -104,6 +104,7 @@ function __canal_server_command
                     ' unsubscribe --client-id' \
                     ' decode --source' \
                     ' decode --password-env' \
+                    ' decode --password-file' \
                     ' decode --tls' \
                     ' decode --server-public-key' \
                     ' decode --columns' \
@@ -344,6 +345,7 @@ complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l json -d 'pri
 complete -c canal-server -n '__canal_server_at \' decode\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l source -x -d 'server to read table definitions from, and the binlog with --from: mysql://user@host:port'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l password-env -x -d 'environment variable with the password for --source'
+complete -c canal-server -n '__canal_server_at \' decode\'' -l password-file -r -F -d 'file with the password for --source'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l tls -x -d 'TLS mode for --source: DISABLED, PREFERRED (default), REQUIRED'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l server-public-key -r -F -d 'public key to encrypt the password with on connections without TLS'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l allow-public-key-retrieval -d 'request the public key from the server; always allowed for a local server'

@@ -307,6 +307,19 @@ def test_a_server(capsys, monkeypatch, filled) -> None:
     assert rows[2]["key"] == ["id"]
 
 
+def test_a_password_in_a_file(capsys, tmp_path, filled) -> None:
+    """The password may be in a file, which is named if it cannot be read."""
+    server, schema, start = filled
+    secret = tmp_path / "password"
+    url = f"mysql://{server.user}@{server.host}:{server.port}"
+    options = ("--source", url, "--password-file", str(secret), "--from", start,
+               "--filter", rf"{schema}\..*")  # fmt: skip
+    problem = failure(capsys, 2, *options)
+    assert f"--password-file {secret}: cannot read: No such" in problem
+    secret.write_text(f"{server.password}\n")
+    assert len([each for each in decode(capsys, *options) if "key" in each]) == 3
+
+
 def test_until(capsys, filled) -> None:
     """--until stops before the event that starts at the position."""
     server, schema, start = filled

@@ -17,6 +17,7 @@ from canal_server.config.keys.mode_keys import (
     SOURCE_MODES,
 )
 from canal_server.config.load import load
+from canal_server.config.password_forms import form_names
 from canal_server.config.properties import Properties, read_properties
 from canal_server.config.schema import InstanceConfig, ServerConfig
 from canal_server.config.substitution import Lookup
@@ -111,7 +112,8 @@ def test_a_key_reads_its_fields_type(key, config):
     allowed = tuple(values) or (origin or kind,)
     accepted = []
     for text in ("true", "65536", "1048576", "64", "ROW", "FULL", "a:1",
-                 "MEMSIZE", "DISABLED", "UTF-8", "ab" * 20, "jdbc:h2:file",
+                 "MEMSIZE", "DISABLED", "TLSv1.2", "JKS", "UTF-8", "ab" * 20,
+                 "jdbc:h2:file",
                  "jdbc:mysql://h/d", "bin.000001:4=skip",
                      "http://a/", "none"):  # fmt: skip
         try:
@@ -126,7 +128,8 @@ def test_the_reference_lists_every_key():
     """Our conf folder has every key of the schema, and no other."""
     keys = [key.name for key in (*SERVER_KEYS, *INSTANCE_KEYS)]
     listed = [*reference(commented=False), *reference(commented=True)]
-    assert sorted(listed) == sorted([*keys, *MODE_KEYS])
+    forms = form_names((*SERVER_KEYS, *INSTANCE_KEYS))
+    assert sorted(listed) == sorted([*keys, *MODE_KEYS, *forms])
 
 
 def test_what_is_commented_out_is_the_default():

@@ -57,13 +57,6 @@ def test_keys_that_are_read_but_not_served(make_conf, key, value):
     assert warning == f"not supported, no effect: {key}"
 
 
-def test_a_key_store_names_the_key_to_use(make_conf):
-    """Java's key stores are reported with our equivalent key."""
-    key = "canal.instance.master.trustCertificateKeyStoreUrl"
-    (warning,) = warnings_of(make_conf(f"{MAIN}{key} = /a.jks\n"))
-    assert f"{key} (use canal.instance.master.sslCa, a PEM file)" in warning
-
-
 def test_the_environment_can_ask_too(make_conf):
     """A variable that requests a missing feature is reported like a line of a file."""
     (warning,) = warnings_of(make_conf(), {"CANAL_ALIYUN_UID": "x"})

@@ -105,6 +105,9 @@ CASES = {
     "CanalSourceLag": {f"canal_instance_source_lag_seconds{{{LABELS}}}": "70x10"},
     "CanalClientLag": {f'canal_client_lag_seconds{{{LABELS},client="1"}}': "400x10"},
     "CanalBlockedByClient": {STATE % "blocked_on_client": "1x10"},
+    "CanalCertificateExpires": {
+        f"canal_certificate_expiry_seconds{{{LABELS}}}": "1209000-60x10"
+    },
     "CanalEventSkipped": {f"canal_instance_skipped_events_total{{{LABELS}}}": "0+1x10"},
     "CanalClientRedelivered": {
         f'canal_client_rollbacks_total{{{LABELS},client="1"}}': "0+10x10"

@@ -30,12 +30,13 @@ from canal_server.instance.instance import Instance
 from canal_server.model.entry import EntryType
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
-from canal_server.mysql.source_settings import KeyRetrieval, ServerKey, TlsMode
+from canal_server.mysql.source_settings import KeyRetrieval, ServerKey
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.memory_meta import MemoryMetaManager
 from canal_server.position.stored_meta import StoredMetaManager
 from canal_server.position.zookeeper_meta import MetaNodes
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.tls.source_tls import TlsMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,10 +19,9 @@ from canal_server.mysql.source_settings import (
     Credentials,
     KeyRetrieval,
     ServerKey,
-    TlsMode,
-    TlsOptions,
     server_key,
 )
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 PASSWORD = "s3cret-password"
 SWITCH, MORE = b"\xfe", b"\x01"

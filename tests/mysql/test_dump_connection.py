@@ -36,8 +36,8 @@ from canal_server.mysql.replication import (
     replica_id,
 )
 from canal_server.mysql.server_errors import error_of_packet
-from canal_server.mysql.source_settings import TlsMode, TlsOptions
 from canal_server.runtime.lifecycle import Stop
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 SPACE = memoryview(bytearray(1 << 16))
 BEATING = DumpOptions(heartbeat_s=0.1, allowance=100)

@@ -13,13 +13,8 @@ from fix_source_access import PATIENCE_S, access_of
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
 from canal_server.mysql import login_session
 from canal_server.mysql.replication import COM_REGISTER_SLAVE
-from canal_server.mysql.source_settings import (
-    Access,
-    Address,
-    Credentials,
-    TlsMode,
-    TlsOptions,
-)
+from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 if TYPE_CHECKING:
     from canal_server.mysql.login_session import Session

@@ -7,13 +7,8 @@ import ssl
 import pytest
 
 from canal_server.errors import SourceRefused
-from canal_server.mysql.source_settings import (
-    Access,
-    Address,
-    Credentials,
-    TlsMode,
-    TlsOptions,
-)
+from canal_server.mysql.source_settings import Access, Address, Credentials
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 
 def test_the_password_is_in_no_text_form():

@@ -83,14 +83,6 @@ def test_one_file(authority, trusted):
     assert subject_of(ServerTls(TlsConfig(cert_file=cert)), trusted) == "one"
 
 
-@pytest.mark.parametrize(("days", "is_soon"), [(29, True), (40, False)])
-def test_a_certificate_that_expires(authority, caplog, days, is_soon):
-    """The end of a certificate is announced a month before."""
-    cert, key = authority.issue("one", days=days)
-    ServerTls(TlsConfig(cert_file=cert, key_file=key))
-    assert [str(cert) in text for text in caplog.messages] == [True] * is_soon
-
-
 @pytest.mark.parametrize(
     ("key", "wrong", "text"),
     [

@@ -70,6 +70,7 @@ def entries(
             key.read.kind,
             default_of(key, settings),
             is_foreign=key.ours,
+            has_forms=key.has_forms,
         )
         for key in keys
     )
@@ -120,9 +121,17 @@ def group_table() -> str:
 
 
 def _entry(
-    name: str, description: str, kind: str, default: str, *, is_foreign: bool = False
+    name: str,
+    description: str,
+    kind: str,
+    default: str,
+    *,
+    is_foreign: bool = False,
+    has_forms: bool = False,
 ) -> str:
     facts = [f"**Values:** {kind}", f"**Default:** {default}"]
+    if has_forms:
+        facts.append(f"**Also:** `{name}.file`, `{name}.command`")
     if is_foreign:
         facts.append(FOREIGN)
     return f"#### `{name}`\n\n{description}\n\n{' · '.join(facts)}\n\n"

@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canal_server.instance.instance_metrics import InstanceMetrics, SourceMetrics
+from canal_server.observe.certificate_expiry import (
+    SERVER,
+    Certificate,
+    certificate_metrics,
+)
 from canal_server.observe.java_metrics import java_metrics
 from canal_server.observe.readings import STATES, Reading
 from canal_server.observe.server_metrics import server_metrics
@@ -23,6 +28,8 @@ PAGE = Path("docs/reference/metrics.md")
 TEMPLATE = Path(__file__).parent / "templates/metrics.md"
 SOURCES = "canal_server/observe and tools/reference/templates"
 
+_CERTIFICATE = Certificate(SERVER, "", "server.pem", "", 0)
+
 
 def pages() -> dict[Path, str]:
     """Return the page by its path."""
@@ -30,7 +37,10 @@ def pages() -> dict[Path, str]:
     text = TEMPLATE.read_text()
     for slot, found in (
         ("canal", java_metrics(readings)),
-        ("server", server_metrics(readings)),
+        (
+            "server",
+            [*server_metrics(readings), *certificate_metrics([_CERTIFICATE], 0)],
+        ),
     ):
         text = text.replace(f"{{{{{slot}}}}}", metrics_table(found))
     states = table(

@@ -132,11 +132,15 @@ def check_destination(
             )
         )
     for part in parts_of(instance, cursors):
-        results += _check_part(part, is_read=is_read)
+        results += _check_part(
+            part, config.server.tls.expiry_warning_days, is_read=is_read
+        )
     return results
 
 
-def _check_part(part: Part, *, is_read: bool) -> Iterator[CheckResult]:
+def _check_part(
+    part: Part, warning_days: int, *, is_read: bool
+) -> Iterator[CheckResult]:
     """Yield what the checks of one source find: of its history and its servers."""
     name = part.config.destination
     yield check_history(part.config).of(name)
@@ -150,6 +154,7 @@ def _check_part(part: Part, *, is_read: bool) -> Iterator[CheckResult]:
             host_name=socket.gethostname(),
             cursors=part.cursors.clients,
             is_running=is_read,
+            expiry_warning_days=warning_days,
         )
         for each in check_source(access, checked):
             yield each.of(subject)

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,8 @@ from canal_server.ha.cluster_view import look
 from canal_server.model.check_results import fail, ok, skip, warn
 from canal_server.server.listener import listen
 from canal_server.server.process_zone import zone_name
-from canal_server.tls.server_tls import EXPIRES_SOON_DAYS, expires_at, load_context
+from canal_server.tls.certificates import check_expiry_of
+from canal_server.tls.server_tls import expires_at, load_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,18 +102,9 @@ def check_tls(config: TlsConfig) -> list[CheckResult]:
     except ConfigError as error:
         return [fail("tls", problem, "") for problem in error.problems]
     shown = f"canal.tls.certFile = {config.cert_file}"
-    days = (ends - datetime.now(UTC)).days
-    text = f"{shown}: the certificate is valid until {ends:%Y-%m-%d}"
-    if days < 0:
-        return [
-            fail(
-                "tls", f"{shown}: the certificate expired at {ends:%Y-%m-%d}",
-                "replace it",
-            )
-        ]  # fmt: skip
-    if days < EXPIRES_SOON_DAYS:
-        return [warn("tls", text, "replace it; a running server reads it again")]
-    return [ok("tls", text)]
+    remedy = "replace it; a running server reads it again"
+    days = config.expiry_warning_days
+    return [check_expiry_of("tls", shown, ends, days, remedy)]
 
 
 # --- the data folder ------------------------------------------------------------------

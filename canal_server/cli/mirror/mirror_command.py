@@ -185,7 +185,7 @@ def _warn(text: str) -> None:
 
 def _mirror(args: argparse.Namespace, settings: Any) -> int:
     """Run the mirror on its own thread while this thread waits for signals."""
-    from canal_server.daemon.daemon import signals  # noqa: PLC0415  # not needed by the other actions
+    from canal_server.daemon.process_signals import signals  # noqa: PLC0415  # not needed by the other actions
 
     module, shown = _load("run.run"), _load("run.progress")
     progress = shown.Progress()

@@ -51,6 +51,8 @@ TABLE_META_KEYS = (
         values.text,
         "The password of `canal.instance.tsdb.dbUsername`.",
         secret=True,
+        has_forms=True,
+        is_late=True,
     ),
     Key(
         "canal.instance.tsdb.snapshot.interval",

@@ -86,9 +86,19 @@ DESTINATION_MODES = (
 SOURCE_MODES = (
     Mode(
         "canal.instance.enableDruid",
-        "`false`",
+        "`true` or `false`",
         "false",
-        "Must be `false`: encrypted passwords are not supported.",
+        "`true` means that `canal.instance.dbPassword` is [encrypted with druid's"
+        " ConfigTools](../howto/secrets.md#passwords-encrypted-with-druid). Whoever can"
+        " read the settings can decrypt it.",
+    ),
+    Mode(
+        "canal.instance.pwdPublicKey",
+        "base64",
+        "",
+        "The public key that decrypts it, as ConfigTools prints it. Empty means the key"
+        " that is part of druid, with a warning; the Java server uses that key only if"
+        " this one is in the file with an empty value.",
     ),
 )
 

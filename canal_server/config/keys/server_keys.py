@@ -47,6 +47,7 @@ PORT_KEYS = (
         "The password of clients, as hex(SHA1(SHA1(password)));"
         " [how to compute it](../howto/security.md).",
         secret=True,
+        has_forms=True,
     ),
     Key(
         "canal.users.file",
@@ -169,6 +170,7 @@ PORT_KEYS = (
         values.password_hash,
         "The password of `canal.http.user`, in the same form as `canal.passwd`.",
         secret=True,
+        has_forms=True,
         ours=True,
     ),
     Key(
@@ -191,6 +193,7 @@ PORT_KEYS = (
         values.password_hash,
         "The password of canal-admin, in the same form as `canal.passwd`.",
         secret=True,
+        has_forms=True,
     ),
     Key(
         "canal.alarm.after.seconds",
@@ -220,6 +223,7 @@ PORT_KEYS = (
         values.web_url,
         "The URL that gets alarms by POST. Empty means none.",
         secret=True,
+        has_forms=True,
         ours=True,
     ),
     Key(

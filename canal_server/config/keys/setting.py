@@ -22,7 +22,10 @@ class Key:
 
     `field` is a path of attributes from ServerConfig or InstanceConfig on. `default`
     is for a key whose default depends on other settings, and is Markdown as well.
-    A key that the Java server does not have is marked `ours`.
+    A key that the Java server does not have is marked `ours`. A password that
+    `has_forms` may also be in a file or come from a command
+    (`canal_server.config.password_forms`); one that `is_late` is read from there each
+    time that it is needed.
     """
 
     name: str
@@ -31,6 +34,8 @@ class Key:
     description: str
     ours: bool = False
     secret: bool = False
+    has_forms: bool = False
+    is_late: bool = False
     default: str = ""
 
 

@@ -11,6 +11,45 @@ SERVER_ID_MAX = 2**32 - 1
 UINT32_MAX = 2**32 - 1  # what an event's length can say
 
 
+def _password_key(name: str, field: str, description: str, *, ours: bool) -> Key:
+    return Key(
+        name,
+        field,
+        values.text,
+        description,
+        ours=ours,
+        secret=True,
+        has_forms=True,
+        is_late=True,
+    )
+
+
+def _store_keys(name: str, field: str, content: str) -> tuple[Key, ...]:
+    """Return the keys of a key store of Java."""
+    return (
+        Key(
+            f"{name}Type",
+            f"{field}_type",
+            values.store_type,
+            "The format of that key store. The file itself shows which it is;"
+            " [`JKS` has to be"
+            " converted](../howto/tls.md#key-stores-of-java).",
+        ),
+        Key(
+            f"{name}Url",
+            field,
+            values.file_url,
+            f"A key store of Java in PKCS #12 with {content}.",
+        ),
+        _password_key(
+            f"{name}Password",
+            f"{field}_password",
+            "The password of that key store.",
+            ours=False,
+        ),
+    )
+
+
 def host_keys(host: str, number: int = 0) -> tuple[Key, ...]:
     """Return the keys of `master` or `standby`, in a group of one with its number."""
     name = f"canal.instance.{host}{number or ''}."
@@ -76,9 +115,40 @@ def host_keys(host: str, number: int = 0) -> tuple[Key, ...]:
             name + "sslKey",
             field + "ssl_key",
             values.folder,
-            "A PEM file with the private key of the client's certificate, without a"
-            " pass phrase.",
+            "A PEM file with the private key of the client's certificate. Empty means"
+            " that it is in `sslCert`.",
             ours=True,
+        ),
+        _password_key(
+            name + "sslKeyPassword",
+            field + "ssl_key_password",
+            "The pass phrase of that key.",
+            ours=True,
+        ),
+        Key(
+            name + "tlsVersions",
+            field + "tls_versions",
+            values.tls_versions,
+            "The versions of TLS that are accepted. Empty accepts both.",
+        ),
+        Key(
+            name + "sslCiphers",
+            field + "ssl_ciphers",
+            values.text,
+            "The ciphers that are accepted with TLS 1.2, as `openssl ciphers` takes"
+            " them, separated by colons. Empty means OpenSSL's own choice.",
+            ours=True,
+        ),
+        *_store_keys(
+            name + "trustCertificateKeyStore",
+            field + "trust_store",
+            "the authorities to trust, instead of `sslCa`",
+        ),
+        *_store_keys(
+            name + "clientCertificateKeyStore",
+            field + "client_store",
+            "the certificate of the client and its key, instead of `sslCert` and"
+            " `sslKey`",
         ),
         Key(
             name + "serverPublicKey",
@@ -133,6 +203,8 @@ CONNECTION_KEYS = (
         "The password of `canal.instance.dbUsername`. It must be set; leave the value"
         " empty for an account without a password.",
         secret=True,
+        has_forms=True,
+        is_late=True,
     ),
     Key(
         "canal.instance.defaultDatabaseName",

@@ -50,6 +50,16 @@ TLS_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.tls.expiry.warning.days",
+        "tls.expiry_warning_days",
+        values.integer(0, 3650, "days"),
+        "From how many days before a certificate expires on there is [a warning each"
+        " day](../howto/tls.md#before-a-certificate-expires): those of this server, and"
+        " those of the sources and of clients at the sources. 0 warns of expired ones"
+        " only.",
+        ours=True,
+    ),
+    Key(
         "canal.http.tls",
         "tls.http",
         values.boolean,

@@ -38,15 +38,15 @@ from canal_server.mysql.source_settings import (
     Credentials,
     KeyRetrieval,
     ServerKey,
-    TlsMode,
-    TlsOptions,
 )
 from canal_server.spark.options.source_options import SUBSCRIPTION, read_options
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from canal_server.doors.yaml_document import Section
+    from canal_server.passwords.password_source import Password
 
 PORT_MAX: Final = 65535
 SALT_BYTES_MIN: Final = 8
@@ -165,7 +165,8 @@ def _source(section: Section) -> SourceSettings:
 
 def _access(section: Section, main: Access | None) -> Access:
     """Read the access to a server; a replica inherits missing keys from its source."""
-    user, password, tls = "", "", TlsOptions()
+    user, tls = "", TlsOptions()
+    password: Password = ""
     connect_s, io_s = 10.0, 60.0
     if main is not None:
         user, password = main.credentials.user, main.credentials.password

@@ -28,6 +28,7 @@ class CheckedSource:
     host_name: str  # of this machine, by which a source knows our replica
     cursors: Sequence[ClientCursor] = ()
     is_running: bool = False
+    expiry_warning_days: int = 30  # of certificates
 
     @property
     def key(self) -> str:

@@ -28,9 +28,10 @@ from canal_server.source.check.table_checks import (
     check_foreign_keys,
     check_select,
 )
+from canal_server.tls.certificates import check_expiry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from canal_server.model.check_results import CheckResult
     from canal_server.mysql.source_settings import Access
@@ -67,11 +68,28 @@ def check_source(access: Access, checked: CheckedSource) -> list[CheckResult]:
         results = [
             ok("reachable", f"{checked.role} {access.address} is reachable"),
             ok("login", f"account {access.credentials.user} may log in"),
+            *_certificates(control, checked),
         ]
         try:
             return results + _connected(control, checked)
         except SourceError as error:
             return [*results, fail("settings", str(error))]
+
+
+def _certificates(
+    control: ControlConnection, checked: CheckedSource
+) -> Iterator[CheckResult]:
+    """Yield until when the certificates of both sides are valid, if there are any."""
+    address, days = control.access.address, checked.expiry_warning_days
+    if (ends := control.certificate_expires_at) is not None:
+        shown = f"{checked.role} {address}"
+        remedy = "replace it there"
+        yield check_expiry_of("source_certificate", shown, ends, days, remedy)
+    tls = control.access.tls
+    if (ends := tls.expires_at()) is not None:
+        shown = f"{tls.client_store or tls.cert}, shown to {address}"
+        remedy = "replace it; a running server reads it again"
+        yield check_expiry_of("client_certificate", shown, ends, days, remedy)
 
 
 def results_of(facts: SourceFacts, checked: CheckedSource) -> list[CheckResult]:

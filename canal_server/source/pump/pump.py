@@ -458,6 +458,7 @@ class Pump:
         try:
             stream.open()
             reader.start(position.file, position.position)
+            self.status.certificate_expires_at = stream.certificate_expires_at
             self._log_begin(info, position)
             self._first_start.begin_session(position, self._server_id, self._read_as)
             if position.is_end:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 class PumpState(Enum):
@@ -31,6 +35,8 @@ class PumpStatus:
     is_at_end: bool = False  # the source has nothing more at hand
     at_end_ms: int = 0  # when that was last so, by our clock
     warnings: tuple[str, ...] = ()  # of the source, as long as they hold; replaced
+
+    certificate_expires_at: datetime | None = None  # the source's; None: it shows none
 
     def failed(self, error: str) -> None:
         """Record an error; it stays until the source is read again."""
@@ -68,10 +74,11 @@ class PumpStatus:
 
     def as_json(self) -> dict[str, object]:
         """Return the error's time, warnings and the lag, as values of JSON."""
-        lag_s = self.lag_s()
+        lag_s, ends = self.lag_s(), self.certificate_expires_at
         return {
             "warnings": list(self.warnings),
             "error_since_ms": self.error_since_ms or None,
+            "certificate_expires_ms": ends and round(ends.timestamp() * 1000),
             "lag": {
                 "seconds": None if lag_s is None else round(lag_s, 3),
                 "bytes": 0 if lag_s == 0 else None,  # else the source had to be asked

@@ -6,19 +6,13 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from canal_server.messages import history_messages
-from canal_server.mysql.source_settings import (
-    Access,
-    Address,
-    Credentials,
-    TlsMode,
-    TlsOptions,
-    server_key,
-)
+from canal_server.mysql.source_settings import Access, Address, Credentials, server_key
 from canal_server.tablemeta.storage.mysql_storage import MysqlHistoryStorage
 from canal_server.tablemeta.storage.sqlite_storage import (
     FILE_NAME,
     SqliteHistoryStorage,
 )
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig, MysqlDatabase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +20,7 @@ from canal_server.source.check.source_check import (
     results_of,
 )
 from canal_server.source.check.source_facts import SourceFacts, read_source_facts
+from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
@@ -93,6 +94,34 @@ def test_a_connection_that_breaks(source_server, monkeypatch):
         ("login", Outcome.OK),
         ("settings", Outcome.FAIL),
     ]
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_certificates(own_server, authority, flavour):
+    """Those of both sides are checked, with the limit of the settings."""
+    cert, key = authority.issue("source", days=10)
+    server = own_server(
+        flavour,
+        [f"--ssl-ca={authority.ca_file}", f"--ssl-cert={cert}", f"--ssl-key={key}"],
+    )
+    shown, shown_key = authority.issue("client", days=40)
+    tls = TlsOptions(TlsMode.REQUIRED, cert=str(shown), key=str(shown_key))
+    checked = checked_of()
+    for days, outcomes in (
+        (30, ("warn", "ok")),
+        (5, ("ok", "ok")),
+        (50, ("warn",) * 2),
+    ):
+        found = check_source(
+            access_of(server, tls=tls), replace(checked, expiry_warning_days=days)
+        )
+        by_name = {each.check: each for each in found}
+        both = by_name["source_certificate"], by_name["client_certificate"]
+        assert tuple(each.outcome for each in both) == outcomes
+    assert f"master 127.0.0.1:{server.port}: the certificate is valid until" in (
+        both[0].text
+    )
+    assert both[1].text.startswith(f"{shown}, shown to 127.0.0.1:{server.port}: ")
 
 
 def test_patience():

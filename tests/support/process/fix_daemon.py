@@ -192,12 +192,12 @@ def main() -> int:
     sys.modules["canal_server.instance.instance"] = fake
     # After the module is there.
     from canal_server import cli  # noqa: PLC0415
-    from canal_server.daemon import daemon  # noqa: PLC0415
+    from canal_server.daemon import daemon, process_signals  # noqa: PLC0415
 
     if seconds := os.environ.get(STOP_TIMEOUT):
         daemon.STOP_TIMEOUT_S = float(seconds)
     if seconds := os.environ.get(SAME_SIGNAL):
-        daemon.SAME_SIGNAL_S = float(seconds)
+        process_signals.SAME_SIGNAL_S = float(seconds)
     return cli.main()
 
 

@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 from canal_server.config.schema import TlsConfig
@@ -46,6 +47,23 @@ class Authority:
             self._write(f"{name}.pem", _pem(found)),
             self._write(f"{name}.key", encoded),
         )
+
+    def store(self, name: str, password: str, *files: Path) -> Path:
+        """Write a key store in PKCS #12: of a certificate and its key, or of others."""
+        read = [path.read_bytes() for path in files]
+        key = certificate = None
+        if b"PRIVATE KEY" in read[-1]:
+            certificate = x509.load_pem_x509_certificate(read[0])
+            key = serialization.load_pem_private_key(read[1], None)
+            read = []
+        data = pkcs12.serialize_key_and_certificates(
+            b"client" if key else None,
+            key,  # type: ignore[arg-type]  # of a kind that it accepts
+            certificate,
+            [x509.load_pem_x509_certificate(each) for each in read] or None,
+            serialization.BestAvailableEncryption(password.encode()),
+        )
+        return self._write(f"{name}.p12", data)
 
     def server(self, name: str = "server", **settings: object) -> TlsConfig:
         """Return settings with a certificate for this host."""

@@ -13,8 +13,9 @@ import pytest
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.dump_connection import DumpOptions, DumpStream
 from canal_server.mysql.replication import FileStart, replica_id
-from canal_server.mysql.source_settings import Access, Address, Credentials, TlsOptions
+from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.runtime.lifecycle import Stop
+from canal_server.tls.source_tls import TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from servers import Server
 
     from canal_server.mysql.replication import DumpStart
+    from canal_server.passwords.password_source import Password
 
 PATIENCE_S = 60.0  # until a test gives up; nothing waits for it to pass
 
@@ -45,7 +47,7 @@ def access_of(
     server: Server,
     *,
     user: str | None = None,
-    password: str | None = None,
+    password: Password | None = None,
     tls: TlsOptions | None = None,
     io_timeout_s: float = PATIENCE_S,
 ) -> Access:

@@ -115,7 +115,8 @@ def content(storage: HistoryStorage) -> list[object]:
 def url_of(access: Access, database: str) -> str:
     """Return a target that is a database."""
     account = access.credentials
-    names = [quote(each, safe="") for each in (account.user, account.password)]
+    password = account.password_bytes().decode()
+    names = [quote(each, safe="") for each in (account.user, password)]
     return f"mysql://{':'.join(names)}@{access.address}/{database}"
 
 

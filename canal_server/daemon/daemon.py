@@ -128,7 +128,10 @@ class Daemon:
         tls = (
             None
             if config.server.tls.cert_file is None
-            else ServerTls(config.server.tls)
+            else ServerTls(
+                config.server.tls,
+                asks_visitors=config.server.users_file is not None,
+            )
         )
         self._tls = tls
         self._users = UserDirectory(

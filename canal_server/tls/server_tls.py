@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
@@ -36,26 +37,48 @@ class ServerTls:
     the earlier certificate stays in use.
     """
 
-    def __init__(self, config: TlsConfig) -> None:
-        """Read the files. Raises ConfigError with the key, the file and the reason."""
+    def __init__(self, config: TlsConfig, *, asks_visitors: bool = False) -> None:
+        """Read the files. Raises ConfigError with the key, the file and the reason.
+
+        `asks_visitors`: whether HTTP ports ask for a certificate, which may be a
+        log-in there. They never require one: probes and browsers have none.
+        """
+        self._asks_visitors = asks_visitors
         self.is_required = config.required
         self._config = config
         self._lock = threading.Lock()
         self._stamps = _stamps(config)
-        self._context = load_context(config)
+        self._contexts = self._load()
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection of a client."""
+        return self._current()[0]
+
+    def web_context(self) -> ssl.SSLContext:
+        """Return the context for a new connection to an HTTP port."""
+        return self._current()[1]
+
+    def _current(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         with self._lock:
             stamps = _stamps(self._config)
             if stamps != self._stamps:
                 self._stamps = stamps
                 self._reload()
-            return self._context
+            return self._contexts
+
+    def _load(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        """Return the contexts for clients, and for HTTP. Raises ConfigError."""
+        config = self._config
+        asks = self._asks_visitors and (
+            config.client_certificates is not ClientCertificates.NONE
+        )
+        kind = ClientCertificates.OPTIONAL if asks else ClientCertificates.NONE
+        web = replace(config, client_certificates=kind)
+        return load_context(config), load_context(web)
 
     def _reload(self) -> None:
         try:
-            self._context = load_context(self._config)
+            self._contexts = self._load()
         except ConfigError as error:
             server_messages.TLS_RELOAD_FAILED.log(log, error)
             return
@@ -63,7 +86,7 @@ class ServerTls:
 
 
 class FollowingContext(ssl.SSLContext):
-    """A context that uses that of a `ServerTls` for each connection.
+    """A context that uses that of a `ServerTls` for each connection to an HTTP port.
 
     For libraries that accept one context for the life of a port.
     """
@@ -79,11 +102,11 @@ class FollowingContext(ssl.SSLContext):
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         """Return the TLS of a new connection."""
-        return self._tls.context().wrap_bio(*args, **options)
+        return self._tls.web_context().wrap_bio(*args, **options)
 
     def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:
         """Return a socket with the TLS of a new connection."""
-        return self._tls.context().wrap_socket(*args, **options)
+        return self._tls.web_context().wrap_socket(*args, **options)
 
 
 def load_context(config: TlsConfig) -> ssl.SSLContext:

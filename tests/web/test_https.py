@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from fix_server import PATIENCE_S
+from fix_tls import Authority
 
+from canal_server.config.schema import ClientCertificates
 from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.protocol.auth import Credentials
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.tls.server_tls import ServerTls
+from canal_server.users.user_directory import UserDirectory
 from canal_server.web import web_server
 from canal_server.web.web_server import WebServer
 
@@ -30,15 +34,16 @@ class Nothing:
         return []
 
 
-def page(tls):
+def page(tls, users=None):
     """Return the port of the page."""
-    return WebServer("127.0.0.1", 0, cast("Operations", Nothing()), "1.2.3", tls=tls)
+    operations = cast("Operations", Nothing())
+    return WebServer("127.0.0.1", 0, operations, "1.2.3", users=users, tls=tls)
 
 
-def metrics(tls):
+def metrics(tls, users=None):
     """Return the port for Prometheus."""
     text = metrics_text(Nothing().readings, "1.2.3")
-    return metrics_server("127.0.0.1", 0, text, tls)
+    return metrics_server("127.0.0.1", 0, text, tls, users)
 
 
 @pytest.fixture(params=[page, metrics])
@@ -55,15 +60,15 @@ def port(request, authority, monkeypatch):
     assert server.join(Deadline(PATIENCE_S))
 
 
-def get(port, context):
+def get(port, context, path="/healthz"):
     """Return the status of a request."""
     made = http.client.HTTPSConnection(
         "127.0.0.1", port, timeout=PATIENCE_S, context=context
     )
     with closing(made) as connection:
-        connection.request("GET", "/healthz")
+        connection.request("GET", path)
         answer = connection.getresponse()
-        assert answer.read()
+        assert answer.read() or answer.status == 401
         return answer.status
 
 
@@ -97,3 +102,47 @@ def test_clear_text_and_silence(port, authority, sent):
                 received += data
         assert b"HTTP" not in received
     assert get(port, authority.client_context()) == 200
+
+
+@pytest.mark.parametrize("kind", list(ClientCertificates))
+@pytest.mark.parametrize("make", [page, metrics])
+def test_client_certificates_are_never_required(authority, make, kind):
+    """Probes and browsers need no certificate, also where clients do."""
+    config = authority.server(
+        client_ca_file=authority.ca_file, client_certificates=kind
+    )
+    for asks in (False, True):
+        server = make(ServerTls(config, asks_visitors=asks))
+        server.start()
+        try:
+            assert get(server.port, authority.client_context()) == 200
+        finally:
+            server.request_stop()
+            assert server.join(Deadline(PATIENCE_S))
+
+
+@pytest.mark.parametrize("make", [page, metrics])
+def test_a_certificate_is_a_log_in(authority, make, tmp_path):
+    """Where there are users, a certificate names one; others get 401."""
+    path = tmp_path / "users.yml"
+    path.write_text("users: {bot: {certificates: [CN=bot], observe: ['*']}}")
+    path.chmod(0o600)
+    config = authority.server(
+        client_ca_file=authority.ca_file,
+        client_certificates=ClientCertificates.REQUIRED,
+    )
+    tls = ServerTls(config, asks_visitors=True)
+    server = make(tls, UserDirectory(path, Credentials()))
+    server.start()
+    try:
+        where = "/api/v1/destinations"
+        assert get(server.port, authority.client_context("bot"), where) == 200
+        assert get(server.port, authority.client_context("other"), where) == 401
+        assert get(server.port, authority.client_context(), where) == 401
+        stranger = Authority(tmp_path, "stranger").client_context("bot")
+        stranger.load_verify_locations(authority.ca_file)
+        with pytest.raises((ssl.SSLError, OSError)):
+            get(server.port, stranger, where)
+    finally:
+        server.request_stop()
+        assert server.join(Deadline(PATIENCE_S))

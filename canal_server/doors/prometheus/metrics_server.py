@@ -42,7 +42,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         request.settimeout(_Handler.timeout)
         with (
             contextlib.suppress(OSError),  # of the client alone
-            self.tls.context().wrap_socket(request, server_side=True) as encrypted,
+            self.tls.web_context().wrap_socket(request, server_side=True) as encrypted,
         ):
             super().finish_request(encrypted, client_address)
 

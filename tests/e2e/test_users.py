@@ -6,6 +6,7 @@ import base64
 import json
 import urllib.request
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from event_stream import EventStream
@@ -255,7 +256,7 @@ def test_removed_while_connected(pipeline, authority):
     refused.close()
 
 
-def events(pipeline) -> list[dict[str, object]]:
+def events(pipeline) -> list[dict[str, Any]]:
     """Return the events of the audit without what differs from run to run."""
     text = (pipeline.conf / "audit.jsonl").read_text()
     for secret in (SECRET, PASSWORD, "77777", "password:"):

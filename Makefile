@@ -12,7 +12,7 @@ CHECKED := canal_server pyspark_canal tests tools benchmarks
 
 .PHONY: help demo demo-spark test docs bench bench-spark bench-mirror spark-plot format dev
 .PHONY: servers clean soak wheels
-.PHONY: lock sbom
+.PHONY: lock audit sbom
 .PHONY: demo-needs lint lint-format lint-style lint-types lint-dead
 
 help:
@@ -37,6 +37,7 @@ help:
 	@echo '             and try them; W="--native --python 3.12" builds some'
 	@echo 'make lock    pin all dependencies with their hashes in deploy/locks; L=--upgrade pins'
 	@echo '             the newest ones'
+	@echo 'make audit   look up known vulnerabilities of what is pinned; A="-s osv" asks OSV'
 	@echo 'make sbom    list what is in the wheel, and in what it runs with, in build/sbom'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
@@ -104,6 +105,10 @@ wheels: $(VENV)/installed
 lock: $(BIN)/python
 	$(BIN)/pip install --quiet uv packaging
 	$(BIN)/python tools/lock.py $(L)
+
+# Skipped with the reason where the data cannot be had.
+audit: $(VENV)/installed
+	$(BIN)/python tools/audit.py $(A)
 
 # What an image has of Python, in an environment like its own; the bill of an image, with
 # the packages of its Debian, is made when that is built (Dockerfile).

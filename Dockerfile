@@ -8,31 +8,46 @@
 ARG BUILD_IMAGE=python:3.11-slim-bookworm
 ARG RUNTIME_IMAGE=python:3.11-slim-bookworm
 
+FROM ${RUNTIME_IMAGE} AS runtime
+
 # Nothing of this stage is in the image except for the environment and the settings.
 FROM ${BUILD_IMAGE} AS build
 RUN command -v cc && command -v strip \
     || { apt-get update && apt-get install --yes --no-install-recommends build-essential; }
 WORKDIR /src
+# All packages are those of `make lock`, and have their hashes.
+COPY deploy/locks deploy/locks
+RUN python3 -m venv /tools \
+    && /tools/bin/pip install --no-cache-dir --require-hashes \
+        --requirement deploy/locks/build.txt
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY deploy/man deploy/man
 COPY deploy/completion deploy/completion
 COPY pyspark_canal pyspark_canal
 COPY canal_server canal_server
-RUN python3 -m venv /tools \
-    && /tools/bin/pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+RUN /tools/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 # The environment needs no pip of its own. Compiled files of Python stay in it: nobody may
 # write them later, and each health check would compile anew what it imports. Wheels of
 # others bring symbols for debuggers, and tests.
 RUN python3 -m venv --without-pip /opt/canal-server \
     && /tools/bin/pip --python /opt/canal-server/bin/python \
-        install --no-cache-dir /wheels/*.whl \
+        install --no-cache-dir --require-hashes --requirement deploy/locks/server.txt \
+    && /tools/bin/pip --python /opt/canal-server/bin/python \
+        install --no-cache-dir --no-deps /wheels/*.whl \
+    && /tools/bin/pip --python /opt/canal-server/bin/python check \
     && find /opt/canal-server -name '*.so' -exec strip --strip-unneeded {} + \
     && rm -rf /opt/canal-server/lib/python*/site-packages/*/tests
+# The software bill of materials, the packages of the image's Debian included.
+COPY tools/sbom.py tools/sbom.py
+COPY --from=runtime /var/lib/dpkg/status /usr/lib/os-release /debian/
+RUN mkdir --parents /opt/canal-server/share/sbom \
+    && /tools/bin/python tools/sbom.py environment /opt/canal-server/bin/python \
+        --debian /debian > /opt/canal-server/share/sbom/image.cdx.json
 COPY conf /etc/canal-server
 # Readable by all, whatever the modes of the checkout are.
 RUN chmod -R u=rwX,go=rX /etc/canal-server
 
-FROM ${RUNTIME_IMAGE}
+FROM runtime
 COPY --from=build /opt/canal-server /opt/canal-server
 COPY --from=build /etc/canal-server /etc/canal-server
 # The last line fails where the base has another Python than that of the build.

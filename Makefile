@@ -12,6 +12,7 @@ CHECKED := canal_server pyspark_canal tests tools benchmarks
 
 .PHONY: help demo demo-spark test docs bench bench-spark bench-mirror spark-plot format dev
 .PHONY: servers clean soak wheels
+.PHONY: lock audit sbom
 .PHONY: demo-needs lint lint-format lint-style lint-types lint-dead
 
 help:
@@ -19,7 +20,8 @@ help:
 	@echo 'make demo-spark  show a mirror of a small shop; needs Java 17 or 21'
 	@echo 'make test    build the package, run the tests on it; T=path runs some,'
 	@echo '             N=2 has two processes run most of them instead of four,'
-	@echo '             SPARK_N=1 one those of Spark instead of two'
+	@echo '             SPARK_N=1 one those of Spark instead of two; LOCKED=1 installs'
+	@echo '             what deploy/locks pins'
 	@echo 'make docs    build the documents as pages for a browser, in build/site; fails'
 	@echo '             where a link leads nowhere'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
@@ -33,6 +35,10 @@ help:
 	@echo '             needs Java 17 or 21'
 	@echo 'make wheels  build an sdist and wheels for the Pythons of this machine into dist,'
 	@echo '             and try them; W="--native --python 3.12" builds some'
+	@echo 'make lock    pin all dependencies with their hashes in deploy/locks; L=--upgrade pins'
+	@echo '             the newest ones'
+	@echo 'make audit   look up known vulnerabilities of what is pinned; A="-s osv" asks OSV'
+	@echo 'make sbom    list what is in the wheel, and in what it runs with, in build/sbom'
 	@echo 'make lint    check format, style and types; make format mends the first two'
 	@echo 'make dev     install an editable build for working on the code'
 
@@ -95,6 +101,26 @@ wheels: $(VENV)/installed
 	$(BIN)/python tools/wheels.py $(W)
 	$(BIN)/pytest --timeout=0 tests/packaging
 
+# Needs no build, as that might need the lock.
+lock: $(BIN)/python
+	$(BIN)/pip install --quiet uv packaging
+	$(BIN)/python tools/lock.py $(L)
+
+# Skipped with the reason where the data cannot be had.
+audit: $(VENV)/installed
+	$(BIN)/python tools/audit.py $(A)
+
+# What an image has of Python, in an environment like its own; the bill of an image, with
+# the packages of its Debian, is made when that is built (Dockerfile).
+sbom: IN_SBOM := $(BIN)/pip --python build/sbom/environment/bin/python
+sbom: $(VENV)/installed
+	$(PYTHON) -m venv --clear --without-pip build/sbom/environment
+	$(IN_SBOM) install --quiet --require-hashes --requirement deploy/locks/server.txt
+	$(IN_SBOM) install --quiet --no-deps build/package/*.whl
+	$(BIN)/python tools/sbom.py environment build/sbom/environment/bin/python \
+		>build/sbom/server.cdx.json
+	$(BIN)/python tools/sbom.py wheel build/package/*.whl >build/sbom/wheel.cdx.json
+
 # `make --keep-going lint` shows all problems at once.
 lint: lint-format lint-style lint-types lint-dead
 
@@ -142,5 +168,6 @@ $(VENV)/installed: $(SOURCES) | $(BIN)/python
 	$(BIN)/pip install --quiet build
 	$(BIN)/python -m build --quiet --outdir build/package
 	$(BIN)/pip install --quiet --force-reinstall --no-deps build/package/*.whl
-	$(BIN)/pip install --quiet 'canal-server[dev]'
+	$(BIN)/pip install --quiet $(if $(LOCKED),--require-hashes \
+		--requirement deploy/locks/dev.txt,'canal-server[dev]')
 	@touch $@

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import uuid
 from pathlib import Path
 
+from Cython import __version__ as cython_version
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 # CANAL_SANITIZE=1 builds with AddressSanitizer and UBSan for the fuzzers.
@@ -57,8 +62,62 @@ class BuildCompiled(build_ext):
         super().run()
 
 
+def software_bill(version: str, requirements: list[str]) -> dict[str, object]:
+    """Return what is in a wheel, in the form of CycloneDX.
+
+    Of others that is only C code that Cython writes into each module. What pip installs
+    beside the wheel is listed as external, with the versions that are accepted.
+    """
+    ours = f"pkg:pypi/canal-server@{version}"
+    cython = f"pkg:pypi/cython@{cython_version}"
+    external = {}
+    for each in requirements:
+        name, versions = re.fullmatch(r"([\w.-]+)\s*(.*)", each).groups()
+        external[f"pkg:pypi/{re.sub(r'[-_.]+', '-', name).lower()}"] = {
+            "name": name,
+            "isExternal": True,
+            "versionRange": "vers:pypi/" + versions.replace(",", "|"),
+        }
+    components = {cython: {"name": "Cython", "version": cython_version}, **external}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.7",  # the first one that has ranges of versions
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, ours + cython)}",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "bom-ref": ours,
+                "name": "canal-server",
+                "version": version,
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+                "purl": ours,
+            }
+        },
+        "components": [
+            {"type": "library", "bom-ref": purl, "purl": purl, **fields}
+            for purl, fields in components.items()
+        ],
+        "dependencies": [{"ref": ours, "dependsOn": list(components)}],
+    }
+
+
+class BuildWheel(bdist_wheel):
+    """Adds the software bill of materials, where PEP 770 has it."""
+
+    def write_wheelfile(self, wheelfile_base: str, *args: str, **kwargs: str) -> None:
+        """Write the last files of the metadata, before all of it is listed."""
+        super().write_wheelfile(wheelfile_base, *args, **kwargs)
+        bill = software_bill(
+            self.distribution.get_version(), self.distribution.install_requires
+        )
+        path = Path(wheelfile_base, "sboms/canal-server.cdx.json")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(bill, indent=2) + "\n")
+
+
 setup(
     ext_modules=extensions(),
-    cmdclass={"build_ext": BuildCompiled},
+    cmdclass={"build_ext": BuildCompiled, "bdist_wheel": BuildWheel},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

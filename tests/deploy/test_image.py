@@ -7,6 +7,7 @@ on this machine the tests of the built image are skipped.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -78,6 +79,8 @@ def test_what_the_build_needs():
         project["project"]["readme"],
         "canal_server",
         "pyspark_canal",
+        "deploy/locks",
+        "tools/sbom.py",
         *(path for paths in files for path in paths),
     }
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
@@ -286,6 +289,14 @@ class TestBuilt:
         # A health check would compile them again each time.
         compiled = printed(running, "find /opt/canal-server -name 'start.*.pyc'")
         assert "canal_server/cli/__pycache__" in compiled
+
+    def test_bill_of_materials(self, running):
+        """It has what is in the image: the server, its packages, Python and Debian."""
+        path = "/opt/canal-server/share/sbom/image.cdx.json"
+        bill = json.loads(printed(running, f"cat {path}"))
+        assert bill["metadata"]["component"]["version"] == __version__
+        kinds = {each["purl"].partition("/")[0] for each in bill["components"]}
+        assert kinds == {"pkg:pypi", "pkg:generic", "pkg:deb"}
 
     def test_labels(self, image):
         """Its version and revision can be read from outside."""

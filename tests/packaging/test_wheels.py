@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -23,6 +24,7 @@ from arm64_debian import MACHINE, arm64_python
 from fix_random import longer
 from golden_form import DATA, decode_fields, load_workload
 from recorded_reader import lines_of
+from sbom import bill_of_wheel, check
 from server_folders import Unavailable
 from wheel_pythons import ROOT, interpreter, supported_versions
 
@@ -216,6 +218,21 @@ def test_wheel_has_completion_and_man_page(wheel: Path) -> None:
         target: (ROOT / "deploy" / source).read_bytes()
         for target, source in SHARED.items()
     }
+
+
+@each_wheel
+def test_wheel_has_bill(wheel: Path) -> None:
+    """Its bill of materials is valid, and has what pip installs beside it."""
+    bill = bill_of_wheel(wheel)
+    check(bill)
+    assert bill["metadata"]["component"]["version"] == canal_server.__version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    others = [each for each in bill["components"] if each.get("isExternal")]
+    assert [
+        each["name"] + each["versionRange"].removeprefix("vers:pypi/")
+        for each in others
+    ] == project["dependencies"]
+    assert len(bill["components"]) == len(others) + 1  # Cython
 
 
 @each_wheel

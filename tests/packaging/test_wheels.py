@@ -177,7 +177,8 @@ def test_sdist_is_complete() -> None:
         if path.name.endswith(SOURCES)
     }
     assert {f for f in files if f.startswith(PACKAGES)} == expected
-    others = {"pyproject.toml", "setup.py", "README.md", "CHANGELOG.md", "LICENSE"}
+    others = {"pyproject.toml", "setup.py", "LICENSE"}
+    others |= {"README.md", "CHANGELOG.md", "SECURITY.md"}
     settings = {str(p.relative_to(ROOT)) for p in (ROOT / "conf").rglob("*.properties")}
     deploy = ROOT / "deploy"
     copied = {str(p.relative_to(ROOT)) for p in deploy.rglob("*") if p.is_file()}

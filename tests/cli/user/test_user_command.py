@@ -102,12 +102,31 @@ def test_life_of_a_user(conf, user):
     assert set(read_users(path)) == {"bot"}
 
 
+def test_repeated_limits(conf, user):
+    """A limit that is given twice has the lists of both."""
+    status, _, _ = user(
+        "add", "a", "--read", "*", "--tables", r"s\.a", "--tables", r"s\.b",
+        "--columns", "s.a:id", "--columns", "s.b:id", "--remove-columns", "s.c:x",
+        "--remove-columns", "s.c:y", "--mask-columns", "s.d:x", "--mask-columns",
+        "s.e:y", "--password-stdin",
+    )  # fmt: skip
+    assert status == 0
+    assert read_users(conf / "users.yml")["a"].read == (
+        ReadRule("*", r"s\.a,s\.b", "s.a:id,s.b:id", "s.c:x/y", "s.d:x,s.e:y"),
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "problem"),
     [
         (["add", "a"], 2, "the user would have no rights: add --read"),
         (["add", "a", "--read", "*"], 2, "no terminal to ask for the password"),
         (["add", "a", "--tables", "x"], 2, "--tables needs --read"),
+        *(
+            (["add", "a", "--read", "*", option, empty], 2, f"{option} is empty")
+            for option in ("--tables", "--remove-columns", "--mask-columns")
+            for empty in ("", " ")
+        ),
         (
             ["add", "a", "--read", "*", "--client", "x"],
             2,

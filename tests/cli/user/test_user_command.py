@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import stat
 
 import pytest
@@ -186,3 +187,27 @@ def test_without_the_key(conf, user, tmp_path):
     options = ("--file", other, "--password-stdin")
     assert user("add", "a", "--observe", "*", *options)[0] == 0
     assert user("list", "--file", other)[1].startswith("a\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_root_writes_for_the_account_of_the_folder(conf, user, tmp_path):
+    """What root writes belongs to the folder's account, but never what is linked."""
+    others = tmp_path / "of_root"
+    others.write_text("")
+    os.chown(conf, 4711, 4712)
+    path = conf / "users.yml"
+    lock = conf / "users.yml.lock"
+    lock.hardlink_to(others)
+    assert user("add", "a", "--observe", "*", "--password-stdin")[0] == 0
+    assert (path.stat().st_uid, path.stat().st_gid) == (4711, 4712)
+    assert others.stat().st_uid == 0
+
+    for link in (lock, path.with_name("users.yml.tmp")):
+        link.unlink(missing_ok=True)
+        link.symlink_to(others)
+        user("passwd", "a", "--password-stdin", password="other")
+        assert others.read_text() == ""
+        assert others.stat().st_uid == 0
+        link.unlink(missing_ok=True)
+    assert user("passwd", "a", "--password-stdin", password="other")[0] == 0
+    assert (lock.stat().st_uid, path.stat().st_uid) == (4711, 4711)

@@ -79,7 +79,9 @@ class ShownColumns:
         # What takes too long to decide is not shown.
         self._tables = compile_expression(rule.tables, default=False)
         self._has_tables = bool(rule.tables)
-        self._shown = ColumnFilter(rule.columns, rule.removed)
+        # One filter with both lists would ignore `removed` for tables with `columns`.
+        self._listed = ColumnFilter(rule.columns, "")
+        self._kept = ColumnFilter("", rule.removed)
         self._masked = ColumnFilter("", rule.masked)
 
     def shows(self, schema: str, table: str) -> bool:
@@ -92,9 +94,10 @@ class ShownColumns:
 
     def column_rule(self, schema: str, table: str, column: str) -> ColumnRule:
         """Return what happens with a column of a table that is shown."""
-        if not self._shown.emitted(schema, table, (column,))[0]:
+        names = schema, table, (column,)
+        if not (self._listed.emitted(*names)[0] and self._kept.emitted(*names)[0]):
             return ColumnRule.REMOVED
-        if not self._masked.emitted(schema, table, (column,))[0]:
+        if not self._masked.emitted(*names)[0]:
             return ColumnRule.MASKED
         return ColumnRule.SHOWN
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from canal_server.config.values import password_hash
 from canal_server.doors import yaml_document
 from canal_server.errors import ConfigError
+from canal_server.model.quoted import quoted
 from canal_server.runtime.private_files import read_whole, reason_of
 from canal_server.tls.certificate_names import checked_name
 from canal_server.users.rights import ReadRule, ShownColumns, User
@@ -39,9 +40,12 @@ T = TypeVar("T")
 KEY: Final = "canal.users.file"
 CONNECTIONS_MAX: Final = 100_000
 CLIENT_ID_MAX: Final = 2**15 - 1
-_NAME: Final = re.compile(r"[^\x00-\x1f\x7f:]{1,64}")
+_NAME: Final = re.compile(r"[^:]{1,64}")
 _IDS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
-_COLUMNS: Final = re.compile(r"[^:,]+\.[^:,]+:[^:,/]+(?:/[^:,/]+)*")
+# A pattern or a quoted name is the name of no table: the list would have no effect, and
+# show what it is meant to hide.
+_TABLE: Final = re.compile(r"[^\\*+?()\[\]{}|^`.]+\.[^\\*+?()\[\]{}|^`]+")
+_COLUMN: Final = re.compile(r"[^\\*`]+")
 _HEADER: Final = """\
 # The users of this canal-server and their rights, see docs/howto/users.md.
 # `canal-server user` writes this file; it does not keep comments.
@@ -73,8 +77,10 @@ def parse_users(text: str, name: str) -> dict[str, User]:
     section = document.root.section("users")
     users = {}
     for each in section.names():
-        if not _NAME.fullmatch(each):
-            section.problem(each, "a name has 1 to 64 characters without colons")
+        if not (_NAME.fullmatch(each) and each.isprintable()):
+            section.problem(
+                each, "a name has 1 to 64 characters without colons, all printable"
+            )
         users[each] = _user(each, section.section(each))
     document.root.finish()
     problems = document.problems() or _duplicates(name, users.values())
@@ -120,12 +126,31 @@ def _read_rules(section: Section) -> Iterable[ReadRule]:
             rule.texts("subscriptions"),
         )
         rule.finish()
+        _check_limits(rule, found)
         try:
             ShownColumns(found)
         except ValueError as error:
             rule.problem("tables", str(error))
             continue
         yield found
+
+
+def _check_limits(rule: Section, found: ReadRule) -> None:
+    """Add a problem for each limit without a value, which would be none.
+
+    It may be there because a template or an edit went wrong.
+    """
+    limits = {
+        "tables": found.tables,
+        "columns": found.columns,
+        "remove_columns": found.removed,
+        "mask_columns": found.masked,
+        "clients": found.clients,
+        "subscriptions": found.subscriptions,
+    }
+    for key in rule.names():
+        if key in limits and not limits[key]:
+            rule.problem(key, "no value, which would be no limit; leave the key out")
 
 
 def _each(section: Section, key: str, parse: Callable[[str], T]) -> Iterable[T]:
@@ -138,14 +163,23 @@ def _each(section: Section, key: str, parse: Callable[[str], T]) -> Iterable[T]:
 
 
 def _column_list(text: str) -> str:
-    items = text.split(",")
-    wrong = next((each for each in items if not _COLUMNS.fullmatch(each)), None)
-    if wrong is not None:
-        raise ValueError(
-            f"{wrong!r} is not of the form schema.table:column/column; names contain no"
-            " patterns"
-        )
-    return text
+    """Return a list of columns with each table once. Raises ValueError."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for item in text.split(","):
+        table, _, rest = (each.strip() for each in item.partition(":"))
+        columns = [each.strip() for each in rest.split("/")]
+        if not (
+            _TABLE.fullmatch(table)
+            and all(map(_COLUMN.fullmatch, columns))
+            and ":" not in rest
+            and item.strip().isprintable()
+        ):
+            raise ValueError(
+                f"{quoted(item)} is not of the form schema.table:column/column; names"
+                " contain no patterns and no quotes"
+            )
+        found.setdefault(table.upper(), (table, []))[1].extend(columns)
+    return ",".join(f"{table}:{'/'.join(names)}" for table, names in found.values())
 
 
 def client_ids(text: str) -> tuple[int, int]:

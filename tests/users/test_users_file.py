@@ -8,7 +8,7 @@ import pytest
 
 from canal_server.errors import ConfigError
 from canal_server.protocol.auth import stored_form
-from canal_server.users.rights import ReadRule, Right, User
+from canal_server.users.rights import ColumnRule, ReadRule, Right, ShownColumns, User
 from canal_server.users.users_file import parse_users, read_users, users_text
 
 HASH = stored_form("secret")
@@ -101,8 +101,10 @@ def test_empty():
         ("user:\n  a: {}", "users.yml:1:1: user is not known; did you mean users?"),
         (
             "users:\n  a:b: {password: x}",
-            "a name has 1 to 64 characters without colons",
+            "a name has 1 to 64 characters without colons, all printable",
         ),
+        ('users: {"a\\x9bb": {}}', "without colons, all printable"),
+        ('users: {"a\\u202eb": {}}', "without colons, all printable"),
         ("users:\n  a: {password: hunter2}", "40 hexadecimal digits"),
         ("users:\n  a: {rights: all}", "users.a.rights is not known; known keys:"),
         ("users:\n  a: {read: [x]}", "users.a.read[0]: write keys with values"),
@@ -115,6 +117,24 @@ def test_empty():
             "users:\n  a: {read: [{destination: x, mask_columns: orders.card}]}",
             "'orders.card' is not of the form schema.table:column/column",
         ),
+        *(
+            (
+                f"users:\n  a: {{read: [{{destination: x, {key}: '{wrong}'}}]}}",
+                "is not of the form schema.table:column/column",
+            )
+            for key in ("remove_columns", "mask_columns")
+            for wrong in (
+                r"shop\.orders:card",
+                "shop.*:card",
+                "shop.orders:*",
+                "shop.(orders|items):card",
+                "`shop`.`orders`:card",
+                "shop.orders:\u200bcard",
+                "shop.orders:card,",
+                "shop.orders:card/",
+                "shop.orders:card:email",
+            )
+        ),
         (
             "users:\n  a: {read: [{destination: x, clients: [40000]}]}",
             "'40000' is not within 0 to 32767",
@@ -122,6 +142,21 @@ def test_empty():
         (
             "users:\n  a: {read: [{destination: x, clients: [x]}]}",
             "'x' is not a client id, nor a range such as 2000-2099",
+        ),
+        *(
+            (
+                f"users:\n  a: {{read: [{{destination: x, {key}: {empty}}}]}}",
+                f"users.a.read[0].{key} = ",
+            )
+            for key, empty in (
+                ("tables", ""),
+                ("tables", "''"),
+                ("columns", "null"),
+                ("remove_columns", "''"),
+                ("mask_columns", "~"),
+                ("clients", "[]"),
+                ("subscriptions", ""),
+            )
         ),
         (
             "users:\n  a: {certificates: [reader]}",
@@ -140,6 +175,47 @@ def test_problems(text, problem):
     assert any(problem in each for each in found), found
     assert all(each.startswith("users.yml:") for each in found)
     assert "hunter2" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "shop.orders:card,shop.orders:email",
+        "shop.orders:card, SHOP.orders : email",
+        " shop.orders:Card / email ",
+        "shop.orders:card\n,shop.orders:email\n",
+    ],
+)
+@pytest.mark.parametrize("key", ["columns", "remove_columns", "mask_columns"])
+def test_lists_of_columns(key, text):
+    """Blanks in a list do not count, and a table that is named twice has both lists."""
+    quoted = text.replace("\n", "\\n")
+    (user,) = parse_users(
+        f'users: {{a: {{read: [{{destination: x, {key}: "{quoted}"}}]}}}}', "users.yml"
+    ).values()
+    shown = ShownColumns(user.read[0])
+    rules = [
+        shown.column_rule("Shop", "orders", each) for each in ("id", "card", "EMAIL")
+    ]
+    removed, masked = ColumnRule.REMOVED, ColumnRule.MASKED
+    assert (
+        rules
+        == {
+            "columns": [removed, ColumnRule.SHOWN, ColumnRule.SHOWN],
+            "remove_columns": [ColumnRule.SHOWN, removed, removed],
+            "mask_columns": [ColumnRule.SHOWN, masked, masked],
+        }[key]
+    )
+    again = parse_users(users_text([user]), "again")
+    assert again == {"a": user}
+
+
+def test_removed_although_listed():
+    """A column that is removed is not shown, even if `columns` lists it as well."""
+    rule = ReadRule("*", columns="s.t:id/card", removed="s.t:card")
+    assert ShownColumns(rule).column_rule("s", "t", "card") is ColumnRule.REMOVED
+    assert ShownColumns(rule).column_rule("s", "t", "id") is ColumnRule.SHOWN
+    assert ShownColumns(rule).column_rule("s", "t", "x") is ColumnRule.REMOVED
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o604, 0o620])

@@ -29,7 +29,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="add a user with rights",
         description="Add a user to the file of users, which is created if it does not"
         " exist. PATTERN is the name of a destination, or a pattern of the shell such"
-        " as 'shop_*'; options with a pattern may be repeated.",
+        " as 'shop_*'; options with a pattern or a list may be repeated.",
     )
     add_file_options(parser)
     add_password_option(parser)
@@ -94,7 +94,13 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
             "replace the values of these columns: texts by ****, others by NULL",
         ),
     ):
-        parser.add_argument(option, metavar="LIST", default="", help=text)
+        parser.add_argument(
+            option,
+            metavar="LIST",
+            action="append",
+            default=[],
+            help=text,
+        )
     parser.add_argument(
         "--client",
         metavar="ID",
@@ -168,13 +174,17 @@ def _rules(args: argparse.Namespace) -> Iterator[ReadRule]:
         clients = tuple(map(client_ids, args.client))
     except ValueError as error:
         raise ConfigError([f"--client {error}"]) from error
+    # An empty list would be no limit, when a variable of a script is not set.
+    for option, value in limits.items():
+        if not all(each.strip() for each in value):
+            raise ConfigError([f"{option} is empty: leave it out for no limit"])
     for pattern in args.read:
         yield ReadRule(
             pattern,
-            args.tables,
-            args.columns,
-            args.remove_columns,
-            args.mask_columns,
+            ",".join(args.tables),
+            ",".join(args.columns),
+            ",".join(args.remove_columns),
+            ",".join(args.mask_columns),
             clients,
             tuple(args.subscription),
         )

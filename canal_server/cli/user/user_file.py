@@ -72,8 +72,7 @@ def changed_users(path: Path) -> Iterator[dict[str, User]]:
     lock = path.with_name(path.name + ".lock")
     try:
         owner = (path if path.exists() else path.parent).stat()
-        descriptor = open_private(lock, os.O_RDWR | os.O_CREAT)
-        _give(lock, owner)
+        descriptor = _open_lock(lock, owner)
     except OSError as error:
         raise CanalError(f"cannot write {lock}: {reason_of(error)}") from error
     try:
@@ -83,18 +82,48 @@ def changed_users(path: Path) -> Iterator[dict[str, User]]:
         text = users_text(users.values())
         parse_users(text, "the options")  # what a server would refuse is not written
         try:
-            replace_content(Disk(), path, text.encode(), backup=None)
-            _give(path, owner)
+            replace_content(_DiskOf(owner), path, text.encode(), backup=None)
         except OSError as error:
             raise CanalError(f"cannot write {path}: {reason_of(error)}") from error
     finally:
         os.close(descriptor)
 
 
-def _give(path: Path, owner: os.stat_result) -> None:
-    """Let root write files that the server, under its own account, can read."""
-    if not os.geteuid():
-        os.chown(path, owner.st_uid, owner.st_gid)
+def _open_lock(path: Path, owner: os.stat_result) -> int:
+    descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
+    try:
+        _give(descriptor, owner)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+class _DiskOf(Disk):
+    """Creates files for an account."""
+
+    def __init__(self, owner: os.stat_result) -> None:
+        self._owner = owner
+
+    def create(self, path: Path) -> int:
+        """Create a file that must not exist, for its owner only, and open it."""
+        descriptor = super().create(path)
+        try:
+            _give(descriptor, self._owner)
+        except OSError:
+            self.close(descriptor)
+            raise
+        return descriptor
+
+
+def _give(descriptor: int, owner: os.stat_result) -> None:
+    """Let root write files that the server, under its own account, can read.
+
+    By descriptor, and no file with another name: whoever may write into the folder
+    could put a link to a file of root there, and would own that.
+    """
+    if not os.geteuid() and os.fstat(descriptor).st_nlink == 1:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def read_password(args: argparse.Namespace) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import stat
 
 import pytest
@@ -102,12 +103,31 @@ def test_life_of_a_user(conf, user):
     assert set(read_users(path)) == {"bot"}
 
 
+def test_repeated_limits(conf, user):
+    """A limit that is given twice has the lists of both."""
+    status, _, _ = user(
+        "add", "a", "--read", "*", "--tables", r"s\.a", "--tables", r"s\.b",
+        "--columns", "s.a:id", "--columns", "s.b:id", "--remove-columns", "s.c:x",
+        "--remove-columns", "s.c:y", "--mask-columns", "s.d:x", "--mask-columns",
+        "s.e:y", "--password-stdin",
+    )  # fmt: skip
+    assert status == 0
+    assert read_users(conf / "users.yml")["a"].read == (
+        ReadRule("*", r"s\.a,s\.b", "s.a:id,s.b:id", "s.c:x/y", "s.d:x,s.e:y"),
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "problem"),
     [
         (["add", "a"], 2, "the user would have no rights: add --read"),
         (["add", "a", "--read", "*"], 2, "no terminal to ask for the password"),
         (["add", "a", "--tables", "x"], 2, "--tables needs --read"),
+        *(
+            (["add", "a", "--read", "*", option, empty], 2, f"{option} is empty")
+            for option in ("--tables", "--remove-columns", "--mask-columns")
+            for empty in ("", " ")
+        ),
         (
             ["add", "a", "--read", "*", "--client", "x"],
             2,
@@ -167,3 +187,27 @@ def test_without_the_key(conf, user, tmp_path):
     options = ("--file", other, "--password-stdin")
     assert user("add", "a", "--observe", "*", *options)[0] == 0
     assert user("list", "--file", other)[1].startswith("a\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_root_writes_for_the_account_of_the_folder(conf, user, tmp_path):
+    """What root writes belongs to the folder's account, but never what is linked."""
+    others = tmp_path / "of_root"
+    others.write_text("")
+    os.chown(conf, 4711, 4712)
+    path = conf / "users.yml"
+    lock = conf / "users.yml.lock"
+    lock.hardlink_to(others)
+    assert user("add", "a", "--observe", "*", "--password-stdin")[0] == 0
+    assert (path.stat().st_uid, path.stat().st_gid) == (4711, 4712)
+    assert others.stat().st_uid == 0
+
+    for link in (lock, path.with_name("users.yml.tmp")):
+        link.unlink(missing_ok=True)
+        link.symlink_to(others)
+        user("passwd", "a", "--password-stdin", password="other")
+        assert others.read_text() == ""
+        assert others.stat().st_uid == 0
+        link.unlink(missing_ok=True)
+    assert user("passwd", "a", "--password-stdin", password="other")[0] == 0
+    assert (lock.stat().st_uid, path.stat().st_uid) == (4711, 4711)

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
 from canal_server.runtime.log_context import logged_subject
-from canal_server.runtime.private_files import reason_of
+from canal_server.runtime.private_files import (
+    make_private_folder,
+    open_private,
+    reason_of,
+)
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from io import TextIOWrapper
 
 FILE_BYTES_MAX: Final = 100 * 1024 * 1024
 FILES_MAX: Final = 10  # of each log, the current one included
 _SERVER: Final = "canal"
 _IS_NAME: Final = re.compile(r"[\w-][\w.-]*").fullmatch  # of a file in the folder
+
+
+class _PrivateFile(RotatingFileHandler):
+    """A rotating file for its owner only: lines have names of tables, and filters."""
+
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        descriptor = open_private(Path(self.baseFilename), flags)
+        return os.fdopen(descriptor, "a", encoding=self.encoding, errors=self.errors)
 
 
 class LogFolder(logging.Handler):
@@ -68,8 +83,8 @@ class LogFolder(logging.Handler):
 
     def _open(self, name: str) -> logging.Handler:
         folder = self._folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(
+        make_private_folder(folder)
+        handler = _PrivateFile(
             folder / f"{name}.log",
             maxBytes=FILE_BYTES_MAX,
             backupCount=FILES_MAX - 1,

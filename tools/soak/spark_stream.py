@@ -31,9 +31,13 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 STOP_S = 60.0
-# Spark gives a Python worker ten seconds to start, which no setting changes: a machine
-# with much else to do needs longer.
-BUSY = "Python worker failed to connect back"
+# Spark gives a Python worker ten seconds to start, and fifteen to fetch what was
+# collected, which no setting changes: a process that is paused, or a machine with much
+# else to do, needs longer.
+BUSY = (
+    "Python worker failed to connect back",
+    "cannot access local variable 'sockfile'",  # pyspark's, for want of the other side
+)
 BUSY_MAX = 10  # times that it is started again for that
 CHANGES = ("INSERT", "UPDATE", "DELETE")
 NEW = (
@@ -125,7 +129,11 @@ class SparkStream:
         One that ended because its machine was too busy is started again.
         """
         status = self._process.poll() if self._process else None
-        if status and self.busy < BUSY_MAX and BUSY in self.log_end():
+        if (
+            status
+            and self.busy < BUSY_MAX
+            and any(each in self.log_end() for each in BUSY)
+        ):
             self.busy += 1
             self.kill()
             self.launch()

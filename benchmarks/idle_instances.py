@@ -1,9 +1,10 @@
 """What many destinations cost in one process while nothing happens.
 
 Starts a private MySQL and a canal-server with instances that all read it, waits until
-each reads, and measures: memory, time of the processor, threads and descriptors, and
-which threads take the time. `python benchmarks/idle_instances.py --help` shows the
-options; needs the package to be installed, as `make bench` has it.
+each reads, and measures: memory, time of the processor, threads and descriptors, which
+threads take the time, and how fast metrics, page and status are answered.
+`python benchmarks/idle_instances.py --help` shows the options; needs the package to be
+installed, as `make bench` has it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +39,7 @@ from zookeepers import PrivateZooKeeper
 from canal_server.daemon.control import ControlError, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from servers import Server
 
@@ -45,6 +49,8 @@ START_SECONDS_MAX = 300.0
 LOOK_SECONDS = 0.5
 MEMORY_MIB_MAX = 600  # what is asked of 100 instances
 CORE_PERCENT_MAX = 5.0
+ANSWER_MS_MAX = 100.0
+ANSWERS = 20  # of each kind
 MIB = 1024 * 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -141,6 +147,31 @@ def measure(pid: int, seconds: float) -> tuple[float, dict[str, float]]:
     return percent, {name: threads[name] - threads_before[name] for name in threads}
 
 
+def answers_ms(conf: Path) -> dict[str, list[float]]:
+    """Return the times in which metrics, page and status are answered, in ms."""
+    status = ask(conf, "status")
+    page = f"http://127.0.0.1:{status['http_port']}/api/v1"
+    asked: dict[str, Callable[[], object]] = {
+        "metrics": partial(fetch, f"http://127.0.0.1:{status['metrics_port']}/metrics"),
+        "page": partial(fetch, f"{page}/destinations"),
+        "status over HTTP": partial(fetch, f"{page}/status"),
+        "status": partial(ask, conf, "status"),
+    }
+    found: dict[str, list[float]] = {what: [] for what in asked}
+    for _ in range(ANSWERS):
+        for what, call in asked.items():
+            began_s = time.monotonic()
+            call()
+            found[what].append((time.monotonic() - began_s) * 1000)
+    return found
+
+
+def fetch(url: str) -> bytes:
+    """Return what a URL has."""
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return bytes(answer.read())
+
+
 def main() -> int:
     """Measure and print; status 1 when it costs more than it may."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -164,13 +195,21 @@ def main() -> int:
         memory = Memory.of(process.pid)
         tasks = len(list(Path(f"/proc/{process.pid}/task").iterdir()))
         files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        answers = answers_ms(conf)
     print(f"{args.instances} instances read after {started_s:.1f} s")
     print(f"resident: {memory.now / MIB:.0f} MiB, at most {memory.highest / MIB:.0f}")
     print(f"processor: {percent:.2f} % of a core over {args.seconds:g} s")
     print(f"threads: {tasks}, descriptors: {files}")
     for name, seconds in sorted(threads.items(), key=lambda item: -item[1])[:10]:
         print(f"  {seconds:6.2f} s  {name}")
-    too_much = memory.highest > MEMORY_MIB_MAX * MIB or percent > CORE_PERCENT_MAX
+    for what, ms in answers.items():
+        print(f"{what}: {statistics.median(ms):.0f} ms, at most {max(ms):.0f}")
+    slowest_ms = max(statistics.median(ms) for ms in answers.values())
+    too_much = (
+        slowest_ms > ANSWER_MS_MAX
+        or memory.highest > MEMORY_MIB_MAX * MIB
+        or percent > CORE_PERCENT_MAX
+    )
     print("more than it may be" if too_much else "within its limits")
     return int(too_much)
 

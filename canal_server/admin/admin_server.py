@@ -17,6 +17,7 @@ from canal_server.protocol.auth import SEED_BYTES, Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.server.listener import listen
 from canal_server.server.transport import Transport
+from canal_server.users.audit_log import AuditLog
 from canal_server.users.failed_logins import FailedLogins, group_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ class AdminServer:
         credentials: Credentials,
         actions: AdminActions,
         logs: LogReading,
+        *,
+        audit: AuditLog | None = None,
     ) -> None:
+        self._audit = audit or AuditLog(None)
         self._ip = address_for(ip, credentials)
         self._is_limited = self._ip != ip
         self._port = port
@@ -153,7 +157,12 @@ class AdminServer:
 
     def _serve(self, transport: Transport, host: str) -> None:
         session = AdminSession(
-            self._credentials, os.urandom(SEED_BYTES), self._actions, self._logs, host
+            self._credentials,
+            os.urandom(SEED_BYTES),
+            self._actions,
+            self._logs,
+            host,
+            audit=self._audit,
         )
         transport.set_send_timeout(SEND_S)
         transport.send((session.greeting,))

@@ -27,11 +27,13 @@ from canal_server.errors import CanalError, ProtocolError
 from canal_server.model.quoted import printable
 from canal_server.protocol.framing import FrameReader
 from canal_server.protocol.protobuf import decode
+from canal_server.users.audit_log import NAME_MAX
 
 if TYPE_CHECKING:
     from canal_server.admin.admin_actions import AdminActions
     from canal_server.admin.log_reading import LogReading
     from canal_server.protocol.auth import Credentials
+    from canal_server.users.audit_log import AuditLog
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class AdminSession:
         actions: what is done
         logs: where logs are read
         peer: the address of canal-admin, for the log
+        audit: what notes log-ins and actions
 
     """
 
@@ -58,10 +61,14 @@ class AdminSession:
         actions: AdminActions,
         logs: LogReading,
         peer: str,
+        *,
+        audit: AuditLog,
     ) -> None:
+        self._audit = audit
         self.greeting = packet(AdminPacketType.HANDSHAKE, AdminHandshake(seeds=seed))
         self.is_open = False  # the login succeeded
         self.is_refused = False  # it failed: send the answer and close
+        self._user = ""
         self._credentials = credentials
         self._seed = seed
         self._actions = actions
@@ -96,8 +103,11 @@ class AdminSession:
         )
         if not is_valid:
             self.is_refused = True
+            self._audit.note("login_refused", auth.username, self._peer)
             return ack(f"auth failed for user:{auth.username[:64]}", REFUSED)
         self.is_open = True
+        self._user = auth.username
+        self._audit.note("login", self._user, self._peer, how="canal-admin")
         log.info("canal-admin at %s logged in", self._peer)
         return ack()
 
@@ -105,11 +115,11 @@ class AdminSession:
         match received.type:
             case AdminPacketType.SERVER:
                 action = decode(ServerAdmin, received.body).action
-                self._note(action, "the server")
+                self._note(action, "the server", None)
                 return _result(self._actions.of_server(action), "ServerAdmin", action)
             case AdminPacketType.INSTANCE:
                 asked = decode(InstanceAdmin, received.body)
-                self._note(asked.action, asked.destination)
+                self._note(asked.action, asked.destination, asked.destination)
                 return _result(
                     self._actions.of_destination(asked.destination, asked.action),
                     "InstanceAdmin",
@@ -138,8 +148,15 @@ class AdminSession:
             return ",".join(self._logs.names(*where[:1]))
         return self._logs.last_lines(count, *where)
 
-    def _note(self, action: str, subject: str) -> None:
+    def _note(self, action: str, subject: str, destination: str | None) -> None:
         if action not in {"check", "list"}:
+            self._audit.note(
+                "admin",
+                self._user,
+                self._peer,
+                action=action[:NAME_MAX],
+                destination=destination and destination[:NAME_MAX],
+            )
             log.info(
                 "canal-admin at %s: %s %s",
                 self._peer,

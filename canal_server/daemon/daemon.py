@@ -296,6 +296,7 @@ class Daemon:
             ),
             AdminActions(self._destinations),
             LogReading(log_dir),
+            audit=self._audit,
         )
 
     def _users_watch(self) -> UsersWatch | None:

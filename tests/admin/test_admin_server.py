@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack, closing
 
 import pytest
@@ -22,6 +23,7 @@ from canal_server.admin.log_reading import LogReading
 from canal_server.errors import CanalError, ClientError
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.users.audit_log import AuditLog
 
 PASSWORD = "open sesame"
 SERVER, INSTANCE, LOG = (
@@ -92,6 +94,7 @@ def port(destinations, tmp_path):
         Credentials("admin", stored_form(PASSWORD)),
         AdminActions(destinations),
         LogReading(tmp_path),
+        audit=AuditLog(tmp_path / "audit.jsonl"),
     )
     server.start()
     assert server.port
@@ -253,3 +256,23 @@ def test_silent_peers(port, monkeypatch):
 def test_where_it_listens(passwd, address):
     """Beyond this host only with a password that is not public."""
     assert address_for("192.0.2.1", Credentials("admin", passwd)) == address
+
+
+def test_audit(connector, port, tmp_path):
+    """Log-ins and actions of canal-admin are noted, questions are not."""
+    with closing(Connector(port)) as other:
+        assert other.log_in("root", "wrong").code
+    for action in ("list", "stop"):
+        connector.ask(SERVER, ServerAdmin(action))
+    connector.ask(INSTANCE, InstanceAdmin("one", "restart"))
+    lines = (tmp_path / "audit.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    for each in found:
+        assert each.pop("time")
+        assert each.pop("address") == "127.0.0.1"
+    assert found == [
+        {"event": "login", "user": "admin", "how": "canal-admin"},
+        {"event": "login_refused", "user": "root"},
+        {"event": "admin", "user": "admin", "action": "stop", "destination": None},
+        {"event": "admin", "user": "admin", "action": "restart", "destination": "one"},
+    ]

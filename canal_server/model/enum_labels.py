@@ -9,13 +9,18 @@ Label = str | bytes  # bytes: MySQL shows what is not text as hexadecimal digits
 
 
 def labels_of(text: str) -> tuple[Label, ...]:
-    """Read the labels as COLUMN_TYPE has them."""
-    return tuple(
-        bytes.fromhex(found["value"].zfill(len(found["value"]) + 1 & ~1))
-        if found["hex"]
-        else _ESCAPE.sub(lambda escape: _UNESCAPED[escape[0]], found["value"])
-        for found in _LABEL.finditer(text)
-    )
+    """Read the labels as COLUMN_TYPE has them; never raises."""
+    return tuple(_label(found) for found in _LABEL.finditer(text))
+
+
+def _label(found: re.Match[str]) -> Label:
+    value = found["value"]
+    if found["hex"]:
+        try:
+            return bytes.fromhex(value.zfill(len(value) + 1 & ~1))
+        except ValueError:
+            return value  # of a damaged entry
+    return _ESCAPE.sub(lambda escape: _UNESCAPED.get(escape[0], escape[0]), value)
 
 
 _LABEL: Final = re.compile(r"(?P<hex>x?)'(?P<value>(?:[^'\\]|''|\\.)*+)'", re.DOTALL)

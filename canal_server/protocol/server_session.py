@@ -78,7 +78,7 @@ class Login:
     read_idle_s: float
     write_idle_s: float
     subscribe: ClientIdentity | None
-    account: object = field(default=None, repr=False)
+    account: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

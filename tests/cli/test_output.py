@@ -90,7 +90,7 @@ def test_every_command_has_a_version(command, option, capsys):
 # What prints nothing to read, or has actions that print.
 JSON_LESS = [
     ("start",), ("position",), ("subscriptions",), ("schema",), ("mirror",),
-    ("mirror", "plot"), ("consume",), ("completion",),
+    ("mirror", "plot"), ("consume",), ("completion",), ("user",),
 ]  # fmt: skip
 
 

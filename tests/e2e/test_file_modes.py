@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fix_pipeline import DESTINATION, Process
@@ -18,9 +18,6 @@ from canal_server.client import CanalClient
 from canal_server.client.range_client import RangedClient
 from canal_server.daemon.control import ask
 from canal_server.protocol.range_messages import RangePosition
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -35,7 +32,8 @@ def pipeline(make_pipeline, source_server, database):
 
 def canal_server(*arguments: object, **options: object) -> subprocess.Popen[str]:
     """Start a command with the most open umask there is."""
-    command = [sys.executable, "-m", "canal_server", *map(str, arguments)]
+    program = Path(sys.executable).with_name("canal-server")
+    command = [program, *map(str, arguments)]
     return subprocess.Popen(command, text=True, umask=0, **options)  # type: ignore[call-overload,no-any-return]
 
 

@@ -22,6 +22,7 @@ EXAMPLES = [
     dedent(example)
     for page in PAGES
     for example in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    if "scrape_configs:" not in example  # of Prometheus
 ]
 WHOLE = (
     "name: shop\ncanal: {destination: d}\nsource: {host: h, user: u}\nlake: {path: l}\n"

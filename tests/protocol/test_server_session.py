@@ -92,7 +92,9 @@ def test_login_again_after_a_wrong_password():
         refusal = ask(
             session, PacketType.CLIENTAUTHENTICATION, ClientAuth("canal", password)
         )
-        assert refusal == Refused(400, "auth failed for user 'canal'", is_login=True)
+        assert refusal == Refused(
+            400, "auth failed for user 'canal'", is_login=True, user="canal"
+        )
     auth = ClientAuth("canal", scramble("secret", SEED))
     assert isinstance(ask(session, PacketType.CLIENTAUTHENTICATION, auth), Login)
 

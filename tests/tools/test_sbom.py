@@ -7,9 +7,10 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 import zipfile
-from importlib.metadata import distribution, version
+from importlib.metadata import Distribution, version
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from packaging.utils import canonicalize_name
 from sbom import ROOT, BillError, check, debian_components
 
 METADATA = "*.dist-info/METADATA"
+SITE_PACKAGES = sysconfig.get_path("purelib")
 PROGRAM = ROOT / "tools/sbom.py"
 STATUS = """\
 Package: libssl3
@@ -68,7 +70,8 @@ def environment(tmp_path: Path) -> Path:
         if name in copied:
             continue
         copied.add(name)
-        metadata = distribution(name)
+        # Not the one that a build leaves in the project's folder.
+        (metadata, *_) = Distribution.discover(name=name, path=[SITE_PACKAGES])
         (file,) = (each for each in metadata.files or () if each.match(METADATA))
         folder = Path(str(metadata.locate_file(file))).parent
         shutil.copytree(folder, packages / folder.name)

@@ -32,7 +32,7 @@ DEFAULT: Final = "mirror.yml"
 STOP_TIMEOUT_S: Final = (
     120.0  # for a batch and for Spark to finish; then the process exits
 )
-EXTRA: Final = ("deltalake", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "yaml")
+EXTRA: Final = ("deltalake", "numpy", "pandas", "py4j", "pyarrow", "pyspark")
 SPARKS: Final = ("py4j", "pyspark")
 _OF_THE_LAKE: Final = ("status", "plot")  # actions that read only the lake
 NOT_CONNECTED: Final = "Py4JNetworkError"

@@ -43,8 +43,8 @@ DROPPED_TEXT = (
     "canal-server mirror copy: shop.gone: mirror copy has no such table: see "
     "`canal-server mirror status`"
 )
-WITHOUT_YAML = (
-    "import sys; sys.modules['yaml'] = None\n"
+WITHOUT_DELTA = (
+    "import sys; sys.modules['deltalake'] = None\n"
     "from canal_server.cli import main; sys.exit(main(sys.argv[1:]))"
 )
 
@@ -320,15 +320,15 @@ def test_without_the_extra(lake: Lake) -> None:
     """What is missing is named, and how it comes."""
     done = subprocess.run(
         [
-            sys.executable, "-c", WITHOUT_YAML,
-            "mirror", "status", "--conf", str(lake.conf),
+            sys.executable, "-c", WITHOUT_DELTA,
+            "mirror", "verify", "--conf", str(lake.conf),
         ],
         capture_output=True, text=True, check=False, timeout=60, env=child_environ(),
     )  # fmt: skip
     assert done.returncode == cli.FAILED
     assert done.stderr == (
-        "canal-server mirror status: the mirror needs yaml, which is not installed: "
-        "pip install 'canal-server[mirror]'\n"
+        "canal-server mirror verify: the mirror needs deltalake, which is not"
+        " installed: pip install 'canal-server[mirror]'\n"
     )
 
 

@@ -18,7 +18,7 @@ from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.server.listener import listen
 from canal_server.server.transport import Transport
 from canal_server.users.audit_log import AuditLog
-from canal_server.users.failed_logins import FailedLogins, group_of
+from canal_server.users.failed_logins import FailedLogins
 
 if TYPE_CHECKING:
     import socket
@@ -175,17 +175,29 @@ class AdminServer:
             if not data:
                 return
             session.receive_data(data)
+            was_open = session.is_open
             while (answer := session.next_answer()) is not None:
+                if not was_open and not self._has_waited(transport, host, session):
+                    return
+                was_open = True
                 if session.is_refused:
-                    self._refuse(transport, host, answer)
+                    with contextlib.suppress(OSError):
+                        transport.send((answer,))
                     return
                 transport.send((answer,))
 
-    def _refuse(self, transport: Transport, host: str, answer: bytes) -> None:
-        """Refuse a login; who tries passwords waits longer each time."""
-        daemon_messages.ADMIN_LOGIN_REFUSED.log(log, host)
-        with self._lock:
-            wait_s = self._failed_logins.delay_s(group_of(host), time.monotonic())
-        transport.wait_for_close(wait_s)
-        with contextlib.suppress(OSError):
-            transport.send((answer,))
+    def _has_waited(
+        self, transport: Transport, host: str, session: AdminSession
+    ) -> bool:
+        """Wait before a log-in is answered, longer each time; false: close instead."""
+        if session.is_refused:
+            daemon_messages.ADMIN_LOGIN_REFUSED.log(log, host)
+        proof = "" if session.is_refused else self._credentials.passwd
+        delay_s = self._failed_logins.begin(host, "", proof, time.monotonic())
+        if delay_s is None:
+            return False
+        if not delay_s:
+            return True
+        is_closed = transport.wait_for_close(delay_s)
+        self._failed_logins.end(host, "", "" if is_closed else proof)
+        return not is_closed

@@ -126,14 +126,15 @@ class Refused:
 
     code: int
     message: str
-    is_login: bool = False  # invalid user or password
-    user: str = ""  # who could not log in
+    user: str | None = None  # of a log-in with an invalid user or password
 
 
 class LoginRefusedError(ClientError):
     """Invalid user or password; `user` is who was named."""
 
-    user: str = ""
+    def __init__(self, user: str) -> None:
+        super().__init__(f"auth failed for user {quoted(user[:64])}", code=REFUSED)
+        self.user = user
 
 
 Request = (
@@ -220,10 +221,10 @@ class ServerSession(Generic[Account]):
                 # The first packet is a login, whatever its type.
                 return self._login(_content(ClientAuth, packet))
             request = _read_request(packet)
+        except LoginRefusedError as refusal:
+            return Refused(refusal.code, str(refusal), refusal.user)
         except ClientError as refusal:
-            is_login = isinstance(refusal, LoginRefusedError)
-            user = refusal.user if isinstance(refusal, LoginRefusedError) else ""
-            return Refused(refusal.code, str(refusal), is_login, user)
+            return Refused(refusal.code, str(refusal))
         if isinstance(request, Fetch):
             self._last_get = body, request
         return request
@@ -236,11 +237,7 @@ class ServerSession(Generic[Account]):
     def _login(self, auth: ClientAuth) -> Login:
         account = self._account(auth)
         if account is None:
-            refusal = LoginRefusedError(
-                f"auth failed for user {quoted(auth.username[:64])}", code=REFUSED
-            )
-            refusal.user = auth.username
-            raise refusal
+            raise LoginRefusedError(auth.username)
         subscribe = None
         if auth.destination and auth.client_id:
             subscribe = _identity(auth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from canal_server.errors import ProtocolError
 from canal_server.messages import server_messages
@@ -90,8 +90,13 @@ class Owner(Protocol):
     def on_login(self, connection: Connection, user: User) -> str:
         """Note that a user has logged in; returns why not, empty if it may."""
 
-    def refused_login_s(self, connection: Connection) -> float:
-        """Note a wrong password; returns how long to delay its refusal."""
+    def login_delay_s(
+        self, connection: Connection, name: str, proof: str
+    ) -> float | None:
+        """Note a log-in, as `FailedLogins.begin` does; returns how long it waits."""
+
+    def login_waited(self, connection: Connection, name: str, proof: str) -> None:
+        """Note that a log-in has waited."""
 
     def on_refusal(self, connection: Connection, message: str, level: int) -> None:
         """Log a refusal."""
@@ -231,6 +236,7 @@ class Connection:
         rights = self._rights
         if isinstance(request, Login):
             assert isinstance(request.account, User)
+            self._wait_to_log_in(request.account)
             rights = SessionRights(request.account, self._session_audit(request))
         reply = self._service.answer(request, fd, wait_s, self._visits, rights=rights)
         if reply is None:
@@ -239,9 +245,9 @@ class Connection:
             raise TimeoutError(f"a get waited for {wait_s:g} s")
         if isinstance(request, Refused):
             self._refused(f"refused a request of {self.peer}: {request.message}")
-            if request.is_login:
+            if request.user is not None:
                 self._audit.note("login_refused", request.user, self.peer)
-                self._wait_with_refusal()
+                self._wait_to_answer(request.user, "")
         elif isinstance(request, Login) and reply is ACCEPTED:
             assert rights is not None
             self._log_in(request, rights)
@@ -274,11 +280,38 @@ class Connection:
     def _refused(self, message: str, level: int = logging.WARNING) -> None:
         self._owner.on_refusal(self, message, level)
 
-    def _wait_with_refusal(self) -> None:
-        """Delay a client that tries passwords, in this thread and until it closes."""
+    def _wait_to_log_in(self, user: User) -> None:
+        """Wait with the right password as with a wrong one, if there were some."""
+        if not user.password_hash or self._session.has_used_certificate:
+            return
+        self._wait_to_answer(user.name, user.password_hash)
+        if not self._users.is_current(user):  # its rights have changed meanwhile
+            raise ProtocolError("the rights of this user have just changed")
+
+    def _wait_to_answer(self, name: str, proof: str) -> None:
+        """Delay the answer to a log-in, in this thread and until the client closes.
+
+        Raises TimeoutError if it may not be answered.
+        """
         left_s = self._log_in_by.remaining_s()
         assert left_s is not None
-        self._transport.wait_for_close(min(left_s, self._owner.refused_login_s(self)))
+        delay_s = self._owner.login_delay_s(self, name, proof)
+        if delay_s == 0:
+            return
+        if delay_s is None:
+            self._leave_unanswered(left_s)
+        has_waited = False
+        try:
+            if delay_s > left_s:
+                self._leave_unanswered(left_s)
+            has_waited = not self._transport.wait_for_close(delay_s)
+        finally:
+            # Whoever hangs up early has proven nothing: the next try waits as well.
+            self._owner.login_waited(self, name, proof if has_waited else "")
+
+    def _leave_unanswered(self, left_s: float) -> NoReturn:
+        self._transport.wait_for_close(left_s)
+        raise TimeoutError("too many wrong passwords from its address")
 
     def _check_write_idle(self) -> None:
         if time.monotonic() - self._last_sent_at > self._write_idle_s:

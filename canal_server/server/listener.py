@@ -30,7 +30,7 @@ from canal_server.server.refusal_log import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport
 from canal_server.users.audit_log import AuditLog
-from canal_server.users.failed_logins import FailedLogins, group_of
+from canal_server.users.failed_logins import DELAY_MAX_S, FailedLogins, group_of
 from canal_server.users.user_directory import UserDirectory
 
 if TYPE_CHECKING:
@@ -83,7 +83,10 @@ class Server:
         )
         self._logged_in: dict[Connection, User] = {}
         self._hosts: dict[Connection, str] = {}  # what counts as one address
-        self._failed_logins = FailedLogins()
+        # At most half of the time for a log-in, or no delayed one would be in time.
+        self._failed_logins = FailedLogins(
+            min(DELAY_MAX_S, config.handshake_timeout_s / 2)
+        )
         self._refusals = Refusals()
         # Their threads; a thread outlives its connection by a moment. Ended ones are
         # removed at the next connection.
@@ -281,11 +284,22 @@ class Server:
                 self._logged_in[connection] = user
         return why
 
-    def refused_login_s(self, connection: Connection) -> float:
-        """Note a wrong password; returns how long to delay its refusal."""
+    def login_delay_s(
+        self, connection: Connection, name: str, proof: str
+    ) -> float | None:
+        """Note a log-in, as `FailedLogins.begin` does; returns how long it waits."""
+        guessed = self.users.guessed_name(name)
+        host, now_s = self._address_of(connection), time.monotonic()
+        return self._failed_logins.begin(host, guessed, proof, now_s)
+
+    def login_waited(self, connection: Connection, name: str, proof: str) -> None:
+        """Note that a log-in has waited."""
+        guessed = self.users.guessed_name(name)
+        self._failed_logins.end(self._address_of(connection), guessed, proof)
+
+    def _address_of(self, connection: Connection) -> str:
         with self._lock:
-            host = self._hosts[connection]
-            return self._failed_logins.delay_s(host, time.monotonic())
+            return self._hosts[connection]
 
     def _end_changed(self) -> None:
         """End the sessions of users whose rights have changed; by any thread."""

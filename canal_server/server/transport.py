@@ -108,11 +108,14 @@ class Transport:
         """Send what fits, without waiting. Raises OSError."""
         self._sock.send(data, socket.MSG_DONTWAIT)
 
-    def wait_for_close(self, timeout_s: float) -> None:
-        """Wait for this time, or until the client disconnects, or `shut_down`."""
+    def wait_for_close(self, timeout_s: float) -> bool:
+        """Wait for this time, or until the client disconnects, or `shut_down`.
+
+        Returns whether it ended before the time.
+        """
         poll = select.poll()
         poll.register(self._sock, select.POLLRDHUP)
-        poll.poll(timeout_s * 1000)
+        return bool(poll.poll(timeout_s * 1000))
 
     def shut_down(self) -> None:
         """End every wait on this socket; from any thread, while it is not closed."""

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from collections import OrderedDict
-from typing import Final
+import threading
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-ADDRESSES_MAX: Final = 10_000  # whose failed log-ins are counted
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+KEPT_MAX: Final = 10_000  # names of addresses with failures, and with right passwords
+NAME_MAX: Final = 64  # characters
+WAITING_MAX: Final = 4  # log-ins of one name from one address, at a time
+WAITING_OF_ADDRESS_MAX: Final = 16
+EXCESS_S: Final = 2.0  # between failures that are not too many
+EXCESS_TOLERATED: Final = (
+    30  # failures beyond that, with which a known password is at once
+)
+EXCESS_MAX: Final = 60  # that are counted
 FORGET_S: Final = 60.0  # after the last failed log-in
 DELAY_MIN_S: Final = 0.25
 DELAY_MAX_S: Final = 5.0
@@ -37,23 +50,111 @@ def basic_login(authorization: str) -> tuple[str, str]:
     return user, password
 
 
-class FailedLogins:
-    """How long the refusal of a wrong password waits, by address; under one lock.
+@dataclass(slots=True)
+class _Failures:
+    """The wrong passwords for one name from one address."""
 
-    The delay grows with each failure in a row. The right password never waits, so that
-    other clients of the same address are not delayed.
+    in_row: int = 0  # without a pause of FORGET_S
+    excess: float = 0.0  # those beyond one in EXCESS_S
+    last_s: float = 0.0
+
+
+class FailedLogins:
+    """How long the answer to a log-in waits, by address and name; thread-safe.
+
+    The delay grows with each failure in a row. While there are any, the right password
+    waits as long as a wrong one, and only a few log-ins wait at a time. Otherwise, the
+    right one could be recognized by its speed, and one could try many at the same time,
+    or hang up early and try the next one.
+
+    A password that was right before, from the same address, does not wait, so that
+    nobody is delayed by a program with an old password: unless there are so many
+    failures that somebody seems to guess.
     """
 
-    def __init__(self) -> None:
-        # By address: how many, and when the last one happened; oldest first.
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+    def __init__(self, delay_max_s: float = DELAY_MAX_S) -> None:
+        self._delay_max_s = delay_max_s
+        self._lock = threading.Lock()
+        # The oldest first.
+        self._failures: OrderedDict[tuple[str, str], _Failures] = OrderedDict()
+        self._proven: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._waiting: Counter[tuple[str, str]] = Counter()
+        self._waiting_of: Counter[str] = Counter()  # by address
 
-    def delay_s(self, address: str, now_s: float) -> float:
-        """Count a failure, and return how long to delay its refusal."""
-        count, last_s = self._failures.pop(address, (0, now_s))
-        if now_s - last_s > FORGET_S:
-            count = 0
-        self._failures[address] = count + 1, now_s
-        if len(self._failures) > ADDRESSES_MAX:
-            self._failures.popitem(last=False)
-        return min(DELAY_MAX_S, DELAY_MIN_S * 2.0 ** min(count, 16))
+    def begin(self, address: str, name: str, proof: str, now_s: float) -> float | None:
+        """Count a log-in; returns how long to delay its answer, whatever that is.
+
+        `proof` identifies the password that was right; empty: it was wrong. None: too
+        many wait, so that neither may be answered. After a delay that is not zero, call
+        `end`.
+        """
+        host, name = group_of(address), name[:NAME_MAX]
+        key = host, name
+        with self._lock:
+            failures = self._failures_of(key, now_s)
+            if proof and self._is_at_once((*key, proof), failures):
+                return 0.0
+            if failures is None:
+                failures = self._failures[key] = _Failures()
+                _limit(self._failures)
+            # Those with the right password count as well: the delay of the next one
+            # would show which it was.
+            failures.in_row += 1
+            failures.excess = min(failures.excess + 1, EXCESS_MAX)
+            failures.last_s = now_s
+            self._failures.move_to_end(key)
+            if self._waiting[key] >= WAITING_MAX or (
+                self._waiting_of[host] >= WAITING_OF_ADDRESS_MAX
+            ):
+                return None
+            self._waiting[key] += 1
+            self._waiting_of[host] += 1
+            doubled = DELAY_MIN_S * 2.0 ** min(failures.in_row - 1, 16)
+            return min(self._delay_max_s, doubled)
+
+    def end(self, address: str, name: str, proof: str) -> None:
+        """Note that a log-in has waited, and is answered now."""
+        host, name = group_of(address), name[:NAME_MAX]
+        key = host, name
+        with self._lock:
+            _subtract(self._waiting, key)
+            _subtract(self._waiting_of, host)
+            if proof:
+                self._failures.pop(key, None)
+                self._note_proof((*key, proof))
+
+    def _failures_of(self, key: tuple[str, str], now_s: float) -> _Failures | None:
+        found = self._failures.get(key)
+        if found is None:
+            return None
+        pause_s = now_s - found.last_s
+        if pause_s > FORGET_S:
+            del self._failures[key]
+            return None
+        found.excess = max(0.0, found.excess - pause_s / EXCESS_S)
+        return found
+
+    def _is_at_once(
+        self, proof: tuple[str, str, str], failures: _Failures | None
+    ) -> bool:
+        """Return whether a right password is answered without a delay."""
+        if failures is None:
+            self._note_proof(proof)
+            return True
+        return proof in self._proven and failures.excess <= EXCESS_TOLERATED
+
+    def _note_proof(self, proof: tuple[str, str, str]) -> None:
+        self._proven[proof] = None
+        self._proven.move_to_end(proof)
+        _limit(self._proven)
+
+
+def _limit(table: OrderedDict[Any, Any]) -> None:
+    if len(table) > KEPT_MAX:
+        table.popitem(last=False)
+
+
+def _subtract(counter: Counter[Any], key: Hashable) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

@@ -81,6 +81,11 @@ class UserDirectory:
         """Return the names of the users of the file."""
         return sorted(self._users)
 
+    def guessed_name(self, name: str) -> str:
+        """Return whose password a log-in with a name tries; empty: that of any name."""
+        any_name = self._own is not None and not self._credentials.user
+        return "" if any_name else name
+
     def on_change(self, call: Callable[[], None]) -> None:
         """Call a function, by any thread, after users have changed."""
         self._on_change.append(call)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -15,7 +14,7 @@ from starlette.datastructures import Headers
 
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.loopback import is_loopback
-from canal_server.users.failed_logins import FailedLogins, basic_login, group_of
+from canal_server.users.failed_logins import DELAY_MAX_S, FailedLogins, basic_login
 from canal_server.users.rights import EVERYTHING, ReadRule, Right, User
 from canal_server.users.user_directory import UserDirectory
 from canal_server.web.problem_details import Problem
@@ -33,7 +32,6 @@ _LOGIN: Final = {"WWW-Authenticate": 'Basic realm="canal-server", charset="UTF-8
 _IS_OPEN: Final = "the port is open to other hosts"
 _SET_LOGIN: Final = "set canal.http.user and canal.http.passwd, or canal.users.file"
 _OWN_SITES: Final = ("same-origin", "none")  # of the header that browsers send
-DELAYED_MAX: Final = 4  # refusals of one address that wait at a time
 
 
 def _all_rights(name: str) -> User:
@@ -119,11 +117,11 @@ class AccessRules:
         *,
         clients_log_in: bool = False,
         users: UserDirectory | None = None,
+        failed_logins: FailedLogins | None = None,
     ) -> None:
         self._login = login
         self.users = users or UserDirectory(None, Credentials())
-        self._failed_logins = FailedLogins()
-        self._delayed: Counter[str] = Counter()  # refusals that wait, by address
+        self._failed_logins = failed_logins or FailedLogins()
         self._operator = None if login is None else _all_rights(login.user)
         self._is_loopback = is_loopback(ip)
         self._stranger = _stranger(
@@ -167,27 +165,30 @@ class AccessRules:
             self.users.is_current(user)
         )
 
-    async def delay(self, address: str) -> None:
-        """Wait before a wrong password is refused; longer with each one.
+    async def delay(self, address: str, headers: Headers, *, is_right: bool) -> None:
+        """Wait before a log-in with a password is answered, right or wrong.
 
-        Raises a Problem when refusals of this address wait already: guesses at the same
-        time would be no slower otherwise, and hold all connections.
+        Raises a Problem when too many of this name and address wait already: guesses at
+        the same time would be no slower otherwise, and hold all connections.
         """
-        host = group_of(address)
-        delay_s = self._failed_logins.delay_s(host, time.monotonic())
-        if self._delayed[host] >= DELAYED_MAX:
+        name, password = basic_login(headers["authorization"])
+        proof = stored_form(password) if is_right else ""
+        delay_s = self._failed_logins.begin(address, name, proof, time.monotonic())
+        if delay_s is None:
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                "too many wrong passwords from this address",
-                headers={"Retry-After": str(round(delay_s) or 1)},
+                "too many wrong passwords for this name from this address",
+                headers={"Retry-After": f"{DELAY_MAX_S:.0f}"},
             )
-        self._delayed[host] += 1
+        if not delay_s:
+            return
         try:
             await asyncio.sleep(delay_s)
+        except BaseException:
+            proof = ""  # it was not answered
+            raise
         finally:
-            self._delayed[host] -= 1
-            if not self._delayed[host]:
-                del self._delayed[host]
+            self._failed_logins.end(address, name, proof)
 
     def _user(self, headers: Headers, certificate_names: Sequence[str]) -> User:
         """Return the user who logs in. Raises a Problem."""
@@ -240,31 +241,33 @@ class AccessMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            found = self._who(scope)
             headers = Headers(scope=scope)
-            state = scope.setdefault("state", {})
-            try:
-                names = state.get("certificate_names", ())
-                visitor = self._rules.visitor(scope["method"], headers, names)
-            except Problem as problem:
-                refusal = await self._delayed(problem, scope, headers)
-                await refusal.response()(scope, receive, send)
+            if self._rules.needs_login and "authorization" in headers:
+                host, port = scope.get("client") or ("?", 0)
+                is_right = not isinstance(found, WrongLogin)
+                try:
+                    await self._rules.delay(host, headers, is_right=is_right)
+                    found = self._who(scope)  # rights may have changed meanwhile
+                except Problem as too_many:
+                    found = too_many
+                if isinstance(found, WrongLogin):  # not if there are too many
+                    name, _ = basic_login(headers["authorization"])
+                    self._audit.note("login_refused", name, f"{host}:{port}")
+            if isinstance(found, Problem):
+                await found.response()(scope, receive, send)
                 return
-            state["visitor"] = visitor
+            scope["state"]["visitor"] = found
         await self._app(scope, receive, send)
 
-    async def _delayed(
-        self, problem: Problem, scope: Scope, headers: Headers
-    ) -> Problem:
-        """Return the refusal, after a while if it is one of a wrong password."""
-        if isinstance(problem, WrongLogin) and "authorization" in headers:
-            host, port = scope.get("client") or ("?", 0)
-            name, _ = basic_login(headers["authorization"])
-            self._audit.note("login_refused", name, f"{host}:{port}")
-            try:
-                await self._rules.delay(host)
-            except Problem as too_many:
-                return too_many
-        return problem
+    def _who(self, scope: Scope) -> Visitor | Problem:
+        """Return who sent a request, or why it is refused."""
+        state = scope.setdefault("state", {})
+        names = state.get("certificate_names", ())
+        try:
+            return self._rules.visitor(scope["method"], Headers(scope=scope), names)
+        except Problem as problem:
+            return problem
 
 
 def _stranger(*, is_loopback: bool, clients_log_in: bool) -> Visitor:

@@ -23,6 +23,7 @@ from canal_server.admin.log_reading import LogReading
 from canal_server.errors import CanalError, ClientError
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.server.transport import Transport
 from canal_server.users.audit_log import AuditLog
 
 PASSWORD = "open sesame"
@@ -124,6 +125,19 @@ def test_refused_logins(port, caplog, user, password):
         with pytest.raises(EOFError):
             connector.packet()
     assert "refused the login of canal-admin at 127.0.0.1" in caplog.text
+
+
+def test_guesses_are_slowed_down(port, monkeypatch):
+    """After a wrong login the right one waits as well, unless it was right before."""
+    waited = []
+    monkeypatch.setattr(
+        Transport, "wait_for_close", lambda _, seconds: waited.append(seconds)
+    )
+    for password in ("wrong", PASSWORD, "wrong", PASSWORD, "wrong"):
+        with closing(Connector(port)) as connector:
+            code = connector.log_in("admin", password).code
+            assert code == (0 if password == PASSWORD else 300)
+    assert waited == [0.25, 0.5, 0.25, 0.5]
 
 
 def test_no_request_before_the_login(port, destinations):

@@ -92,9 +92,7 @@ def test_login_again_after_a_wrong_password():
         refusal = ask(
             session, PacketType.CLIENTAUTHENTICATION, ClientAuth("canal", password)
         )
-        assert refusal == Refused(
-            400, "auth failed for user 'canal'", is_login=True, user="canal"
-        )
+        assert refusal == Refused(400, "auth failed for user 'canal'", "canal")
     auth = ClientAuth("canal", scramble("secret", SEED))
     assert isinstance(ask(session, PacketType.CLIENTAUTHENTICATION, auth), Login)
 

@@ -1,14 +1,8 @@
-"""Who may connect, by address and log-in; how long wrong passwords wait."""
+"""Who may connect, by address and log-in."""
 
 from __future__ import annotations
 
 from canal_server.server.admission import Admission, Limits
-from canal_server.users.failed_logins import (
-    ADDRESSES_MAX,
-    FORGET_S,
-    FailedLogins,
-    group_of,
-)
 
 
 def admission(**limits) -> Admission[str]:
@@ -63,33 +57,6 @@ def test_address_limit():
     assert not known.refusal("b")
     known.remove("y")
     assert not known.refusal("a")
-
-
-def test_addresses():
-    """IPv6 counts by one customer's network, IPv4 by address."""
-    assert group_of("192.0.2.7") == "192.0.2.7"
-    assert group_of("2001:db8:1:2::1") == group_of("2001:db8:1:2:ffff::")
-    assert group_of("2001:db8:1:2::1") != group_of("2001:db8:1:3::1")
-    assert group_of("fe80::1%eth0") == group_of("fe80::2")
-    assert group_of("what") == "what"
-
-
-def test_delays_grow_and_are_forgotten():
-    """The delay of an address doubles up to a limit, and is reset after a while."""
-    failed = FailedLogins()
-    delays = [failed.delay_s("a", float(i)) for i in range(7)]
-    assert delays == [0.25, 0.5, 1, 2, 4, 5, 5]
-    assert failed.delay_s("b", 7.0) == 0.25
-    assert failed.delay_s("a", 7.0 + FORGET_S + 1) == 0.25
-
-
-def test_delays_are_kept_of_so_many_addresses():
-    """The table has a limit; the address that failed longest ago is forgotten."""
-    failed = FailedLogins()
-    for number in range(ADDRESSES_MAX + 1):
-        failed.delay_s(str(number), 0.0)
-    assert failed.delay_s(str(ADDRESSES_MAX), 0.0) == 0.5
-    assert failed.delay_s("0", 0.0) == 0.25
 
 
 def test_user_limit():

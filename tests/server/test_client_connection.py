@@ -331,30 +331,86 @@ def test_little_is_held_before_login(serve):
         assert wire.receive() == b""
 
 
+def log_in(wire: Wire, password: str, seed: bytes) -> Ack:
+    """Send a log-in as `canal`, and return its answer."""
+    auth = ClientAuth("canal", scramble(password, seed))
+    wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+    return decode(Ack, wire.packet().body)
+
+
+def seed_of(wire: Wire) -> bytes:
+    """Return the seed of a connection that was opened just now."""
+    return decode(Handshake, wire.packet().body).seeds
+
+
 def test_wrong_passwords_wait(serve, monkeypatch, caplog):
-    """Each wrong password waits longer, the right one never; the log has the sum."""
+    """Each wrong password waits longer, and so does the right one after them.
+
+    It does not when it was right before, nor on its own. The log has the sum.
+    """
     waited = []
     monkeypatch.setattr(
         Transport, "wait_for_close", lambda _, seconds: waited.append(seconds)
     )
     server = serve(user="canal", passwd=stored_form("secret"), handshake_timeout_s=3600)
-    with Wire(server.port) as wire:
-        seed = decode(Handshake, wire.packet().body).seeds
-        for password in [*["wrong"] * 8, "secret"]:
-            auth = ClientAuth("canal", scramble(password, seed))
-            wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
-            reply = decode(Ack, wire.packet().body)
-    assert reply.error_code in (None, 0)
-    assert waited == [0.25, 0.5, 1, 2, 4, 5, 5, 5]
+    for passwords, expected in (
+        (["secret"], []),
+        ([*["wrong"] * 8, "secret"], [0.25, 0.5, 1, 2, 4, 5, 5, 5]),
+        (["wrong"] * 40, [5] * 40),
+        (["secret"], [5]),
+        (["secret"], []),
+        (["wrong", "secret"], [0.25]),
+    ):
+        with Wire(server.port) as wire:
+            seed = seed_of(wire)
+            codes = [log_in(wire, each, seed).error_code for each in passwords]
+        assert [bool(code) for code in codes] == [each == "wrong" for each in passwords]
+        assert waited == expected
+        waited.clear()
     assert caplog.text.count("auth failed") == 1
     server.request_stop()
     assert server.join(Deadline(PATIENCE_S))
-    assert "7 more refusals for 127.0.0.1" in caplog.text
+    assert "48 more refusals for 127.0.0.1" in caplog.text
+
+
+def test_who_hangs_up_early_learns_nothing(serve, monkeypatch):
+    """The right password of a client that did not wait is not known the next time."""
+    waits = iter([False, True, False])  # the second client has disconnected
+    waited = []
+
+    def wait(_: Transport, seconds: float) -> bool:
+        waited.append(seconds)
+        return next(waits)
+
+    monkeypatch.setattr(Transport, "wait_for_close", wait)
+    server = serve(user="canal", passwd=stored_form("secret"), handshake_timeout_s=3600)
+    for password in ("wrong", "secret", "secret", "secret"):
+        with Wire(server.port) as wire:
+            log_in(wire, password, seed_of(wire))
+    assert waited == [0.25, 0.5, 1]
+
+
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_log_ins_without_an_answer(serve, caplog, password):
+    """What may not wait any longer is closed without an answer, right or wrong."""
+    caplog.set_level(logging.INFO)
+    server = serve(user="canal", passwd=stored_form("secret"), handshake_timeout_s=0.5)
+    with Wire(server.port) as wire:
+        seed = seed_of(wire)
+        assert log_in(wire, "wrong", seed).error_code == 400  # after half of the time
+        auth = ClientAuth("canal", scramble(password, seed))
+        wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+        assert wire.receive() == b""
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+    assert "too many wrong passwords from its address" in caplog.text
 
 
 def test_waiting_refusals_hold_up_nobody(serve):
-    """While a wrong password waits, others of its address log in; a stop ends it."""
+    """While wrong passwords wait, who logged in before does so; a stop ends it."""
     server = serve(user="canal", passwd=stored_form("secret"))
+    with Wire(server.port) as wire:
+        assert not log_in(wire, "secret", seed_of(wire)).error_code
     wires = []
     for _ in range(8):
         wires.append(Wire(server.port))
@@ -362,10 +418,7 @@ def test_waiting_refusals_hold_up_nobody(serve):
         auth = ClientAuth("canal", b"00" * 20)
         wires[-1].send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
     with Wire(server.port) as wire:
-        seed = decode(Handshake, wire.packet().body).seeds
-        auth = ClientAuth("canal", scramble("secret", seed))
-        wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
-        assert wire.receive() == ACK_FRAME
+        assert not log_in(wire, "secret", seed_of(wire)).error_code
     server.request_stop()
     assert server.join(Deadline(PATIENCE_S))
     for wire in wires:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
+import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
+from http import HTTPStatus
 
 import pytest
 from fix_server import PATIENCE_S
@@ -16,14 +17,15 @@ from web_operations import NotedServer
 
 from canal_server.errors import ClientError
 from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.observe.metrics_login import MetricsLogin
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.users.failed_logins import WAITING_MAX, FailedLogins
 from canal_server.users.rights import Right
 from canal_server.users.user_directory import UserDirectory
 from canal_server.users.users_file import parse_users, users_text
-from canal_server.web.access_rules import DELAYED_MAX, AccessRules, Login
+from canal_server.web.access_rules import AccessRules, Login
 from canal_server.web.live_tail import Tails
-from canal_server.web.problem_details import Problem
 from canal_server.web.throughput import Throughput
 from canal_server.web.web_server import application
 
@@ -85,10 +87,16 @@ def users(tmp_path):
 
 
 @pytest.fixture
-def rules(users):
+def failed_logins():
+    """Give the failed log-ins of the port."""
+    return FailedLogins()
+
+
+@pytest.fixture
+def rules(users, failed_logins):
     """Give the rules of a port with these users and a login."""
     login = Login("http", stored_form("of http"))
-    return AccessRules("127.0.0.1", login, users=users)
+    return AccessRules("127.0.0.1", login, users=users, failed_logins=failed_logins)
 
 
 @pytest.fixture
@@ -184,21 +192,28 @@ def test_certificates(http, rules, users):
     assert client.get(url, headers=basic("bot", "x")).status_code == 401
 
 
-@pytest.mark.anyio
-async def test_guesses_are_slowed_down(rules):
-    """Only a few refusals of an address wait at a time; more are refused at once."""
+def test_guesses_are_slowed_down(http, failed_logins):
+    """While wrong passwords wait, the right one is refused as well, unless known."""
 
-    async def refused(address: str) -> int:
-        try:
-            await rules.delay(address)
-        except Problem as problem:
-            return int(problem.status)
-        return 0
+    def status(user: str, password: str = "secret", method: str = "GET") -> int:
+        url, login = f"{BASE}/destinations", basic(user, password)
+        return http.request(method, url, headers=login).status_code
 
-    async with asyncio.timeout(PATIENCE_S):
-        found = await asyncio.gather(*(refused("192.0.2.1") for _ in range(8)))
-        assert sorted(found) == [0] * DELAYED_MAX + [429] * (8 - DELAYED_MAX)
-        assert await refused("192.0.2.2") == 0
+    assert status("observer") == 200
+    host = "testclient"
+    for user in ("reader", "observer"):
+        for _ in range(WAITING_MAX):
+            assert failed_logins.begin(host, user, "", time.monotonic())
+    for method in ("GET", "POST", "OPTIONS"):
+        for password in ("secret", "wrong"):
+            assert status("reader", password, method) == 429
+    assert status("observer", "wrong") == 429
+    # Others are not delayed, nor who has logged in from there before.
+    assert status("everywhere") == 200
+    assert status("observer") == 200
+    failed_logins.end(host, "reader", "")
+    for _ in range(2):  # the first one waits
+        assert status("reader") == 200
 
 
 @pytest.fixture
@@ -250,3 +265,22 @@ def test_metrics(users):
     finally:
         port.request_stop()
         assert port.join(Deadline(PATIENCE_S))
+
+
+def test_guesses_at_the_port_for_metrics(users):
+    """While wrong passwords wait there, the right one is refused as well."""
+    failed = FailedLogins()
+    login = MetricsLogin(users, failed)
+
+    def status(user: str, password: str = "secret") -> HTTPStatus:
+        return login.status(basic(user, password)["authorization"], None, "a")
+
+    for _ in range(WAITING_MAX):
+        assert failed.begin("a", "all", "", time.monotonic())
+    for password in ("secret", "wrong"):
+        assert status("all", password) is HTTPStatus.TOO_MANY_REQUESTS
+    assert status("everywhere") is HTTPStatus.OK
+    failed.end("a", "all", "")
+    for _ in range(2):  # the first one waits
+        assert status("all") is HTTPStatus.OK
+    assert status("all", "wrong") is HTTPStatus.UNAUTHORIZED

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 BASE: Final = "/api/v1"
+# What a status shows to those who may not observe all destinations.
+_OF_ANY: Final = ("version", "uptime_s", "stopping", "instances")
 _ACCEPTED: Final = HTTPStatus.ACCEPTED.value
 
 
@@ -122,12 +124,14 @@ class Api:
         visitor = _visitor(request)
         found = dict(await self._do(self._operations.status))
         if not visitor.user.may_everywhere(Right.OBSERVE):
+            # Not what is of the host, nor texts about files of any destination.
+            found = {key: found[key] for key in _OF_ANY if key in found}
             found["instances"] = [
                 each
                 for each in found["instances"]
                 if visitor.may(Right.OBSERVE, str(each["destination"]))
             ]
-            found["refused"] = {}  # texts about files of any destination
+            found["refused"] = {}
         return JSONResponse(found)
 
     async def _list(self, request: Request) -> Response:

@@ -331,9 +331,9 @@ def test_little_is_held_before_login(serve):
         assert wire.receive() == b""
 
 
-def log_in(wire: Wire, password: str, seed: bytes) -> Ack:
-    """Send a log-in as `canal`, and return its answer."""
-    auth = ClientAuth("canal", scramble(password, seed))
+def log_in(wire: Wire, password: str, seed: bytes, user: str = "canal") -> Ack:
+    """Send a log-in, and return its answer."""
+    auth = ClientAuth(user, scramble(password, seed))
     wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
     return decode(Ack, wire.packet().body)
 
@@ -371,6 +371,24 @@ def test_wrong_passwords_wait(serve, monkeypatch, caplog):
     server.request_stop()
     assert server.join(Deadline(PATIENCE_S))
     assert "48 more refusals for 127.0.0.1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"), [("", [0.25, 0.5, 1]), ("one", [0.25, 0.25])]
+)
+def test_other_names_are_no_way_around(serve, monkeypatch, user, expected):
+    """Where any name may log in, all names count as one; otherwise each for itself."""
+    waited = []
+    monkeypatch.setattr(
+        Transport, "wait_for_close", lambda _, seconds: waited.append(seconds)
+    )
+    server = serve(user=user, passwd=stored_form("secret"), handshake_timeout_s=3600)
+    with Wire(server.port) as wire:
+        seed = seed_of(wire)
+        log_in(wire, "wrong", seed, "two")
+        log_in(wire, "wrong", seed, "three")
+        assert not log_in(wire, "secret", seed, "one").error_code
+    assert waited == expected
 
 
 def test_who_hangs_up_early_learns_nothing(serve, monkeypatch):

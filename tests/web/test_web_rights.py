@@ -142,6 +142,17 @@ def test_lists_have_what_may_be_observed(http, user):
         assert each["allows_tail"] is (name in RIGHTS[user].get(Right.READ, "").split())
 
 
+@pytest.mark.parametrize("user", RIGHTS)
+def test_status_has_what_may_be_observed(http, user):
+    """The status of the host is for those who may observe all destinations."""
+    seen = RIGHTS[user].get(Right.OBSERVE, "").split()
+    found = http.get(f"{BASE}/status", headers=basic(user)).json()
+    assert [each["destination"] for each in found["instances"]] == seen
+    is_all = user in ("all", "everywhere")
+    assert ("conf" in found, "pid" in found, bool(found["refused"])) == (is_all,) * 3
+    assert found["version"] == "1"
+
+
 @pytest.mark.parametrize(
     ("user", "destination", "status"),
     [

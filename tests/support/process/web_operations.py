@@ -19,7 +19,13 @@ class NotedServer:
         """Return a status."""
         if self.fails:
             raise self.fails
-        return {"pid": 1, "instances": []}
+        return {
+            "pid": 1,
+            "conf": "/conf",
+            "version": "1",
+            "instances": [{"destination": name} for name in self.lives],
+            "refused": {"two": "text"},
+        }
 
     def readings(self):
         """Return a reading of each destination."""

@@ -190,14 +190,12 @@ class AdminServer:
         self, transport: Transport, host: str, session: AdminSession
     ) -> bool:
         """Wait before a log-in is answered, longer each time; false: close instead."""
-        if session.is_refused:
-            daemon_messages.ADMIN_LOGIN_REFUSED.log(log, host)
         proof = "" if session.is_refused else self._credentials.passwd
         delay_s = self._failed_logins.begin(host, "", proof, time.monotonic())
         if delay_s is None:
             return False
-        if not delay_s:
-            return True
-        is_closed = transport.wait_for_close(delay_s)
-        self._failed_logins.end(host, "", "" if is_closed else proof)
+        is_closed = bool(delay_s) and transport.wait_for_close(delay_s)
+        session.note_log_in()
+        if delay_s and not is_closed:
+            self._failed_logins.has_waited(host, "", proof)
         return not is_closed

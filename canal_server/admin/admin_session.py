@@ -24,6 +24,7 @@ from canal_server.admin.admin_messages import (
     packet,
 )
 from canal_server.errors import CanalError, ProtocolError
+from canal_server.messages import daemon_messages
 from canal_server.model.quoted import printable
 from canal_server.protocol.framing import FrameReader
 from canal_server.protocol.protobuf import decode
@@ -96,19 +97,25 @@ class AdminSession:
         except (CanalError, ProtocolError) as error:
             return ack(str(error), INVALID)
 
+    def note_log_in(self) -> None:
+        """Log whether canal-admin has logged in, or was refused."""
+        if self.is_refused:
+            daemon_messages.ADMIN_LOGIN_REFUSED.log(log, self._peer)
+            self._audit.note("login_refused", self._user, self._peer)
+            return
+        log.info("canal-admin at %s logged in", self._peer)
+        self._audit.note("login", self._user, self._peer, how="canal-admin")
+
     def _log_in(self, received: AdminPacket) -> bytes:
         auth = decode(AdminAuth, received.body)
+        self._user = auth.username
         is_valid = received.version in {None, VERSION} and self._credentials.allow(
             auth.username, auth.password, self._seed
         )
         if not is_valid:
             self.is_refused = True
-            self._audit.note("login_refused", auth.username, self._peer)
             return ack(f"auth failed for user:{auth.username[:64]}", REFUSED)
         self.is_open = True
-        self._user = auth.username
-        self._audit.note("login", self._user, self._peer, how="canal-admin")
-        log.info("canal-admin at %s logged in", self._peer)
         return ack()
 
     def _answer(self, received: AdminPacket) -> bytes:

@@ -54,5 +54,5 @@ class MetricsLogin:
             return False
         if delay_s:
             threading.Event().wait(delay_s)
-            self._failed.end(address, name, proof)
+            self._failed.has_waited(address, name, proof)
         return True

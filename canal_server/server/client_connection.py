@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.errors import ProtocolError
 from canal_server.messages import server_messages
@@ -246,8 +246,8 @@ class Connection:
         if isinstance(request, Refused):
             self._refused(f"refused a request of {self.peer}: {request.message}")
             if request.user is not None:
-                self._audit.note("login_refused", request.user, self.peer)
                 self._wait_to_answer(request.user, "")
+                self._audit.note("login_refused", request.user, self.peer)
         elif isinstance(request, Login) and reply is ACCEPTED:
             assert rights is not None
             self._log_in(request, rights)
@@ -298,20 +298,12 @@ class Connection:
         delay_s = self._owner.login_delay_s(self, name, proof)
         if delay_s == 0:
             return
-        if delay_s is None:
-            self._leave_unanswered(left_s)
-        has_waited = False
-        try:
-            if delay_s > left_s:
-                self._leave_unanswered(left_s)
-            has_waited = not self._transport.wait_for_close(delay_s)
-        finally:
+        if delay_s is None or delay_s > left_s:
+            self._transport.wait_for_close(left_s)
+            raise TimeoutError("too many wrong passwords from its address")
+        if not self._transport.wait_for_close(delay_s):
             # Whoever hangs up early has proven nothing: the next try waits as well.
-            self._owner.login_waited(self, name, proof if has_waited else "")
-
-    def _leave_unanswered(self, left_s: float) -> NoReturn:
-        self._transport.wait_for_close(left_s)
-        raise TimeoutError("too many wrong passwords from its address")
+            self._owner.login_waited(self, name, proof)
 
     def _check_write_idle(self) -> None:
         if time.monotonic() - self._last_sent_at > self._write_idle_s:

@@ -295,7 +295,7 @@ class Server:
     def login_waited(self, connection: Connection, name: str, proof: str) -> None:
         """Note that a log-in has waited."""
         guessed = self.users.guessed_name(name)
-        self._failed_logins.end(self._address_of(connection), guessed, proof)
+        self._failed_logins.has_waited(self._address_of(connection), guessed, proof)
 
     def _address_of(self, connection: Connection) -> str:
         with self._lock:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import ipaddress
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
+from typing import Any, Final
 
 KEPT_MAX: Final = 10_000  # names of addresses with failures, and with right passwords
 NAME_MAX: Final = 64  # characters
@@ -55,8 +52,9 @@ class _Failures:
     """The wrong passwords for one name from one address."""
 
     in_row: int = 0  # without a pause of FORGET_S
-    excess: float = 0.0  # those beyond one in EXCESS_S
     last_s: float = 0.0
+    excess: float = 0.0  # those beyond one in EXCESS_S
+    excess_s: float = 0.0  # the time at which it was that
 
 
 class FailedLogins:
@@ -78,15 +76,15 @@ class FailedLogins:
         # The oldest first.
         self._failures: OrderedDict[tuple[str, str], _Failures] = OrderedDict()
         self._proven: OrderedDict[tuple[str, str, str], None] = OrderedDict()
-        self._waiting: Counter[tuple[str, str]] = Counter()
-        self._waiting_of: Counter[str] = Counter()  # by address
+        # By address: until when log-ins wait, and their names. They count until then,
+        # even if a client has disconnected.
+        self._waiting: OrderedDict[str, list[tuple[float, str]]] = OrderedDict()
 
     def begin(self, address: str, name: str, proof: str, now_s: float) -> float | None:
         """Count a log-in; returns how long to delay its answer, whatever that is.
 
         `proof` identifies the password that was right; empty: it was wrong. None: too
-        many wait, so that neither may be answered. After a delay that is not zero, call
-        `end`.
+        many wait, so that neither may be answered. Who has waited calls `has_waited`.
         """
         host, name = group_of(address), name[:NAME_MAX]
         key = host, name
@@ -95,7 +93,7 @@ class FailedLogins:
             if proof and self._is_at_once((*key, proof), failures):
                 return 0.0
             if failures is None:
-                failures = self._failures[key] = _Failures()
+                failures = self._failures[key] = _Failures(excess_s=now_s)
                 _limit(self._failures)
             # Those with the right password count as well: the delay of the next one
             # would show which it was.
@@ -103,35 +101,35 @@ class FailedLogins:
             failures.excess = min(failures.excess + 1, EXCESS_MAX)
             failures.last_s = now_s
             self._failures.move_to_end(key)
-            if self._waiting[key] >= WAITING_MAX or (
-                self._waiting_of[host] >= WAITING_OF_ADDRESS_MAX
-            ):
+            waiting = [each for each in self._waiting.pop(host, ()) if each[0] > now_s]
+            self._waiting[host] = waiting
+            _limit(self._waiting)
+            of_name = sum(each == name for _, each in waiting)
+            if of_name >= WAITING_MAX or len(waiting) >= WAITING_OF_ADDRESS_MAX:
                 return None
-            self._waiting[key] += 1
-            self._waiting_of[host] += 1
             doubled = DELAY_MIN_S * 2.0 ** min(failures.in_row - 1, 16)
-            return min(self._delay_max_s, doubled)
+            delay_s = min(self._delay_max_s, doubled)
+            waiting.append((now_s + delay_s, name))
+            return delay_s
 
-    def end(self, address: str, name: str, proof: str) -> None:
-        """Note that a log-in has waited, and is answered now."""
-        host, name = group_of(address), name[:NAME_MAX]
-        key = host, name
+    def has_waited(self, address: str, name: str, proof: str) -> None:
+        """Note that a log-in is answered after its delay, and what was proven."""
+        if not proof:
+            return
+        key = group_of(address), name[:NAME_MAX]
         with self._lock:
-            _subtract(self._waiting, key)
-            _subtract(self._waiting_of, host)
-            if proof:
-                self._failures.pop(key, None)
-                self._note_proof((*key, proof))
+            self._failures.pop(key, None)
+            self._note_proof((*key, proof))
 
     def _failures_of(self, key: tuple[str, str], now_s: float) -> _Failures | None:
         found = self._failures.get(key)
         if found is None:
             return None
-        pause_s = now_s - found.last_s
-        if pause_s > FORGET_S:
+        if now_s - found.last_s > FORGET_S:
             del self._failures[key]
             return None
-        found.excess = max(0.0, found.excess - pause_s / EXCESS_S)
+        found.excess = max(0.0, found.excess - (now_s - found.excess_s) / EXCESS_S)
+        found.excess_s = now_s
         return found
 
     def _is_at_once(
@@ -152,9 +150,3 @@ class FailedLogins:
 def _limit(table: OrderedDict[Any, Any]) -> None:
     if len(table) > KEPT_MAX:
         table.popitem(last=False)
-
-
-def _subtract(counter: Counter[Any], key: Hashable) -> None:
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]

@@ -180,15 +180,9 @@ class AccessRules:
                 "too many wrong passwords for this name from this address",
                 headers={"Retry-After": f"{DELAY_MAX_S:.0f}"},
             )
-        if not delay_s:
-            return
-        try:
+        if delay_s:
             await asyncio.sleep(delay_s)
-        except BaseException:
-            proof = ""  # it was not answered
-            raise
-        finally:
-            self._failed_logins.end(address, name, proof)
+            self._failed_logins.has_waited(address, name, proof)
 
     def _user(self, headers: Headers, certificate_names: Sequence[str]) -> User:
         """Return the user who logs in. Raises a Problem."""

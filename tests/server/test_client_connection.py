@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fix_server import (
@@ -34,6 +36,7 @@ from canal_server.protocol.packets import (
 from canal_server.protocol.protobuf import decode
 from canal_server.protocol.server_session import ACK_FRAME
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.server import listener
 from canal_server.server.transport import Transport
 
 CONVERSATION = Path(__file__).parent / "conversation.json"
@@ -343,45 +346,56 @@ def seed_of(wire: Wire) -> bytes:
     return decode(Handshake, wire.packet().body).seeds
 
 
-def test_wrong_passwords_wait(serve, monkeypatch, caplog):
+@pytest.fixture
+def waited(monkeypatch):
+    """Give the seconds that log-ins have waited, for which nobody waits."""
+    seconds: list[float] = []
+    began_s = time.monotonic()
+    monkeypatch.setattr(Transport, "wait_for_close", lambda _, s: seconds.append(s))
+    clock = SimpleNamespace(monotonic=lambda: began_s + sum(seconds))
+    monkeypatch.setattr(listener, "time", clock)
+    return seconds
+
+
+def test_wrong_passwords_wait(serve, waited, caplog):
     """Each wrong password waits longer, and so does the right one after them.
 
     It does not when it was right before, nor on its own. The log has the sum.
     """
-    waited = []
-    monkeypatch.setattr(
-        Transport, "wait_for_close", lambda _, seconds: waited.append(seconds)
-    )
     server = serve(user="canal", passwd=stored_form("secret"), handshake_timeout_s=3600)
     for passwords, expected in (
         (["secret"], []),
         ([*["wrong"] * 8, "secret"], [0.25, 0.5, 1, 2, 4, 5, 5, 5]),
         (["wrong"] * 40, [5] * 40),
-        (["secret"], [5]),
         (["secret"], []),
-        (["wrong", "secret"], [0.25]),
+        (["wrong", "secret"], [5]),
     ):
+        before = len(waited)
         with Wire(server.port) as wire:
             seed = seed_of(wire)
             codes = [log_in(wire, each, seed).error_code for each in passwords]
         assert [bool(code) for code in codes] == [each == "wrong" for each in passwords]
-        assert waited == expected
-        waited.clear()
+        assert waited[before:] == expected
     assert caplog.text.count("auth failed") == 1
     server.request_stop()
     assert server.join(Deadline(PATIENCE_S))
     assert "48 more refusals for 127.0.0.1" in caplog.text
 
 
+def test_the_right_password_waits_too(serve, waited):
+    """The first time, it waits as a wrong one does; then no more."""
+    server = serve(user="canal", passwd=stored_form("secret"), handshake_timeout_s=3600)
+    for password in ("wrong", "wrong", "secret", "secret", "wrong", "secret"):
+        with Wire(server.port) as wire:
+            log_in(wire, password, seed_of(wire))
+    assert waited == [0.25, 0.5, 1, 0.25]
+
+
 @pytest.mark.parametrize(
     ("user", "expected"), [("", [0.25, 0.5, 1]), ("one", [0.25, 0.25])]
 )
-def test_other_names_are_no_way_around(serve, monkeypatch, user, expected):
+def test_other_names_are_no_way_around(serve, waited, user, expected):
     """Where any name may log in, all names count as one; otherwise each for itself."""
-    waited = []
-    monkeypatch.setattr(
-        Transport, "wait_for_close", lambda _, seconds: waited.append(seconds)
-    )
     server = serve(user=user, passwd=stored_form("secret"), handshake_timeout_s=3600)
     with Wire(server.port) as wire:
         seed = seed_of(wire)

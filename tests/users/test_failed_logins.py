@@ -28,7 +28,7 @@ def tried(
     """Try a password to the end; returns how long it waited."""
     delay_s = failed.begin(address, name, proof, now_s)
     if delay_s:
-        failed.end(address, name, proof)
+        failed.has_waited(address, name, proof)
     return delay_s
 
 
@@ -84,8 +84,9 @@ def test_few_wait_at_a_time():
     assert failed.begin("a", "n", GOOD, 0) is None
     assert failed.begin("b", "n", GOOD, 0) == 0
     assert failed.begin("a", "other", GOOD, 0) == 0
-    failed.end("a", "n", "")
-    assert failed.begin("a", "n", GOOD, 0) is not None
+    assert failed.begin("a", "n", GOOD, 0.2) is None
+    # Until the first one's delay is over, however early it has disconnected.
+    assert failed.begin("a", "n", GOOD, 0.25) is not None
 
     # Nor do more than some of all names.
     failed = FailedLogins()
@@ -120,7 +121,9 @@ def test_guesses_delay_even_known_passwords():
         failed.begin("a", "n", "", 0)
     assert failed.begin("a", "n", GOOD, 0) is None
     assert tried(failed, 0, name="other") == 0
-    assert tried(failed, 3 * EXCESS_S) == 0  # there were few of them
+    # However often a program with the right one tries.
+    assert [failed.begin("a", "n", GOOD, 0.1) for _ in range(5)] == [None] * 5
+    assert tried(failed, 8 * EXCESS_S) == 0  # there were few of them
 
     for _ in range(10 * EXCESS_MAX):
         failed.begin("a", "n", "", 0)

@@ -218,7 +218,7 @@ def test_guesses_are_slowed_down(http, failed_logins):
 
     def status(user: str, password: str = "secret", method: str = "GET") -> int:
         url, login = f"{BASE}/destinations", basic(user, password)
-        return http.request(method, url, headers=login).status_code
+        return int(http.request(method, url, headers=login).status_code)
 
     assert status("observer") == 200
     for user in ("reader", "observer"):

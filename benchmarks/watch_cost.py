@@ -15,6 +15,8 @@ import contextlib
 import statistics
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 END = END_TABLE.encode()
 PAGE_S = 2.0  # between two requests of the page
 SCRAPE_S = 1.0
+START_S = 10.0
 LOSS_MAX = 0.02
 WATCHER = """
 import sys, time, urllib.request
@@ -51,6 +54,20 @@ while True:
 """
 
 
+def wait_for(url: str) -> None:
+    """Wait until a port answers: the server opens it after the one for clients."""
+    give_up_at_s = time.monotonic() + START_S
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                assert answer.read(), url
+                return
+        except urllib.error.URLError:
+            if time.monotonic() > give_up_at_s:
+                raise
+            time.sleep(0.05)
+
+
 @contextlib.contextmanager
 def watched(metrics: int, page: int) -> Iterator[None]:
     """Have somebody watch the ports within the context."""
@@ -59,8 +76,7 @@ def watched(metrics: int, page: int) -> Iterator[None]:
         f"http://127.0.0.1:{page}/api/v1/destinations",
     ]
     for url in urls:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            assert answer.read(), url
+        wait_for(url)
     command = [sys.executable, "-c", WATCHER, *urls, str(SCRAPE_S), str(PAGE_S)]
     process = subprocess.Popen(command)
     try:

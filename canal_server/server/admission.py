@@ -81,22 +81,28 @@ class Admission(Generic[C]):
         a name have none, as they may be of anybody.
         """
         most = most or self._limits.per_user
+        if user and self._users.get(connection) == user:
+            return ""  # again, because its first subscription was refused
         if user and self._by_user[user] >= most:
             return f"{most} clients are connected as this user, the limit"
         self._pending.pop(connection, None)
-        if user and connection not in self._users:
+        self._forget_user(connection)
+        if user:
             self._users[connection] = user
             self._by_user[user] += 1
         return ""
 
-    def remove(self, connection: C) -> None:
-        """Note that a connection ended."""
-        self._pending.pop(connection, None)
+    def _forget_user(self, connection: C) -> None:
         user = self._users.pop(connection, "")
         if user:
             self._by_user[user] -= 1
             if not self._by_user[user]:
                 del self._by_user[user]
+
+    def remove(self, connection: C) -> None:
+        """Note that a connection ended."""
+        self._pending.pop(connection, None)
+        self._forget_user(connection)
         address = self._addresses.pop(connection)
         self._counts[address] -= 1
         if not self._counts[address]:

@@ -237,6 +237,10 @@ class Connection:
         if isinstance(request, Login):
             assert isinstance(request.account, User)
             self._wait_to_log_in(request.account)
+            # Before its subscription: one too many must change nothing.
+            if why := self._owner.on_login(self, request.account):
+                self._transport.send((error_frame(REFUSED, why),))
+                raise ProtocolError(why)
             rights = SessionRights(request.account, self._session_audit(request))
         reply = self._service.answer(request, fd, wait_s, self._visits, rights=rights)
         if reply is None:
@@ -260,9 +264,6 @@ class Connection:
         self._last_sent_at = time.monotonic()
 
     def _log_in(self, login: Login, rights: SessionRights) -> None:
-        if why := self._owner.on_login(self, rights.user):
-            self._transport.send((error_frame(REFUSED, why),))
-            raise ProtocolError(why)
         self._rights = rights
         if rights.audit is not None:
             rights.audit.begin(certificate=self._session.has_used_certificate)

@@ -74,3 +74,7 @@ def test_user_limit():
     assert not known.logged_in("u", "")  # who needs no name has no limit
     known.remove("t")
     assert not known.logged_in("v", "bob", 1)
+    # Again, or as somebody else, after a subscription that was refused.
+    assert not known.logged_in("v", "bob", 1)
+    assert not known.logged_in("v", "eve", 1)
+    assert not known.logged_in("u", "bob", 1)

@@ -269,7 +269,7 @@ def test_a_broken_file_changes_nothing(serve, users_file, caplog):
         assert not session.log_in("new").error_code
 
 
-def test_connections_per_user(serve, users_file):
+def test_connections_per_user(serve, users_file, instances):
     """A user may have so many connections, others are not affected."""
     limited = USERS.replace("shop: {", "shop: {connections: 2, ", 1)
     server = serve(users_file=users_file(limited), per_user_max=3)
@@ -280,6 +280,11 @@ def test_connections_per_user(serve, users_file):
         answers = [each.log_in("all").error_message for each in sessions[3:]]
         assert answers[:3] == ["", "", ""]
         assert answers[3] == "3 clients are connected as this user, the limit"
+        with Session(server.port) as one_more:  # it changes no filter either
+            who = {"destination": "shop", "client_id": "1", "filter": "x"}
+            assert one_more.log_in("all", **who).error_message == answers[3]
+        found = instances.started["shop"].meta.subscriptions("shop")
+        assert not found
         sessions[0].close()
 
         def fits() -> bool:

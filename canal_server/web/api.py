@@ -127,7 +127,8 @@ class Api:
                 for each in found["instances"]
                 if visitor.may(Right.OBSERVE, str(each["destination"]))
             ]
-            found["refused"] = {}  # texts about files of any destination
+            # Texts about files of any destination, and their paths.
+            found["refused"], found["changed_settings"] = {}, []
         return JSONResponse(found)
 
     async def _list(self, request: Request) -> Response:

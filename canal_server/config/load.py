@@ -438,7 +438,8 @@ class _Loading:
         if missing:
             self._problems.add_file(
                 file,
-                f"file not found, and {key} is not set elsewhere; set it in this file",
+                f"file not found, and {key} is not set elsewhere; set it in this file,"
+                " or correct the names in canal.destinations",
             )
         else:
             self._problems.add(file, key, "", "no MySQL server is set; write host:port")

@@ -32,11 +32,12 @@ from canal_server.admin.log_reading import LogReading
 from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
 from canal_server.alarms.alarm_watch import Alarms, AlarmWatch
-from canal_server.config.load import InstanceLoader
+from canal_server.config.load import MAIN_FILE, InstanceLoader
 from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
 from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
 from canal_server.daemon.destinations import Destinations
+from canal_server.daemon.loaded_files import LoadedFiles
 from canal_server.daemon.process_signals import signals
 from canal_server.daemon.settings_watch import SettingsWatch
 from canal_server.daemon.subscription_requests import SubscriptionRequests
@@ -157,6 +158,7 @@ class Daemon:
         self._alarms = self._alarm_watch()
         self._watch = _watch(config, self._destinations)
         self._settings_watch = self._watch_of(settings)
+        self._loaded_files = LoadedFiles(_files_of_restart(config))
         self._subscriptions = SubscriptionRequests(
             self._destinations, self._server, self._audit
         )
@@ -368,6 +370,7 @@ class Daemon:
             "stopping": self.stop.requested(),
             "instances": instances,
             "refused": refused,  # files that did not become destinations
+            "changed_settings": self._loaded_files.changed(),  # need a restart
         }
 
     def tables(self, destination: str) -> list[str]:
@@ -511,6 +514,14 @@ def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None
         return None
     loader = InstanceLoader(config.conf_dir, os.environ)
     return ConfWatch(loader, destinations, interval_s=config.scan_interval_s)
+
+
+def _files_of_restart(config: DaemonConfig) -> list[Path]:
+    """Return the files whose changes count after a restart only."""
+    main = config.conf_dir / MAIN_FILE
+    if config.scan_interval_s or config.instances_managed:
+        return [main]
+    return [main, *(each.file for each in config.instances if each.file is not None)]
 
 
 def run(

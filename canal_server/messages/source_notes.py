@@ -28,7 +28,9 @@ SOURCE_ERRORS: Final = (
         error="SourceRefused",
         fragments=("Access denied … (error 1045)",),
         meaning="The name or the password is wrong.",
-        remedy="Correct `canal.instance.dbUsername` and `canal.instance.dbPassword`.",
+        remedy="Correct `canal.instance.dbUsername` and `canal.instance.dbPassword`,"
+        " and [restart the server](../howto/start-and-stop.md#change-settings). A"
+        " password in [a file](../howto/secrets.md) needs no restart.",
         is_foreign=True,
     ),
     Note(

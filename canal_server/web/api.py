@@ -131,7 +131,7 @@ class Api:
                 for each in found["instances"]
                 if visitor.may(Right.OBSERVE, str(each["destination"]))
             ]
-            found["refused"] = {}
+            found["refused"], found["changed_settings"] = {}, []
         return JSONResponse(found)
 
     async def _list(self, request: Request) -> Response:

@@ -18,7 +18,11 @@ _OBJECT: Final = {"type": ["object", "null"]}
 
 _VIEW: Final[Json] = {
     "destination": {"type": "string"},
-    "state": {"type": "string", "enum": list(STATES)},
+    "state": {
+        "type": "string",
+        "enum": list(STATES),
+        "description": "one of the states of `canal_instance_state`",
+    },
     "ready": {"type": "boolean", "description": "runs, or is not to run here"},
     "error": _TEXT,
     "error_since_ms": {**_INTEGER, "description": "ms since 1970"},

@@ -64,7 +64,12 @@ OF_ONE = [
 
 
 class Noted(NotedServer):
-    """A server that refuses every move."""
+    """A server that refuses every move, and whose status has texts about files."""
+
+    def status(self):
+        """Return a status with what no destination owns."""
+        files = {"refused": {"two": "why"}, "changed_settings": ["conf/two/a"]}
+        return {**super().status(), **files}
 
     def plan_move(self, destination, to, *, source, client_ids):
         """Refuse."""
@@ -137,6 +142,14 @@ def test_every_endpoint(http, user):
             assert (answer.status_code != 403) is may, (name, method, path)
             if not may and method != "HEAD":
                 assert f"'{user}' may not" in answer.json()["detail"]
+
+
+def test_files_are_for_those_who_observe_all(http):
+    """Names of files may be of any destination; others do not get them."""
+    for user, may in (("everywhere", True), ("observer", False)):
+        found = http.get(f"{BASE}/status", headers=basic(user)).json()
+        assert bool(found["refused"]) is may
+        assert bool(found["changed_settings"]) is may
 
 
 @pytest.mark.parametrize("user", RIGHTS)

@@ -118,11 +118,11 @@ def check_destination(
 ) -> list[CheckResult]:
     """Return what the checks of one destination find, source by source."""
     results: list[CheckResult] = []
-    cursors, is_read = DestinationCursors(()), False
+    cursors, runs, error = DestinationCursors(()), False, ""
     try:
         if is_running:
             found = find_cursors(instance, config.data_dir)
-            cursors, is_read = found.cursors, found.running
+            cursors, runs, error = found.cursors, found.running, found.error
         else:
             cursors = read_stored(instance).cursors
     except CanalError as error:
@@ -133,13 +133,16 @@ def check_destination(
         )
     for part in parts_of(instance, cursors):
         results += _check_part(
-            part, config.server.tls.expiry_warning_days, is_read=is_read
+            part,
+            config.server.tls.expiry_warning_days,
+            is_running=runs,
+            is_reading=runs and not error,
         )
     return results
 
 
 def _check_part(
-    part: Part, warning_days: int, *, is_read: bool
+    part: Part, warning_days: int, *, is_running: bool, is_reading: bool
 ) -> Iterator[CheckResult]:
     """Yield what the checks of one source find: of its history and its servers."""
     name = part.config.destination
@@ -153,7 +156,8 @@ def _check_part(
             identity=LogIdentity(access.address.host, access.address.port),
             host_name=socket.gethostname(),
             cursors=part.cursors.clients,
-            is_running=is_read,
+            is_running=is_running,
+            is_reading=is_reading,
             expiry_warning_days=warning_days,
         )
         for each in check_source(access, checked):

@@ -211,6 +211,11 @@ def _server_lines(status: dict[str, Any]) -> Iterator[str]:
         f"canal-server {status['version']}, process {status['pid']}, {port}, up"
         f" {ago_text(status['uptime_s'])}{stopping}"
     )
+    for file in status.get("changed_settings", ()):
+        yield (
+            f"settings: {file} has changed since the start; restart the server to"
+            " apply it"
+        )
 
 
 def _cluster_lines(clusters: list[dict[str, Any]]) -> Iterator[str]:

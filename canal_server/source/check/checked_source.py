@@ -18,7 +18,8 @@ class CheckedSource:
     """The settings of a source and the stored positions of its clients.
 
     `role` is master or standby, `host` the settings of that server, `identity` its
-    address in positions. `is_running`: our own server reads the source now.
+    address in positions. `is_running`: our own server runs the destination now;
+    `is_reading`: and without an error.
     """
 
     config: InstanceConfig
@@ -28,6 +29,7 @@ class CheckedSource:
     host_name: str  # of this machine, by which a source knows our replica
     cursors: Sequence[ClientCursor] = ()
     is_running: bool = False
+    is_reading: bool = False
     expiry_warning_days: int = 30  # of certificates
 
     @property

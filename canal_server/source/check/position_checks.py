@@ -71,6 +71,11 @@ def _found_text(
     where = f"client {client} is at {position.position}"
     if not same_server(position.identity, checked.identity):
         return f"{where}, a position of another server, found by time or GTID"
+    if not files.had(position.position.journal_name, position.position.position):
+        return (
+            f"{where}, a position of the server that had this address before; the"
+            " running server has found where it continues"
+        )
     return f"{where}, which the source has; its oldest file is {_oldest(files)}"
 
 
@@ -101,7 +106,10 @@ def _file_lost(
     purged = files.purged_from(start_position.journal_name)
     if purged is not None:
         return f"at {start_position}, but {purged} was purged"
-    if not files.had(start_position.journal_name, start_position.position):
+    # A server that reads has started from this position or from an earlier one: by the
+    # time or the GTID set stored with it, as the address has another server now.
+    is_there = files.had(start_position.journal_name, start_position.position)
+    if not is_there and not checked.is_reading:
         return f"at {start_position}, which is not in the binlog, which has {files}"
     return ""
 

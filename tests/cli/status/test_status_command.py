@@ -63,6 +63,23 @@ def test_a_server_alone(make_conf, start_server, status):
     assert shown["clusters"] == []
 
 
+def test_changed_settings(make_conf, start_server, status):
+    """A file that was changed after the start is named, until it is as it was."""
+    conf = make_conf(MAIN + "example")
+    start_server(conf).read_until("canal-server 0")
+    assert json.loads(status(conf, "--json"))["changed_settings"] == []
+    file = conf / "example/instance.properties"
+    before = file.read_text()
+    file.write_text(before + "canal.instance.dbPassword = corrected\n")
+    _, line, empty, *_ = status(conf).splitlines()
+    assert line == (
+        f"settings: {file} has changed since the start; restart the server to apply it"
+    )
+    assert empty == ""
+    file.write_text(before)
+    assert json.loads(status(conf, "--json"))["changed_settings"] == []
+
+
 def test_a_server_in_a_cluster(shared_conf, start_server, status, zookeeper):
     """A server without destinations shows which server runs them, then its own."""
     server = start_server(shared_conf)

@@ -52,6 +52,18 @@ OK, WARN, FAIL, SKIP = Outcome.OK, Outcome.WARN, Outcome.FAIL, Outcome.SKIP
         ),
         (
             {},
+            checked_of(client_at("binlog.000005", 1001), is_reading=True),
+            OK,
+            "a position of the server that had this address before",
+        ),
+        (
+            {},
+            checked_of(client_at("binlog.000001"), is_reading=True),
+            FAIL,
+            "but binlog.000001 to binlog.000002 (2 files) was purged",
+        ),
+        (
+            {},
             checked_of(
                 client_at("binlog.000002"),
                 client_at("binlog.000004", client=8),

@@ -52,6 +52,7 @@ def checked_of(
     *cursors: ClientCursor,
     host: HostConfig | None = None,
     is_running: bool = False,
+    is_reading: bool = False,
     destination: str = "example",
     filters: Any = None,
     **source: Any,
@@ -68,6 +69,7 @@ def checked_of(
         identity=HERE,
         cursors=cursors,
         is_running=is_running,
+        is_reading=is_reading,
         host_name="here",
     )
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.conf_options import DEFAULT, VARIABLE, default_conf
 from canal_server.client.canal import CanalClient
+from canal_server.client.connection.login import LoginRefused
 from canal_server.client.range_client import RangedClient
 from canal_server.config.load import MAIN_FILE, load
 from canal_server.errors import ConfigError, ProtocolError
-from canal_server.tls.client_context import own_server_context
+from canal_server.tls.client_context import load_own_certificate, own_server_context
 from canal_server.tls.client_tls import ClientTls
 
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ def complete_link(args: argparse.Namespace) -> None:
     if conf is not None:
         config = load(conf, os.environ)
         if args.host is None and not args.tls and config.server.tls.required:
-            args.tls = _own_context(config.server.tls.cert_file)
+            # A named authority is trusted instead of this one certificate.
+            args.tls = bool(args.tls_ca_file) or _own_context(
+                config.server.tls.cert_file
+            )
         if args.host is None and config.server.ip not in _ANY:
             args.host = config.server.ip
         if args.port is None and config.server.port:
@@ -114,9 +118,13 @@ def ranged_client_of(
 
 def _tls(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options of a client. Raises ConfigError."""
-    files = (args.tls_ca_file, args.tls_cert_file, args.tls_key_file)
+    own = (args.tls_cert_file, args.tls_key_file)
     try:
-        context = ClientTls(args.tls, *files).context()
+        if isinstance(args.tls, bool):
+            context = ClientTls(args.tls, args.tls_ca_file, *own).context()
+        else:
+            context = args.tls
+            load_own_certificate(context, *own)
     except ValueError as error:
         text = str(error).replace("tls = true", "--tls")
         text = re.sub(r"\btls_(\w+)_file\b", r"--tls-\1-file", text)
@@ -138,6 +146,8 @@ def failure_of(args: argparse.Namespace, error: Exception) -> str:
     """Return the message for an error, with the server and the reason."""
     where = f"{args.destination} at {args.host}:{args.port}"
     why = _reason(error, f"{args.host}:{args.port}: ")
+    if isinstance(error, LoginRefused) and not (args.user or args.tls_cert_file):
+        why += "; log in with --user and --password-file"
     return f"canal-server {args.command}: {where}: {why}"
 
 

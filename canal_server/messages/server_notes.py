@@ -118,8 +118,11 @@ SERVER_ERRORS: Final = (
 CLIENT_ANSWERS: Final = (
     Note(
         fragments=("auth failed for user",),
-        meaning="The name or the password is wrong.",
-        remedy="Use the values of `canal.user` and `canal.passwd`.",
+        meaning="The name, the password or the certificate is none of a user.",
+        remedy="Use the values of `canal.user` and `canal.passwd`, or a user that"
+        " `canal-server user list` prints. A user [with a"
+        " certificate](../howto/users.md#log-in-with-a-certificate) needs exactly the"
+        " name in the text.",
     ),
     Note(
         fragments=("can't find destination:",),

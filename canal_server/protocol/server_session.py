@@ -130,10 +130,11 @@ class Refused:
 
 
 class LoginRefusedError(ClientError):
-    """Invalid user or password; `user` is who was named."""
+    """Invalid user or password; `user` is who was named, `why` follows the name."""
 
-    def __init__(self, user: str) -> None:
-        super().__init__(f"auth failed for user {quoted(user[:64])}", code=REFUSED)
+    def __init__(self, user: str, why: str = "") -> None:
+        text = f"auth failed for user {quoted(user[:64])}{why}"
+        super().__init__(text, code=REFUSED)
         self.user = user
 
 
@@ -177,10 +178,12 @@ class ServerSession(Generic[Account]):
         frame_bytes_max: limit of one request, in bytes
 
     `certified` is the account that the client's certificate proves, with its name: no
-    password is needed for that one.
+    password is needed for that one. `certificate` is the first name in it, empty
+    without one.
     """
 
     certified: tuple[str, Account] | None = None
+    certificate: str = ""
     has_used_certificate = False  # in the last log-in
 
     def __init__(
@@ -237,7 +240,7 @@ class ServerSession(Generic[Account]):
     def _login(self, auth: ClientAuth) -> Login:
         account = self._account(auth)
         if account is None:
-            raise LoginRefusedError(auth.username)
+            raise LoginRefusedError(auth.username, self._why(auth))
         subscribe = None
         if auth.destination and auth.client_id:
             subscribe = _identity(auth)
@@ -247,6 +250,12 @@ class ServerSession(Generic[Account]):
             subscribe,
             account,
         )
+
+    def _why(self, auth: ClientAuth) -> str:
+        """Return what a log-in lacks that names no user, or that has no password."""
+        if not auth.password and self.certificate and self.certified is None:
+            return f": no user has the certificate {quoted(self.certificate[:200])}"
+        return "" if auth.username else ": the client names no user"
 
     def _account(self, auth: ClientAuth) -> Account | None:
         """Return the account that a log-in proves, None if it proves nothing."""

@@ -197,7 +197,9 @@ class Connection:
             transport = TlsTransport(self._socket, tls.context())
             self._transport = transport
             transport.handshake(self._log_in_by)
-            user = self._users.by_certificate(transport.certificate_names())
+            names = transport.certificate_names()
+            self._session.certificate = names[0] if names else ""
+            user = self._users.by_certificate(names)
             if user is not None:
                 self._session.certified = user.name, user
         elif tls.is_required:

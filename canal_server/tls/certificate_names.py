@@ -13,6 +13,7 @@ from typing import Final
 from cryptography import x509
 
 _KINDS: Final = ("dns", "email", "uri", "ip")
+_PRINTED: Final = "subject="  # what `openssl x509` prints before it
 _BLANKS: Final = re.compile(r"(?<!\\),\s+")  # after a comma that is not escaped
 
 
@@ -54,7 +55,7 @@ def checked_name(text: str) -> str:
             return f"ip:{ipaddress.ip_address(value)}"
         return f"{kind}:{value.lower() if kind == 'dns' else value}"
     try:
-        plain = _BLANKS.sub(",", text.strip())
+        plain = _BLANKS.sub(",", text.strip().removeprefix(_PRINTED))
         subject = x509.Name.from_rfc4514_string(plain).rfc4514_string()
     except ValueError:
         subject = ""

@@ -21,17 +21,28 @@ def context_of(ca_file: str, cert_file: str, key_file: str) -> ssl.SSLContext:
     except OSError as error:
         raise ValueError(f"tls_ca_file = {ca_file}: {_file_problem(error)}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_own_certificate(context, cert_file, key_file)
+    return context
+
+
+def load_own_certificate(
+    context: ssl.SSLContext, cert_file: str, key_file: str
+) -> None:
+    """Let a context show a certificate to servers that ask for one; empty: none.
+
+    Raises ValueError with the name of the option, and the reason.
+    """
     if key_file and not cert_file:
         raise ValueError(f"tls_key_file = {key_file}: needs tls_cert_file")
-    if cert_file:
-        try:
-            context.load_cert_chain(cert_file, key_file or None, _no_pass_phrase)
-        except (OSError, ValueError) as error:
-            files = f"tls_cert_file = {cert_file}"
-            if key_file:
-                files += f", tls_key_file = {key_file}"
-            raise ValueError(f"{files}: {_file_problem(error)}") from error
-    return context
+    if not cert_file:
+        return
+    try:
+        context.load_cert_chain(cert_file, key_file or None, _no_pass_phrase)
+    except (OSError, ValueError) as error:
+        files = f"tls_cert_file = {cert_file}"
+        if key_file:
+            files += f", tls_key_file = {key_file}"
+        raise ValueError(f"{files}: {_file_problem(error)}") from error
 
 
 def own_server_context(cert_file: Path) -> ssl.SSLContext:

@@ -62,6 +62,10 @@ def read_users(path: Path) -> dict[str, User]:
     try:
         _check_mode(path)
         text = read_whole(path).decode()
+    except FileNotFoundError as error:
+        raise ConfigError(
+            [f"{KEY} = {path}: file not found; add a user with `canal-server user add`"]
+        ) from error
     except OSError as error:
         raise ConfigError([f"{KEY} = {path}: cannot read: {reason_of(error)}"]) from (
             error

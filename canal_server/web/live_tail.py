@@ -251,7 +251,12 @@ class LiveTail:
         except CanalError:  # it is not configured any more
             self._detach()
             return REMOVED
-        state = state_of(reading, self.expression, self._sent_ms)
+        state = state_of(
+            reading,
+            self.expression,
+            self._sent_ms,
+            is_limited=self._redaction is not None,
+        )
         if self._tap is not None and state["state"] == "quiet":
             return not_read(self.expression, self._tap.reads) or state
         return state

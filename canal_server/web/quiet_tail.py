@@ -41,11 +41,16 @@ _NAME: Final = re.compile(r"([\w$-]+)\\?\.([\w$-]+)")
 
 
 def state_of(
-    reading: Reading, expression: str, quiet_since_ms: int | None
+    reading: Reading,
+    expression: str,
+    quiet_since_ms: int | None,
+    *,
+    is_limited: bool = False,
 ) -> dict[str, Any]:
     """Return the state of a destination as seen by a tail with a filter.
 
-    `quiet_since_ms` is the time of the last change that was sent, None: none so far.
+    `quiet_since_ms` is the time of the last change that was sent, None: none so far;
+    `is_limited`: the user may not read everything.
     """
     status, state = reading.status, reading.state
     reason, since_ms = _reason_of(reading)
@@ -54,6 +59,8 @@ def state_of(
         reason = "no change so far" if since_ms is None else "no further change"
         if expression:
             reason += f" that {quoted(expression)} matches"
+        if expression and is_limited:
+            reason += " and this user may read"
         if reading.state == "catching_up" and reading.lag_s is not None:
             reason += f"; reading lags {reading.lag_s:.0f} s behind the source"
     return {

@@ -102,18 +102,24 @@ def test_ranged_reads(pipeline, authority):
 def test_commands(pipeline, authority, capsys):
     """With the conf folder, commands use TLS by themselves; else with options."""
     insert(pipeline)
+    own = ["--conf", str(pipeline.conf), "--port", str(pipeline.server_port)]
+    cert, key = authority.issue("somebody")
     for where in (
-        ["--conf", str(pipeline.conf), "--port", str(pipeline.server_port)],
+        own,
         [
             *("--port", str(pipeline.server_port), "--destination", DESTINATION),
             *("--tls", "--tls-ca-file", str(authority.ca_file)),
         ],
+        [*own, "--tls-ca-file", str(authority.ca_file)],
+        [*own, "--tls-cert-file", str(cert), "--tls-key-file", str(key)],
     ):
         arguments = [*where, "--json", "--count", "1", "--from", "oldest"]
         status = cli.main(["tail", *arguments])
         printed = capsys.readouterr()
         assert status == 0, printed.err
         assert json.loads(printed.out.splitlines()[0])
+    assert cli.main(["tail", *own, "--tls-cert-file", str(authority.ca_file)]) == 2
+    assert f"--tls-cert-file {authority.ca_file}: " in capsys.readouterr().err
     status = cli.main(["tail", "--port", str(pipeline.server_port), "--count", "1"])
     assert status == 1
     assert "clear text is not accepted" in capsys.readouterr().err

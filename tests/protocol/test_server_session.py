@@ -120,6 +120,24 @@ def test_names_in_refusals_are_escaped():
     assert refusal.message == r"auth failed for user 'a\n2026 ERROR \x1b[2J\u202e'"
 
 
+@pytest.mark.parametrize(
+    ("user", "password", "certificate", "text"),
+    [
+        ("", b"", "", "'': the client names no user"),
+        ("", b"", "O=X,CN=a", "'': no user has the certificate 'O=X,CN=a'"),
+        ("bot", b"", "O=X,CN=a", "'bot': no user has the certificate 'O=X,CN=a'"),
+        ("bot", b"1", "O=X,CN=a", "'bot'"),
+    ],
+)
+def test_what_a_login_lacks(user, password, certificate, text):
+    """Whoever names no user, or shows a certificate of nobody, learns that."""
+    session = make_session(Credentials("canal", stored_form("secret")))
+    session.certificate = certificate
+    auth = ClientAuth(user, password)
+    refusal = ask(session, PacketType.CLIENTAUTHENTICATION, auth)
+    assert refusal.message == f"auth failed for user {text}"
+
+
 def test_login_whatever_the_packet_type():
     """The first packet is read as a log-in even when it says something else."""
     assert isinstance(ask(make_session(), PacketType.GET, ClientAuth("u")), Login)

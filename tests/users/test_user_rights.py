@@ -209,7 +209,8 @@ def test_wrong_passwords(serve, users_file, user):
     server = serve(users_file=users_file(USERS))
     with Session(server.port) as session:
         answer = session.log_in(user, "wrong")
-        assert answer.error_message == f"auth failed for user '{user}'"
+        none = "" if user else ": the client names no user"
+        assert answer.error_message == f"auth failed for user '{user}'{none}"
         assert session.ask(PacketType.GET, Get("shop", "1", 1, -1)).error_code
 
 

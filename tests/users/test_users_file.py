@@ -16,7 +16,10 @@ EXAMPLE = rf"""
 users:
   reporting:
     password: "*{HASH.upper()}"
-    certificates: ["CN=reporting, O=Example", "DNS:Reader.Example.com", ip:192.0.2.1]
+    certificates:
+      - "subject=CN=reporting, O=Example"
+      - "DNS:Reader.Example.com"
+      - ip:192.0.2.1
     connections: 20
     read:
       - destination: shop_*

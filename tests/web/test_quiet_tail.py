@@ -58,6 +58,13 @@ def test_every_state_has_a_reason():
         assert " " in found["reason"]
 
 
+def test_a_limited_user():
+    """What does not come may be what the user may not read."""
+    found = state_of(reading_of(**RUNNING), "s.t", None, is_limited=True)
+    reason = "no change so far that 's.t' matches and this user may read"
+    assert found["reason"] == reason
+
+
 def test_nothing_so_far():
     """Without a change, and without a filter, neither is mentioned."""
     found = state_of(reading_of(**RUNNING), "", None)

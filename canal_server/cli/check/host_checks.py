@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.cli.check.user_checks import check_users
 from canal_server.config.schema import GIB, MIB, Wiring
 from canal_server.daemon.control import ControlError, NoServer, ask
 from canal_server.errors import ConfigError, ZooKeeperError
 from canal_server.ha.address import LOOPBACK
 from canal_server.ha.cluster_view import look
 from canal_server.model.check_results import fail, ok, skip, warn
-from canal_server.model.quoted import quoted
 from canal_server.server.listener import listen
 from canal_server.server.process_zone import zone_name
 from canal_server.tls.certificates import check_expiry_of
 from canal_server.tls.server_tls import expires_at, load_context
-from canal_server.users.users_file import KEY as USERS_KEY
-from canal_server.users.users_file import read_users
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from canal_server.model.check_results import CheckResult
 
 ANSWER_S: Final = 5.0  # for the running server, and for ZooKeeper
-NAMES_SHOWN: Final = 5
 FREE_BYTES_MIN: Final = 64 * MIB
 FREE_BYTES_LOW: Final = GIB
 KEY: Final = "canal.file.data.dir"
@@ -90,7 +87,7 @@ def check_host(config: DaemonConfig) -> tuple[list[CheckResult], Running | None]
         check_metrics_port(config.server, running),
         check_http_port(config.server, running),
         *check_tls(config.server.tls),
-        *check_users(config.server),
+        *check_users(config),
         time_zone(zone_name()),
         *check_zookeepers(config.instances),
     ]
@@ -110,37 +107,6 @@ def check_tls(config: TlsConfig) -> list[CheckResult]:
     remedy = "replace it; a running server reads it again"
     days = config.expiry_warning_days
     return [check_expiry_of("tls", shown, ends, days, remedy)]
-
-
-def check_users(config: ServerConfig) -> list[CheckResult]:
-    """Check the file of users, and that each of them can log in and has a right."""
-    path = config.users_file
-    if path is None:
-        return []
-    shown = f"{USERS_KEY} = {path}"
-    try:
-        users = read_users(path)
-    except ConfigError as error:
-        return [fail("users", problem, "") for problem in error.problems]
-    if not users and not config.passwd:
-        remedy = "add one with `canal-server user add`"
-        return [warn("users", f"{shown}: no users, so that nobody can log in", remedy)]
-    idle = [
-        each.name
-        for each in users.values()
-        if not (each.password_hash or each.certificates)
-        or not (each.read or each.operate or each.observe)
-    ]
-    if idle:
-        names = ", ".join(map(quoted, idle[:NAMES_SHOWN]))
-        return [
-            warn(
-                "users",
-                f"{shown}: {len(idle)} users cannot log in, or have no rights: {names}",
-                "give them a password or a certificate, and rights, or remove them",
-            )
-        ]
-    return [ok("users", f"{shown}: {len(users)} users")]
 
 
 # --- the data folder ------------------------------------------------------------------

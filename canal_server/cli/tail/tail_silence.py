@@ -190,6 +190,8 @@ class Silence:
         """
         table_filter = self._args.filter
         of = f" that --filter {quoted(table_filter)} matches" if table_filter else ""
+        if of and self._args.user:
+            of += f" and user {quoted(self._args.user)} may read"
         return (
             f"no further change{of}" if self._has_changes else f"no change{of} so far"
         )

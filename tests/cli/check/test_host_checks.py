@@ -85,31 +85,6 @@ def test_a_missing_certificate(make_conf, check):
     assert message.startswith(f"canal.tls.certFile = {conf}/missing.pem: cannot read")
 
 
-# --- users ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "mode", "outcome", "expected"),
-    [
-        ("users: {a: {certificates: [CN=a], observe: ['*']}}", 0o600, "ok", "1 users"),
-        ("users: {a: {observe: ['*']}}", 0o600, "warn", "cannot log in, or have no"),
-        ("users: {a: {certificates: [CN=a]}}", 0o600, "warn", "no rights: 'a'; give"),
-        ("", 0o600, "warn", "no users, so that nobody can log in; add one"),
-        ("users: [", 0o600, "fail", "users.yml:1:9: not valid YAML"),
-        ("", 0o644, "fail", "mode 0644 lets others read or change it: run chmod 600"),
-    ],
-)
-def test_users(make_conf, check, text, mode, outcome, expected):  # noqa: PLR0917
-    """A file of users is read, and users that can do nothing are named."""
-    conf = make_conf(f"{MAIN}canal.users.file = users.yml\n", example=NOWHERE)
-    path = conf / "users.yml"
-    path.write_text(text)
-    path.chmod(mode)
-    _, found = check(conf)
-    assert found["server", "users"][0] == outcome
-    assert expected in found["server", "users"][1]
-
-
 # --- the data folder ------------------------------------------------------------------
 
 

@@ -151,8 +151,10 @@ def test_password(serve, instance, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("CANAL_PASSWORD", "geheim2")
     assert tail(port, *common) == 1
     streams = capsys.readouterr()
-    assert "auth failed for user 'canal'" in streams.err
+    assert "auth failed for user 'canal'\n" in streams.err
     assert "geheim" not in streams.err
+    assert tail(port, "--count", "1") == 1
+    assert "names no user; log in with --user and" in capsys.readouterr().err
 
 
 def test_password_file_that_is_not_there(capsys, tmp_path):
@@ -439,6 +441,13 @@ def test_a_filter_that_matches_nothing(serve, instances, capsys):
     assert (
         r"no change that --filter 'shop\.orders' matches so far: the source" in output
     )
+    # Or the user may read none of them.
+    limited = options_of(serve().port, "x", user="me")
+    Silence(limited).explain()
+    assert (
+        "no change that --filter 'x' matches and user 'me' may read so far: the source"
+        in capsys.readouterr().err
+    )
     instances.state["position"] = "b.000001:900"
     silence.explain()  # it may be on its way
     assert capsys.readouterr().err == ""
@@ -471,11 +480,11 @@ def test_it_runs_elsewhere(serve, instances, capsys):
 
 
 def options_of(
-    port: int, expected: str = "", start: str | None = None
+    port: int, expected: str = "", start: str | None = None, user: str = ""
 ) -> argparse.Namespace:
     """Return the options of a command at this port."""
     return argparse.Namespace(
-        host="127.0.0.1", port=port, destination=DESTINATION, user="",
+        host="127.0.0.1", port=port, destination=DESTINATION, user=user,
         password_file=None, filter=expected, start=start, tls=False, tls_ca_file="",
         tls_cert_file="", tls_key_file="",
     )  # fmt: skip

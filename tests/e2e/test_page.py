@@ -10,6 +10,7 @@ from fix_pipeline import DESTINATION
 from fix_store import eventually
 
 from canal_server.daemon.control import ask
+from canal_server.protocol.auth import stored_form
 
 RING = 16
 WRONG = {"canal.instance.dbPassword": "not this one"}
@@ -172,6 +173,24 @@ def test_stop_and_start_by_keyboard(browser, pipeline):
         page.keyboard.press("Enter")
         card.get_by_text("reading", exact=True).wait_for()
     pipeline.wait_for_status(lambda status: status["running"])
+
+
+def test_a_user_who_may_observe_nothing(browser, pipeline):
+    """Who may only read sees no destination, and why."""
+    users = pipeline.conf / "users.yml"
+    users.write_text(
+        f"users: {{reader: {{password: {stored_form('geheim')},"
+        " read: [{destination: '*'}]}}"
+    )
+    users.chmod(0o600)
+    with (pipeline.conf / "canal.properties").open("a") as main:
+        main.write("canal.users.file = users.yml\n")
+    pipeline.start()
+    login = {"username": "reader", "password": "geheim"}
+    with open_page(browser, http_credentials=login) as page:
+        page.goto(url_of(pipeline))
+        page.get_by_text("no destinations that you may observe").wait_for()
+        assert page.locator("article").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -54,8 +54,8 @@ function showActionError(error) {
 function show(all) {
   const { destinations } = all;
   const ready = destinations.filter((each) => each.ready).length;
-  setText(document.getElementById("summary"),
-    `${all.version} · ${ready} of ${destinations.length} destinations ready`);
+  const count = destinations.length ? `${ready} of ${destinations.length} destinations ready` : "no destinations that you may observe";
+  setText(document.getElementById("summary"), `${all.version} · ${count}`);
   document.title = ready === destinations.length ? "canal-server" : `${destinations.length - ready} not ready · canal-server`;
   const names = new Set(destinations.map((each) => each.destination));
   for (const [name, card] of cards) {

@@ -125,6 +125,14 @@ CLIENT_ANSWERS: Final = (
         " name in the text.",
     ),
     Note(
+        fragments=("is not exist , please check",),
+        meaning="The batch is no longer open: the client's cursor was moved, the"
+        " destination or the server was restarted, or another program uses the same"
+        " client id.",
+        remedy="Nothing: the client receives the changes again. If it happens again and"
+        " again, give each program a client id of its own.",
+    ),
+    Note(
         fragments=("can't find destination:",),
         meaning="The server has no destination of that name.",
         remedy="Use a name from `canal.destinations`.",

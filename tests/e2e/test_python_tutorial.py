@@ -69,6 +69,24 @@ class Book:
         )
 
 
+def test_the_load_of_the_page(source_server, database):
+    """The procedure that keeps the table busy runs, whatever ids come first."""
+    (text,) = re.findall(
+        r"DELIMITER //\n(CREATE .*?) //\n", PAGE.read_text(), re.DOTALL
+    )
+    assert text.count("20000") == 1
+    source_server.execute(
+        f"CREATE TABLE {database}.book (id INT AUTO_INCREMENT PRIMARY KEY,"
+        " title VARCHAR(100), price DECIMAL(8,2))",
+        text.replace("shop.", f"{database}.").replace("20000", "150"),
+        f"CALL {database}.busy()",
+    )
+    (found,) = source_server.execute(
+        f"SELECT COUNT(*), MIN(id), MAX(id) FROM {database}.book"
+    )
+    assert tuple(map(int, found)) == (100, 51, 150)
+
+
 @pytest.mark.slow
 def test_the_tables_are_equal_in_the_end(pipeline, postgres, rng, tmp_path):
     """Rows from before, changes of all kinds and a TRUNCATE arrive, despite kills."""

@@ -8,11 +8,10 @@ Leaves out where transactions end (`batch_bounds`) and what rows hold (`change_r
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from canal_server.core.entry_wire cimport (
-    ENTRY_ROWDATA, Change, Slice, input_of, next_field, open_entry, read_change,
-    skip_field, take_slice, take_varint,
+    Slice, input_of, next_field, skip_field, take_slice, take_varint,
 )
 from canal_server.core.wire cimport Input
 
@@ -73,29 +72,6 @@ def open_messages(data):
         return batch_id, start, start + body.n
     finally:
         PyBuffer_Release(&view)
-
-
-def count_rows(data):
-    """Return how many rows a body of Messages has. Raises ProtocolError."""
-    cdef Py_buffer view
-    cdef Input entries
-    cdef Slice entry, header, store
-    cdef uint32_t kind
-    cdef Change change
-    cdef uint64_t rows = 0
-    cdef bint is_right = True
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    with nogil:
-        entries = input_in(&view)
-        while is_right and next_field(&entries, 0x12, &entry):
-            is_right = open_entry(entry, &kind, &header, &store)
-            if is_right and kind == ENTRY_ROWDATA:
-                is_right = read_change(store, &change)
-                rows += change.rows
-    PyBuffer_Release(&view)
-    if entries.short or not is_right:
-        raise ProtocolError("malformed entry in a batch")
-    return rows
 
 
 def entries_of(data):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from canal_server.client.batch_bounds import last_time_ms, transactions_end
-from canal_server.client.frame_reader import count_rows, entries_of
+from canal_server.client.frame_reader import entries_of
 from canal_server.client.readers import Readers
+from canal_server.core.row_count import count_rows
 from canal_server.protocol.entry_messages import Entry, decode_entry, encode
 from canal_server.protocol.protobuf import varint
 

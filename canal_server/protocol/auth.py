@@ -93,7 +93,3 @@ class Credentials:
         if self.user and not hmac.compare_digest(username.encode(), self.user.encode()):
             return False
         return bool(password) and verify(password, self.passwd, seed)
-
-    def by_token(self, name: str, token: bytes, seed: bytes) -> Credentials | None:
-        """Return these credentials if a log-in is valid, for one that has no rights."""
-        return self if self.allow(name, token, seed) else None

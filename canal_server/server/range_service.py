@@ -12,6 +12,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
+from canal_server.core.row_count import count_rows
 from canal_server.errors import CanalError, ClientError, MetaStoreError
 from canal_server.messages import server_messages
 from canal_server.model.quoted import printable
@@ -21,7 +22,6 @@ from canal_server.protocol.packets import PacketType
 from canal_server.protocol.range_messages import IN_USE, NOT_HERE, RangePosition
 from canal_server.protocol.server_session import ACK_FRAME, REFUSED, error_frame
 from canal_server.server.process_zone import zone_name
-from canal_server.users.redaction import rows_in
 from canal_server.users.shown_rows import redacted
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def _read(
         number += 1
         sent_bytes += size
         if audit is not None and not relays:
-            rows += sum(map(rows_in, slices))
+            rows += sum(map(count_rows, slices))
         send((range_messages.piece_header(number, size), *slices))
 
     ends = _epoch_position(request.start), _epoch_position(request.end)

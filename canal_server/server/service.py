@@ -358,9 +358,12 @@ class Service:
                     if not current or instance.store is not seat.store:
                         return EMPTY  # the batch belongs to the old store
                     if seat.rollbacks == rollbacks:
-                        return _register(instance, identity, batch, rights)
+                        batch_id = _register(instance, identity, batch)
+                        break
                     seat.store.rollback(identity.client_id)
                     rollbacks = seat.rollbacks
+            # Without the locks, for which others wait: it may take a while.
+            return _reply(instance, identity, batch_id, batch, rights)
         finally:
             seat.turn.release()
 
@@ -511,9 +514,8 @@ def _register(
     instance: RunningInstance,
     identity: ClientIdentity,
     batch: Batch,
-    rights: SessionRights | None,
-) -> Reply:
-    """Register a batch and return it as a reply. Requires the identity's lock."""
+) -> int:
+    """Register a batch and return its id. Requires the identity's lock."""
     at = instance.log_position
     batch_id = instance.meta.add_batch(
         identity,
@@ -538,6 +540,17 @@ def _register(
             batch.end,
             extra={"batch": batch_id, "position": str(batch.end)},
         )
+    return batch_id
+
+
+def _reply(
+    instance: RunningInstance,
+    identity: ClientIdentity,
+    batch_id: int,
+    batch: Batch,
+    rights: SessionRights | None,
+) -> Reply:
+    """Return a registered batch as a reply, as `rights` show it."""
     try:
         if rights is None:
             return (messages_header(batch_id, batch.size), *batch.slices)

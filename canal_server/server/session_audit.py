@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from canal_server.core.row_count import count_rows
 from canal_server.protocol import range_messages
 from canal_server.users.audit_log import ReadSums
-from canal_server.users.redaction import rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class SessionAudit:
             identity,
             batch.start,
             batch.end,
-            sum(map(rows_in, slices)),
+            sum(map(count_rows, slices)),
             sum(map(len, slices)),
             filter_of,
         )

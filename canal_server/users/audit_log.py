@@ -7,6 +7,7 @@ threads do not mix.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -86,22 +87,32 @@ class AuditLog:
                     self._open()
                 if os.fstat(self._fd).st_size + len(line) > self._bytes_max:
                     self._rotate()
-                while line:
-                    line = line[os.write(self._fd, line) :]
+                self._write(line)
             except OSError as error:
                 self._report(error)
             else:
                 self._failed_s = None
 
-    def close(self) -> None:
-        """Close the file; later events open it again."""
-        with self._lock:
-            self._close()
-
     def _open(self) -> None:
         assert self._path is not None, "events are noted"
         self._close()
-        self._fd = open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        # A pipe that nobody reads is an error, and not waited for.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        self._fd = open_private(self._path, flags)
+
+    def _write(self, line: bytes) -> None:
+        """Write a line, or nothing of it. Raises OSError."""
+        size = os.fstat(self._fd).st_size
+        try:
+            while line:
+                line = line[os.write(self._fd, line) :]
+        except OSError:
+            with contextlib.suppress(OSError):  # it is no file
+                os.ftruncate(self._fd, size)
+            raise
+
+    def __del__(self) -> None:
+        self._close()
 
     def _close(self) -> None:
         if self._fd >= 0:

@@ -360,29 +360,3 @@ cdef bint starts(Slice slice, const char* word, size_t n) noexcept:
         if (slice.p[i] | 0x20) != <uint8_t>word[i]:
             return False
     return True
-
-
-def rows_in(data):
-    """Return how many rows the entries in `data` have. Raises ProtocolError."""
-    cdef Py_buffer view
-    cdef Input entries
-    cdef Slice entry
-    cdef EntryHead head
-    cdef Change change
-    cdef uint64_t rows = 0
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        entries.p = <const uint8_t*>view.buf
-        entries.end, entries.short = entries.p + view.len, False
-        while next_field(&entries, 0x12, &entry):
-            if not read_entry(entry.p, entry.n, &head):
-                raise ProtocolError("malformed entry in a batch")
-            if head.kind == ENTRY_ROWDATA:
-                if not read_change(head.store, &change):
-                    raise ProtocolError("malformed entry in a batch")
-                rows += change.rows
-        if entries.short:
-            raise ProtocolError("malformed entry in a batch")
-    finally:
-        PyBuffer_Release(&view)
-    return rows

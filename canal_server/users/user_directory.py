@@ -70,13 +70,6 @@ class UserDirectory:
         return self._path is not None
 
     @property
-    def lets_everybody_in(self) -> bool:
-        """Return whether no log-in is needed."""
-        return self._path is None and not (
-            self._credentials.user or self._credentials.passwd
-        )
-
-    @property
     def names(self) -> list[str]:
         """Return the names of the users of the file."""
         return sorted(self._users)

@@ -222,7 +222,7 @@ def check_site(headers: Headers) -> None:
 
 
 class AccessMiddleware:
-    """Refuses who may not be here, and tells an application who sent a request.
+    """Refuses who may not be here, and notes for an application who sent a request.
 
     The visitor is `visitor` of the request's state.
     """

@@ -12,9 +12,9 @@ from client_entries import row
 from golden_form import DATA, decode_fields, entries_of, load_workload
 
 from canal_server.client.change_reader import ChangeReader
-from canal_server.client.frame_reader import count_rows
 from canal_server.client.frame_reader import entries_of as raw_entries_of
 from canal_server.client.value_reader import ValueOptions
+from canal_server.core.row_count import count_rows
 from canal_server.protocol.entry_messages import (
     EntryType,
     EventType,

@@ -18,8 +18,9 @@ from golden_form import DATA
 
 from canal_server.client.batch_bounds import last_time_ms, transactions_end
 from canal_server.client.change_reader import Change, ChangeReader
-from canal_server.client.frame_reader import count_rows, entries_of, open_messages
+from canal_server.client.frame_reader import entries_of, open_messages
 from canal_server.client.value_reader import ValueOptions
+from canal_server.core.row_count import count_rows
 from canal_server.errors import ProtocolError
 from canal_server.protocol.packets import Messages, Packet, PacketType
 from canal_server.protocol.protobuf import encode

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from client_entries import row, statement, transaction
 
-from canal_server.client.frame_reader import count_rows, entries_of, open_messages
+from canal_server.client.frame_reader import entries_of, open_messages
+from canal_server.core.row_count import count_rows
 from canal_server.errors import ProtocolError
 from canal_server.protocol.entry_messages import RowChange, RowData, decode_entry
 from canal_server.protocol.packets import (

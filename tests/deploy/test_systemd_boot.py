@@ -31,7 +31,7 @@ NAME = "canal-server"
 PROGRAM = "/opt/canal-server/bin/canal-server"
 DATA = "/var/lib/canal-server"
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-# While this pipe exists the server has not begun: what does systemd say meanwhile?
+# While this pipe exists the server has not started: what does systemd say meanwhile?
 HELD = "/run/canal-held"
 COMMAND = f"""#!/bin/sh
 [ ! -p {HELD} ] || read -r go <{HELD}
@@ -173,7 +173,7 @@ def service(debian, mysql_server, database):
 
 
 def test_active_when_it_serves(service):
-    """1. It has begun: activating; 2. it serves clients: active, with its port."""
+    """1. It has started: activating; 2. it serves clients: active, with its port."""
     service.debian.output("mkfifo", HELD)
     try:
         service.systemctl("start", "--no-block")
@@ -191,7 +191,7 @@ def test_active_when_it_serves(service):
 
 
 def test_serves_changes(service):
-    """Confined as it is, it reads a source, serves a client and keeps its place.
+    """Confined as it is, it reads a source, serves a client and keeps its position.
 
     The folder of its data is of the unit's user alone, and so are all files in it.
     """

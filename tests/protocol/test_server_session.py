@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from canal_server.errors import ProtocolError
@@ -34,25 +36,29 @@ from canal_server.protocol.server_session import (
     Unsubscribe,
     error_frame,
 )
+from canal_server.users.user_directory import UserDirectory
+
+if TYPE_CHECKING:
+    from canal_server.users.rights import User
 
 SEED = bytes.fromhex("0102030405060708")
 WHO = ("example", "1001")
 IDENTITY = ClientIdentity("example", 1001)
 
 
-def make_session(credentials: Credentials | None = None) -> ServerSession[Credentials]:
+def make_session(credentials: Credentials | None = None) -> ServerSession[User]:
     """Return a session that waits for a log-in."""
-    return ServerSession(credentials or Credentials(), SEED, 1000)
+    return ServerSession(UserDirectory(None, credentials or Credentials()), SEED, 1000)
 
 
-def open_session() -> ServerSession[Credentials]:
+def open_session() -> ServerSession[User]:
     """Return a session past the log-in."""
     session = make_session()
     session.logged_in()
     return session
 
 
-def ask(session: ServerSession[Credentials], kind: PacketType, content: object):
+def ask(session: ServerSession[User], kind: PacketType, content: object):
     """Send one request and return what the session makes of it."""
     session.receive_data(frame(encode_packet(kind, content)))
     request = session.next_request()
@@ -99,11 +105,11 @@ def test_login_again_after_a_wrong_password():
 
 def test_frames_before_login():
     """Before a log-in a frame has a small limit, after it the configured one."""
-    session = ServerSession(Credentials(), SEED, 1 << 20)
+    session = ServerSession(UserDirectory(None, Credentials()), SEED, 1 << 20)
     session.receive_data((61_441).to_bytes(4, "big"))
     with pytest.raises(ProtocolError, match="a frame of 61441 bytes"):
         session.next_request()
-    session = ServerSession(Credentials(), SEED, 1 << 20)
+    session = ServerSession(UserDirectory(None, Credentials()), SEED, 1 << 20)
     assert isinstance(
         ask(session, PacketType.CLIENTAUTHENTICATION, ClientAuth()), Login
     )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import signal
 import stat
 import threading
 
@@ -57,7 +60,7 @@ def test_rotation(tmp_path):
 
 
 def test_moved_away(tmp_path):
-    """A file that logrotate has moved is begun again."""
+    """A file that logrotate has moved is created again."""
     path = tmp_path / "audit.jsonl"
     audit = AuditLog(path)
     audit.note("login", "a", "b")
@@ -76,6 +79,31 @@ def test_unusable_files(tmp_path):
         with pytest.raises(ConfigError, match=f"canal.audit.file = {path}"):
             AuditLog(path).open()
     assert target.read_text() == "keep"
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    """A pipe that nobody reads is an error at once."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match=f"canal.audit.file = {path}: cannot write"):
+        AuditLog(path).open()
+
+
+def test_a_line_that_does_not_fit_is_not_cut(tmp_path):
+    """Where the disk has room for a part of a line only, nothing of it stays."""
+    path = tmp_path / "audit.jsonl"
+    audit = AuditLog(path)
+    audit.note("login", "a", "b")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, before[1]))
+    try:
+        audit.note("login", "c", "d")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    audit.note("login", "e", "f")
+    assert [each["user"] for each in lines(path)] == ["a", "e"]
 
 
 def test_a_full_disk_is_reported_once(tmp_path, caplog):

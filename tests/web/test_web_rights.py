@@ -272,7 +272,7 @@ async def test_tails_end_with_the_right(users):
 
 
 def test_metrics(users):
-    """Metrics are for who may observe everything; others are told what is wrong."""
+    """Metrics are for who may observe everything; others get the reason."""
     text = metrics_text(list, "1")
     port = metrics_server("127.0.0.1", 0, text, users=users)
     port.start()

@@ -62,6 +62,10 @@ class SessionAudit:
             **more,
         )
 
+    def on_refusal(self, action: str, destination: str) -> None:
+        """Note that the user may not do something with a destination."""
+        self._audit.note_refusal(self._user or None, self._address, action, destination)
+
     def on_batch(
         self,
         identity: ClientIdentity,

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from canal_server.users.rights import ReadRule, User
 
 
+DESTINATION_MAX = 100  # characters of one in the audit, which may not exist
+
+
 class SessionRights:
     """The rights of the user who logged in on a connection; for its thread only.
 
@@ -110,6 +113,10 @@ class SessionRights:
         return rule
 
     def _refused(self, what: str, destination: str) -> ClientError:
+        """Note that something is refused, and return the error."""
+        if self.audit is not None:
+            action = what.removesuffix(" of")
+            self.audit.on_refusal(action, destination[:DESTINATION_MAX])
         return ClientError(
             f"user {quoted(self.user.name)} may not {what} destination"
             f" {printable(destination)}: rights are in the server's canal.users.file",

@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,7 @@ FILES_MAX: Final = 16  # with the current one; the oldest are deleted
 NAME_MAX: Final = 64  # characters of a name that nobody has proven
 LOG_AGAIN_S: Final = 600.0  # what fails each time
 SUM_S: Final = 300.0  # after which what a session has read is noted
+REFUSALS_MAX: Final = 1000  # that are remembered; older ones are noted anew
 LOCAL: Final = "control socket"  # as an address
 
 
@@ -50,6 +52,9 @@ class AuditLog:
         self._lock = threading.Lock()
         self._fd = -1
         self._failed_s: float | None = None  # when a failure was logged
+        self._refusals_lock = threading.Lock()
+        # By who was refused what: when it was noted, and how often it was since.
+        self._refusals: dict[tuple[str | None, ...], _Refusals] = {}
 
     @property
     def is_on(self) -> bool:
@@ -92,6 +97,37 @@ class AuditLog:
                 self._report(error)
             else:
                 self._failed_s = None
+
+    def note_refusal(
+        self, user: str | None, address: str, action: str, destination: str | None
+    ) -> None:
+        """Note that a user may not do something.
+
+        The same once in `SUM_S`, with how often it was refused since it was last noted:
+        a client that asks again and again must not push out what else happened.
+        """
+        if self._path is None:
+            return
+        now_s = time.monotonic()
+        host = address.rpartition(":")[0]
+        key = user, host, action, destination
+        with self._refusals_lock:
+            found = self._refusals.pop(key, None) or _Refusals(now_s - SUM_S)
+            found.times += 1
+            if is_due := now_s - found.noted_s >= SUM_S:
+                times, found = found.times, _Refusals(now_s)
+            self._refusals[key] = found
+            if len(self._refusals) > REFUSALS_MAX:
+                del self._refusals[next(iter(self._refusals))]
+        if is_due:
+            self.note(
+                "access_refused",
+                user,
+                address,
+                action=action,
+                destination=destination,
+                times=times,
+            )
 
     def _open(self) -> None:
         assert self._path is not None, "events are noted"
@@ -145,6 +181,14 @@ class AuditLog:
         if self._failed_s is None or now_s - self._failed_s >= LOG_AGAIN_S:
             self._failed_s = now_s
             server_messages.AUDIT_WRITE_FAILED.log(log, self._path, reason_of(error))
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """Refusals of one kind; `noted_s` is of the monotonic clock."""
+
+    noted_s: float
+    times: int = 0
 
 
 class ReadSums:

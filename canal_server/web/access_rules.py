@@ -22,11 +22,12 @@ from canal_server.web.problem_details import Problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from canal_server.users.audit_log import AuditLog
 
 OPEN_PATHS: Final = ("/healthz", "/readyz")  # orchestrators send no login
+PATH_MAX: Final = 200  # characters of one in the audit
 _READING: Final = ("GET", "HEAD")
 _LOGIN: Final = {"WWW-Authenticate": 'Basic realm="canal-server", charset="UTF-8"'}
 _IS_OPEN: Final = "the port is open to other hosts"
@@ -134,29 +135,18 @@ class AccessRules:
         return self._login is not None or self.users.has_file
 
     def visitor(
-        self, method: str, headers: Headers, certificate_names: Sequence[str] = ()
+        self, headers: Headers, certificate_names: Sequence[str] = ()
     ) -> Visitor:
-        """Return who sent a request. Raises a Problem if it is not allowed."""
-        host = headers.get("host", "")
+        """Return who sent a request. Raises a Problem if nobody may."""
         if self.needs_login:
-            visitor = Visitor(self._user(headers, certificate_names))
-        elif self._is_loopback and not is_loopback(_host_name(host)):
+            return Visitor(self._user(headers, certificate_names))
+        if self._is_loopback and not is_loopback(_host_name(headers.get("host", ""))):
             raise Problem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "the port has no login, so the URL must name this host as localhost or"
                 f" 127.0.0.1; {_SET_LOGIN} for other names",
             )
-        else:
-            visitor = self._stranger
-        if method not in _READING:
-            if not visitor.user.operate:
-                raise visitor.refused("act")
-            origin = headers.get("origin")
-            if origin is not None and origin.partition("://")[2] != host:
-                raise Problem(
-                    HTTPStatus.FORBIDDEN, f"a page of {origin[:100]!r} may not do this"
-                )
-        return visitor
+        return self._stranger
 
     def is_current(self, visitor: Visitor) -> bool:
         """Return whether a visitor has the same rights still."""
@@ -208,6 +198,19 @@ class AccessRules:
         return found
 
 
+def check_action(method: str, headers: Headers, visitor: Visitor) -> None:
+    """Raise a Problem for an action that a visitor may not request, wherever it is."""
+    if method in _READING:
+        return
+    if not visitor.user.operate:
+        raise visitor.refused("act")
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host", ""):
+        raise Problem(
+            HTTPStatus.FORBIDDEN, f"a page of {origin[:100]!r} may not do this"
+        )
+
+
 class WrongLogin(Problem):  # a Problem
     """Nobody has logged in, or the password is wrong."""
 
@@ -252,14 +255,36 @@ class AccessMiddleware:
                 await found.response()(scope, receive, send)
                 return
             scope["state"]["visitor"] = found
+            send = self._noting_refusals(scope, found, send)
+            try:
+                check_action(scope["method"], headers, found)
+            except Problem as refused:
+                await refused.response()(scope, receive, send)
+                return
         await self._app(scope, receive, send)
+
+    def _noting_refusals(self, scope: Scope, visitor: Visitor, send: Send) -> Send:
+        """Return `send`, which notes in the audit what a user may not do."""
+
+        async def noting(message: Message) -> None:
+            if message.get("status") == HTTPStatus.FORBIDDEN and visitor.user.name:
+                host, port = scope.get("client") or ("?", 0)
+                self._audit.note_refusal(
+                    visitor.user.name,
+                    f"{host}:{port}",
+                    f"{scope['method']} {scope['path'][:PATH_MAX]}",
+                    None,
+                )
+            await send(message)
+
+        return noting
 
     def _who(self, scope: Scope) -> Visitor | Problem:
         """Return who sent a request, or why it is refused."""
         state = scope.setdefault("state", {})
         names = state.get("certificate_names", ())
         try:
-            return self._rules.visitor(scope["method"], Headers(scope=scope), names)
+            return self._rules.visitor(Headers(scope=scope), names)
         except Problem as problem:
             return problem
 

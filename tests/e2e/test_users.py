@@ -63,7 +63,7 @@ def pipeline(  # noqa: PLR0917  # fixtures
     add(
         "limited", "--read", DESTINATION, "--ranges", DESTINATION, "--tables", table,
         "--remove-columns", f"{columns}:card",
-        "--mask-columns", f"{columns}:email/pin", "--password-stdin",
+        "--mask-columns", f"{columns}:email/pin", "--client", "5-6", "--password-stdin",
     )  # fmt: skip
     add("bot", "--read", DESTINATION, "--certificate", "CN=bot", "--no-password")
     pipeline.start()
@@ -281,6 +281,12 @@ def test_audit(pipeline, authority):
         write(pipeline)
         shown_to(client)
         client.unsubscribe()
+    for _ in range(2):
+        with (
+            client_of(pipeline, authority, "limited", 7) as client,
+            pytest.raises(ClientError, match="may not use client id 7"),
+        ):
+            client.subscribe()
     refused = client_of(pipeline, authority, "nobody", 6)
     with pytest.raises(ClientError, match="auth failed"):
         refused.connect()
@@ -335,6 +341,10 @@ def test_audit(pipeline, authority):
     assert read.pop("rows") >= 4
     assert read == {"event": "read", "client_id": 6, "filter": table, **common}
     assert {"event": "login_refused", "user": "nobody"} in found
+    (refusal,) = [each for each in found if each["event"] == "access_refused"]
+    assert refusal == {
+        "event": "access_refused", "action": "use client id 7", "times": 1, **common
+    }  # fmt: skip
     (ranged_read,) = [each for each in found if each["event"] == "range_read"]
     assert ranged_read["rows"] >= 4
     assert {

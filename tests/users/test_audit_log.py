@@ -141,6 +141,37 @@ def test_sums(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
+def test_refusals_do_not_push_out_what_else_happened(tmp_path, monkeypatch):
+    """What is refused again and again is one line in five minutes, with a count."""
+    now_s = 1000.0
+    monkeypatch.setattr(audit_log.time, "monotonic", lambda: now_s)
+    path = tmp_path / "audit.log"
+    audit = AuditLog(path)
+    for port in range(50):
+        audit.note_refusal("eve", f"10.0.0.7:{port}", "read", "shop")
+    audit.note_refusal("eve", "10.0.0.8:1", "read", "shop")
+    audit.note_refusal("eve", "10.0.0.7:1", "operate", None)
+    now_s += audit_log.SUM_S
+    audit.note_refusal("eve", "10.0.0.7:99", "read", "shop")
+    noted = [(each["address"], each["action"], each["times"]) for each in lines(path)]
+    assert noted == [
+        ("10.0.0.7:0", "read", 1),
+        ("10.0.0.8:1", "read", 1),
+        ("10.0.0.7:1", "operate", 1),
+        ("10.0.0.7:99", "read", 50),
+    ]
+
+
+def test_refusals_that_are_remembered_have_a_limit(tmp_path):
+    """Whoever asks for many things gets a line for each, and costs no more memory."""
+    path = tmp_path / "audit.log"
+    audit = AuditLog(path)
+    count = audit_log.REFUSALS_MAX + 1
+    for n in [*range(count), count - 1, 0]:
+        audit.note_refusal("eve", "10.0.0.7:1", "read", str(n))
+    assert len(lines(path)) == count + 1  # the first was forgotten, the last was not
+
+
 def test_off(tmp_path):
     """Without a file, nothing is noted."""
     audit = AuditLog(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import time
 import urllib.error
@@ -20,6 +21,7 @@ from canal_server.observe.all_metrics import metrics_server, metrics_text
 from canal_server.observe.metrics_login import MetricsLogin
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.users.audit_log import AuditLog
 from canal_server.users.failed_logins import FailedLogins
 from canal_server.users.rights import Right
 from canal_server.users.user_directory import UserDirectory
@@ -163,6 +165,24 @@ def test_lists_have_what_may_be_observed(http, user):
         operable = RIGHTS[user].get(Right.OPERATE, "").split()
         assert each["allows_actions"] is (name in operable)
         assert each["allows_tail"] is (name in RIGHTS[user].get(Right.READ, "").split())
+
+
+def test_refusals_are_noted(rules, tmp_path):
+    """The audit has what a user was refused; of strangers, only wrong passwords."""
+    server, path = Noted(), tmp_path / "audit.jsonl"
+    throughput = Throughput(server.readings)
+    app = application(server, throughput, rules, "1", audit=AuditLog(path))
+    http = TestClient(app, "http://127.0.0.1:11113", raise_server_exceptions=False)
+    of_one = f"{BASE}/destinations/one"
+    for headers in (basic("observer"), basic("operator"), {}):
+        assert http.post(f"{of_one}/stop", headers=headers, json={}).is_client_error
+        http.get(of_one, headers=headers)
+    noted = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(each["event"], each["user"], each["action"]) for each in noted] == [
+        ("access_refused", "observer", f"POST {of_one}/stop"),
+        ("access_refused", "operator", f"POST {of_one}/stop"),
+        ("access_refused", "operator", f"GET {of_one}"),
+    ]
 
 
 @pytest.mark.parametrize("user", RIGHTS)

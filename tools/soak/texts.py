@@ -5,6 +5,7 @@ By the type that the server says a column has now, whatever statements made it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 CHARACTERS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 OCTETS = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry",
           "point", "linestring", "multipoint", "vector")  # fmt: skip
+SURROGATES = re.compile("[\ud800-\udfff]")
 NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 COLUMNS = (
     "SELECT column_name, data_type, numeric_scale, datetime_precision"
@@ -78,12 +80,18 @@ def _way(  # noqa: PLR0911  # a table of types
     if kind == "year":
         return "CAST({c} AS CHAR)", _year
     if kind in CHARACTERS:
-        return "CONVERT({c} USING utf8mb4)", as_text
+        return "HEX(CONVERT({c} USING utf8mb4))", _characters
     if kind in OCTETS:
         return "HEX({c})", octets
     if kind == "binary":
         return "HEX({c})", _binary
     return "CAST({c} AS CHAR)", as_text
+
+
+def _characters(value: Any) -> str:
+    """Return a text in which half a surrogate pair, as UCS-2 may have, is U+FFFD."""
+    text = bytes.fromhex(as_text(value)).decode("utf-8", "surrogatepass")
+    return SURROGATES.sub("\ufffd", text)
 
 
 def _decimal(value: Any, scale: int) -> str:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.lake_storage import Folder
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
+    from canal_server.runtime.lifecycle import Stop
 
 STATE: Final = "_log.json"  # readers skip names with an underscore
 STAGED: Final = "_staged"
@@ -127,11 +128,14 @@ class ChangeLog:
         files: Sequence[CopiedFile],
         at: int,
         note: Mapping[str, str],
+        *,
+        stop: Stop | None = None,
     ) -> None:
         """Write a copy's rows as inserts, after a truncate if the log has rows.
 
         What is in the log stays: it may be the only copy that is left.
         """
+        del stop  # files are read once and written once
         with self._as_lake_error("publish the copy of"):
             before = self._state()
             if before is not None and before.copy == copy_id:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
+    from canal_server.runtime.lifecycle import Stop
 
 STREAM_TIME = "_commit_timestamp"  # the stream's name for the commit time
 NOWHERE = -1  # the position number of a table to which nothing was applied
@@ -103,8 +104,15 @@ class LakeTable(Protocol):
         files: Sequence[CopiedFile],
         at: int,
         note: Mapping[str, str],
-    ) -> None:
-        """Replace the contents with a copy's files, as of the position `at`."""
+        *,
+        stop: Stop | None = None,
+    ) -> Applied | None:
+        """Make the contents equal to a copy's files, as of the position `at`.
+
+        Returns what differed, if only that was written; None if the files are now those
+        of the table. Raises ConnectionLost when a stop is requested, before anything is
+        visible.
+        """
 
     def apply(
         self,

@@ -13,7 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from canal_server.errors import ConfigError, DecodeError, LakeError, SourceError
+from canal_server.errors import (
+    ConfigError,
+    ConnectionLost,
+    DecodeError,
+    LakeError,
+    SourceError,
+)
 from canal_server.messages import mirror_table_messages
 from canal_server.mirror.copy.copy_changes import NEAR_ROWS, CatchUp
 from canal_server.mirror.copy.copying import Copied, CopyJob
@@ -60,6 +66,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
+    from canal_server.mirror.state.lake_tables import Applied
     from canal_server.mirror.state.state import States
     from canal_server.model.columns_known import ColumnMeta
     from canal_server.runtime.lifecycle import Stop
@@ -169,9 +176,24 @@ class TableSync:
                 self._check_columns_at(state, copied.position)
             note = note_of(copied.position, destination)
             at = version_of(copied.position)
-            lake.publish(state.copy_id, copied.schema, copied.files, at, note)
+            try:
+                done = lake.publish(
+                    state.copy_id,
+                    copied.schema,
+                    copied.files,
+                    at,
+                    note,
+                    stop=self._stop,
+                )
+            except ConnectionLost:
+                if self._stop.requested():
+                    return state
+                raise
             rows, files = copied.rows, len(copied.files)
-            log.info("%s: copied, %d rows in %d files", state.source, rows, files)
+            if done is None:
+                log.info("%s: copied, %d rows in %d files", state.source, rows, files)
+            else:
+                log.info("%s: copied, %d rows: %s", state.source, rows, _text_of(done))
             state = replace(state, position=copied.position, rows=rows)
         self._progress.copied(state.source)
         seen = 0 if table.is_keyless else version_of(self._latest(state.source))
@@ -467,6 +489,13 @@ class TableSync:
     def _note(self, state: TableState, phase: Phase, message: str) -> None:
         state = self._store.read(state.source) or state
         self._store.write(state.moved(phase, message))
+
+
+def _text_of(done: Applied) -> str:
+    """Return what a copy differed in, for the log."""
+    if done == (0, 0):
+        return "the lake had the same"
+    return f"{done.changed} of them and {done.deleted} more differed in the lake"
 
 
 def columns_at(

@@ -2,96 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from fix_lake import (
-    COPY,
-    LakeRows,
-    in_order,
-    lake_rows,
-    lake_table,
-    random_keyless_table,
-    write_copy,
-)
+from fix_lake import COPY, lake_rows, lake_table, random_keyless_table
 from fix_random import longer
+from keyless_rows import Keyless, Row, keyless_copy, without_order
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake import hashes
-from canal_server.mirror.lake.delta.delta import DeltaLakeTable
-from canal_server.mirror.lake.keyless import row_hashes
 from canal_server.mirror.lake.steps import AddColumn, DropColumn
-from canal_server.mirror.state.lake_tables import Applied, lake_schema
+from canal_server.mirror.state.lake_tables import Applied
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
     from canal_server.mirror.lake.steps import Step
-    from canal_server.mirror.settings.table_values import MirrorTable
 
 PLAIN = lake_table([("n", "int"), ("s", "varchar(20)")])
-Row = dict[str, Any]
-
-
-class Keyless(LakeRows):
-    """Rows of a table without a key; few different ones."""
-
-    def __init__(self, table: MirrorTable, rng: random.Random) -> None:
-        super().__init__(table, rng)
-        self.few = [self.new_row() for _ in range(5)]
-        self.live: list[Row] = []
-        self.deleted: list[Row] = []
-
-    def statements(self, count: int) -> list[Row]:
-        """Make changes as a source would, and expect what comes of them."""
-        return [change for _ in range(count) for change in self._one()]
-
-    def _one(self) -> list[Row]:
-        new = self.rng.choice(self.few)
-        if not self.live or self.rng.random() < 0.45:
-            self.live.append(new)
-            return [self.change("insert", new)]
-        old = self.live.pop(self.rng.randrange(len(self.live)))
-        if self.rng.random() < 0.5:
-            self.deleted.append(old)
-            return [self.change("delete", old)]
-        self.live.append(new)
-        return [
-            self.change("update_preimage", old),
-            self.change("update_postimage", new),
-        ]
-
-    def expected(self) -> list[str]:
-        """Return what is to be in the lake, but for the order of changes."""
-        if self.table.deletes != "soft":
-            return in_order(self.live)
-        live = [row | {"_deleted": False} for row in self.live]
-        return in_order([*live, *(row | {"_deleted": True} for row in self.deleted)])
-
-
-def without_order(lake: DeltaLakeTable) -> list[str]:
-    """Return the rows of the lake, but for the order of changes and the hash."""
-    left_out = {"_seq", "_row", "_committed_at", "_row_hash"}
-    rows = lake_rows(lake)
-    return in_order({n: v for n, v in r.items() if n not in left_out} for r in rows)
-
-
-def keyless_copy(folder: Path, rows: Keyless) -> DeltaLakeTable:
-    """Publish the rows that are there as a copy, with their hashes."""
-    schema = lake_schema(rows.table)
-    changes = [
-        row | {"_seq": rows.seq, "_row": 0, "_deleted": False} for row in rows.live
-    ]
-    table = pa.Table.from_pylist(changes, schema=schema)
-    position = schema.get_field_index("_row_hash")
-    table = table.set_column(position, schema.field(position), row_hashes(table))
-    lake = DeltaLakeTable(str(folder), rows.table)
-    files = write_copy(folder, table)
-    lake.publish(COPY, schema, files, rows.seq + 1, {})
-    rows.deleted.clear()
-    return lake
 
 
 @pytest.mark.parametrize("deletes", ["hard", "soft"])

@@ -8,7 +8,8 @@ rewritten (`delta_rows`).
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.delta import (
+    copy_difference,
     delta_changes,
     delta_log,
     delta_rows,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
+    from canal_server.runtime.lifecycle import Stop
 
 TRIES: Final = 5  # of a commit that conflicts with another writer's
 
@@ -101,42 +104,119 @@ class DeltaLakeTable:
         files: Sequence[CopiedFile],
         at: int,
         note: Mapping[str, str],
-    ) -> None:
-        """Commit a copy's files, and the removal of all others."""
+        *,
+        stop: Stop | None = None,
+    ) -> Applied | None:
+        """Commit what differs in a copy; its files, if that is much.
+
+        The table stays the same one to its readers, whose streams go on.
+        """
+        commit = delta_log.commit_of_copy(copy_id, at, note)
+        moment = copy_difference.CopyMoment(at, datetime.now(UTC))
         with self._as_lake_error("publish the copy of"):
-            delta = self._newest()
-            if delta is not None and delta_log.applied(delta, copy_id) != NOWHERE:
-                return
-            now_ms = int(time.time() * 1000)
-            configuration = properties.of_copy(
-                schema,
-                self._key,
-                files,
-                change_feed=self._change_feed,
-                kept_hours=self._kept_hours,
+            for _ in range(TRIES):
+                delta = self._newest()
+                if delta is None:
+                    self._create(copy_id, schema, files, commit)
+                    return None
+                if delta_log.applied(delta, copy_id) != NOWHERE:
+                    return None
+                try:
+                    changes = None
+                    if _is_like(pa.schema(delta.schema().to_arrow()), schema):
+                        changes = copy_difference.difference(
+                            delta, self._store(), self._key, files, moment, stop
+                        )
+                    if changes is None:
+                        self._replace(delta, schema, files, commit)
+                        return None
+                    done = self._commit_difference(delta, changes, commit)
+                except CommitFailedError as error:
+                    failure = error  # another writer was faster
+                    continue
+                self._forget(files)
+                return done
+            raise failure
+
+    def _create(
+        self,
+        copy_id: str,
+        schema: pa.Schema,
+        files: Sequence[CopiedFile],
+        commit: CommitProperties,
+    ) -> None:
+        """Create the table with the files of its first copy."""
+        configuration = self._properties(schema, files)
+        create_table_with_add_actions(
+            self._path,
+            Schema.from_arrow(schema),
+            _added(files, configuration),
+            name=str(self._table.source),
+            description=delta_log.description(copy_id),
+            configuration=configuration,
+            storage_options=self._options,
+            commit_properties=commit,
+        )
+
+    def _replace(
+        self,
+        delta: DeltaTable,
+        schema: pa.Schema,
+        files: Sequence[CopiedFile],
+        commit: CommitProperties,
+    ) -> None:
+        """Replace all files, and the columns, by those of a copy."""
+        configuration = self._properties(schema, files)
+        # Before, so that no file has statistics of a column that must have none.
+        self._set_properties(delta, configuration)
+        delta.create_write_transaction(
+            _added(files, configuration),
+            "overwrite",
+            Schema.from_arrow(schema),
+            commit_properties=commit,
+        )
+
+    def _commit_difference(
+        self, delta: DeltaTable, changes: pa.Table, commit: CommitProperties
+    ) -> Applied:
+        """Commit what a copy differs in, if only that it is the copy now."""
+        self._set_properties(
+            delta,
+            {
+                properties.CHANGE_FEED: str(self._change_feed).lower(),
+                **properties.retention(self._kept_hours),
+            },
+        )
+        if len(changes) == 0:
+            delta_log.commit_alone(delta, commit)
+            return Applied()
+        return self._merged(delta, changes, commit)
+
+    def _properties(
+        self, schema: pa.Schema, files: Sequence[CopiedFile]
+    ) -> dict[str, str]:
+        return properties.of_copy(
+            schema,
+            self._key,
+            files,
+            change_feed=self._change_feed,
+            kept_hours=self._kept_hours,
+        )
+
+    def _set_properties(self, delta: DeltaTable, wanted: Mapping[str, str]) -> None:
+        """Set the properties that the table does not have yet."""
+        if wanted.items() - delta.metadata().configuration.items():
+            delta.alter.set_table_properties(
+                dict(wanted), commit_properties=delta_log.commit_of_upkeep(delta)
             )
-            chosen = properties.statistics_columns(configuration) or []
-            create_table_with_add_actions(
-                self._path,
-                Schema.from_arrow(schema),
-                [
-                    AddAction(
-                        file.path,
-                        file.size,
-                        {},
-                        now_ms,
-                        True,
-                        properties.statistics(file.stats, chosen),
-                    )
-                    for file in files
-                ],
-                mode="overwrite",
-                name=str(self._table.source),
-                description=delta_log.description(copy_id),
-                configuration=configuration,
-                storage_options=self._options,
-                commit_properties=delta_log.commit(copy_id, at, note),
-            )
+
+    def _forget(self, files: Sequence[CopiedFile]) -> None:
+        """Delete the files of a copy that were compared and are not of the table."""
+        store = self._store()
+        for file in files:
+            # A vacuum deletes what is left.
+            with suppress(OSError, DeltaError):
+                store.delete_file(file.path)
 
     def apply(
         self,
@@ -311,10 +391,8 @@ class DeltaLakeTable:
 
     def _set_statistics(self, delta: DeltaTable, names: Sequence[str]) -> None:
         """Choose the columns with statistics in new files."""
-        delta.alter.set_table_properties(
-            {properties.STATISTICS_COLUMNS: properties.text_of(names)},
-            commit_properties=delta_log.commit_of_upkeep(delta),
-        )
+        chosen = {properties.STATISTICS_COLUMNS: properties.text_of(names)}
+        self._set_properties(delta, chosen)
 
     def _newest(self) -> DeltaTable | None:
         """Return the table's current version; None if it does not exist."""
@@ -354,6 +432,30 @@ class DeltaLakeTable:
 
     def __str__(self) -> str:
         return f"the lake's table {self._table.target} ({self._path})"
+
+
+def _added(
+    files: Sequence[CopiedFile], configuration: Mapping[str, str]
+) -> list[AddAction]:
+    """Return the files of a copy as the log names them."""
+    now_ms = int(time.time() * 1000)
+    chosen = properties.statistics_columns(configuration) or []
+    return [
+        AddAction(
+            file.path,
+            file.size,
+            {},
+            now_ms,
+            True,
+            properties.statistics(file.stats, chosen),
+        )
+        for file in files
+    ]
+
+
+def _is_like(before: pa.Schema, after: pa.Schema) -> bool:
+    """Return whether columns have the same names, types and order."""
+    return [(f.name, f.type) for f in before] == [(f.name, f.type) for f in after]
 
 
 def _key_of(table: MirrorTable) -> list[str]:

@@ -5,6 +5,7 @@ Each record is in the same commit as the change that it describes.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 COMMITS_MAX: Final = 10_000  # of other writers, searched for the mirror's note
 
 _APP: Final = "canal-mirror/"  # prefix of transaction ids in the Delta log
-_COPY: Final = "canal-server mirror, copy "  # prefix of a table's description
+_PUBLISHED: Final = "canal-mirror-copy"  # id of the transaction that names the copy
+_COPY: Final = (
+    "canal-server mirror, copy "  # prefix of a table's description: its first
+)
 _NOTE: Final = "canal"  # the mirror's key in a commit's metadata
 _NEWEST: Final = f"max.{TIME.name}"  # of a file, in delta-rs' table of files
 
 
 def description(copy_id: str) -> str:
-    """Return the description of a table that is this copy."""
+    """Return the description of a table that is created with this copy."""
     return _COPY + copy_id
 
 
@@ -34,7 +38,12 @@ def applied(delta: DeltaTable, copy_id: str) -> int:
 
     NOWHERE if the table is not this copy.
     """
-    if delta.metadata().description != _COPY + copy_id:
+    published = delta.transaction_version(_PUBLISHED)
+    if published is None:  # by an earlier version
+        is_copy = delta.metadata().description == _COPY + copy_id
+    else:
+        is_copy = published == _number_of(copy_id)
+    if not is_copy:
         return NOWHERE
     version = delta.transaction_version(_APP + copy_id)
     return NOWHERE if version is None else version
@@ -47,6 +56,16 @@ def commit(copy_id: str, upto: int, note: Mapping[str, str]) -> CommitProperties
         custom_metadata={_NOTE: record},
         app_transactions=[Transaction(_APP + copy_id, upto)],
     )
+
+
+def commit_of_copy(copy_id: str, at: int, note: Mapping[str, str]) -> CommitProperties:
+    """Return what the commit records by which a table becomes a copy."""
+    properties = commit(copy_id, at, note)
+    properties.app_transactions = [
+        *(properties.app_transactions or ()),
+        Transaction(_PUBLISHED, _number_of(copy_id)),
+    ]
+    return properties
 
 
 def commit_alone(delta: DeltaTable, properties: CommitProperties) -> None:
@@ -73,7 +92,8 @@ def position(delta: DeltaTable) -> tuple[int, dict[str, str]]:
     described = delta.metadata().description or ""
     if not described.startswith(_COPY):
         return NOWHERE, {}
-    return applied(delta, described.removeprefix(_COPY)), {}
+    first = delta.transaction_version(_APP + described.removeprefix(_COPY))
+    return NOWHERE if first is None else first, {}
 
 
 def size(delta: DeltaTable) -> Size:
@@ -91,6 +111,11 @@ def size(delta: DeltaTable) -> Size:
         int(commits[0].get("timestamp", 0)) if commits else 0,
         newest_ms,
     )
+
+
+def _number_of(copy_id: str) -> int:
+    """Return a number that stands for a copy: transactions have nothing else."""
+    return int.from_bytes(hashlib.blake2b(copy_id.encode(), digest_size=7).digest())
 
 
 def _newest(delta: DeltaTable) -> dict[str, Any] | None:

@@ -29,6 +29,7 @@ FILES_MAX: Final = 5_000  # beyond that, files become larger
 STATISTICS_MAX: Final = 32  # columns with statistics, in addition to the key
 KEPT_HOURS: Final = 7 * 24  # default for old versions
 
+CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 FILE_SIZE: Final = "delta.targetFileSize"
 STATISTICS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 LOG_KEPT: Final = "delta.logRetentionDuration"
@@ -52,7 +53,7 @@ def of_copy(
     *,
     change_feed: bool,
     kept_hours: int = KEPT_HOURS,
-) -> dict[str, str | None]:
+) -> dict[str, str]:
     """Return the properties of a published table."""
     rows = sum(file.rows for file in files)
     size = FILE_BYTES_UNKNOWN
@@ -63,7 +64,7 @@ def of_copy(
     found = [json.loads(file.stats) for file in files if file.rows]
     wide = [name for name in key if all(_is_within(each, name) for each in found)]
     return {
-        "delta.enableChangeDataFeed": str(change_feed).lower(),
+        CHANGE_FEED: str(change_feed).lower(),
         FILE_SIZE: str(min(max(size, least), most)),
         STATISTICS_COLUMNS: text_of(with_statistics(schema, key, wide)),
         **retention(kept_hours),

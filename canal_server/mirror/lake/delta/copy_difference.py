@@ -1,0 +1,285 @@
+"""What differs between a Delta table and a new copy of it, found by hashes of rows.
+
+::
+
+    files of the table ──► hashes ─┐
+                                   ├─ bucket by bucket ──► what differs ──► rows
+    files of the copy ───► hashes ─┘
+
+Two rows are equal if the source's columns are; the mirror's own (`_seq` and others) are
+not compared. Memory holds the hashes of one bucket, and the rows that differ. Leaves
+out how these are committed (`delta`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.fs import PyFileSystem
+
+from canal_server.errors import ConnectionLost
+from canal_server.mirror.lake import fold, hashes
+from canal_server.mirror.lake.delta.delta_rows import complete
+from canal_server.mirror.lake.lake_table import ADDED, DELETED, HASH, ROW, SEQ, TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+    from typing import Self
+
+    from deltalake import DeltaTable
+    from deltalake.fs import DeltaStorageHandler
+
+    from canal_server.mirror.settings.table_values import CopiedFile
+    from canal_server.runtime.lifecycle import Stop
+
+ROWS_MAX: Final = 250_000  # that differ; of more, a copy replaces the table's files
+BYTES_MAX: Final = 128 << 20  # of these rows in memory
+BUCKET_ROWS: Final = 4_000_000  # whose hashes are in memory, of each side
+
+_OP: Final = "_change_type"
+_INSERT: Final = "insert"
+_AT_BITS: Final = 32  # of a row's number in its file; above them, the file's number
+_KEYS: Final = ["k1", "k2"]
+_DERIVED: Final = (DELETED.name, HASH.name)  # which changes do not have
+_HASHED: Final = pa.schema(
+    [("k1", pa.int64()), ("k2", pa.int64()), ("h", pa.int64()), ("at", pa.int64())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyMoment:
+    """What rows of a copy have in the mirror's columns."""
+
+    seq: int
+    read_at: datetime
+
+
+def difference(  # noqa: PLR0917  # both sides, and what they are compared by
+    delta: DeltaTable,
+    store: DeltaStorageHandler,
+    key: Sequence[str],
+    files: Sequence[CopiedFile],
+    moment: CopyMoment,
+    stop: Stop | None = None,
+) -> pa.Table | None:
+    """Return the changes that make a table equal to the files of a copy.
+
+    They have columns like those of `LakeTable.apply`, with the lake's names: a row of
+    the copy that the table has not is an insert, which replaces a row with the same
+    key. None if there are more than `ROWS_MAX` or `BYTES_MAX`, or keys that a side has
+    twice. Raises ConnectionLost when a stop is requested.
+    """
+    table_files = pa.table(delta.get_add_actions(flatten=True))
+    schema = pa.schema(delta.schema().to_arrow())
+    rows = sum(file.rows for file in files)
+    # 0 or nothing where the log does not say.
+    rows = max(rows, pc.sum(table_files["num_records"]).as_py() or 0)
+    ours = _Side(store, table_files["path"].to_pylist(), schema, key, stop)
+    theirs = _Side(store, [file.path for file in files], schema, key, stop)
+    buckets = 1 << max(0, -(-rows // BUCKET_ROWS) - 1).bit_length()
+    with ExitStack() as stack:
+        pair = [stack.enter_context(_Buckets(each, buckets)) for each in (ours, theirs)]
+        removed, added, count = [], [], 0
+        for number in range(buckets):
+            found = _compared(pair[0].bucket(number), pair[1].bucket(number), bool(key))
+            if found is None:
+                return None
+            count += len(found[0]) + len(found[1])
+            if count > ROWS_MAX:
+                return None
+            removed.append(found[0])
+            added.append(found[1])
+    changes = [schema.empty_table().append_column(_OP, pa.array([], pa.string()))]
+    size = 0
+    for side, numbers, kind in (
+        (theirs, pa.concat_arrays(added), _INSERT),
+        (ours, pa.concat_arrays(removed), fold.DELETE),
+    ):
+        for part in side.rows(numbers):
+            if (size := size + part.nbytes) > BYTES_MAX:
+                return None
+            marked = part
+            if kind == fold.DELETE:
+                marked = _as_removed(part, moment)
+            changes.append(marked.append_column(_OP, pa.repeat(kind, len(part))))
+    whole = pa.concat_tables(changes)
+    return whole.drop_columns([n for n in _DERIVED if n in whole.column_names])
+
+
+def _compared(
+    ours: pa.Table, theirs: pa.Table, has_key: bool
+) -> tuple[pa.Array, pa.Array] | None:
+    """Return where rows are that only one side has, each as often as it has it more.
+
+    None if a side has a key twice: rows of it cannot be told apart.
+    """
+    if has_key:
+        for side in (ours, theirs):
+            if side.group_by(_KEYS).aggregate([]).num_rows != side.num_rows:
+                return None
+    each = [
+        side.group_by([*_KEYS, "h"]).aggregate([("at", "min"), ("at", "count")])
+        for side in (ours, theirs)
+    ]
+    both = each[0].join(
+        each[1], [*_KEYS, "h"], join_type="full outer", right_suffix="_copy"
+    )
+    more = pc.subtract(
+        pc.fill_null(both["at_count_copy"], 0), pc.fill_null(both["at_count"], 0)
+    )
+    added = both.filter(pc.greater(more, 0))
+    removed = both.filter(pc.less(more, 0))
+    if has_key:
+        # A row whose key the copy has is replaced by it.
+        removed = removed.join(added.select(_KEYS), _KEYS, join_type="left anti")
+        return _flat(removed["at_min"]), _flat(added["at_min_copy"])
+    return (
+        _times(removed["at_min"], pc.negate(more.filter(pc.less(more, 0)))),
+        _times(added["at_min_copy"], more.filter(pc.greater(more, 0))),
+    )
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if hasattr(whole, "chunks") else whole
+
+
+def _times(places: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
+    """Return each place as often as it counts, but no more than is collected."""
+    indices: list[int] = []
+    for index, count in enumerate(counts.to_pylist()):
+        indices.extend([index] * min(count, ROWS_MAX + 1))
+        if len(indices) > ROWS_MAX:
+            break
+    return _flat(places).take(pa.array(indices, pa.int64()))
+
+
+def _as_removed(rows: pa.Table, moment: CopyMoment) -> pa.Table:
+    """Return rows with the mirror's columns of a deletion at a copy's moment."""
+    for field, value in ((SEQ, moment.seq), (ROW, 0), (TIME, moment.read_at)):
+        index = rows.schema.get_field_index(field.name)
+        values = pa.repeat(pa.scalar(value, field.type), len(rows))
+        rows = rows.set_column(index, rows.schema.field(index), values)
+    return rows
+
+
+class _Side:
+    """The rows of some files, in the lake's columns."""
+
+    def __init__(
+        self,
+        store: DeltaStorageHandler,
+        paths: Sequence[str],
+        schema: pa.Schema,
+        key: Sequence[str],
+        stop: Stop | None,
+    ) -> None:
+        self._files = PyFileSystem(store)
+        self._paths = paths
+        self._schema = schema
+        self._own = pa.schema([f for f in schema if f.name not in ADDED])
+        self._key = key
+        self._stop = stop
+
+    def hashed(self) -> Iterator[pa.Table]:
+        """Yield the hashes of rows, without those that are marked as deleted."""
+        names = [*self._own.names]
+        if DELETED.name in self._schema.names:
+            names.append(DELETED.name)
+        for number, path in enumerate(self._paths):
+            at = number << _AT_BITS
+            with self._files.open_input_file(path) as opened:
+                file = pq.ParquetFile(opened)
+                present = [n for n in names if n in file.schema_arrow.names]
+                for batch in file.iter_batches(columns=present):
+                    self._check_stop()
+                    rows = complete(pa.table(batch), self._own)
+                    places = pa.array(range(at, at + len(rows)), pa.int64())
+                    at += len(rows)
+                    hashed = self._of(rows, places)
+                    if DELETED.name in present:
+                        hashed = hashed.filter(pc.invert(batch.column(DELETED.name)))
+                    yield hashed
+
+    def rows(self, places: pa.Array) -> Iterator[pa.Table]:
+        """Yield rows by where they are, with all of the lake's columns."""
+        order = pc.sort_indices(places)
+        places = places.take(order)
+        numbers = pc.shift_right(places, _AT_BITS)
+        for number in pc.unique(numbers).to_pylist():
+            self._check_stop()
+            within = pc.bit_wise_and(
+                places.filter(pc.equal(numbers, number)), (1 << _AT_BITS) - 1
+            )
+            with self._files.open_input_file(self._paths[number]) as opened:
+                yield self._taken(pq.ParquetFile(opened), within)
+
+    def _taken(self, file: pq.ParquetFile, within: pa.Array) -> pa.Table:
+        """Return rows of a file by their numbers, which are sorted."""
+        first, parts = 0, [self._schema.empty_table()]
+        for batch in file.iter_batches():
+            end = first + len(batch)
+            here = pc.and_(pc.greater_equal(within, first), pc.less(within, end))
+            wanted = pc.subtract(within.filter(here), first)
+            if len(wanted):
+                # Completed first: of views as delta-rs writes them, none can be taken.
+                parts.append(complete(pa.table(batch), self._schema).take(wanted))
+            first = end
+        return pa.concat_tables(parts)
+
+    def _of(self, rows: pa.Table, places: pa.Array) -> pa.Table:
+        every = [_flat(rows[name]) for name in self._own.names]
+        of_rows = hashes.row_hashes(every, len(rows))
+        keys = [_flat(fold.comparable(rows[name])) for name in self._key]
+        first = hashes.row_hashes(keys, len(rows)) if keys else of_rows
+        second = hashes.row_hashes(keys or every, len(rows), hashes.OTHER_SEED)
+        return pa.table([first, second, of_rows, places], schema=_HASHED)
+
+    def _check_stop(self) -> None:
+        if self._stop is not None and self._stop.requested():
+            raise ConnectionLost("the comparison was interrupted by a stop")
+
+
+class _Buckets:
+    """The hashes of one side by bucket: in memory if there is one, else in files."""
+
+    def __init__(self, side: _Side, count: int) -> None:
+        self._side = side
+        self._count = count
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        if self._count > 1:
+            self._folder = tempfile.TemporaryDirectory(prefix="canal-mirror-")
+            self._spill(Path(self._folder.name))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def bucket(self, number: int) -> pa.Table:
+        """Return the hashes of a bucket."""
+        if self._folder is None:
+            return pa.concat_tables([_HASHED.empty_table(), *self._side.hashed()])
+        with pa.ipc.open_stream(Path(self._folder.name) / str(number)) as reader:
+            return reader.read_all()
+
+    def _spill(self, folder: Path) -> None:
+        with ExitStack() as stack:
+            writers = [
+                stack.enter_context(pa.ipc.new_stream(folder / str(number), _HASHED))
+                for number in range(self._count)
+            ]
+            for hashed in self._side.hashed():
+                numbers = pc.bit_wise_and(hashed["k1"], self._count - 1)
+                for number, writer in enumerate(writers):
+                    writer.write_table(hashed.filter(pc.equal(numbers, number)))

@@ -1,0 +1,281 @@
+"""A copy of a table that the lake has: only what differs is written, in one commit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from fix_lake import (
+    COPY,
+    LakeRows,
+    filled,
+    in_order,
+    lake_rows,
+    lake_table,
+    published,
+    random_keyless_table,
+    random_table,
+    write_copy,
+)
+from fix_random import longer
+from keyless_rows import Keyless, keyless_copy, keyless_table
+
+from canal_server.errors import ConnectionLost
+from canal_server.mirror.lake.delta import copy_difference
+from canal_server.mirror.lake.lake_table import ADDED, STREAM_TIME
+from canal_server.mirror.state.lake_tables import NOWHERE, Applied, lake_schema
+from canal_server.runtime.lifecycle import Stop
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",))
+KEYLESS = lake_table([("id", "int"), ("v", "varchar(20)")], ())
+LEFT_OUT = {*ADDED, "_change_type", STREAM_TIME}
+
+
+def own(rows) -> list[str]:
+    """Return rows that are not marked as deleted, without the mirror's columns."""
+    return in_order(
+        {name: row[name] for name in row if name not in LEFT_OUT}
+        for row in rows
+        if not row.get("_deleted")
+    )
+
+
+def present(rows: LakeRows) -> list[str]:
+    """Return the rows that the source has."""
+    return own(rows.live if isinstance(rows, Keyless) else rows.rows.values())
+
+
+def change(rows: LakeRows, count: int) -> list[dict[str, object]]:
+    """Make changes as the source would."""
+    if isinstance(rows, Keyless):
+        return rows.statements(count)
+    return rows.random_changes(count)
+
+
+def rows_of(table, rng: random.Random, values) -> LakeRows:
+    """Return rows whose columns have these values."""
+    rows = LakeRows(table, rng) if table.key else Keyless(table, rng)
+    set_rows(rows, values)
+    return rows
+
+
+def set_rows(rows: LakeRows, values) -> None:
+    """Let the source have these rows."""
+    names = [column.target for column in rows.table.columns]
+    found = [dict(zip(names, each, strict=True)) for each in values]
+    if isinstance(rows, Keyless):
+        rows.live = found
+        return
+    rows.rows.clear()
+    for each in found:
+        rows.put("insert", each)
+
+
+def copy_again(folder: Path, lake, rows: LakeRows, copy: str, **options):
+    """Publish the rows as a copy, and return what `publish` does."""
+    if isinstance(rows, Keyless):
+        table = keyless_table(rows)
+    else:  # a copy has no row that was deleted
+        live = [row for row in rows.rows.values() if not row.get("_deleted")]
+        table = pa.Table.from_pylist(live, schema=lake_schema(rows.table))
+    files = write_copy(folder, table, copy)
+    at = rows.seq + 1
+    return lake.publish(
+        copy, lake_schema(rows.table), files, at, {"c": copy}, **options
+    )
+
+
+def first_copy(folder: Path, rows: LakeRows):
+    """Return the lake's table with a copy of the rows."""
+    keyless = isinstance(rows, Keyless)
+    return keyless_copy(folder, rows) if keyless else published(folder, rows)
+
+
+def parquet(folder: Path) -> set[str]:
+    """Return the Parquet files of a folder."""
+    return {str(each.relative_to(folder)) for each in folder.rglob("*.parquet")}
+
+
+def feed(folder: Path, since: int) -> list[tuple[str, int]]:
+    """Return the kinds and ids of the change feed from a version on."""
+    reader = DeltaTable(str(folder)).load_cdf(starting_version=since)
+    found = [row for batch in reader for row in batch.to_struct_array().to_pylist()]
+    return sorted((row["_change_type"], row["id"]) for row in found)
+
+
+@pytest.mark.parametrize("bucket_rows", [1 << 20, 7])
+@pytest.mark.parametrize("keyless", [False, True])
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+@pytest.mark.parametrize("round_", range(longer(3)))
+def test_random_tables(  # noqa: PLR0917  # what the test varies
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch,
+    round_: int,
+    deletes: str,
+    keyless: bool,
+    bucket_rows: int,
+) -> None:
+    """After each copy the lake has its rows; the table is the same, and goes on."""
+    monkeypatch.setattr(copy_difference, "BUCKET_ROWS", bucket_rows)
+    table = (random_keyless_table if keyless else random_table)(rng, deletes)
+    print([(c.target, c.mysql_type, c.is_key) for c in table.columns])
+    rows = (Keyless if keyless else LakeRows)(table, rng)
+    change(rows, 60)
+    lake = first_copy(tmp_path, rows)
+    first = DeltaTable(str(tmp_path)).metadata().id
+    for copy in ("copy-2", "copy-3", "copy-4"):
+        change(rows, rng.choice([0, 1, 40]))
+        assert copy_again(tmp_path, lake, rows, copy) is not None
+        assert own(lake_rows(lake)) == present(rows)
+        assert lake.applied(copy) == rows.seq + 1
+        assert lake.position() == (rows.seq + 1, {"c": copy})
+        lake.apply(copy, rows.as_changes(change(rows, 20)), rows.seq + 1, {})
+        assert own(lake_rows(lake)) == present(rows)
+    assert DeltaTable(str(tmp_path)).metadata().id == first
+    assert lake.applied(COPY) == lake.applied("copy-3") == NOWHERE
+
+
+@pytest.mark.parametrize("table", [PLAIN, KEYLESS], ids=["key", "keyless"])
+def test_one_difference_is_one_change(
+    tmp_path: Path, rng: random.Random, table
+) -> None:
+    """The change feed has a change for each row that differed, and nothing else."""
+    values = {n: f"v{n}" for n in range(1000)}
+    rows = rows_of(table, rng, values.items())
+    lake = first_copy(tmp_path, rows)
+    since = DeltaTable(str(tmp_path)).version() + 1
+    for changed, effect in (
+        ({7: "other"}, Applied(1, int(not table.key))),
+        ({8: None}, Applied(0, 1)),
+        ({2000: "new"}, Applied(1, 0)),
+    ):
+        values |= changed
+        set_rows(rows, ((n, v) for n, v in values.items() if v is not None))
+        assert copy_again(tmp_path, lake, rows, f"copy-{next(iter(changed))}") == effect
+    kinds = (
+        ["update_postimage", "update_preimage"] if table.key else ["insert", "delete"]
+    )
+    assert feed(tmp_path, since) == sorted(
+        [*((kind, 7) for kind in kinds), ("delete", 8), ("insert", 2000)]
+    )
+
+
+@pytest.mark.parametrize("table", [PLAIN, KEYLESS], ids=["key", "keyless"])
+def test_nothing_differs(tmp_path: Path, rng: random.Random, table) -> None:
+    """No file is added to the table, and none of the copy remains."""
+    rows = rows_of(table, rng, ((n, "v") for n in range(100)))
+    lake = first_copy(tmp_path, rows)
+    before = parquet(tmp_path)
+    files = DeltaTable(str(tmp_path)).file_uris()
+    rows.seq += 50
+    assert copy_again(tmp_path, lake, rows, "copy-2") == Applied(0, 0)
+    assert DeltaTable(str(tmp_path)).file_uris() == files
+    assert parquet(tmp_path) == before
+    assert lake.applied("copy-2") == rows.seq + 1
+
+
+def test_rows_without_a_key_are_counted(tmp_path: Path, rng: random.Random) -> None:
+    """Of equal rows, as many are added or removed as the copy has more or fewer."""
+    rows = rows_of(KEYLESS, rng, ((1, v) for v in "aaaaabbbc"))
+    lake = first_copy(tmp_path, rows)
+    set_rows(rows, ((1, v) for v in "aabbbbbbdd"))
+    assert copy_again(tmp_path, lake, rows, "copy-2") == Applied(5, 4)
+    assert sorted(row["v"] for row in lake_rows(lake)) == list("aabbbbbbdd")
+
+
+def test_rows_that_are_marked_as_deleted(tmp_path: Path, rng: random.Random) -> None:
+    """They stay; a row that the copy lacks is marked; one that it has is live again."""
+    rows = rows_of(replace(PLAIN, deletes="soft"), rng, enumerate("abcd"))
+    lake = first_copy(tmp_path, rows)
+    gone = rows.change("delete", {"id": 0, "v": "a"})
+    lake.apply(COPY, rows.as_changes([gone]), rows.seq + 1, {})
+    for values, marked in (("xbc", {3}), ("b", {0, 2, 3}), ("", {0, 1, 2, 3})):
+        ids = {"xbc": (0, 1, 2), "b": (1,), "": ()}[values]
+        set_rows(rows, zip(ids, values, strict=True))
+        copy_again(tmp_path, lake, rows, f"copy-{values}-{rows.seq}")
+        found = lake_rows(lake)
+        assert {row["id"] for row in found if row["_deleted"]} == marked
+        assert len(found) == 4
+
+
+def test_much_differs(tmp_path: Path, rng: random.Random, monkeypatch) -> None:
+    """The files of a copy that differs in many rows replace those of the table."""
+    rows = filled(PLAIN, rng)
+    lake = published(tmp_path, rows)
+    first = DeltaTable(str(tmp_path)).metadata()
+    for limit, copy in (("ROWS_MAX", "copy-2"), ("BYTES_MAX", "copy-3")):
+        with monkeypatch.context() as patch:
+            patch.setattr(copy_difference, limit, 3)
+            rows.random_changes(80)
+            assert copy_again(tmp_path, lake, rows, copy) is None
+        assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+    now = DeltaTable(str(tmp_path)).metadata()
+    assert (now.id, now.name, now.created_time) == (
+        first.id, first.name, first.created_time
+    )  # fmt: skip
+
+
+def test_other_columns(tmp_path: Path, rng: random.Random) -> None:
+    """A copy with other columns replaces them; the table is the same."""
+    lake = published(tmp_path, filled(PLAIN, rng))
+    first = DeltaTable(str(tmp_path)).metadata().id
+    for number, columns in enumerate(
+        (
+            [("id", "int"), ("v", "varchar(20)"), ("more", "bigint")],
+            [("id", "bigint"), ("v", "varchar(20)")],
+            [("n", "decimal(38,10)"), ("d", "date")],
+        )
+    ):
+        table = lake_table(columns, (columns[0][0],))
+        rows = filled(table, rng)
+        lake.use_definition(table)
+        assert copy_again(tmp_path, lake, rows, f"copy-{number + 2}") is None
+        assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+        assert lake.arrow_schema() == lake_schema(table)
+    assert DeltaTable(str(tmp_path)).metadata().id == first
+
+
+def test_a_key_that_is_not_one(tmp_path: Path, rng: random.Random) -> None:
+    """Rows that share a new key in the lake cannot be compared: all are replaced."""
+    columns = [("id", "int"), ("v", "int")]
+    table = lake_table(columns, ("id",))
+    rows = rows_of(table, rng, ((n, n // 2) for n in range(9)))
+    lake = first_copy(tmp_path, rows)
+    by_v = rows_of(lake_table(columns, ("v",)), rng, ((n, n // 2) for n in (0, 2, 4)))
+    lake.use_definition(by_v.table)
+    assert copy_again(tmp_path, lake, by_v, "copy-2") is None
+    assert own(lake_rows(lake)) == present(by_v)
+
+
+def test_a_stop_ends_the_comparison(tmp_path: Path, rng: random.Random) -> None:
+    """Nothing is visible, and the copy can be published later."""
+    rows = filled(PLAIN, rng)
+    lake = published(tmp_path, rows)
+    rows.random_changes(9)
+    stop = Stop()
+    stop.request()
+    before = lake_rows(lake)
+    with pytest.raises(ConnectionLost, match="interrupted by a stop"):
+        copy_again(tmp_path, lake, rows, "copy-2", stop=stop)
+    assert lake_rows(lake) == before
+    copy_again(tmp_path, lake, rows, "copy-3")
+    assert own(lake_rows(lake)) == present(rows)
+
+
+def test_settings_of_the_table(tmp_path: Path, rng: random.Random) -> None:
+    """A copy of an unchanged table brings changed settings, too."""
+    rows = filled(PLAIN, rng)
+    published(tmp_path, rows)
+    options = {"change_feed": False, "kept_hours": 5}
+    published(tmp_path, rows, "copy-2", **options)
+    found = DeltaTable(str(tmp_path)).metadata().configuration
+    assert found["delta.enableChangeDataFeed"] == "false"
+    assert found["delta.logRetentionDuration"] == "interval 5 hours"

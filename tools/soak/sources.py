@@ -24,6 +24,9 @@ MORE_OPTIONS = (
     # Else a run of hours fills the disk; nobody stays back for so long.
     "--max-binlog-size=64M",
     "--binlog-expire-logs-seconds=1800",
+    # For replicas: prepared transactions of XA would lock gaps, which one that comes
+    # before their end may need. Writers set their own.
+    "--transaction-isolation=READ-COMMITTED",
 )
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from soak.texts import Reading
 
 SESSION = "SET SESSION sql_mode = '', time_zone = '+00:00', lock_wait_timeout = 20"
+# Of the servers it is another one, for what replicas execute.
+ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 BACK_S = 0.2  # between two looks whether the source is back
 PATIENCE_S = 240.0
 CLOSED = (0, 1053, 1079, 1927, 2003, 2006, 2013, 2014)
@@ -49,16 +51,20 @@ def connect(server: PrivateServer, stop: threading.Event) -> Any:
     give_up_at = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return server.connect(
+            connection = server.connect(
                 init_command=SESSION,
                 read_timeout=READ_TIMEOUT_S,
                 max_allowed_packet=64 << 20,
             )
+            with connection.cursor() as cursor:
+                cursor.execute(ISOLATION)
         except (OSError, pymysql.err.OperationalError) as error:
             if time.monotonic() > give_up_at:
                 raise ConnectionError(str(error)) from error
             stop.wait(BACK_S)
             time.sleep(BACK_S if stop.is_set() else 0)
+        else:
+            return connection
 
 
 class Transaction:

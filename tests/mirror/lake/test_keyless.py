@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from fix_lake import COPY, lake_rows, lake_table, random_keyless_table
 from fix_random import longer
-from keyless_rows import Keyless, Row, keyless_copy, without_order
+from lake_copies import Keyless, Row, keyless_copy, without_order
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake import hashes

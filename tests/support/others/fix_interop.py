@@ -53,14 +53,16 @@ class Kind:
     no_event: str = "EVENTTYPECOMPATIBLEPROTO2"
 
 
-def _need(tool: str) -> str:
+def need(tool: str) -> str:
+    """Return the path of a program; skips the test where there is none."""
     found = shutil.which(tool)
     if not found:
         pytest.skip(f"no {tool} on this machine")
     return found
 
 
-def _run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command that may fetch something first."""
     return subprocess.run(
         command,
         check=False,
@@ -83,12 +85,12 @@ def _make_python(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _make_go(folder: Path) -> tuple[list[str], dict[str, str]]:
-    go = _need("go")
-    fetched = _run(go, "mod", "download", cwd=HERE / "go")
+    go = need("go")
+    fetched = run(go, "mod", "download", cwd=HERE / "go")
     if fetched.returncode:
         pytest.skip(f"canal-go cannot be had: {_first_line(fetched.stderr)}")
     program = str(folder / "driver")
-    built = _run(
+    built = run(
         go,
         "build",
         "-o",
@@ -102,9 +104,9 @@ def _make_go(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _make_java(version: str, folder: Path) -> tuple[list[str], dict[str, str]]:
-    maven, javac, java = _need("mvn"), _need("javac"), _need("java")
+    maven, javac, java = need("mvn"), need("javac"), need("java")
     where = folder / "classpath"
-    fetched = _run(
+    fetched = run(
         *(maven, "--batch-mode", "--quiet", "--file", str(HERE / "java" / "pom.xml")),
         *("dependency:build-classpath", f"-Dcanal.version={version}"),
         f"-Dmdep.outputFile={where}",
@@ -115,7 +117,7 @@ def _make_java(version: str, folder: Path) -> tuple[list[str], dict[str, str]]:
         )
     jars = where.read_text()
     source = str(HERE / "java" / "ClientDriver.java")
-    built = _run(javac, "-classpath", jars, "-d", str(folder), source)
+    built = run(javac, "-classpath", jars, "-d", str(folder), source)
     assert built.returncode == 0, built.stderr
     # The folder of the source holds the settings of the log.
     classpath = os.pathsep.join((str(folder), str(HERE / "java"), jars))

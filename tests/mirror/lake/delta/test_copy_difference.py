@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from fix_lake import (
@@ -18,10 +17,9 @@ from fix_lake import (
     published,
     random_keyless_table,
     random_table,
-    write_copy,
 )
 from fix_random import longer
-from keyless_rows import Keyless, keyless_copy, keyless_table
+from lake_copies import Keyless, copy_again, keyless_copy, rows_of, set_rows
 
 from canal_server.errors import ConnectionLost
 from canal_server.mirror.lake.delta import copy_difference
@@ -59,43 +57,11 @@ def change(rows: LakeRows, count: int) -> list[dict[str, object]]:
     return rows.random_changes(count)
 
 
-def rows_of(table, rng: random.Random, values) -> LakeRows:
-    """Return rows whose columns have these values."""
-    rows = LakeRows(table, rng) if table.key else Keyless(table, rng)
-    set_rows(rows, values)
-    return rows
-
-
-def set_rows(rows: LakeRows, values) -> None:
-    """Let the source have these rows."""
-    names = [column.target for column in rows.table.columns]
-    found = [dict(zip(names, each, strict=True)) for each in values]
-    if isinstance(rows, Keyless):
-        rows.live = found
-        return
-    rows.rows.clear()
-    for each in found:
-        rows.put("insert", each)
-
-
-def copy_again(folder: Path, lake, rows: LakeRows, copy: str, **options):
-    """Publish the rows as a copy, and return what `publish` does."""
-    if isinstance(rows, Keyless):
-        table = keyless_table(rows)
-    else:  # a copy has no row that was deleted
-        live = [row for row in rows.rows.values() if not row.get("_deleted")]
-        table = pa.Table.from_pylist(live, schema=lake_schema(rows.table))
-    files = write_copy(folder, table, copy)
-    at = rows.seq + 1
-    return lake.publish(
-        copy, lake_schema(rows.table), files, at, {"c": copy}, **options
-    )
-
-
 def first_copy(folder: Path, rows: LakeRows):
     """Return the lake's table with a copy of the rows."""
-    keyless = isinstance(rows, Keyless)
-    return keyless_copy(folder, rows) if keyless else published(folder, rows)
+    if isinstance(rows, Keyless):
+        return keyless_copy(folder, rows)
+    return published(folder, rows)
 
 
 def parquet(folder: Path) -> set[str]:
@@ -148,7 +114,7 @@ def test_one_difference_is_one_change(
     tmp_path: Path, rng: random.Random, table
 ) -> None:
     """The change feed has a change for each row that differed, and nothing else."""
-    values = {n: f"v{n}" for n in range(1000)}
+    values: dict[int, str | None] = {n: f"v{n}" for n in range(1000)}
     rows = rows_of(table, rng, values.items())
     lake = first_copy(tmp_path, rows)
     since = DeltaTable(str(tmp_path)).version() + 1
@@ -157,7 +123,7 @@ def test_one_difference_is_one_change(
         ({8: None}, Applied(0, 1)),
         ({2000: "new"}, Applied(1, 0)),
     ):
-        values |= changed
+        values.update(changed)
         set_rows(rows, ((n, v) for n, v in values.items() if v is not None))
         assert copy_again(tmp_path, lake, rows, f"copy-{next(iter(changed))}") == effect
     kinds = (

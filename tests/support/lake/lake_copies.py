@@ -1,4 +1,4 @@
-"""Rows of tables without a key, some of them several times."""
+"""Copies of tables, also of those without a key, whose rows may be equal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from canal_server.mirror.state.lake_tables import lake_schema
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from canal_server.mirror.settings.table_values import MirrorTable
+    from canal_server.mirror.state.lake_tables import Applied
 
 Row = dict[str, Any]
 
@@ -81,3 +83,40 @@ def keyless_copy(folder: Path, rows: Keyless) -> DeltaLakeTable:
     lake.publish(COPY, lake_schema(rows.table), files, rows.seq + 1, {})
     rows.deleted.clear()
     return lake
+
+
+def rows_of(
+    table: MirrorTable, rng: random.Random, values: Iterable[Sequence[Any]]
+) -> LakeRows:
+    """Return rows whose columns have these values."""
+    rows = LakeRows(table, rng) if table.key else Keyless(table, rng)
+    set_rows(rows, values)
+    return rows
+
+
+def set_rows(rows: LakeRows, values: Iterable[Sequence[Any]]) -> None:
+    """Let the source have these rows."""
+    names = [column.target for column in rows.table.columns]
+    found = [dict(zip(names, each, strict=True)) for each in values]
+    if isinstance(rows, Keyless):
+        rows.live = found
+        return
+    rows.rows.clear()
+    for each in found:
+        rows.put("insert", each)
+
+
+def copy_again(
+    folder: Path, lake: DeltaLakeTable, rows: LakeRows, copy: str, **options: Any
+) -> Applied | None:
+    """Publish the rows as a copy, and return what `publish` does."""
+    if isinstance(rows, Keyless):
+        table = keyless_table(rows)
+    else:  # a copy has no row that was deleted
+        live = [row for row in rows.rows.values() if not row.get("_deleted")]
+        table = pa.Table.from_pylist(live, schema=lake_schema(rows.table))
+    files = write_copy(folder, table, copy)
+    at = rows.seq + 1
+    return lake.publish(
+        copy, lake_schema(rows.table), files, at, {"c": copy}, **options
+    )

@@ -39,6 +39,10 @@ cdef uint64_t STEP = STEP_BYTES
 cdef uint64_t OFFSETS = OFFSET_MAX
 cdef uint64_t FILES = FILE_NUMBER_MAX
 
+# The years 1 to 9999, which Python, Arrow's readers and Spark have.
+cdef int64_t LEAST_MS = -62_135_596_800_000
+cdef int64_t GREATEST_MS = 253_402_300_799_999
+
 cdef enum:
     MEASURED_EACH = 32 * 1024  # bytes of input between two checks of the columns' size
 
@@ -309,6 +313,8 @@ cdef class EntryColumns:
         cdef int status
         if count == 0:
             return OK
+        if not LEAST_MS <= time_ms <= GREATEST_MS:
+            return MALFORMED
         status = put_fixed_times(&self.version, &version, count)
         if status == OK:
             status = put_fixed_times(&self.time, &time_us, count)

@@ -68,6 +68,14 @@ def test_commits_are_filled_in_at_the_end() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("time_ms", [1 << 62, -(1 << 62), 253_402_300_800_000])
+def test_times_that_no_year_has(time_ms: int) -> None:
+    """A commit beyond the years 1 to 9999 is damage: no reader could show it."""
+    generic = GenericColumns("d")
+    with pytest.raises(DecodeError, match="malformed entry"):
+        generic.feed(body_of([insert(200, ROW), end(300, execute_time=time_ms)]))
+
+
 def test_rows_of_one_offset_count_on() -> None:
     """Events of a compressed transaction have one offset: their rows count through."""
     generic = GenericColumns("d")

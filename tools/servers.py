@@ -288,7 +288,7 @@ class PrivateServer(Server):
         # A MariaDB that starts removes the temporary tables of all others in /tmp.
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
-        # After a kill it names a process, whose number another one may have by now.
+        # What is left after a kill has a process id that may be in use again by now.
         (self.data_folder / "server.sock.lock").unlink(missing_ok=True)
         command = [
             *self.programs.command(),

@@ -47,6 +47,17 @@ cdef enum:
     MEASURED_EACH = 32 * 1024  # bytes of input between two checks of the columns' size
 
 
+cdef inline bint is_time(int64_t time_ms) noexcept nogil:
+    """Check whether a time can be shown."""
+    return LEAST_MS <= time_ms <= GREATEST_MS
+
+
+def check_time(int64_t time_ms):
+    """Raise DecodeError for a time in ms that cannot be shown."""
+    if not is_time(time_ms):
+        raise DecodeError(f"a commit at {time_ms} ms is not within the years 1 to 9999")
+
+
 cdef class EntryColumns:
     """Turns entries into rows. Base of the kinds of columns; for one thread at a time."""
 
@@ -115,8 +126,10 @@ cdef class EntryColumns:
         """Set the commit of the current transaction, else of the next one.
 
         For a part of a transaction: its rows can be fetched before its end was fed.
+        Raises DecodeError for a time in no year from 1 to 9999.
         """
         cdef Slice text
+        check_time(time_ms)
         self.expected = True
         self.expected_version = version
         self.expected_time_ms = time_ms
@@ -126,9 +139,13 @@ cdef class EntryColumns:
         self.check(self.commit(version, time_ms, text))
 
     def finish(self, uint64_t version, int64_t time_ms, str xid=""):
-        """Set the commit of the rows whose transaction has not ended."""
+        """Set the commit of the rows whose transaction has not ended.
+
+        Raises DecodeError for a time in no year from 1 to 9999.
+        """
         cdef bytes kept = xid.encode()
         cdef Slice text
+        check_time(time_ms)
         text.p, text.n = kept, len(kept)
         self.check(self.commit(version, time_ms, text))
         self.open = self.expected = False
@@ -225,7 +242,7 @@ cdef class EntryColumns:
         cdef uint64_t version = 0
         cdef Slice nothing
         cdef int status
-        if not read_entry(slice.p, slice.n, &self.head):
+        if not read_entry(slice.p, slice.n, &self.head) or not is_time(self.head.time_ms):
             return MALFORMED
         if self.head.kind == ENTRY_ROWDATA:
             return self.rowdata()
@@ -313,8 +330,6 @@ cdef class EntryColumns:
         cdef int status
         if count == 0:
             return OK
-        if not LEAST_MS <= time_ms <= GREATEST_MS:
-            return MALFORMED
         status = put_fixed_times(&self.version, &version, count)
         if status == OK:
             status = put_fixed_times(&self.time, &time_us, count)

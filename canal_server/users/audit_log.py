@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +39,8 @@ FILES_MAX: Final = 16  # with the current one; the oldest are deleted
 NAME_MAX: Final = 64  # characters of a name that nobody has proven
 LOG_AGAIN_S: Final = 600.0  # what fails each time
 SUM_S: Final = 300.0  # after which what a session has read is noted
-REFUSALS_MAX: Final = 1000  # that are remembered; older ones are noted anew
+REFUSED_MAX: Final = 1000  # users, by host, whose refusals are counted
+REFUSALS_MAX: Final = 20  # different ones, of a user from a host, in that time
 LOCAL: Final = "control socket"  # as an address
 
 
@@ -53,8 +54,8 @@ class AuditLog:
         self._fd = -1
         self._failed_s: float | None = None  # when a failure was logged
         self._refusals_lock = threading.Lock()
-        # By who was refused what: when it was noted, and how often it was since.
-        self._refusals: dict[tuple[str | None, ...], _Refusals] = {}
+        # By user and host; the last one is the one that was refused last.
+        self._refusals: dict[tuple[str | None, str], _Refusals] = {}
 
     @property
     def is_on(self) -> bool:
@@ -103,23 +104,20 @@ class AuditLog:
     ) -> None:
         """Note that a user may not do something.
 
-        The same once in `SUM_S`, with how often it was refused since it was last noted:
-        a client that asks again and again must not push out what else happened.
+        The same once in `SUM_S`, and no more than `REFUSALS_MAX` in that time: a client
+        that asks again and again fills no file. A note counts what had none before it.
         """
         if self._path is None:
             return
         now_s = time.monotonic()
-        host = address.rpartition(":")[0]
-        key = user, host, action, destination
+        who = user, address.rpartition(":")[0]
         with self._refusals_lock:
-            found = self._refusals.pop(key, None) or _Refusals(now_s - SUM_S)
-            found.times += 1
-            if is_due := now_s - found.noted_s >= SUM_S:
-                times, found = found.times, _Refusals(now_s)
-            self._refusals[key] = found
-            if len(self._refusals) > REFUSALS_MAX:
+            found = self._refusals.pop(who, None) or _Refusals(now_s)
+            self._refusals[who] = found
+            if len(self._refusals) > REFUSED_MAX:
                 del self._refusals[next(iter(self._refusals))]
-        if is_due:
+            times = found.add((action, destination), now_s)
+        if times:
             self.note(
                 "access_refused",
                 user,
@@ -185,10 +183,23 @@ class AuditLog:
 
 @dataclass(slots=True)
 class _Refusals:
-    """Refusals of one kind; `noted_s` is of the monotonic clock."""
+    """What a user was refused, from one host; `since_s` is of the monotonic clock."""
 
-    noted_s: float
-    times: int = 0
+    since_s: float
+    noted: set[tuple[str, str | None]] = field(default_factory=set)
+    times: int = 0  # without a note
+
+    def add(self, what: tuple[str, str | None], now_s: float) -> int:
+        """Count a refusal; returns how many a note is for, 0 for no note."""
+        if now_s - self.since_s >= SUM_S:
+            self.since_s = now_s
+            self.noted.clear()
+        self.times += 1
+        if what in self.noted or len(self.noted) >= REFUSALS_MAX:
+            return 0
+        self.noted.add(what)
+        times, self.times = self.times, 0
+        return times
 
 
 class ReadSums:

@@ -70,10 +70,16 @@ def test_commits_are_filled_in_at_the_end() -> None:
 
 @pytest.mark.parametrize("time_ms", [1 << 62, -(1 << 62), 253_402_300_800_000])
 def test_times_that_no_year_has(time_ms: int) -> None:
-    """A commit beyond the years 1 to 9999 is damage: no reader could show it."""
+    """A time beyond the years 1 to 9999 is damage: no reader could show it."""
     generic = GenericColumns("d")
     with pytest.raises(DecodeError, match="malformed entry"):
         generic.feed(body_of([insert(200, ROW), end(300, execute_time=time_ms)]))
+    dropped = statement(300, EventType.ERASE, "DROP TABLE t", execute_time=time_ms)
+    with pytest.raises(DecodeError, match="malformed entry"):
+        GenericColumns("d").feed(body_of([dropped]))
+    for commit in (GenericColumns("d").expect, GenericColumns("d").finish):
+        with pytest.raises(DecodeError, match=f"{time_ms} ms is not within the years"):
+            commit(at(300), time_ms)
 
 
 def test_rows_of_one_offset_count_on() -> None:

@@ -141,7 +141,7 @@ def test_sums(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_refusals_do_not_push_out_what_else_happened(tmp_path, monkeypatch):
+def test_repeated_refusals(tmp_path, monkeypatch):
     """What is refused again and again is one line in five minutes, with a count."""
     now_s = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
@@ -157,19 +157,33 @@ def test_refusals_do_not_push_out_what_else_happened(tmp_path, monkeypatch):
     assert noted == [
         ("10.0.0.7:0", "read", 1),
         ("10.0.0.8:1", "read", 1),
-        ("10.0.0.7:1", "operate", 1),
-        ("10.0.0.7:99", "read", 50),
+        ("10.0.0.7:1", "operate", 50),
+        ("10.0.0.7:99", "read", 1),
     ]
 
 
-def test_refusals_that_are_remembered_have_a_limit(tmp_path):
-    """Whoever asks for many things gets a line for each, and costs no more memory."""
+def test_many_different_refusals(tmp_path, monkeypatch):
+    """Whoever asks for many things gets few lines, which count them all."""
+    now_s = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
     path = tmp_path / "audit.log"
     audit = AuditLog(path)
-    count = audit_log.REFUSALS_MAX + 1
-    for n in [*range(count), count - 1, 0]:
-        audit.note_refusal("eve", "10.0.0.7:1", "read", str(n))
-    assert len(lines(path)) == count + 1  # the first was forgotten, the last was not
+    for number in range(500):
+        audit.note_refusal("eve", "10.0.0.7:1", "read", str(number))
+    assert len(lines(path)) == audit_log.REFUSALS_MAX
+    now_s += audit_log.SUM_S
+    audit.note_refusal("eve", "10.0.0.7:1", "read", "0")
+    assert sum(each["times"] for each in lines(path)) == 501
+
+
+def test_refusals_of_many_users(tmp_path, monkeypatch):
+    """Those who were refused longest ago are forgotten first."""
+    monkeypatch.setattr(audit_log, "REFUSED_MAX", 3)
+    path = tmp_path / "audit.log"
+    audit = AuditLog(path)
+    for user in "abcadba":
+        audit.note_refusal(user, "10.0.0.7:1", "read", "shop")
+    assert [each["user"] for each in lines(path)] == list("abcdb")
 
 
 def test_off(tmp_path):

@@ -24,8 +24,8 @@ MORE_OPTIONS = (
     # Else a run of hours fills the disk; nobody stays back for so long.
     "--max-binlog-size=64M",
     "--binlog-expire-logs-seconds=1800",
-    # For replicas: prepared transactions of XA would lock gaps, which one that comes
-    # before their end may need. Writers set their own.
+    # For replicas: prepared XA transactions would lock gaps that a transaction before
+    # their end may need. Writers set another level.
     "--transaction-isolation=READ-COMMITTED",
 )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from soak.texts import Reading
 
 SESSION = "SET SESSION sql_mode = '', time_zone = '+00:00', lock_wait_timeout = 20"
-# Of the servers it is another one, for what replicas execute.
+# The servers have READ COMMITTED, for what replicas execute.
 ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 BACK_S = 0.2  # between two looks whether the source is back
 PATIENCE_S = 240.0

@@ -135,7 +135,7 @@ class ChangeLog:
 
         What is in the log stays: it may be the only copy that is left.
         """
-        del stop  # files are read once and written once
+        del stop  # a part that was staged could not be continued
         with self._as_lake_error("publish the copy of"):
             before = self._state()
             if before is not None and before.copy == copy_id:

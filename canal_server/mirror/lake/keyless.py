@@ -62,7 +62,7 @@ def difference(
     )
     more = counted.filter(pc.greater(counted["net_sum"], 0))
     fewer = counted.filter(pc.less(counted["net_sum"], 0))
-    added = [changes.take(_repeated(more["number_max"], more["net_sum"]))]
+    added = [changes.take(repeated(more["number_max"], more["net_sum"]))]
     if soft:
         added = [_marked(added[0], deleted=False)]
         # An update's old row is not marked as deleted: the new row replaces it.
@@ -111,24 +111,24 @@ def _identified(table: pa.Table) -> pa.Table:
 
 def _hashes(table: pa.Table, seed: int) -> pa.Int64Array:
     own = [n for n in table.column_names if n not in ADDED and n not in (_OP, _OTHER)]
-    columns = [_one(table[name]) for name in own]
+    columns = [as_array(table[name]) for name in own]
     return hashes.row_hashes(columns, len(table), seed)
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def as_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as a single array."""
     whole = column.combine_chunks()
     return pa.concat_arrays(whole.chunks) if hasattr(whole, "chunks") else whole
 
 
-def _repeated(numbers: pa.ChunkedArray, times: pa.ChunkedArray) -> pa.Array:
+def repeated(numbers: pa.ChunkedArray, times: pa.ChunkedArray) -> pa.Array:
     """Return each number, repeated by its count."""
     parts = [numbers]
     left = times
-    while len(numbers := numbers.filter(repeated := pc.greater(left, 1))):
-        left = pc.subtract(left.filter(repeated), 1)
+    while len(numbers := numbers.filter(again := pc.greater(left, 1))):
+        left = pc.subtract(left.filter(again), 1)
         parts.append(numbers)
-    return _one(
+    return as_array(
         pa.chunked_array([c for part in parts for c in part.chunks], pa.int64())
     )
 

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
-    from canal_server.mirror.state.lake_tables import Applied
     from canal_server.mirror.state.state import States
     from canal_server.model.columns_known import ColumnMeta
     from canal_server.runtime.lifecycle import Stop
@@ -193,7 +192,13 @@ class TableSync:
             if done is None:
                 log.info("%s: copied, %d rows in %d files", state.source, rows, files)
             else:
-                log.info("%s: copied, %d rows: %s", state.source, rows, _text_of(done))
+                log.info(
+                    "%s: copied, %d rows; in the lake, %d were added or changed, and %d"
+                    " deleted",
+                    state.source,
+                    rows,
+                    *done,
+                )
             state = replace(state, position=copied.position, rows=rows)
         self._progress.copied(state.source)
         seen = 0 if table.is_keyless else version_of(self._latest(state.source))
@@ -489,13 +494,6 @@ class TableSync:
     def _note(self, state: TableState, phase: Phase, message: str) -> None:
         state = self._store.read(state.source) or state
         self._store.write(state.moved(phase, message))
-
-
-def _text_of(done: Applied) -> str:
-    """Return what a copy differed in, for the log."""
-    if done == (0, 0):
-        return "the lake had the same"
-    return f"{done.changed} of them and {done.deleted} more differed in the lake"
 
 
 def columns_at(

@@ -2,8 +2,8 @@
 
 Reads an object of JSON a line: `path` of a table, `name` of the stream, whose
 checkpoint is kept below the folder that is the program's argument, and whether the
-change `feed` is read. Answers with `rows`, and with `error`, the class of the error by
-which the stream ended.
+change `feed` is read. Answers with `rows`, and with `error`, the condition by which
+the stream ended.
 """
 
 import json
@@ -38,12 +38,7 @@ def read(spark: SparkSession, path: str, name: str, *, feed: bool) -> dict[str, 
         )
         query.awaitTermination()
     except PySparkException as failure:
-        error = failure.getCondition() or ""
-        for line in str(failure).splitlines():
-            if "[DELTA" in line or "[DIFFERENT" in line:
-                error = line[line.index("[") + 1 : line.index("]")]
-                break
-        error = error or str(failure)
+        error = failure.getCondition() or str(failure)
     return {"rows": rows, "error": error}
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,11 +27,11 @@ from pyarrow.fs import PyFileSystem
 from canal_server.errors import ConnectionLost
 from canal_server.mirror.lake import fold, hashes
 from canal_server.mirror.lake.delta.delta_rows import complete
+from canal_server.mirror.lake.keyless import as_array, repeated
 from canal_server.mirror.lake.lake_table import ADDED, DELETED, HASH, ROW, SEQ, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
     from typing import Self
 
     from deltalake import DeltaTable
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 250_000  # that differ; of more, a copy replaces the table's files
 BYTES_MAX: Final = 128 << 20  # of these rows in memory
-BUCKET_ROWS: Final = 4_000_000  # whose hashes are in memory, of each side
+BUCKET_ROWS: Final = 1_000_000  # whose hashes are in memory, of each side
 
 _OP: Final = "_change_type"
 _INSERT: Final = "insert"
@@ -54,37 +54,30 @@ _HASHED: Final = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CopyMoment:
-    """What rows of a copy have in the mirror's columns."""
-
-    seq: int
-    read_at: datetime
-
-
 def difference(  # noqa: PLR0917  # both sides, and what they are compared by
     delta: DeltaTable,
     store: DeltaStorageHandler,
     key: Sequence[str],
     files: Sequence[CopiedFile],
-    moment: CopyMoment,
+    seq: int,
     stop: Stop | None = None,
 ) -> pa.Table | None:
     """Return the changes that make a table equal to the files of a copy.
 
     They have columns like those of `LakeTable.apply`, with the lake's names: a row of
     the copy that the table has not is an insert, which replaces a row with the same
-    key. None if there are more than `ROWS_MAX` or `BYTES_MAX`, or keys that a side has
-    twice. Raises ConnectionLost when a stop is requested.
+    key. `seq` is the number of the copy's position. None if there are more than
+    `ROWS_MAX` or `BYTES_MAX`, or keys that a side has twice. Raises ConnectionLost when
+    a stop is requested.
     """
     table_files = pa.table(delta.get_add_actions(flatten=True))
     schema = pa.schema(delta.schema().to_arrow())
-    rows = sum(file.rows for file in files)
-    # 0 or nothing where the log does not say.
-    rows = max(rows, pc.sum(table_files["num_records"]).as_py() or 0)
+    largest = sum(file.rows for file in files)
+    if "num_records" in table_files.column_names:  # unless another writer left it out
+        largest = max(largest, pc.sum(table_files["num_records"]).as_py() or 0)
     ours = _Side(store, table_files["path"].to_pylist(), schema, key, stop)
     theirs = _Side(store, [file.path for file in files], schema, key, stop)
-    buckets = 1 << max(0, -(-rows // BUCKET_ROWS) - 1).bit_length()
+    buckets = 1 << max(0, -(-largest // BUCKET_ROWS) - 1).bit_length()
     with ExitStack() as stack:
         pair = [stack.enter_context(_Buckets(each, buckets)) for each in (ours, theirs)]
         removed, added, count = [], [], 0
@@ -106,10 +99,8 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
         for part in side.rows(numbers):
             if (size := size + part.nbytes) > BYTES_MAX:
                 return None
-            marked = part
-            if kind == fold.DELETE:
-                marked = _as_removed(part, moment)
-            changes.append(marked.append_column(_OP, pa.repeat(kind, len(part))))
+            rows = _as_removed(part, seq) if kind == fold.DELETE else part
+            changes.append(rows.append_column(_OP, pa.repeat(kind, len(part))))
     whole = pa.concat_tables(changes)
     return whole.drop_columns([n for n in _DERIVED if n in whole.column_names])
 
@@ -119,7 +110,8 @@ def _compared(
 ) -> tuple[pa.Array, pa.Array] | None:
     """Return where rows are that only one side has, each as often as it has it more.
 
-    None if a side has a key twice: rows of it cannot be told apart.
+    None if a side has a key twice, whose rows cannot be distinguished, or if rows
+    without a key differ too often.
     """
     if has_key:
         for side in (ours, theirs):
@@ -140,31 +132,19 @@ def _compared(
     if has_key:
         # A row whose key the copy has is replaced by it.
         removed = removed.join(added.select(_KEYS), _KEYS, join_type="left anti")
-        return _flat(removed["at_min"]), _flat(added["at_min_copy"])
+        return as_array(removed["at_min"]), as_array(added["at_min_copy"])
+    surplus = pc.abs(more)
+    if (pc.sum(surplus).as_py() or 0) > ROWS_MAX:
+        return None
     return (
-        _times(removed["at_min"], pc.negate(more.filter(pc.less(more, 0)))),
-        _times(added["at_min_copy"], more.filter(pc.greater(more, 0))),
+        repeated(removed["at_min"], surplus.filter(pc.less(more, 0))),
+        repeated(added["at_min_copy"], surplus.filter(pc.greater(more, 0))),
     )
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if hasattr(whole, "chunks") else whole
-
-
-def _times(places: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
-    """Return each place as often as it counts, but no more than is collected."""
-    indices: list[int] = []
-    for index, count in enumerate(counts.to_pylist()):
-        indices.extend([index] * min(count, ROWS_MAX + 1))
-        if len(indices) > ROWS_MAX:
-            break
-    return _flat(places).take(pa.array(indices, pa.int64()))
-
-
-def _as_removed(rows: pa.Table, moment: CopyMoment) -> pa.Table:
-    """Return rows with the mirror's columns of a deletion at a copy's moment."""
-    for field, value in ((SEQ, moment.seq), (ROW, 0), (TIME, moment.read_at)):
+def _as_removed(rows: pa.Table, seq: int) -> pa.Table:
+    """Return rows with the mirror's columns of a deletion that a copy has found."""
+    for field, value in ((SEQ, seq), (ROW, 0), (TIME, datetime.now(UTC))):
         index = rows.schema.get_field_index(field.name)
         values = pa.repeat(pa.scalar(value, field.type), len(rows))
         rows = rows.set_column(index, rows.schema.field(index), values)
@@ -202,22 +182,22 @@ class _Side:
                 for batch in file.iter_batches(columns=present):
                     self._check_stop()
                     rows = complete(pa.table(batch), self._own)
-                    places = pa.array(range(at, at + len(rows)), pa.int64())
+                    locations = pa.array(range(at, at + len(rows)), pa.int64())
                     at += len(rows)
-                    hashed = self._of(rows, places)
+                    hashed = self._of(rows, locations)
                     if DELETED.name in present:
                         hashed = hashed.filter(pc.invert(batch.column(DELETED.name)))
                     yield hashed
 
-    def rows(self, places: pa.Array) -> Iterator[pa.Table]:
-        """Yield rows by where they are, with all of the lake's columns."""
-        order = pc.sort_indices(places)
-        places = places.take(order)
-        numbers = pc.shift_right(places, _AT_BITS)
+    def rows(self, locations: pa.Array) -> Iterator[pa.Table]:
+        """Yield rows by their locations, with all of the lake's columns."""
+        order = pc.sort_indices(locations)
+        locations = locations.take(order)
+        numbers = pc.shift_right(locations, _AT_BITS)
         for number in pc.unique(numbers).to_pylist():
             self._check_stop()
             within = pc.bit_wise_and(
-                places.filter(pc.equal(numbers, number)), (1 << _AT_BITS) - 1
+                locations.filter(pc.equal(numbers, number)), (1 << _AT_BITS) - 1
             )
             with self._files.open_input_file(self._paths[number]) as opened:
                 yield self._taken(pq.ParquetFile(opened), within)
@@ -235,13 +215,13 @@ class _Side:
             first = end
         return pa.concat_tables(parts)
 
-    def _of(self, rows: pa.Table, places: pa.Array) -> pa.Table:
-        every = [_flat(rows[name]) for name in self._own.names]
+    def _of(self, rows: pa.Table, locations: pa.Array) -> pa.Table:
+        every = [as_array(rows[name]) for name in self._own.names]
         of_rows = hashes.row_hashes(every, len(rows))
-        keys = [_flat(fold.comparable(rows[name])) for name in self._key]
+        keys = [as_array(fold.comparable(rows[name])) for name in self._key]
         first = hashes.row_hashes(keys, len(rows)) if keys else of_rows
         second = hashes.row_hashes(keys or every, len(rows), hashes.OTHER_SEED)
-        return pa.table([first, second, of_rows, places], schema=_HASHED)
+        return pa.table([first, second, of_rows, locations], schema=_HASHED)
 
     def _check_stop(self) -> None:
         if self._stop is not None and self._stop.requested():

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,13 +44,15 @@ from canal_server.mirror.lake.lake_table import (
 from canal_server.mirror.lake.reshape import Reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deltalake import CommitProperties
 
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
     from canal_server.runtime.lifecycle import Stop
+
+T = TypeVar("T")
 
 TRIES: Final = 5  # of a commit that conflicts with another writer's
 
@@ -107,36 +108,42 @@ class DeltaLakeTable:
         *,
         stop: Stop | None = None,
     ) -> Applied | None:
-        """Commit what differs in a copy; its files, if that is much.
+        """Commit what differs in a copy, or its files if that is much.
 
-        The table stays the same one to its readers, whose streams go on.
+        The table stays the same for its readers, whose streams continue.
         """
-        commit = delta_log.commit_of_copy(copy_id, at, note)
-        moment = copy_difference.CopyMoment(at, datetime.now(UTC))
+        commit = delta_log.commit(copy_id, at, note, is_copy=True)
         with self._as_lake_error("publish the copy of"):
-            for _ in range(TRIES):
-                delta = self._newest()
-                if delta is None:
-                    self._create(copy_id, schema, files, commit)
-                    return None
-                if delta_log.applied(delta, copy_id) != NOWHERE:
-                    return None
-                try:
-                    changes = None
-                    if _is_like(pa.schema(delta.schema().to_arrow()), schema):
-                        changes = copy_difference.difference(
-                            delta, self._store(), self._key, files, moment, stop
-                        )
-                    if changes is None:
-                        self._replace(delta, schema, files, commit)
-                        return None
-                    done = self._commit_difference(delta, changes, commit)
-                except CommitFailedError as error:
-                    failure = error  # another writer was faster
-                    continue
-                self._forget(files)
-                return done
-            raise failure
+            return self._tried(
+                lambda: self._publish(copy_id, schema, files, at, commit, stop)
+            )
+
+    def _publish(  # noqa: PLR0917  # those of `publish`
+        self,
+        copy_id: str,
+        schema: pa.Schema,
+        files: Sequence[CopiedFile],
+        at: int,
+        commit: CommitProperties,
+        stop: Stop | None,
+    ) -> Applied | None:
+        delta = self._newest()
+        if delta is None:
+            self._create(copy_id, schema, files, commit)
+            return None
+        if delta_log.applied(delta, copy_id) != NOWHERE:
+            return None
+        changes = None
+        if _is_like(pa.schema(delta.schema().to_arrow()), schema):
+            changes = copy_difference.difference(
+                delta, self._store(), self._key, files, at, stop
+            )
+        if changes is None:
+            self._replace(delta, schema, files, commit)
+            return None
+        done = self._commit_difference(delta, changes, commit)
+        self._delete_staged(files)
+        return done
 
     def _create(
         self,
@@ -210,7 +217,7 @@ class DeltaLakeTable:
                 dict(wanted), commit_properties=delta_log.commit_of_upkeep(delta)
             )
 
-    def _forget(self, files: Sequence[CopiedFile]) -> None:
+    def _delete_staged(self, files: Sequence[CopiedFile]) -> None:
         """Delete the files of a copy that were compared and are not of the table."""
         store = self._store()
         for file in files:
@@ -227,14 +234,7 @@ class DeltaLakeTable:
     ) -> Applied:
         """Commit changes; retries if another writer was faster."""
         with self._as_lake_error("apply changes to"):
-            for _ in range(TRIES - 1):
-                try:
-                    return self._apply(copy_id, changes, upto, note)
-                except CommitFailedError:
-                    # Another writer was faster. The next try sees its commit, and has
-                    # nothing to do if that was the same change.
-                    continue
-            return self._apply(copy_id, changes, upto, note)
+            return self._tried(lambda: self._apply(copy_id, changes, upto, note))
 
     def correct(self, copy_id: str, changes: pa.Table) -> Applied:
         """Commit the correct rows, with the position of the previous commit."""
@@ -339,6 +339,16 @@ class DeltaLakeTable:
         with self._as_lake_error("read"):
             delta = self._newest()
             return None if delta is None else delta_log.size(delta)
+
+    def _tried(self, commit: Callable[[], T]) -> T:
+        """Commit; retries if another writer was faster.
+
+        The next try sees its commit, and has nothing to do if that was the same change.
+        """
+        for _ in range(TRIES - 1):
+            with suppress(CommitFailedError):
+                return commit()
+        return commit()
 
     def _apply(
         self,

@@ -21,9 +21,8 @@ COMMITS_MAX: Final = 10_000  # of other writers, searched for the mirror's note
 
 _APP: Final = "canal-mirror/"  # prefix of transaction ids in the Delta log
 _PUBLISHED: Final = "canal-mirror-copy"  # id of the transaction that names the copy
-_COPY: Final = (
-    "canal-server mirror, copy "  # prefix of a table's description: its first
-)
+# Prefix of a table's description, before its first copy.
+_COPY: Final = "canal-server mirror, copy "
 _NOTE: Final = "canal"  # the mirror's key in a commit's metadata
 _NEWEST: Final = f"max.{TIME.name}"  # of a file, in delta-rs' table of files
 
@@ -49,23 +48,20 @@ def applied(delta: DeltaTable, copy_id: str) -> int:
     return NOWHERE if version is None else version
 
 
-def commit(copy_id: str, upto: int, note: Mapping[str, str]) -> CommitProperties:
-    """Return what a commit records in addition to the change."""
+def commit(
+    copy_id: str, upto: int, note: Mapping[str, str], *, is_copy: bool = False
+) -> CommitProperties:
+    """Return what a commit records in addition to the change.
+
+    `is_copy`: by this commit the table becomes this copy.
+    """
     record = {"copy": copy_id, "upto": upto, "note": dict(note)}
+    transactions = [Transaction(_APP + copy_id, upto)]
+    if is_copy:
+        transactions.append(Transaction(_PUBLISHED, _number_of(copy_id)))
     return CommitProperties(
-        custom_metadata={_NOTE: record},
-        app_transactions=[Transaction(_APP + copy_id, upto)],
+        custom_metadata={_NOTE: record}, app_transactions=transactions
     )
-
-
-def commit_of_copy(copy_id: str, at: int, note: Mapping[str, str]) -> CommitProperties:
-    """Return what the commit records by which a table becomes a copy."""
-    properties = commit(copy_id, at, note)
-    properties.app_transactions = [
-        *(properties.app_transactions or ()),
-        Transaction(_PUBLISHED, _number_of(copy_id)),
-    ]
-    return properties
 
 
 def commit_alone(delta: DeltaTable, properties: CommitProperties) -> None:

@@ -89,7 +89,7 @@ def test_random_tables(  # noqa: PLR0917  # what the test varies
     keyless: bool,
     bucket_rows: int,
 ) -> None:
-    """After each copy the lake has its rows; the table is the same, and goes on."""
+    """After each copy the lake has its rows; the table stays, and accepts changes."""
     monkeypatch.setattr(copy_difference, "BUCKET_ROWS", bucket_rows)
     table = (random_keyless_table if keyless else random_table)(rng, deletes)
     print([(c.target, c.mysql_type, c.is_key) for c in table.columns])
@@ -161,8 +161,8 @@ def test_rows_that_are_marked_as_deleted(tmp_path: Path, rng: random.Random) -> 
     """They stay; a row that the copy lacks is marked; one that it has is live again."""
     rows = rows_of(replace(PLAIN, deletes="soft"), rng, enumerate("abcd"))
     lake = first_copy(tmp_path, rows)
-    gone = rows.change("delete", {"id": 0, "v": "a"})
-    lake.apply(COPY, rows.as_changes([gone]), rows.seq + 1, {})
+    deleted = rows.change("delete", {"id": 0, "v": "a"})
+    lake.apply(COPY, rows.as_changes([deleted]), rows.seq + 1, {})
     for values, marked in (("xbc", {3}), ("b", {0, 2, 3}), ("", {0, 1, 2, 3})):
         ids = {"xbc": (0, 1, 2), "b": (1,), "": ()}[values]
         set_rows(rows, zip(ids, values, strict=True))
@@ -219,6 +219,19 @@ def test_a_key_that_is_not_one(tmp_path: Path, rng: random.Random) -> None:
     lake.use_definition(by_v.table)
     assert copy_again(tmp_path, lake, by_v, "copy-2") is None
     assert own(lake_rows(lake)) == present(by_v)
+
+
+@pytest.mark.parametrize("table", [PLAIN, KEYLESS], ids=["key", "keyless"])
+def test_empty_tables(tmp_path: Path, rng: random.Random, table) -> None:
+    """A table without rows or files is compared like another, on either side."""
+    rows = rows_of(table, rng, [])
+    lake = first_copy(tmp_path, rows)
+    assert copy_again(tmp_path, lake, rows, "copy-2") == Applied(0, 0)
+    set_rows(rows, [(1, "a")])
+    assert copy_again(tmp_path, lake, rows, "copy-3") == Applied(1, 0)
+    set_rows(rows, [])
+    assert copy_again(tmp_path, lake, rows, "copy-4") == Applied(0, 1)
+    assert lake_rows(lake) == []
 
 
 def test_a_stop_ends_the_comparison(tmp_path: Path, rng: random.Random) -> None:

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from canal_server.errors import ClientError
-from canal_server.mirror.follow.follower import CopyNeededError, is_about
+from canal_server.mirror.follow.follower import (
+    is_about,
+)
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+)
 from canal_server.mirror.state.xa import PreparedXa, is_of_xa
 from canal_server.spark.columns.spark_schema import packed_schema
 from canal_server.spark.options.offsets import version_of

@@ -78,13 +78,21 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """Another table has its name now, unchanged: its rows may be in the lake."""
+
+    origin: TableName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The copy cannot follow, and a person must decide."""
 
     reason: str
 
 
-Decision = Steps | Empty | Dropped | Copy | Stop
+Decision = Steps | Empty | Dropped | Copy | Replaced | Stop
 
 
 def decide(
@@ -115,6 +123,8 @@ def decide(
         exists=bool(old),
         mariadb=mariadb,
     )
+    if effect.origin is not None and effect.origin != table:
+        return Replaced(effect.origin, f"{effect.origin} got its name")
     try:
         decision = _Decision(table, old, new, rule, effect)
         return decision.made(kept)

@@ -14,8 +14,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_server.errors import CanalError
-from canal_server.mirror.follow.evolve import Copy, Dropped, Empty, Steps, Stop, decide
+from canal_server.mirror.follow.evolve import (
+    Copy,
+    Dropped,
+    Empty,
+    Replaced,
+    Steps,
+    Stop,
+    decide,
+)
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+    TableDroppedError,
+    TableReplacedError,
+    TableStoppedError,
+    origin_at,
+)
 from canal_server.mirror.follow.table_statements import moves_rows_of, read_statement
 from canal_server.mirror.follow.widening import definitions_of
 from canal_server.mirror.lake import masks
@@ -30,6 +44,7 @@ from canal_server.spark.packed.packed_rows import PART, PROBLEM, STATEMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from canal_server.errors import CanalError
     from canal_server.mirror.follow.evolve import Decision
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
@@ -58,18 +73,6 @@ class Columns(NamedTuple):
 
     all: tuple[ColumnMeta, ...]
     kept: tuple[str, ...] = ()  # names in the lake
-
-
-class CopyNeededError(CanalError):
-    """A change cannot be followed; a new copy of the table includes it."""
-
-
-class TableStoppedError(CanalError):
-    """A change cannot be followed, and a person must decide."""
-
-
-class TableDroppedError(CanalError):
-    """The table was dropped or renamed in the source."""
 
 
 class Follower:
@@ -305,12 +308,8 @@ class Follower:
         self.flush(item.seq, note)
         upto = item.seq + 1
         decision = self._decided(item)
-        if isinstance(decision, Dropped):
-            raise TableDroppedError(f"dropped or renamed {context}")
-        if isinstance(decision, Copy):
-            raise CopyNeededError(f"{decision.reason}, {context}")
-        if isinstance(decision, Stop):
-            raise TableStoppedError(f"{decision.reason}, {context}")
+        if isinstance(decision, Dropped | Replaced | Copy | Stop):
+            raise _leaving(decision, item, context)
         if isinstance(decision, Empty):
             self.lake.empty(self._copy_id, upto, committed_ms(item), note)
             self.applied = upto
@@ -376,6 +375,22 @@ class Follower:
         self.columns = Columns(decision.columns, decision.kept)
         self.table = self._plan(self.columns.all)
         self.lake.use_definition(self.table)
+
+
+def _leaving(
+    decision: Dropped | Replaced | Copy | Stop, item: Packed, context: str
+) -> CanalError:
+    """Return the error for a statement that the table cannot follow."""
+    match decision:
+        case Dropped():
+            return TableDroppedError(f"dropped or renamed {context}", item.seq)
+        case Replaced(source, reason):
+            origin = origin_at(item, source)
+            return TableReplacedError(f"{reason}, {context}", origin)
+        case Copy(reason):
+            return CopyNeededError(f"{reason}, {context}")
+        case Stop(reason):
+            return TableStoppedError(f"{reason}, {context}")
 
 
 def is_about(item: Packed, table: TableName) -> bool:

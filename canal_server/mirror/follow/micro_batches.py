@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
 from canal_server.mirror.follow.follower import (
+    committed_ms,
+    is_about,
+)
+from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
     TableStoppedError,
-    committed_ms,
-    is_about,
 )
 from canal_server.mirror.follow.table_faults import fault_of
 from canal_server.mirror.follow.table_statements import moves_rows_of

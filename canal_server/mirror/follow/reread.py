@@ -32,13 +32,16 @@ import pyarrow as pa
 
 from canal_server.errors import DecodeError, SourceError
 from canal_server.messages import mirror_stream_messages
-from canal_server.mirror.follow.follower import CopyNeededError, TableStoppedError
 from canal_server.mirror.follow.key_values import (
     KeyValues,
     changed_values,
     distinct,
     matching,
     values_of,
+)
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+    TableStoppedError,
 )
 from canal_server.mirror.lake import fold
 from canal_server.mirror.lake.lake_table import (

@@ -14,7 +14,9 @@ from typing import Final
 import pyarrow as pa
 
 from canal_server.errors import CanalError
-from canal_server.mirror.follow.follower import TableStoppedError
+from canal_server.mirror.follow.leaving import (
+    TableStoppedError,
+)
 
 _OURS: Final = "/canal_server/"
 # Raised on purpose, caused from outside, or concerning the whole process.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from canal_server.doors.sqltext import SqlTextError
+from canal_server.mirror.settings.table_values import TableName
 from canal_server.tablemeta.model.operations import (
     AddColumn,
     AlterTable,
@@ -30,8 +31,12 @@ from canal_server.tablemeta.sql.row_moves import move_of, word_and_move
 from canal_server.tablemeta.sql.statement_classes import classify
 
 if TYPE_CHECKING:
-    from canal_server.mirror.settings.table_values import TableName
-    from canal_server.tablemeta.model.operations import ColumnSpec, Item, Operation
+    from canal_server.tablemeta.model.operations import (
+        ColumnSpec,
+        Item,
+        Name,
+        Operation,
+    )
 
 _ROWS: Final = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"))
 _ENGINES_WITHOUT_ROWS: Final = ("blackhole",)
@@ -42,10 +47,12 @@ class StatementEffect:
     """What a statement does to one table, as far as its text shows.
 
     `problem`: why rows may differ after it, though the binlog has none of them.
+    `origin`: the table that has this one's name after it, unchanged but for that.
     """
 
     empties: bool = False
     problem: str = ""
+    origin: TableName | None = None
     becomes_versioned: bool = False
     dropped: set[str] = field(default_factory=set)  # in lower case, like the others
     renamed: dict[str, str] = field(default_factory=dict)
@@ -124,15 +131,15 @@ def _add_operation(
     operation: Operation, table: TableName, effect: StatementEffect, *, exists: bool
 ) -> None:
     """Add the effect of an operation on the table."""
-    if isinstance(operation, AlterTable):
-        if _is(table, operation.name):
-            for item in operation.items:
-                _add_item(item, effect)
-        elif any(
-            isinstance(item, RenameTo) and _is(table, item.name)
-            for item in operation.items
-        ):
+    if isinstance(operation, AlterTable) and _is(table, operation.name):
+        for item in operation.items:
+            _add_item(item, effect)
+    elif isinstance(operation, AlterTable | RenameTables):
+        origin = _renamed_to(operation).get(_folded(table))
+        if origin is not None:
             effect.problem = "another table got its name"
+            if isinstance(operation, RenameTables) or len(operation.items) == 1:
+                effect.origin = TableName(*origin)
     elif isinstance(operation, Unknown):
         if not operation.names or any(_is(table, name) for name in operation.names):
             effect.problem = f"the statement cannot be parsed: {operation.problem}"
@@ -140,17 +147,28 @@ def _add_operation(
         skipped = operation.temporary or (exists and operation.if_not_exists)
         if _is(table, operation.name) and not skipped:
             effect.problem = "the table was recreated"
-    elif isinstance(operation, RenameTables) and any(
-        _is(table, new) for _, new in operation.pairs
-    ):
-        effect.problem = "another table got its name"
 
 
-def _is(table: TableName, name: tuple[str, str]) -> bool:
-    return (table.schema.lower(), table.table.lower()) == (
-        name[0].lower(),
-        name[1].lower(),
-    )
+def _renamed_to(operation: AlterTable | RenameTables) -> dict[Name, Name]:
+    """Return the tables that have other names after an operation, by these names."""
+    if isinstance(operation, AlterTable):
+        return {
+            _folded(item.name): operation.name
+            for item in operation.items
+            if isinstance(item, RenameTo)
+        }
+    origins: dict[Name, Name] = {}
+    for old, new in operation.pairs:  # one after another: names may be exchanged
+        origins[_folded(new)] = origins.pop(_folded(old), old)
+    return origins
+
+
+def _folded(name: Name) -> Name:
+    return name[0].lower(), name[1].lower()
+
+
+def _is(table: TableName, name: Name) -> bool:
+    return _folded(table) == _folded(name)
 
 
 def _add_item(item: Item, effect: StatementEffect) -> None:

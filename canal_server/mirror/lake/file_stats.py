@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 COLUMNS_MAX: Final = 32  # the first columns, as Delta's default
 _CHARACTERS_MAX: Final = 32
@@ -58,17 +58,28 @@ class FileStats:
 
     def to_json(self) -> str:
         """Return the statistics in the Delta log's form."""
-        least, most = [], []
-        for name, (low, high) in self._ends.items():
-            if isinstance(low, Decimal) and not _is_plain(low, high):
-                continue
-            least.append(f"{json.dumps(name)}:{_as_json(low, upwards=False)}")
-            most.append(f"{json.dumps(name)}:{_as_json(high, upwards=True)}")
-        nulls = json.dumps(self._nulls, separators=(",", ":"))
-        return (
-            f'{{"numRecords":{self.rows},"minValues":{{{",".join(least)}}},'
-            f'"maxValues":{{{",".join(most)}}},"nullCount":{nulls}}}'
-        )
+        return stats_json(self.rows, self._ends, self._nulls)
+
+
+def stats_json(
+    rows: int, ends: Mapping[str, tuple[Any, Any]], nulls: Mapping[str, int]
+) -> str:
+    """Return statistics in the Delta log's form.
+
+    `ends` are the least and the greatest value of columns that have one, or bounds of
+    them; `nulls` are numbers of NULLs.
+    """
+    least, most = [], []
+    for name, (low, high) in ends.items():
+        if isinstance(low, Decimal) and not _is_plain(low, high):
+            continue
+        least.append(f"{json.dumps(name)}:{_as_json(low, upwards=False)}")
+        most.append(f"{json.dumps(name)}:{_as_json(high, upwards=True)}")
+    counts = json.dumps(nulls, separators=(",", ":"))
+    return (
+        f'{{"numRecords":{rows},"minValues":{{{",".join(least)}}},'
+        f'"maxValues":{{{",".join(most)}}},"nullCount":{counts}}}'
+    )
 
 
 def _has_order(kind: pa.DataType) -> bool:

@@ -5,6 +5,7 @@ Small files are written as a whole, large ones in parts. Leaves out their conten
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from contextlib import contextmanager
@@ -25,6 +26,14 @@ _TEMPORARY: Final = ".new"
 # Bytes of a name that `write` accepts: file systems allow 255, and a file that is being
 # written has a name that is longer by a point, 32 digits and a suffix.
 NAME_MAX: Final = 255 - 33 - len(_TEMPORARY)
+# Of file systems without hard links, or with a limit of them.
+_NO_LINKS: Final = (
+    errno.EPERM,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EMLINK,
+    errno.EXDEV,
+)
 _TRUE: Final = ("true", "1", "yes", "on")
 
 
@@ -178,6 +187,27 @@ class Folder:
                 os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
             self._fs.move(path, target)
 
+    def move_folder(self, name: str, to: str) -> None:
+        """Rename a folder of the file system, at once, unless the new name exists."""
+        path, target = f"{self._path}/{name}", f"{self._path}/{to}"
+        with self._as_lake_error("move", path):
+            os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+            os.rename(path, target)  # noqa: PTH104
+
+    def take(self, source: Folder, name: str, to: str) -> None:
+        """Make a file of another folder of the lake a file of this one as well.
+
+        Only for files that are never written again: locally, both names may stand for
+        one file. It survives a crash of the machine.
+        """
+        path, target = f"{source}/{name}", f"{self._path}/{to}"
+        with self._as_lake_error("copy", path):
+            if self._is_local:
+                os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+            if not (self._is_local and _linked(path, target)):
+                self._fs.copy_file(path, target)
+        self.keep(to)
+
     @contextmanager
     def _as_lake_error(self, what: str, path: str) -> Iterator[None]:
         try:
@@ -188,6 +218,17 @@ class Folder:
             raise LakeError(f"cannot {what} {path}: no such file or folder") from None
         except (OSError, pa.ArrowException) as error:
             raise LakeError(f"cannot {what} {path}: {error}") from error
+
+
+def _linked(path: str, target: str) -> bool:
+    """Give a file another name, if the file system can do that."""
+    try:
+        os.link(path, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
 
 
 def _sync(path: str) -> None:

@@ -45,7 +45,7 @@ def paused(state: TableState, why: str, now_s: float) -> TableState:
 
 def requested(state: TableState, why: str) -> TableState:
     """Return the state of a table whose new copy was requested: it starts at once."""
-    return replace(state.moved(Phase.WAITING, why), leaves=0)
+    return replace(state.moved(Phase.WAITING, why), leaves=0, origin=None)
 
 
 def is_due(state: TableState, now_s: float) -> bool:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
 from canal_server.messages import mirror_run_messages, mirror_table_messages
-from canal_server.mirror.follow.follower import TableStoppedError
 from canal_server.mirror.follow.foreign_keys import hidden_keys
+from canal_server.mirror.follow.leaving import (
+    TableStoppedError,
+)
 from canal_server.mirror.follow.stream_start import identity_of
 from canal_server.mirror.rows.chunks import quoted
 from canal_server.mirror.run.requests import stopped_message
@@ -175,7 +177,12 @@ class Resume:
             state = states.get(name) or new_state(self._settings, name)
             states[name] = self._resumed(state, selected.stopped.get(name, ""))
         for name in states.keys() - set(selected.names):
-            states[name] = self._not_selected(states[name])
+            state = states[name]
+            if state.phase is Phase.FOLLOWING and self._settings.is_shadow(name):
+                # Up to the statement that ended it, as another table gets its rows.
+                states[name] = self._resumed(state, "")
+            else:
+                states[name] = self._not_selected(state)
         return states
 
     def _resumed(self, state: TableState, problem: str) -> TableState:

@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from canal_server.errors import CanalError, LakeError
 from canal_server.messages import mirror_run_messages, mirror_table_messages
-from canal_server.mirror.follow.follower import (
+from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
+    TableReplacedError,
     TableStoppedError,
+    origin_of,
 )
 from canal_server.mirror.follow.micro_batches import UNUSABLE_TRIES
 from canal_server.mirror.follow.renames import with_columns
 from canal_server.mirror.follow.table_faults import TableFaultError, fault_of
-from canal_server.mirror.run import pauses
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.run import pauses, replacements
 from canal_server.mirror.run.requests import stopped_message
 from canal_server.mirror.run.resume import new_state
 from canal_server.mirror.session.spark_session import in_settings
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
-    from canal_server.mirror.state.state import States, TableState
+    from canal_server.mirror.state.state import Origin, States, TableState
     from canal_server.spark.packed.packed_rows import Packed
 
 log = logging.getLogger(__name__)
@@ -122,12 +125,14 @@ class TableSchedule:
         self._collect()
         now = self._now()
         with self._guard:
+            self._remove_shadows()
             due = [
                 state
                 for name, state in self._states.items()
                 if state.phase in _TO_SYNC and name not in self._at_work
                 if name not in self._later or self._later[name][0] <= now
                 if pauses.is_due(state, self._wall())
+                if not self._waits(state)
             ]
             folders = self._folders() if due else selected_tables.Folders()
             for state in due:
@@ -139,6 +144,23 @@ class TableSchedule:
                 else:
                     folders.assign(name, target)
                     self._at_work[name] = pool.submit(sync, state)
+
+    def _waits(self, state: TableState) -> bool:
+        """Check whether a table waits for others, because tables were renamed."""
+        return (
+            state.origin is not None and state.origin.source in self._at_work
+        ) or replacements.is_blocked(state, self._states)
+
+    def _remove_shadows(self) -> None:
+        """Remove what is left of schema changes that have ended."""
+        needed = {each.origin.source for each in self._states.values() if each.origin}
+        for name, state in list(self._states.items()):
+            if state.phase is not Phase.DROPPED or name in needed | set(self._at_work):
+                continue
+            if self._settings.is_shadow(name):
+                open_folder(self._settings.lake, state.target).remove()
+                self._store.forget(name)
+                del self._states[name]
 
     def _folders(self) -> selected_tables.Folders:
         """Return the owner of each folder: the first table that is copied there."""
@@ -235,8 +257,8 @@ class TableSchedule:
         try:
             while there:
                 with self._guard:
-                    state = self._states[there[-1]]
-                    if state.phase is Phase.DROPPED:
+                    state = self._states.get(there[-1])
+                    if state is not None and state.phase is Phase.DROPPED:
                         self._copy_again(state, "the table was recreated")
                 there.pop()
         finally:
@@ -251,19 +273,38 @@ class TableSchedule:
         """Check whether a statement creates a table to mirror."""
         if not item.columns or self._settings.rule_of(item.table) is None:
             return
+        name = item.table
         with self._guard:
-            state = self._states.get(item.table)
-            if state is None:
-                log.info("%s: new table", item.table)
-                state = new_state(self._settings, item.table)
-                self._states[item.table] = self._store.write(state)
-            elif state.phase is Phase.DROPPED:
+            state = self._states.get(name)
+            if state is not None and state.phase is not Phase.DROPPED:
+                return
+            origin = origin_of(item)
+            if replacements.is_possible(self._settings, name, origin, self._states):
+                assert origin is not None  # is_possible
+                state = state or new_state(self._settings, name)
+                self._replaced(
+                    state,
+                    origin,
+                    f"it was {origin.source} before",
+                    replacements.RENAME_S,
+                )
+            elif state is None:
+                log.info("%s: new table", name)
+                state = new_state(self._settings, name)
+                self._states[name] = self._store.write(state)
+            else:
                 self._copy_again(state, "the table was recreated")
 
     def on_leave(self, name: TableName, why: CanalError) -> None:
         """Record that a table can no longer follow the stream."""
         with self._guard:
             state = self._newest(name) or self._states[name]
+            if isinstance(why, TableReplacedError) and replacements.is_possible(
+                self._settings, name, why.origin, self._states
+            ):
+                assert why.origin is not None  # is_possible
+                self._replaced(state, why.origin, str(why))
+                return
             if isinstance(why, CopyNeededError):
                 rule = self._settings.rule_of(name)
                 if rule is None or rule.drift == "copy":
@@ -274,6 +315,7 @@ class TableSchedule:
             phase, text = Phase.STOPPED, stopped_message(name, why)
             if isinstance(why, TableDroppedError):
                 phase, text = Phase.DROPPED, str(why)
+                state = replace(state, ended=why.seq)
                 self._dropped.add(name)
             self._states[name] = self._store.write(state.moved(phase, text))
             # Logged after it is stored: a failing store would repeat the line.
@@ -282,6 +324,8 @@ class TableSchedule:
                 mirror_table_messages.MIRROR_TABLE_STOPPED.log(
                     log, name, text, exc_info=fault
                 )
+            elif self._settings.is_shadow(name):
+                log.info("%s: %s", name, text)
             else:
                 mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, name, text)
 
@@ -309,9 +353,24 @@ class TableSchedule:
             return self._store.read(name)
         return state
 
+    def _replaced(
+        self, state: TableState, origin: Origin, why: str, pause_s: float = 0
+    ) -> None:
+        """Give a table the rows that another one has in the lake, after a pause."""
+        ended = origin.seq if state.phase is Phase.FOLLOWING else state.ended
+        due_at_ms = round((self._wall() + pause_s) * 1000) if pause_s else 0
+        state = replace(
+            state.moved(Phase.WAITING, why),
+            origin=origin,
+            ended=ended,
+            due_at_ms=due_at_ms,
+        )
+        log.info("%s: %s", state.source, why)
+        self._states[state.source] = self._store.write(state)
+
     def _copy_again(self, state: TableState, why: str) -> None:
         """Copy a table again, after a pause if that happens repeatedly."""
-        state = pauses.paused(state, why, self._wall())
+        state = replace(pauses.paused(state, why, self._wall()), origin=None)
         mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
             log, state.source, state.message
         )

@@ -25,13 +25,16 @@ from canal_server.mirror.copy.copy_changes import NEAR_ROWS, CatchUp
 from canal_server.mirror.copy.copying import Copied, CopyJob
 from canal_server.mirror.follow.follower import (
     Columns,
-    CopyNeededError,
     Follower,
-    TableDroppedError,
-    TableStoppedError,
     epoch_of,
     meta_of,
     shapes,
+)
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+    TableDroppedError,
+    TableReplacedError,
+    TableStoppedError,
 )
 from canal_server.mirror.follow.micro_batches import POSITION_NOTE, note_of
 from canal_server.mirror.follow.renames import (
@@ -43,11 +46,13 @@ from canal_server.mirror.follow.renames import (
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.row_keys import NullKeyError
 from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
+from canal_server.mirror.run import replacements
 from canal_server.mirror.session.slots import Slots
 from canal_server.mirror.session.spark_session import cores_of, table_options
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import (
     NOWHERE,
+    Applied,
     OtherCopyError,
     open_table,
     other_format,
@@ -121,17 +126,26 @@ class TableSync:
         for _ in range(COPIES_MAX):
             try:
                 self._sync_steps(state)
+            except TableReplacedError as error:
+                state = self._store.read(state.source) or state
+                self._store.write(
+                    replace(state.moved(Phase.WAITING, str(error)), origin=error.origin)
+                )
             except CopyNeededError as error:
                 why = str(error)
                 mirror_table_messages.MIRROR_TABLE_COPIED_AGAIN.log(
                     log, state.source, why
                 )
                 state = self._store.read(state.source) or state
-                state = self._store.write(state.moved(Phase.WAITING, why))
+                state = replace(state.moved(Phase.WAITING, why), origin=None)
+                state = self._store.write(state)
                 continue
             except TableDroppedError as error:
                 mirror_table_messages.MIRROR_TABLE_DROPPED.log(log, state.source, error)
-                self._note(state, Phase.DROPPED, str(error))
+                state = self._store.read(state.source) or state
+                self._store.write(
+                    replace(state.moved(Phase.DROPPED, str(error)), ended=error.seq)
+                )
             except (TableStoppedError, OtherCopyError) as error:
                 self._stopped(state, str(error))
             return
@@ -158,6 +172,8 @@ class TableSync:
         """Copy a table and publish the copy; resumes an unfinished copy."""
         channel = self._channel(state.source)
         try:
+            if (renamed := self._renamed(state, channel)) is not None:
+                return renamed
             state, table = self._start(state, channel)
         finally:
             channel.close()
@@ -168,7 +184,7 @@ class TableSync:
             position = offset_from_json(json.loads(lake.position()[1][POSITION_NOTE]))
             state = replace(state, position=position[destination])
         else:
-            copied = self._run(state, table)
+            copied = self._rows(state, table)
             if copied is None:
                 return state
             if table.is_keyless:
@@ -188,23 +204,20 @@ class TableSync:
                 if self._stop.requested():
                     return state
                 raise
-            rows, files = copied.rows, len(copied.files)
-            if done is None:
-                log.info("%s: copied, %d rows in %d files", state.source, rows, files)
-            else:
-                log.info(
-                    "%s: copied, %d rows; in the lake, %d were added or changed, and %d"
-                    " deleted",
-                    state.source,
-                    rows,
-                    *done,
-                )
-            state = replace(state, position=copied.position, rows=rows)
+            _log_copied(state, copied, done)
+            state = replace(state, position=copied.position, rows=copied.rows)
         self._progress.copied(state.source)
-        seen = 0 if table.is_keyless else version_of(self._latest(state.source))
+        is_exact = table.is_keyless or state.origin is not None
+        seen = 0 if is_exact else version_of(self._latest(state.source))
         assert state.position is not None  # as the copy was started
         copied_at = version_of(state.position)
-        state = replace(state, phase=Phase.CATCHING_UP, seen=seen, copied_at=copied_at)
+        state = replace(
+            state,
+            phase=Phase.CATCHING_UP,
+            seen=seen,
+            copied_at=copied_at,
+            origin=None,
+        )
         state = self._store.write(state)
         self._forget_copy(state)
         return state
@@ -218,6 +231,55 @@ class TableSync:
             folder.below("copies").below(state.copy_id).remove()
         except LakeError as error:
             mirror_table_messages.MIRROR_TABLE_LEFTOVER.log(log, state.source, error)
+
+    def _renamed(self, state: TableState, channel: Channel) -> TableState | None:
+        """Continue a table under its new name; None if it is not only renamed."""
+        origin = state.origin
+        if origin is None or state.phase is not Phase.WAITING:
+            return None
+        columns = columns_at(channel, state.source, origin.position)
+        if not columns or columns_at(channel, origin.source, None):
+            return None  # there is another one with the old name
+        table = self._plan(state.source, columns)
+        other = replacements.move_table(self._settings, self._store, state, table)
+        if other is None:
+            return None
+        log.info("%s: continues in the lake as %s", origin.source, state.source)
+        return self._store.write(
+            replace(
+                state,
+                target=table.target,
+                phase=Phase.CATCHING_UP,
+                copy_id=other.copy_id,
+                position=origin.position,
+                seen=0,
+                copied_at=version_of(origin.position),
+                columns=columns,
+                kept=other.kept,
+                hidden=hidden_columns(columns, self._rule(state.source)),
+                plan=selected_tables.signature(state.source, self._settings),
+                message="",
+                rows=other.rows,
+                origin=None,
+                ended=0,
+            )
+        )
+
+    def _rows(self, state: TableState, table: MirrorTable) -> Copied | None:
+        """Return the rows to publish; None when this was stopped."""
+        origin = state.origin
+        if origin is None:
+            return self._run(state, table)
+        copied = replacements.taken_rows(self._settings, self._store, state, table)
+        if copied is not None:
+            return copied
+        why = (
+            f"table {origin.source} got its name, and the lake does not have the rows "
+            "of that table as of then"
+        )
+        if self._rule(state.source).drift == "stop":
+            raise TableStoppedError(why)
+        raise CopyNeededError(why)
 
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
         """Return the result of a copy; None when it was stopped."""
@@ -270,20 +332,7 @@ class TableSync:
             now = self._columns_now(state.source)
             if shapes(now) == shapes(state.columns):
                 return state, self._plan(state.source, state.columns)
-        feed = self._stream.feed
-        position = start_position(
-            self._settings,
-            channel,
-            self._stop,
-            has_xa=feed is not None and feed.xa.is_used,
-        )
-        if not position.gtids:
-            self._check_since(state.source, position)
-        if self._stream.is_moved_since(state.source, version_of(position)):
-            raise SourceError(
-                f"without GTIDs a copy starts {OLD_S} s in the past, and since then a "
-                "statement on another table added or removed rows"
-            )
+        position = self._begins(state, channel)
         columns = columns_at(channel, state.source, position)
         if not columns:
             self._raise_missing(state.source)
@@ -305,10 +354,31 @@ class TableSync:
             plan=selected_tables.signature(state.source, self._settings),
             message="",
             rows=0,
-            rows_expected=self._estimate(state.source),
+            ended=0,
+            rows_expected=0 if state.origin else self._estimate(state.source),
             copies=state.copies + 1,
         )
         return self._store.write(state), table
+
+    def _begins(self, state: TableState, channel: Channel) -> RangePosition:
+        """Return the position that everything that a copy may lack is after."""
+        if state.origin is not None:
+            return state.origin.position
+        feed = self._stream.feed
+        position = start_position(
+            self._settings,
+            channel,
+            self._stop,
+            has_xa=feed is not None and feed.xa.is_used,
+        )
+        if not position.gtids:
+            self._check_since(state.source, position)
+        if self._stream.is_moved_since(state.source, version_of(position)):
+            raise SourceError(
+                f"without GTIDs a copy starts {OLD_S} s in the past, and since then a "
+                "statement on another table added or removed rows"
+            )
+        return position
 
     def _check_hidden(
         self,
@@ -494,6 +564,26 @@ class TableSync:
     def _note(self, state: TableState, phase: Phase, message: str) -> None:
         state = self._store.read(state.source) or state
         self._store.write(state.moved(phase, message))
+
+
+def _log_copied(state: TableState, copied: Copied, done: Applied | None) -> None:
+    how = f"got the rows of {state.origin.source}" if state.origin else "copied"
+    if done is None:
+        log.info(
+            "%s: %s, %d rows in %d files",
+            state.source,
+            how,
+            copied.rows,
+            len(copied.files),
+        )
+    else:
+        log.info(
+            "%s: %s, %d rows; in the lake, %d were added or changed, and %d deleted",
+            state.source,
+            how,
+            copied.rows,
+            *done,
+        )
 
 
 def columns_at(

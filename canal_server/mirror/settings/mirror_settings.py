@@ -5,11 +5,17 @@ Leaves out the file that they are read from (`settings_file`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from canal_server.filters.table_filters import compile_expression
+from canal_server.mirror.settings.migrations import (
+    FOLDER,
+    SHADOWS_FILTER,
+    SKIP,
+    helper_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,15 +96,22 @@ class TableRule:
     form: str = "delta"  # or parquet, json
     drift: str = "copy"  # or stop: the reaction to DDL that cannot be followed
     dropped_columns: str = "drop"  # or keep
+    migration_tables: str = SKIP  # or mirror: tables of online schema changes
     foreign_keys: str = "warn"  # or reread: for rows that they change without an event
     location: str = ""  # in the file, for later error messages
 
     def applies_to(self, name: TableName) -> bool:
         """Check whether the table matches and is not excluded."""
-        text = f"{name.schema}.{name.table}"
-        return _matches(self.match, text, True) and not _matches(
-            self.exclude, text, False
-        )
+        return _matches(self.match, str(name), True) and not self.excludes(name)
+
+    def excludes(self, name: TableName) -> bool:
+        """Check whether the rule leaves the table out explicitly."""
+        return _matches(self.exclude, str(name), False)
+
+    @property
+    def follows_migrations(self) -> bool:
+        """Whether online schema changes of its tables are followed in the lake."""
+        return self.migration_tables == SKIP and self.form == "delta"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +179,10 @@ class MirrorSettings:
     @property
     def wire_filter(self) -> str:
         """The table filter by which the server selects changes."""
-        return ",".join(dict.fromkeys(rule.match for rule in self.tables))
+        matches = [rule.match for rule in self.tables]
+        if any(rule.follows_migrations for rule in self.tables):
+            matches.append(SHADOWS_FILTER)
+        return ",".join(dict.fromkeys(matches))
 
     @property
     def folder(self) -> str:
@@ -174,5 +190,30 @@ class MirrorSettings:
         return f"_mirror/{self.name}"
 
     def rule_of(self, name: TableName) -> TableRule | None:
-        """Return the first rule that matches a table; None: it is not mirrored."""
+        """Return how a table is mirrored; None: it is not.
+
+        The first rule that matches it says so. A table with the new rows of an online
+        schema change is mirrored like the table that it will replace, in a folder of
+        the mirror's own (`is_shadow`).
+        """
+        helper = helper_of(name)
+        if helper is not None:
+            base = self._matching(helper.base)
+            if base is not None and base.migration_tables == SKIP:
+                if not (helper.is_shadow and base.follows_migrations):
+                    return None
+                if base.excludes(name):
+                    return None
+                return replace(base, to=f"{self.folder}/{FOLDER}/{{schema}}/{{table}}")
+        return self._matching(name)
+
+    def is_shadow(self, name: TableName) -> bool:
+        """Check whether a table only has the new rows of an online schema change."""
+        helper = helper_of(name)
+        if helper is None or not helper.is_shadow:
+            return False
+        base = self._matching(helper.base)
+        return base is not None and base.follows_migrations and not base.excludes(name)
+
+    def _matching(self, name: TableName) -> TableRule | None:
         return next((rule for rule in self.tables if rule.applies_to(name)), None)

@@ -323,6 +323,7 @@ def _rule(
         drift=section.one_of("drift", ("copy", "stop"), "copy"),
         foreign_keys=section.one_of("foreign_keys", ("warn", "reread"), "warn"),
         dropped_columns=section.one_of("dropped_columns", ("drop", "keep"), "drop"),
+        migration_tables=section.one_of("migration_tables", ("skip", "mirror"), "skip"),
         location=location,
     )
     section.finish()

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from canal_server.client.range_client import RangePosition
@@ -49,6 +49,17 @@ class Phase(StrEnum):
 _PENDING: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
 
 
+class Origin(NamedTuple):
+    """The table whose name, and therefore whose rows, a table has got by RENAME.
+
+    `seq` is the number of that statement, `position` is after it.
+    """
+
+    source: TableName
+    seq: int
+    position: RangePosition
+
+
 @dataclass(frozen=True, slots=True)
 class TableState:
     """A table as the mirror knows it.
@@ -77,6 +88,8 @@ class TableState:
     left_at_ms: int = 0  # when it left last
     due_at_ms: int = 0  # when it is copied again
     updated_at_ms: int = 0
+    origin: Origin | None = None  # whose rows in the lake become this table's
+    ended: int = 0  # number of the statement by which a table was dropped or renamed
 
     def moved(self, phase: Phase, message: str = "") -> TableState:
         """Return the same table in another phase, without a pause."""
@@ -84,7 +97,7 @@ class TableState:
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        position = self.position
+        origin = self.origin
         return json.dumps(
             {
                 "form": FORM,
@@ -92,13 +105,7 @@ class TableState:
                 "target": self.target,
                 "phase": self.phase,
                 "copy_id": self.copy_id,
-                "place": position
-                and {
-                    "epoch": position.epoch,
-                    "journal": position.journal,
-                    "position": position.position,
-                    "gtids": position.gtids,
-                },
+                "place": self.position and _as_json(self.position),
                 "seen": self.seen,
                 "begun": self.copied_at,
                 "columns": [
@@ -122,6 +129,13 @@ class TableState:
                 "left_at_ms": self.left_at_ms,
                 "due_at_ms": self.due_at_ms,
                 "updated_at_ms": self.updated_at_ms,
+                "origin": origin
+                and {
+                    "source": [*origin.source],
+                    "seq": origin.seq,
+                    "place": _as_json(origin.position),
+                },
+                "ended": self.ended,
             },
             ensure_ascii=False,
             indent=1,
@@ -133,19 +147,13 @@ class TableState:
         found: Mapping[str, Any] = json.loads(text)
         if found["form"] != FORM:
             raise ValueError(f"form {found['form']} is not supported, only {FORM}")
-        position = found["place"]
+        position, origin = found["place"], found.get("origin")
         return cls(
             source=TableName(*map(str, found["source"])),
             target=str(found["target"]),
             phase=Phase(found["phase"]),
             copy_id=str(found["copy_id"]),
-            position=position
-            and RangePosition(
-                int(position["epoch"]),
-                str(position["journal"]),
-                int(position["position"]),
-                gtids=str(position["gtids"]),
-            ),
+            position=position and _position(position),
             seen=int(found.get("seen", 0)),
             copied_at=int(found.get("begun", 0)),
             columns=tuple(ColumnMeta(*each) for each in found["columns"]),
@@ -160,7 +168,32 @@ class TableState:
             left_at_ms=int(found.get("left_at_ms", 0)),
             due_at_ms=int(found.get("due_at_ms", 0)),
             updated_at_ms=int(found["updated_at_ms"]),
+            origin=origin
+            and Origin(
+                TableName(*map(str, origin["source"])),
+                int(origin["seq"]),
+                _position(origin["place"]),
+            ),
+            ended=int(found.get("ended", 0)),
         )
+
+
+def _as_json(position: RangePosition) -> dict[str, Any]:
+    return {
+        "epoch": position.epoch,
+        "journal": position.journal,
+        "position": position.position,
+        "gtids": position.gtids,
+    }
+
+
+def _position(found: Mapping[str, Any]) -> RangePosition:
+    return RangePosition(
+        int(found["epoch"]),
+        str(found["journal"]),
+        int(found["position"]),
+        gtids=str(found["gtids"]),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,13 +105,15 @@ def verify(
 
 
 def mirrored(settings: MirrorSettings) -> list[TableName]:
-    """Return the tables that the mirror knows, except dropped ones.
+    """Return the tables that readers see in the lake, except dropped ones.
 
     Raises LakeError.
     """
     states = States(open_folder(settings.lake, settings.folder)).read_all()
     return sorted(
-        name for name, state in states.items() if state.phase is not Phase.DROPPED
+        name
+        for name, state in states.items()
+        if state.phase is not Phase.DROPPED and not settings.is_shadow(name)
     )
 
 

@@ -14,7 +14,9 @@ from fix_pipeline import DESTINATION, Pipeline
 from purge import purge
 
 from canal_server.mirror.copy.copy_changes import CatchUp
-from canal_server.mirror.follow.follower import CopyNeededError
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+)
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings.settings_file import load
 from canal_server.mirror.settings.table_values import TableName

@@ -15,6 +15,7 @@ from canal_server.mirror.follow.evolve import (
     Decision,
     Dropped,
     Empty,
+    Replaced,
     Steps,
     Stop,
     decide,
@@ -231,8 +232,7 @@ def test_nothing_to_follow(sql: str):
             "drops",
         ),
         ("ALTER TABLE t ENGINE=BLACKHOLE", "stores no rows"),
-        ("ALTER TABLE u RENAME TO t", "got its name"),
-        ("RENAME TABLE t TO old, new TO t", "got its name"),
+        ("ALTER TABLE u ADD c INT, RENAME TO t", "got its name"),
         ("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY)", "was recreated"),
         ("CREATE TABLE t LIKE u", "was recreated"),
         ("INSERT INTO t SELECT * FROM u", "by a statement (INSERT)"),
@@ -251,6 +251,25 @@ def test_copied_again(sql: str, reason: str):
     decision = ddl(sql, *TABLE, rule=stop)
     assert isinstance(decision, Stop)
     assert reason in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("sql", "origin"),
+    [
+        ("ALTER TABLE u RENAME TO t", "u"),
+        ("RENAME TABLE t TO old, new TO t", "new"),
+        ("RENAME TABLE t TO tmp, u TO t, tmp TO u", "u"),
+        ("RENAME TABLE u TO v, v TO w, t TO x, W TO T", "u"),
+        ("rename /* gh-ost */ table `s`.`t` to `s`.`_t_del`, `s`.`_t_gho` to `s`.`t`",
+         "_t_gho"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("drift", ["copy", "stop"])
+def test_another_table_got_the_name(sql: str, origin: str, drift: str):
+    """The decision names the table whose rows these are now, through all renames."""
+    found = ddl(sql, *TABLE, rule=TableRule(match="s.t", drift=drift))
+    assert isinstance(found, Replaced)
+    assert found.origin == TableName("s", origin)
 
 
 def test_empty_dropped_and_new():

@@ -11,12 +11,14 @@ from packed_changes import ID, NAME, A, B, rows, statement
 from canal_server.client.range_client import RangePosition
 from canal_server.mirror.follow.follower import (
     Columns,
-    CopyNeededError,
     Follower,
-    TableDroppedError,
-    TableStoppedError,
     is_about,
     meta_of,
+)
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+    TableDroppedError,
+    TableStoppedError,
 )
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.settings.mirror_settings import TableRule

@@ -14,9 +14,11 @@ from canal_server.client.range_client import RangePosition
 from canal_server.errors import CanalError, LakeError
 from canal_server.mirror.follow.follower import (
     Columns,
-    CopyNeededError,
     Follower,
     meta_of,
+)
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
 )
 from canal_server.mirror.follow.micro_batches import BatchReport, ChangeStream, GapError
 from canal_server.mirror.follow.table_faults import TableFaultError

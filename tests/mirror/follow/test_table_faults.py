@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 from canal_server.errors import LakeError
-from canal_server.mirror.follow.follower import CopyNeededError
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+)
 from canal_server.mirror.follow.table_faults import fault_of
 
 

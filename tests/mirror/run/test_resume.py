@@ -9,7 +9,9 @@ from fix_source_access import access_of
 
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import ConfigError
-from canal_server.mirror.follow.follower import TableStoppedError
+from canal_server.mirror.follow.leaving import (
+    TableStoppedError,
+)
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run.resume import Resume, Selected, binlog_problems, look
 from canal_server.mirror.settings.selected_tables import mirror_table, signature

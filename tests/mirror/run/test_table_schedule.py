@@ -11,7 +11,10 @@ import pytest
 
 from canal_server.errors import LakeError
 from canal_server.mirror.follow.dropped_tables import DroppedTables
-from canal_server.mirror.follow.follower import CopyNeededError, TableDroppedError
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+    TableDroppedError,
+)
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run.progress import Progress

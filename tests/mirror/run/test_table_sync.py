@@ -12,7 +12,9 @@ import pytest
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import DecodeError, SourceError
 from canal_server.mirror.copy.copying import Copied, CopyJob
-from canal_server.mirror.follow.follower import CopyNeededError
+from canal_server.mirror.follow.leaving import (
+    CopyNeededError,
+)
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run import table_sync

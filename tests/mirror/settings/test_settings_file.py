@@ -125,7 +125,48 @@ def test_the_first_rule_that_applies_wins():
     assert settings.rule_of(TableName("crm", "aa")) is others
     assert settings.rule_of(TableName("shop", "tmp1")) is None
     assert settings.rule_of(TableName("other", "users")) is None
-    assert settings.wire_filter == r"shop\.users,shop\..*,crm\.a{1,2}"
+    assert settings.wire_filter == (
+        r"shop\.users,shop\..*,crm\.a{1,2},.*\._.*_(gho|new)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [
+        ("orders", "{schema}/{table}"),
+        ("_orders_gho", "_mirror/m/migrations/{schema}/{table}"),
+        ("_orders_new", "_mirror/m/migrations/{schema}/{table}"),
+        ("____orders_new", "_mirror/m/migrations/{schema}/{table}"),
+        ("_orders_ghc", None),
+        ("_orders_del", None),
+        ("_orders_20261128120000_del", None),
+        ("_orders_old", None),
+        ("_left_gho", None),  # excluded explicitly
+        ("_log_new", None),  # of a log, which has no rows to exchange
+        ("_own_new", "{schema}/{table}"),  # asked for
+        ("_own_old", "{schema}/{table}"),
+        ("orders_new", "{schema}/{table}"),  # of nobody
+        ("_gho", "{schema}/{table}"),
+        ("_other_gho", None),
+    ],
+)
+def test_tables_of_schema_changes(name: str, to: str | None):
+    """They are left out; those with new rows are kept where no reader looks."""
+    text = r"""name: m
+canal: {destination: example}
+source: {host: db, user: canal}
+lake: {path: lake}
+tables:
+- {match: 'shop\.(own|_own_.*)', migration_tables: mirror}
+- {match: 'shop\.log', format: json}
+- {match: 'shop\.(orders|left|_gho|orders_new)', exclude: 'shop\._left.*'}
+"""
+    settings = read(text, "/conf/m.yml", {})
+
+    rule = settings.rule_of(TableName("shop", name))
+    assert (rule and rule.to) == to
+    is_shadow = to is not None and to.startswith("_mirror")
+    assert settings.is_shadow(TableName("shop", name)) is is_shadow
 
 
 def test_tables_at_once_have_a_connection_each() -> None:

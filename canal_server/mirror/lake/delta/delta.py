@@ -225,6 +225,12 @@ class DeltaLakeTable:
             with suppress(OSError, DeltaError):
                 store.delete_file(file.path)
 
+    def files(self) -> list[CopiedFile]:
+        """Return the files of the newest version: all current rows."""
+        with self._as_lake_error("read"):
+            delta = self._newest()
+            return [] if delta is None else delta_log.files(delta)
+
     def apply(
         self,
         copy_id: str,

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 
+from canal_server.mirror.lake.file_stats import stats_json
 from canal_server.mirror.lake.lake_table import NOWHERE, TIME, Size
+from canal_server.mirror.settings.table_values import CopiedFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,6 +109,25 @@ def size(delta: DeltaTable) -> Size:
         int(commits[0].get("timestamp", 0)) if commits else 0,
         newest_ms,
     )
+
+
+def files(delta: DeltaTable) -> list[CopiedFile]:
+    """Return the files of a version, with their statistics."""
+    found = []
+    for file in pa.table(delta.get_add_actions(flatten=True)).to_pylist():
+        ends, nulls = {}, {}
+        for name, value in file.items():
+            part, _, column = name.partition(".")
+            if part == "min" and value is not None:
+                most = file.get(f"max.{column}")
+                if most is not None:
+                    ends[column] = value, most
+            elif part == "null_count" and value is not None:
+                nulls[column] = value
+        rows = file["num_records"]
+        stats = stats_json(rows, ends, nulls)
+        found.append(CopiedFile(file["path"], file["size_bytes"], rows, stats))
+    return found
 
 
 def _number_of(copy_id: str) -> int:

@@ -1,0 +1,162 @@
+"""Tables that get the rows of another one by RENAME, as online schema changes do it.
+
+::
+
+    RENAME TABLE t TO _t_del, _t_gho TO t
+
+    _t_gho: ... rows of the stream ──┤ ended by the statement
+    t:      ... rows of the stream ──┤ waits ──► publishes the files of _t_gho, follows
+
+The lake has all rows of the other table up to the statement, so nothing is read from
+the database. Leaves out how a table's contents are made equal to files (`lake`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.mirror.copy.copying import Copied
+from canal_server.mirror.lake.delta.delta import DeltaLakeTable
+from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.settings.selected_tables import mirror_table, signature
+from canal_server.mirror.state.lake_tables import NOWHERE, open_table
+from canal_server.mirror.state.state import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
+    from canal_server.mirror.settings.table_values import MirrorTable, TableName
+    from canal_server.mirror.state.state import Origin, States, TableState
+
+log = logging.getLogger(__name__)
+
+RENAME_S: Final = 5.0  # after which a table that was renamed counts as gone
+
+_GOING_ON: Final = (Phase.CATCHING_UP, Phase.FOLLOWING)
+_WAITING: Final = (Phase.WAITING, Phase.COPYING)
+
+
+def is_possible(
+    settings: MirrorSettings,
+    name: TableName,
+    origin: Origin | None,
+    states: Mapping[TableName, TableState],
+) -> bool:
+    """Check whether the lake has, or will have, the rows that a table got.
+
+    Both tables have to be mirrored in the same way.
+    """
+    other = None if origin is None else states.get(origin.source)
+    return (
+        origin is not None
+        and other is not None
+        and (other.phase in _GOING_ON or _has_ended(other, origin))
+        and _are_alike(settings.rule_of(name), settings.rule_of(origin.source))
+    )
+
+
+def is_blocked(state: TableState, states: Mapping[TableName, TableState]) -> bool:
+    """Check whether a table has to wait for others before its rows are exchanged.
+
+    The other table still has to be followed up to the statement, or a third one has to
+    get this table's rows before.
+    """
+    origin = state.origin
+    if origin is not None:
+        other = states.get(origin.source)
+        if other is not None and other.phase in _GOING_ON:
+            return True
+    return any(
+        each.origin is not None
+        and each.origin.source == state.source
+        and each.phase in _WAITING
+        and (origin is None or origin.source != each.source)
+        for each in states.values()
+    )
+
+
+def taken_rows(
+    settings: MirrorSettings, store: States, state: TableState, table: MirrorTable
+) -> Copied | None:
+    """Return the other table's rows as files of a copy of this table.
+
+    None if the lake does not have exactly the rows from the moment of the statement.
+    Raises LakeError.
+    """
+    origin = state.origin
+    assert origin is not None  # the caller has checked it
+    other = store.read(origin.source)
+    if other is None or not _has_ended(other, origin):
+        return None
+    if other.plan != signature(origin.source, settings):
+        return None
+    source = mirror_table(origin.source, other.columns, settings)
+    lake = open_table(settings, source)
+    schema = lake.arrow_schema()
+    if not isinstance(lake, DeltaLakeTable) or schema is None:
+        return None
+    if lake.applied(other.copy_id) == NOWHERE:
+        return None
+    folders = [open_folder(settings.lake, each.target) for each in (source, table)]
+    files = []
+    for number, file in enumerate(lake.files()):
+        unique = uuid.uuid4().hex[:12]
+        path = f"copy-{state.copy_id}-{number:06}-0-{unique}.zstd.parquet"
+        folders[1].take(folders[0], file.path, path)
+        files.append(replace(file, path=path))
+    rows = sum(file.rows for file in files)
+    return Copied(files, origin.position, schema, rows)
+
+
+def move_table(
+    settings: MirrorSettings, store: States, state: TableState, table: MirrorTable
+) -> TableState | None:
+    """Move the other table's folder to this table; returns the other's state.
+
+    The table keeps its identity and its history under the new name. Returns None, and
+    moves nothing, if it cannot be moved: in an object store, or if this table exists in
+    the lake. A repetition finds that it is done. Raises LakeError.
+    """
+    origin = state.origin
+    assert origin is not None  # the caller has checked it
+    other = store.read(origin.source)
+    if other is None or not _has_ended(other, origin):
+        return None
+    if other.plan != signature(origin.source, settings):
+        return None
+    if settings.is_shadow(origin.source) or not settings.lake.is_local:
+        return None
+    if not open_table(settings, table).exists():
+        lake = open_folder(settings.lake)
+        source = mirror_table(origin.source, other.columns, settings)
+        if open_table(settings, source).applied(other.copy_id) == NOWHERE:
+            return None
+        lake.move_folder(other.target, table.target)
+    is_moved = open_table(settings, table).applied(other.copy_id) != NOWHERE
+    return other if is_moved else None
+
+
+def _has_ended(other: TableState, origin: Origin) -> bool:
+    """Check whether a table was followed up to the statement, and not changed since."""
+    return other.phase in (Phase.DROPPED, Phase.WAITING) and other.ended == origin.seq
+
+
+def _are_alike(one: TableRule | None, other: TableRule | None) -> bool:
+    """Check whether rules give rows the same form, in tables and not in logs."""
+    if one is None or other is None or one.form != "delta":
+        return False
+    return one == replace(
+        other,
+        match=one.match,
+        exclude=one.exclude,
+        to=one.to,
+        drift=one.drift,
+        dropped_columns=one.dropped_columns,
+        foreign_keys=one.foreign_keys,
+        migration_tables=one.migration_tables,
+        location=one.location,
+    )

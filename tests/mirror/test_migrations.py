@@ -1,0 +1,285 @@
+"""Online schema changes of mirrored tables: the lake gets the rows without a copy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fix_mirror_process import MirrorProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(0)]
+
+ROWS = 2_000
+TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, n INT, name VARCHAR(20))"
+FILL = (
+    f"INSERT INTO {{}} WITH RECURSIVE s AS (SELECT 1 i UNION ALL SELECT i + 1 FROM s "
+    f"WHERE i < {ROWS // 2}) SELECT i, i % 7, CONCAT('row ', i) FROM s"
+)
+
+
+def run(mirror: MirrorProcess, *statements: str) -> None:
+    """Run statements in the schema of a mirror."""
+    mirror.source.execute(f"USE {mirror.pipeline.schema}", *statements)
+
+
+def delta_id(mirror: MirrorProcess, table: str) -> str:
+    """Return the identity of a table, by which its readers know it."""
+    from deltalake import DeltaTable  # noqa: PLC0415  # an extra
+
+    folder = mirror.path / mirror.pipeline.schema / table
+    return str(DeltaTable(str(folder)).metadata().id)
+
+
+def log_of(mirror: MirrorProcess) -> str:
+    """Return what the running mirror has logged."""
+    assert mirror.process is not None
+    return "".join(mirror.process.log)
+
+
+def shadows(mirror: MirrorProcess) -> list[str]:
+    """Return the tables of schema changes that the lake has."""
+    folder = mirror.path / "_mirror" / "copy" / "migrations"
+    return sorted(each.name for each in folder.glob("*/*"))
+
+
+def follows(mirror: MirrorProcess, table: str) -> bool:
+    """Check whether a table follows the stream."""
+    return mirror.phase_of(table)[0] == "following"
+
+
+class Load:
+    """Changes rows of a table again and again, whatever its columns are."""
+
+    def __init__(self, mirror: MirrorProcess, table: str) -> None:
+        self._mirror = mirror
+        self._table = table
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.errors: list[Exception] = []
+
+    def _run(self) -> None:
+        number = ROWS
+        try:
+            schema = self._mirror.pipeline.schema
+            with self._mirror.source.connect(database=schema) as connection:
+                connection.autocommit(True)
+                cursor = connection.cursor()
+                while not self._ended.wait(0.02):
+                    number += 1
+                    table = self._table
+                    cursor.execute(
+                        f"INSERT INTO {table} (id, n, name) VALUES ({number}, 1, 'x')"
+                    )
+                    cursor.execute(f"UPDATE {table} SET n = n + 1 WHERE id % 97 = 5")
+                    cursor.execute(f"DELETE FROM {table} WHERE id = {number - 30}")
+        except Exception as error:  # noqa: BLE001  # shown by the test's own thread
+            self.errors.append(error)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        assert not self.errors
+
+
+@pytest.fixture
+def orders(mirror: MirrorProcess) -> Iterator[MirrorProcess]:
+    """Give a mirror that follows a table."""
+    run(mirror, TABLE.format("orders"), FILL.format("orders"))
+    mirror.start()
+    mirror.wait_for(lambda: follows(mirror, "orders"), "orders")
+    yield mirror
+    mirror.stop()
+
+
+def gh_ost(mirror: MirrorProcess, alter: str, columns: str) -> Iterator[str]:
+    """Yield statements as gh-ost sends them; the caller runs each.
+
+    It reads the changes since its copy began from the binlog, and applies them by
+    REPLACE and DELETE: the second pass stands for that.
+    """
+    schema = mirror.pipeline.schema
+    yield (
+        f"create /* gh-ost */ table `{schema}`.`_orders_ghc` (id bigint unsigned "
+        "auto_increment, last_update timestamp not null default current_timestamp on "
+        "update current_timestamp, hint varchar(64) charset ascii not null, value "
+        "varchar(4096) charset ascii not null, primary key (id), unique key "
+        "hint_uidx (hint)) auto_increment = 256 comment = 'canal'"
+    )
+    yield f"create /* gh-ost */ table `{schema}`.`_orders_gho` like `{schema}`.`orders`"
+    yield f"alter /* gh-ost */ table `{schema}`.`_orders_gho` {alter}"
+    yield (
+        f"insert /* gh-ost `{schema}`.`orders` */ ignore into `{schema}`.`_orders_gho` "
+        f"({columns}) (select {columns} from `{schema}`.`orders` force index "
+        "(`PRIMARY`) where id <= 700 lock in share mode)"
+    )
+    yield (
+        f"insert /* gh-ost `{schema}`.`orders` */ ignore into `{schema}`.`_orders_gho` "
+        f"({columns}) (select {columns} from `{schema}`.`orders` force index "
+        "(`PRIMARY`) where id > 700 lock in share mode)"
+    )
+
+
+def cut_over(mirror: MirrorProcess, columns: str) -> None:
+    """Exchange the tables as gh-ost does, while nobody else can write."""
+    schema = mirror.pipeline.schema
+    run(
+        mirror,
+        f"create /* gh-ost */ table `{schema}`.`_orders_del` (id int auto_increment "
+        "primary key) engine = InnoDB comment = 'ghost-cut-over-sentry'",
+    )
+    with mirror.source.connect(database=schema) as holding, holding.cursor() as first:
+        first.execute(
+            f"lock /* gh-ost */ tables `{schema}`.`orders` write, "
+            f"`{schema}`.`_orders_del` write, `{schema}`.`_orders_gho` write"
+        )
+        first.execute(
+            f"replace /* gh-ost */ into `{schema}`.`_orders_gho` ({columns}) select "
+            f"{columns} from `{schema}`.`orders`"
+        )
+        first.execute(
+            f"delete /* gh-ost */ from `{schema}`.`_orders_gho` where id not in "
+            f"(select id from `{schema}`.`orders`)"
+        )
+        connection = mirror.source.connect(database=schema)
+        renaming = threading.Thread(
+            target=connection.cursor().execute,
+            args=(
+                (
+                    f"rename /* gh-ost */ table `{schema}`.`orders` to "
+                    f"`{schema}`.`_orders_del`, `{schema}`.`_orders_gho` to "
+                    f"`{schema}`.`orders`"
+                ),
+            ),
+        )
+        renaming.start()
+        with mirror.source.connect(database=schema) as looking:
+            cursor = looking.cursor()
+            waits = (
+                "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE "
+                "'rename /* gh-ost%' AND STATE LIKE 'Waiting for table%'"
+            )
+            while not cursor.execute(waits) or not cursor.fetchone()[0]:
+                assert renaming.is_alive()
+        first.execute(f"drop /* gh-ost */ table `{schema}`.`_orders_del`")
+        first.execute("unlock tables")
+        renaming.join()
+        connection.close()
+    run(mirror, f"drop /* gh-ost */ table `{schema}`.`_orders_ghc`")
+
+
+@pytest.mark.parametrize(
+    ("alter", "columns"),
+    [
+        ("add index by_n (n)", "id, n, name"),
+        ("add column price decimal(9,2) not null default 1.50", "id, n, name"),
+        ("modify n bigint, drop column name", "id, n"),
+    ],
+)
+def test_gh_ost(orders: Any, alter: str, columns: str) -> None:
+    """The table stays the same in the lake, and has the rows of gh-ost's table.
+
+    That one is invisible, and removed afterwards, and nothing is copied.
+    """
+    before = delta_id(orders, "orders")
+    for statement in gh_ost(orders, alter, columns):
+        run(orders, statement)
+    orders.wait_for(lambda: follows(orders, "_orders_gho"), "the new rows")
+    run(
+        orders,
+        "UPDATE orders SET n = 70 WHERE id % 50 = 3",
+        "DELETE FROM orders WHERE id % 100 = 4",
+        f"INSERT INTO orders (id, n) VALUES ({ROWS}, 5)",
+    )
+    cut_over(orders, columns)
+    run(orders, f"INSERT INTO orders (id, n) VALUES ({ROWS + 1}, 6)")
+    orders.agree(orders=("id",))
+    orders.wait_for(lambda: not shadows(orders), "the removal of the new rows")
+    assert delta_id(orders, "orders") == before
+    log = log_of(orders)
+    print(log)
+    schema = orders.pipeline.schema
+    assert f"{schema}.orders: got the rows of {schema}._orders_gho" in log
+    assert "copied again" not in log
+    assert orders.state("_orders_del") == {}
+    assert not (orders.path / schema / "_orders_ghc").exists()
+    done = orders.command("verify", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [each["outcome"] for each in json.loads(done.stdout)["tables"]] == ["equal"]
+
+
+@pytest.mark.skipif(
+    shutil.which("pt-online-schema-change") is None,
+    reason="pt-online-schema-change is not installed: apt install percona-toolkit",
+)
+def test_pt_online_schema_change(orders: Any) -> None:
+    """The same with the tool itself, which copies by triggers, while rows change."""
+    source, schema = orders.source, orders.pipeline.schema
+    before = delta_id(orders, "orders")
+    with Load(orders, "orders"):
+        done = subprocess.run(
+            [
+                "pt-online-schema-change", "--execute", "--no-version-check",
+                "--recursion-method=none", "--chunk-size=200", "--sleep=0.05",
+                "--alter", "ADD COLUMN price DECIMAL(9,2) NOT NULL DEFAULT 1.50",
+                (f"h={source.host},P={source.port},u={source.user},"
+                f"p={source.password},D={schema},t=orders"),
+            ],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        print(done.stdout, done.stderr)
+        assert done.returncode == 0
+    orders.agree(orders=("id",))
+    orders.wait_for(lambda: not shadows(orders), "the removal of the new rows")
+    assert delta_id(orders, "orders") == before
+    log = log_of(orders)
+    print(log)
+    assert f"{schema}.orders: got the rows of {schema}._orders_new" in log
+    assert "copied again" not in log
+
+
+def test_ones_own_script(orders: Any) -> None:
+    """Tables that are exchanged by a script keep, under their names, what they have.
+
+    A table that only gets another name continues under it, with its history.
+    """
+    run(
+        orders,
+        TABLE.format("orders_next"),
+        "INSERT INTO orders_next SELECT id, n + 1, name FROM orders WHERE id % 3 = 0",
+    )
+    orders.wait_for(lambda: follows(orders, "orders_next"), "orders_next")
+    first = {name: delta_id(orders, name) for name in ("orders", "orders_next")}
+    run(
+        orders,
+        "UPDATE orders SET n = 99 WHERE id = 5",
+        "UPDATE orders_next SET n = 98 WHERE id = 6",
+        "RENAME TABLE orders TO orders_before, orders_next TO orders",
+        "UPDATE orders SET n = 97 WHERE id = 9",
+    )
+    orders.agree(orders=("id",), orders_before=("id",))
+    assert delta_id(orders, "orders") == first["orders"]
+    run(
+        orders,
+        "DELETE FROM orders WHERE id = 12",
+        "ALTER TABLE orders RENAME TO purchases",
+        "INSERT INTO purchases VALUES (0, 0, 'new')",
+    )
+    orders.agree(purchases=("id",))
+    assert delta_id(orders, "purchases") == first["orders"]
+    assert not (orders.path / orders.pipeline.schema / "orders").exists()
+    log = log_of(orders)
+    print(log)
+    assert "copied again" not in log
+    assert log.count("copied,") == 2  # orders and orders_next, at first

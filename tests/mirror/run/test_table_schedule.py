@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from canal_server.client.range_client import RangePosition
 from canal_server.errors import LakeError
 from canal_server.mirror.follow.dropped_tables import DroppedTables
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
+    TableReplacedError,
 )
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.lake.lake_storage import open_folder
@@ -22,8 +24,9 @@ from canal_server.mirror.run.table_schedule import TableSchedule
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_tables import UnusableTableError
-from canal_server.mirror.state.state import Phase, States, TableState
+from canal_server.mirror.state.state import Origin, Phase, States, TableState
 from canal_server.model.columns_known import ColumnMeta
+from canal_server.model.versions import version
 from canal_server.runtime.lifecycle import Stop
 from canal_server.spark.columns.spark_schema import TypedColumn
 from canal_server.spark.packed.packed_rows import STATEMENT, Packed
@@ -355,3 +358,92 @@ def test_tables_at_work_are_shown_as_what_they_are(scene: Scene) -> None:
     assert scene.schedule.current().phases() == {
         Phase.FOLLOWING: 1, Phase.COPYING: 1, Phase.WAITING: 1,
     }  # fmt: skip
+
+
+SHADOW = TableName("a", "_c_gho")
+NEWER = TableName("a", "c_newer")
+
+
+def renames(*pairs: tuple[TableName, TableName], of: TableName) -> Packed:
+    """Return a statement that renames tables, as the stream has it for one of them."""
+    texts = ", ".join(f"{old} TO {new}" for old, new in pairs)
+    return Packed(
+        kind=STATEMENT, destination="example", table=of, seq=version(1, "b.000001", 4),
+        row=0, is_ddl=True, sql=f"RENAME TABLE {texts}", journal="b.000001",
+        version=version(1, "b.000001", 90),
+        columns=(TypedColumn("id", "int", "", True),),
+    )  # fmt: skip
+
+
+def replaced(item: Packed, source: TableName) -> TableReplacedError:
+    """Return why a table leaves the stream whose name another one got."""
+    position = RangePosition(1, "b.000001", 90)
+    return TableReplacedError("got its name", Origin(source, item.seq, position))
+
+
+def test_a_schema_change(scene: Scene) -> None:
+    """The table waits until the rows are there; what was used for it is removed."""
+    folder = f"{scene.settings.folder}/migrations/a/_c_gho"
+    scene.given(
+        TableState(C, "a/c", Phase.FOLLOWING, "c1"),
+        TableState(SHADOW, folder, Phase.FOLLOWING, "c2"),
+    )
+    lake = open_folder(scene.settings.lake)
+    lake.write(f"{folder}/part.parquet", b"rows")
+    item = renames((C, TableName("a", "_c_del")), (SHADOW, C), of=C)
+    scene.schedule.on_leave(C, replaced(item, SHADOW))
+    assert scene.started() == []
+    scene.schedule.on_leave(SHADOW, TableDroppedError("renamed", item.seq))
+    assert scene.started() == [C]
+    assert scene.store.read(SHADOW) is not None
+
+    scene.ends(C, replace(scene.stored(C), phase=Phase.FOLLOWING, origin=None))
+    assert scene.started() == []
+    assert scene.store.read(SHADOW) is None
+    assert lake.below(folder).names() == []
+    scene.schedule.on_statement(created(SHADOW))  # the next schema change
+    assert scene.phases()[SHADOW][0] is Phase.WAITING
+
+
+@pytest.mark.parametrize("drift", ["copy", "stop"])
+def test_rows_that_the_lake_will_not_have(tmp_path: Path, drift: str) -> None:
+    """A table that is copied now ends nowhere: the rule of the table decides."""
+    text = TEXT.replace("{match: .*}", f"{{match: .*, drift: {drift}}}")
+    settings = read(text, str(tmp_path / "m.yml"), {})
+    for scene in make_scene(settings):
+        scene.given(
+            TableState(C, "a/c", Phase.FOLLOWING, "c1"),
+            TableState(SHADOW, "x", Phase.COPYING, "c2"),
+        )
+        item = renames((SHADOW, C), of=C)
+        scene.schedule.on_leave(C, replaced(item, SHADOW))
+        state = scene.stored(C)
+        wanted = Phase.WAITING if drift == "copy" else Phase.STOPPED
+        assert (state.phase, state.origin) == (wanted, None)
+
+
+def test_a_table_with_a_new_name(scene: Scene) -> None:
+    """It is moved after a moment, as the old name may be used again."""
+    scene.given(TableState(C, "a/c", Phase.FOLLOWING, "c1"))
+    item = renames((C, NEWER), of=NEWER)
+    scene.schedule.on_statement(item)
+    scene.schedule.on_leave(C, TableDroppedError("renamed", item.seq))
+    assert scene.started() == []
+    scene.now_s += 5
+    assert scene.started() == [NEWER]
+    assert scene.stored(NEWER).origin == Origin(
+        C, item.seq, RangePosition(1, "b.000001", 90)
+    )
+
+
+def test_a_requested_copy_is_one_of_the_source(scene: Scene) -> None:
+    """Whoever asks for a copy does not get what the lake has."""
+    scene.given(
+        TableState(C, "a/c", Phase.FOLLOWING, "c1"),
+        TableState(SHADOW, "x", Phase.FOLLOWING, "c2"),
+    )
+    scene.schedule.on_leave(C, replaced(renames((SHADOW, C), of=C), SHADOW))
+    assert scene.stored(C).origin is not None
+    scene.request(C)
+    assert scene.stored(C).origin is None
+    assert scene.started() == [C]

@@ -227,19 +227,25 @@ def test_pt_online_schema_change(orders: Any) -> None:
     """The same with the tool itself, which copies by triggers, while rows change."""
     source, schema = orders.source, orders.pipeline.schema
     before = delta_id(orders, "orders")
+    user, password = f"{schema[:20]}_dba", "its-own"
+    source.execute(
+        f"CREATE USER {user}@'127.0.0.1' IDENTIFIED BY '{password}'",
+        f"GRANT ALL ON *.* TO {user}@'127.0.0.1'",
+    )
+    address = f"h={source.host},P={source.port},u={user},p={password}"
     with Load(orders, "orders"):
         done = subprocess.run(
             [
                 "pt-online-schema-change", "--execute", "--no-version-check",
                 "--recursion-method=none", "--chunk-size=200", "--sleep=0.05",
                 "--alter", "ADD COLUMN price DECIMAL(9,2) NOT NULL DEFAULT 1.50",
-                (f"h={source.host},P={source.port},u={source.user},"
-                f"p={source.password},D={schema},t=orders"),
+                f"{address},D={schema},t=orders",
             ],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        print(done.stdout, done.stderr)
-        assert done.returncode == 0
+    source.execute(f"DROP USER {user}@'127.0.0.1'")
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
     orders.agree(orders=("id",))
     orders.wait_for(lambda: not shadows(orders), "the removal of the new rows")
     assert delta_id(orders, "orders") == before

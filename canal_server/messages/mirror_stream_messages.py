@@ -41,6 +41,17 @@ MIRROR_FOREIGN_KEYS_NOT_LISTED = Message(
     remedy="Nothing if it recovers.",
 )
 
+MIRROR_PARTITIONS_NOT_LISTED = Message(
+    name="mirror-partitions-not-listed",
+    level=WARNING,
+    text="cannot list the partitions of the source's tables: %s; retrying in %.0f s",
+    meaning=(
+        "The database or canal-server does not answer. Until they are known, a table "
+        "whose partitions are dropped or emptied is copied again or stopped."
+    ),
+    remedy="Nothing if it recovers.",
+)
+
 MIRROR_ROWS_NOT_READ_AGAIN = Message(
     name="mirror-rows-not-read-again",
     level=WARNING,

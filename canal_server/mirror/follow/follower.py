@@ -30,6 +30,8 @@ from canal_server.mirror.follow.leaving import (
     TableStoppedError,
     origin_at,
 )
+from canal_server.mirror.follow.partition_statements import partition_statement
+from canal_server.mirror.follow.partitions import after, deleted_rows
 from canal_server.mirror.follow.table_statements import moves_rows_of, read_statement
 from canal_server.mirror.follow.widening import definitions_of
 from canal_server.mirror.lake import masks
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
     from canal_server.mirror.state.lake_tables import LakeTable
+    from canal_server.mirror.state.table_partitions import Partitions
     from canal_server.spark.packed.packed_rows import Packed
 
 ROWS_MAX: Final = 250_000  # collected before they are written
@@ -73,6 +76,7 @@ class Columns(NamedTuple):
 
     all: tuple[ColumnMeta, ...]
     kept: tuple[str, ...] = ()  # names in the lake
+    partitions: Partitions | None = None  # None: not known
 
 
 class Follower:
@@ -106,6 +110,7 @@ class Follower:
         self.table = table
         self.columns = columns
         self.copied_at = copied_at
+        self.statements = 0  # counter, so that others notice changed partitions
         self.rows = 0  # written rows since the caller set this to 0
         # Before this position number, a row of the copy may be from before or after a
         # statement (`copy_ddl`).
@@ -307,6 +312,8 @@ class Follower:
             return
         self.flush(item.seq, note)
         upto = item.seq + 1
+        if self._changes_partitions(item, note):
+            return
         decision = self._decided(item)
         if isinstance(decision, Dropped | Replaced | Copy | Stop):
             raise _leaving(decision, item, context)
@@ -323,6 +330,29 @@ class Follower:
                 self.lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
         self._use_columns(decision)
+
+    def _changes_partitions(self, item: Packed, note: Mapping[str, str]) -> bool:
+        """Follow a statement that changes partitions, if it is certain what it does."""
+        self.statements += 1
+        partitions = self.columns.partitions
+        statement = partition_statement(item.sql) if item.columns else None
+        if statement is None:
+            if item.columns:
+                self.use_partitions(None)
+            return False
+        if statement.deletes:
+            where = deleted_rows(partitions, statement, self.table, self.lake)
+            if where is None:
+                return False
+            upto = item.seq + 1
+            self.lake.delete(self._copy_id, where, upto, committed_ms(item), note)
+            self.applied = upto
+        self.use_partitions(partitions and after(partitions, statement))
+        return True
+
+    def use_partitions(self, partitions: Partitions | None) -> None:
+        """Use these partitions of the source, as of the position; None: not known."""
+        self.columns = self.columns._replace(partitions=partitions)
 
     def _unnamed(self, item: Packed, note: Mapping[str, str], context: str) -> None:
         """Handle a statement whose tables the server does not know.
@@ -354,10 +384,17 @@ class Follower:
                 "a statement on another table added or removed rows, at "
                 f"{item.journal}:{item.position}: {item.sql[:200]}"
             )
-        if item.columns:
-            decision = self._decided(item)
-            if isinstance(decision, Steps):
-                self._use_columns(decision)
+        if not item.columns:
+            return
+        self.statements += 1
+        statement, partitions = partition_statement(item.sql), self.columns.partitions
+        if statement is not None:
+            self.use_partitions(partitions and after(partitions, statement))
+            return
+        self.use_partitions(None)
+        decision = self._decided(item)
+        if isinstance(decision, Steps):
+            self._use_columns(decision)
 
     def _decided(self, item: Packed) -> Decision:
         return decide(

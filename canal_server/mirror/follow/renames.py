@@ -15,6 +15,7 @@ from canal_server.mirror.settings.selected_tables import HIDDEN_PREFIX, mask_of,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from canal_server.mirror.follow.follower import Columns
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import TableName
     from canal_server.mirror.state.state import TableState
@@ -37,13 +38,17 @@ def hidden_columns(columns: Iterable[ColumnMeta], rule: TableRule) -> tuple[str,
 
 def with_columns(
     state: TableState,
-    columns: tuple[ColumnMeta, ...],
-    kept: tuple[str, ...],
+    known: Columns,
     rule: TableRule,
 ) -> TableState:
     """Return the state of a table with other columns."""
-    hidden = hidden_columns(columns, rule)
-    return replace(state, columns=columns, kept=kept, hidden=hidden)
+    return replace(
+        state,
+        columns=known.all,
+        kept=known.kept,
+        hidden=hidden_columns(known.all, rule),
+        partitions=known.partitions,
+    )
 
 
 def what_is_revealed(

@@ -174,6 +174,18 @@ class ChangeLog:
         del copy_id, changes
         raise LakeError(f"{self} is a log of changes, whose rows cannot be corrected")
 
+    def delete(  # those of the interface
+        self,
+        copy_id: str,
+        where: str,
+        upto: int,
+        at_ms: int,
+        note: Mapping[str, str],
+    ) -> None:
+        """Raise LakeError: a log does not have the rows."""
+        del copy_id, where, upto, at_ms, note
+        raise LakeError(f"{self} is a log of changes, which has no current rows")
+
     def empty(
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:

@@ -139,6 +139,16 @@ class LakeTable(Protocol):
     ) -> None:
         """Delete all rows: TRUNCATE at a time."""
 
+    def delete(  # those of `empty`, and the condition
+        self,
+        copy_id: str,
+        where: str,
+        upto: int,
+        at_ms: int,
+        note: Mapping[str, str],
+    ) -> None:
+        """Delete the rows that fulfil a condition in SQL, at a time; not in a log."""
+
     def evolve(
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
     ) -> None:

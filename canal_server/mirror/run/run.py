@@ -31,6 +31,7 @@ from canal_server.mirror.copy.copy_watch import CopyWatches
 from canal_server.mirror.follow.dropped_tables import DroppedTables
 from canal_server.mirror.follow.key_changes import KeyChanges
 from canal_server.mirror.follow.micro_batches import ChangeStream
+from canal_server.mirror.follow.partition_watch import PartitionWatch
 from canal_server.mirror.follow.spark_query import Query
 from canal_server.mirror.follow.stream_start import DataLossError, begin_stream
 from canal_server.mirror.follow.upkeep import Upkeep
@@ -103,6 +104,7 @@ class Mirror:
             on_batch=self._batch_applied,
         )
         self._keys = KeyChanges(settings, stop, self._stream)
+        self._partitions = PartitionWatch(settings, stop, self._stream)
         self._watching = Watching(
             settings, self._folder, self._counts, self._applied, stop
         )
@@ -157,6 +159,7 @@ class Mirror:
                 ending.callback(stop_and_log, "Spark", spark.stop)
                 ending.callback(self._dropped.close)
                 ending.callback(self._keys.close)
+                ending.callback(self._partitions.close)
                 ending.callback(pool.shutdown, wait=True, cancel_futures=True)
                 ending.callback(stop_and_log, "the stream", query.stop)
 
@@ -231,6 +234,7 @@ class Mirror:
                 self._tables.check_recreated()
                 self._check_xa()
                 self._keys.poll()
+                self._partitions.poll()
                 self._tables.start_due(pool, work.sync)
                 self._look_at(query)
                 upkeep.run_next()

@@ -332,14 +332,14 @@ class TableSchedule:
     def on_columns(self, followed: Mapping[TableName, Columns]) -> None:
         """Store the columns of followed tables after a batch, where they differ."""
         with self._guard:
-            for name, (columns, kept) in followed.items():
+            for name, known in followed.items():
                 state = self._newest(name)
                 if state is None:
                     raise LakeError(f"{self._store} has no state of {name}")
-                if (state.columns, state.kept) != (columns, kept):
+                if (state.columns, state.kept, state.partitions) != known:
                     rule = self._settings.rule_of(name)
                     assert rule is not None  # it follows the stream
-                    state = with_columns(state, columns, kept, rule)
+                    state = with_columns(state, known, rule)
                     state = self._store.write(state)
                 self._states[name] = state
 

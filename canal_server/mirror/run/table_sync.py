@@ -355,6 +355,7 @@ class TableSync:
             message="",
             rows=0,
             ended=0,
+            partitions=None,
             rows_expected=0 if state.origin else self._estimate(state.source),
             copies=state.copies + 1,
         )
@@ -477,9 +478,8 @@ class TableSync:
             return
 
     def _keep(self, state: TableState, follower: Follower) -> TableState:
-        columns, kept = follower.columns
         rule = self._rule(state.source)
-        return self._store.write(with_columns(state, columns, kept, rule))
+        return self._store.write(with_columns(state, follower.columns, rule))
 
     # --------------------------------------------------------------------------------
     # Helpers
@@ -490,7 +490,7 @@ class TableSync:
         table = self._plan(state.source, state.columns)
         return Follower(
             table,
-            Columns(state.columns, state.kept),
+            Columns(state.columns, state.kept, state.partitions),
             open_table(self._settings, table),
             state.copy_id,
             plan=partial(self._plan, state.source),

@@ -21,6 +21,7 @@ from canal_server.client.range_client import RangePosition
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.lake_storage import NAME_MAX
 from canal_server.mirror.settings.table_values import TableName
+from canal_server.mirror.state.table_partitions import Partitions
 from canal_server.model.columns_known import ColumnMeta
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class TableState:
     due_at_ms: int = 0  # when it is copied again
     updated_at_ms: int = 0
     origin: Origin | None = None  # whose rows in the lake become this table's
+    partitions: Partitions | None = None  # None: not known
     ended: int = 0  # number of the statement by which a table was dropped or renamed
 
     def moved(self, phase: Phase, message: str = "") -> TableState:
@@ -136,6 +138,7 @@ class TableState:
                     "place": _as_json(origin.position),
                 },
                 "ended": self.ended,
+                "partitions": self.partitions and self.partitions.to_json(),
             },
             ensure_ascii=False,
             indent=1,
@@ -175,6 +178,9 @@ class TableState:
                 _position(origin["place"]),
             ),
             ended=int(found.get("ended", 0)),
+            partitions=Partitions.from_json(found["partitions"])
+            if found.get("partitions")
+            else None,
         )
 
 

@@ -253,15 +253,27 @@ class DeltaLakeTable:
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
         """Commit the removal of all rows, or marks them all as deleted."""
-        with self._as_lake_error("empty"):
+        self.delete(copy_id, "", upto, at_ms, note)
+
+    def delete(  # those of `empty`, and the condition
+        self,
+        copy_id: str,
+        where: str,
+        upto: int,
+        at_ms: int,
+        note: Mapping[str, str],
+    ) -> None:
+        """Commit the removal of rows, or marks them as deleted; "": all of them."""
+        with self._as_lake_error("delete rows of"):
             delta = self._published(copy_id)
             if delta_log.applied(delta, copy_id) >= upto:
                 return
             commit = delta_log.commit(copy_id, upto, note)
             if self._table.deletes != "soft":
-                delta.delete(commit_properties=commit)
+                delta.delete(where or None, commit_properties=commit)
                 return
             at = pa.scalar(at_ms * 1000, TIME.type).as_py()
+            live = f"NOT {quoted(DELETED.name)}"
             delta.update(
                 {
                     quoted(DELETED.name): "true",
@@ -269,7 +281,7 @@ class DeltaLakeTable:
                     quoted(ROW.name): "0",
                     quoted(TIME.name): literal(at, TIME.type),
                 },
-                predicate=f"NOT {quoted(DELETED.name)}",
+                predicate=f"{live} AND {where}" if where else live,
                 writer_properties=delta_rows.WRITER,
                 commit_properties=commit,
             )

@@ -1,0 +1,110 @@
+"""Statements that change the partitions of a table, by their text.
+
+Leaves out what they mean for rows (`partitions`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from canal_server.doors.sqltext import Dialect, SqlReader, SqlTextError
+
+_ALL: Final = "ALL"
+
+
+class PartitionChange(StrEnum):
+    """What a statement does with partitions."""
+
+    DROP = "drops"  # with their rows
+    TRUNCATE = "empties"
+    ADD = "adds"  # without rows
+    REDEFINE = "redefines"  # all rows stay in the table
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatement:
+    """A change of partitions; no names with TRUNCATE: all of them."""
+
+    change: PartitionChange
+    names: tuple[str, ...] = ()
+
+    @property
+    def deletes(self) -> bool:
+        """Whether rows disappear with it."""
+        return self.change in (PartitionChange.DROP, PartitionChange.TRUNCATE)
+
+
+def partition_statement(sql: str) -> PartitionStatement | None:
+    """Return what a statement does with partitions.
+
+    None for anything else, also for changes of partitions that may change rows in
+    another way, and for those that do more than that. Never raises.
+    """
+    try:
+        return _read(SqlReader(sql, Dialect()))
+    except SqlTextError:
+        return None
+
+
+def _read(reader: SqlReader) -> PartitionStatement | None:
+    if not reader.accept("ALTER"):
+        return None
+    reader.accept("ONLINE")
+    if not reader.accept("TABLE"):
+        return None
+    reader.skip_if_exists()
+    reader.names()
+    if reader.accept("DROP", "PARTITION"):
+        reader.skip_if_exists()
+        return _named(reader, PartitionChange.DROP)
+    if reader.accept("TRUNCATE", "PARTITION"):
+        return _named(reader, PartitionChange.TRUNCATE)
+    return _without_deletes(reader)
+
+
+def _without_deletes(reader: SqlReader) -> PartitionStatement | None:
+    """Read a change that leaves all rows in the table.
+
+    A row that no partition takes is an error in the source.
+    """
+    if reader.accept("ADD", "PARTITION"):
+        return _added(reader)
+    is_so = (
+        reader.accept("PARTITION", "BY")
+        or (reader.accept("REMOVE", "PARTITIONING") and reader.at_end())
+        or (
+            reader.accept_any(("REORGANIZE", "COALESCE", "REBUILD", "OPTIMIZE"))
+            and reader.peek() == "PARTITION"
+        )
+    )
+    return PartitionStatement(PartitionChange.REDEFINE) if is_so else None
+
+
+def _named(reader: SqlReader, change: PartitionChange) -> PartitionStatement | None:
+    """Read the names of partitions, or ALL."""
+    names = [] if reader.accept(_ALL) else [reader.name()]
+    while reader.accept(","):
+        names.append(reader.name())
+    return PartitionStatement(change, tuple(names)) if reader.at_end() else None
+
+
+def _added(reader: SqlReader) -> PartitionStatement | None:
+    reader.skip_if_exists()
+    reader.accept_any(("NO_WRITE_TO_BINLOG", "LOCAL"))
+    if not reader.accept("("):  # PARTITIONS n: hashed again, all rows stay
+        return PartitionStatement(PartitionChange.REDEFINE)
+    names = []
+    while reader.accept("PARTITION"):
+        names.append(reader.name())
+        while reader.peek() not in (",", ")", ""):
+            if reader.peek() == "(":
+                reader.skip_parens()
+            else:
+                reader.next()
+        if not reader.accept(","):
+            break
+    if not (names and reader.accept(")") and reader.at_end()):
+        return PartitionStatement(PartitionChange.REDEFINE)
+    return PartitionStatement(PartitionChange.ADD, tuple(names))

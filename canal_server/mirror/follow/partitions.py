@@ -1,0 +1,253 @@
+"""Partitions of a table, as conditions on its rows in the lake.
+
+`ALTER TABLE … DROP PARTITION` and `TRUNCATE PARTITION` delete rows without row events.
+Where a partition is a range or a list of values of one column, the same rows can be
+deleted in the lake. Leaves out the statements (`partition_statements`), and how
+partitions are read from the source (`partition_watch`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from canal_server.mirror.follow.partition_statements import PartitionChange
+from canal_server.mirror.lake.file_bounds import literal, quoted
+from canal_server.mirror.lake.lake_table import lake_schema
+from canal_server.mirror.state.table_partitions import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from canal_server.mirror.follow.partition_statements import PartitionStatement
+    from canal_server.mirror.lake.lake_table import LakeTable
+    from canal_server.mirror.settings.table_values import MirrorTable
+    from canal_server.mirror.state.table_partitions import Partitions
+
+log = logging.getLogger(__name__)
+
+MAXVALUE: Final = "MAXVALUE"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_ZERO: Final = 366  # days from MySQL's day 0 to Python's ordinal 1, less one
+_DAY_S: Final = 86_400
+_COLUMN: Final = re.compile(r"(?:(\w+)\s*\()?\s*(?:`((?:[^`]|``)+)`|(\w+))\s*\)?")
+_INTEGER: Final = re.compile(r"-?\d+")
+_ITEMS: Final = re.compile(r"'(?:[^'\\]|'')*'|[^,'\s]+")
+
+
+class Condition(NamedTuple):
+    """A condition for rows in the lake, in SQL.
+
+    `never_null`: the column that must not be NULL in any row of the table, else "". The
+    lake has NULL for dates that do not exist, which are in other partitions.
+    """
+
+    sql: str
+    never_null: str
+
+
+class NoConditionError(Exception):
+    """Why a partition's rows cannot be found by a condition."""
+
+
+def after(partitions: Partitions, statement: PartitionStatement) -> Partitions | None:
+    """Return partitions after a statement; values of new ones are unknown.
+
+    None if nothing is known any more.
+    """
+    if statement.change is PartitionChange.REDEFINE:
+        return None
+    parts = partitions.parts
+    if statement.change is PartitionChange.ADD:
+        parts += tuple(Partition(each) for each in statement.names)
+    elif statement.change is PartitionChange.DROP:
+        names = {each.lower() for each in statement.names}
+        parts = tuple(each for each in parts if each.name.lower() not in names)
+    return replace(partitions, parts=parts)
+
+
+def deleted_rows(
+    partitions: Partitions | None,
+    statement: PartitionStatement,
+    table: MirrorTable,
+    lake: LakeTable,
+) -> str | None:
+    """Return the condition for the lake's rows that a statement deletes; "": all.
+
+    None if it is not certain which ones these are. Raises LakeError.
+    """
+    if table.form != "delta":
+        return None
+    if not statement.names:
+        return ""
+    if partitions is None:
+        return None
+    try:
+        found = condition_of(partitions, statement.names, table)
+    except NoConditionError as error:
+        log.info("%s: %s", table.source, error)
+        return None
+    column = found.never_null
+    if column and any(
+        batch.num_rows for batch in lake.scan([column], f"{quoted(column)} IS NULL")
+    ):
+        log.info("%s: column %s has NULL, or no date", table.source, column)
+        return None
+    return found.sql
+
+
+def condition_of(
+    partitions: Partitions, names: Iterable[str], table: MirrorTable
+) -> Condition:
+    """Return the condition for the rows of some partitions.
+
+    Raises NoConditionError.
+    """
+    method = partitions.method.upper()
+    column, value_of, is_time = _column(partitions, table)
+    conditions = []
+    index = {each.name.lower(): n for n, each in enumerate(partitions.parts)}
+    for name in names:
+        number = index.get(name.lower())
+        if number is None:
+            raise NoConditionError(f"partition {name} is not known")
+        if method.startswith("RANGE"):
+            conditions.append(_range(partitions, number, column, value_of))
+        else:
+            conditions.append(_list(partitions.parts[number], column, value_of))
+    return Condition(f"({' OR '.join(conditions)})", column if is_time else "")
+
+
+def _column(
+    partitions: Partitions, table: MirrorTable
+) -> tuple[str, Callable[[str], str], bool]:
+    """Return the column in the lake, its literals of values, and if it is a time."""
+    method = partitions.method.upper()
+    found = _COLUMN.fullmatch(partitions.expression.strip())
+    if method not in _METHODS or found is None:
+        raise NoConditionError(
+            f"partitions BY {partitions.method} ({partitions.expression}) are no "
+            "ranges or lists of one column"
+        )
+    function, name = (found[1] or "").lower(), found[2] or found[3]
+    name = name.replace("``", "`")
+    column = next((c for c in table.columns if c.name.lower() == name.lower()), None)
+    if column is None or column.mask is not None:
+        raise NoConditionError(f"column {name} is masked or left out")
+    kind = lake_schema(table).field(column.target).type
+    base = column.mysql_type.partition("(")[0].partition(" ")[0].lower()
+    if function and (base not in _TIMES or function not in _FUNCTIONS):
+        raise NoConditionError(f"{function}({name}) has no known order")
+    if function and not method.startswith("RANGE"):
+        raise NoConditionError(f"a list of {function}({name}) is not a list of values")
+    if not function and base not in (*_INTEGERS, "date", "datetime"):
+        raise NoConditionError(f"column {name} is {column.mysql_type}")
+    convert = _FUNCTIONS[function] if function else _plain
+
+    def value_of(text: str) -> str:
+        try:
+            return literal(convert(text, kind), kind)
+        except (ValueError, OverflowError) as error:
+            raise NoConditionError(f"value {text} of a partition: {error}") from None
+
+    return column.target, value_of, base in _TIMES
+
+
+def _range(
+    partitions: Partitions, number: int, column: str, value_of: Callable[[str], str]
+) -> str:
+    """Return the condition of a range: from the previous one's bound to its own."""
+    name = quoted(column)
+    known = [each.values for each in partitions.parts[: number + 1]]
+    least, most = (known[-2] if number else None), known[-1]
+    if "" in (least, most):
+        raise NoConditionError(
+            f"the bounds of partition {partitions.parts[number].name} are not known yet"
+        )
+    sides = []
+    if least is not None:
+        sides.append(f"{name} >= {value_of(least)}")
+    if most.upper() != MAXVALUE:
+        sides.append(f"{name} < {value_of(most)}")
+    text = " AND ".join(sides) or "true"
+    return f"({text})" if number else f"({text} OR {name} IS NULL)"
+
+
+def _list(part: Partition, column: str, value_of: Callable[[str], str]) -> str:
+    """Return the condition of a list of values."""
+    name = quoted(column)
+    items = _ITEMS.findall(part.values)
+    if not items or "(" in part.values:
+        raise NoConditionError(f"the values of partition {part.name} are not known")
+    if any(each.upper() == "DEFAULT" for each in items):
+        raise NoConditionError(f"partition {part.name} has all other values")
+    values = [value_of(each) for each in items if each.upper() != "NULL"]
+    conditions = [f"{name} IN ({', '.join(values)})"] if values else []
+    if len(values) < len(items):
+        conditions.append(f"{name} IS NULL")
+    return f"({' OR '.join(conditions)})"
+
+
+def _plain(text: str, kind: pa.DataType) -> Any:
+    """Return a value of the column itself."""
+    if text.startswith("'"):
+        text = text[1:-1]
+        if pa.types.is_date(kind):
+            return date.fromisoformat(text)
+        if pa.types.is_timestamp(kind):
+            return datetime.fromisoformat(text)
+    if not _INTEGER.fullmatch(text) or pa.types.is_temporal(kind):
+        raise ValueError("it is not a number or a date")
+    if pa.types.is_decimal(kind):  # a BIGINT UNSIGNED, which catalogs show with a sign
+        return Decimal(int(text) % (1 << 64))
+    return int(text)
+
+
+def _year(text: str, kind: pa.DataType) -> Any:
+    return _as_time(date(int(text), 1, 1), kind)
+
+
+def _to_days(text: str, kind: pa.DataType) -> Any:
+    return _as_time(date.fromordinal(int(text) - _DAY_ZERO + 1), kind)
+
+
+def _to_seconds(text: str, kind: pa.DataType) -> Any:
+    days, seconds = divmod(int(text), _DAY_S)
+    if pa.types.is_date(kind):
+        if seconds:
+            raise ValueError("a date has no seconds")
+        return _to_days(str(days), kind)
+    return _to_days(str(days), kind) + timedelta(seconds=seconds)
+
+
+def _unix_timestamp(text: str, kind: pa.DataType) -> Any:
+    if not (pa.types.is_timestamp(kind) and kind.tz):
+        raise ValueError("it depends on the time zone")
+    return _EPOCH + timedelta(seconds=float(text))
+
+
+def _as_time(day: date, kind: pa.DataType) -> Any:
+    """Return the start of a day. A time zone would make it another moment."""
+    if pa.types.is_date(kind):
+        return day
+    if pa.types.is_timestamp(kind) and not kind.tz:
+        return datetime(day.year, day.month, day.day)  # noqa: DTZ001  # as in the lake
+    raise ValueError("it depends on the time zone")
+
+
+_METHODS: Final = ("RANGE", "RANGE COLUMNS", "LIST", "LIST COLUMNS")
+_INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_TIMES: Final = ("date", "datetime", "timestamp")
+# Those that grow with the column's value.
+_FUNCTIONS: Final[Mapping[str, Callable[[str, pa.DataType], Any]]] = {
+    "year": _year,
+    "to_days": _to_days,
+    "to_seconds": _to_seconds,
+    "unix_timestamp": _unix_timestamp,
+}

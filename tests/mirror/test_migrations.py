@@ -195,7 +195,6 @@ def test_gh_ost(orders: Any, alter: str, columns: str) -> None:
     before = delta_id(orders, "orders")
     for statement in gh_ost(orders, alter, columns):
         run(orders, statement)
-    orders.wait_for(lambda: follows(orders, "_orders_gho"), "the new rows")
     run(
         orders,
         "UPDATE orders SET n = 70 WHERE id % 50 = 3",
@@ -211,6 +210,7 @@ def test_gh_ost(orders: Any, alter: str, columns: str) -> None:
     print(log)
     schema = orders.pipeline.schema
     assert f"{schema}.orders: got the rows of {schema}._orders_gho" in log
+    assert f"{schema}._orders_gho: new table, follows the stream" in log
     assert "copied again" not in log
     assert orders.state("_orders_del") == {}
     assert not (orders.path / schema / "_orders_ghc").exists()
@@ -289,3 +289,54 @@ def test_ones_own_script(orders: Any) -> None:
     print(log)
     assert "copied again" not in log
     assert log.count("copied,") == 2  # orders and orders_next, at first
+
+
+def test_partitions(mirror: Any) -> None:
+    """Rows of partitions that are dropped or emptied are deleted, nothing is copied.
+
+    Also in one breath with the statement that adds a partition, and after a kill.
+    """
+    run(
+        mirror,
+        "CREATE TABLE visits (id INT, day DATE NOT NULL, n INT, PRIMARY KEY (id, day)) "
+        "PARTITION BY RANGE (TO_DAYS(day)) (PARTITION d1 VALUES LESS THAN "
+        "(TO_DAYS('2026-11-02')), PARTITION d2 VALUES LESS THAN "
+        "(TO_DAYS('2026-11-03')), PARTITION d3 VALUES LESS THAN "
+        "(TO_DAYS('2026-11-04')))",
+        "INSERT INTO visits WITH RECURSIVE s AS (SELECT 1 i UNION ALL SELECT i + 1 "
+        "FROM s WHERE i < 900) SELECT i, '2026-11-01' + INTERVAL i % 3 DAY, 0 FROM s",
+    )
+    mirror.start()
+
+    def are_known() -> bool:
+        partitions = mirror.state("visits").get("partitions") or ["", "", []]
+        return bool(partitions[2]) and all(values for _, values in partitions[2])
+
+    def touched() -> bool:
+        run(mirror, "UPDATE visits SET n = n + 1 WHERE id = 500")  # ends a batch
+        return are_known()
+
+    mirror.wait_for(touched, "the partitions")
+    run(
+        mirror,
+        "ALTER TABLE visits ADD PARTITION (PARTITION d4 VALUES LESS THAN "
+        "(TO_DAYS('2026-11-05')))",
+        "ALTER TABLE visits DROP PARTITION d1",
+        "INSERT INTO visits VALUES (1, '2026-11-04', 7), (2, '2026-11-01', 8)",
+    )
+    mirror.agree(visits=("id", "day"))
+    mirror.wait_for(touched, "the new partition")
+    mirror.kill()
+    run(
+        mirror,
+        "ALTER TABLE visits TRUNCATE PARTITION d2",
+        "INSERT INTO visits VALUES (3, '2026-11-02', 9)",
+        "ALTER TABLE visits TRUNCATE PARTITION d4",
+    )
+    mirror.start()
+    mirror.agree(visits=("id", "day"))
+    log = log_of(mirror)
+    print(log)
+    assert "copied again" not in log
+    assert mirror.state("visits")["copies"] == 1
+    mirror.stop()

@@ -5,13 +5,18 @@ Each class says what has to be done with it; the message says why.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from canal_server.client.range_client import RangePosition
+from canal_server.doors.sqltext import SqlTextError
 from canal_server.errors import CanalError
 from canal_server.mirror.follow.table_statements import read_statement
 from canal_server.mirror.state.state import Origin
 from canal_server.model.versions import EXACT_OFFSETS, position_of_version
+from canal_server.tablemeta.model.operations import CreateLike, CreateTable
+from canal_server.tablemeta.model.session_context import Context
+from canal_server.tablemeta.sql.resolve import resolve
 
 if TYPE_CHECKING:
     from canal_server.mirror.settings.table_values import TableName
@@ -47,6 +52,21 @@ class TableDroppedError(CanalError):
         self.seq = seq
 
 
+def is_created_empty(item: Packed) -> bool:
+    """Check whether a statement certainly creates its table, without rows."""
+    context = Context(schema=item.table.schema)
+    with suppress(SqlTextError):
+        return any(
+            isinstance(each, CreateLike | CreateTable)
+            and (each.name[0].lower(), each.name[1].lower())
+            == (item.table.schema.lower(), item.table.table.lower())
+            and not (each.temporary or each.if_not_exists or each.or_replace)
+            and not (isinstance(each, CreateTable) and each.is_open)
+            for each in resolve(item.sql, context)
+        )
+    return False
+
+
 def origin_of(item: Packed) -> Origin | None:
     """Return which table has the name of a statement's table after it, if another."""
     schema = item.table.schema
@@ -64,7 +84,13 @@ def origin_at(item: Packed, source: TableName) -> Origin | None:
 
     None if the position after the statement is not known exactly.
     """
+    end = end_of(item)
+    return None if end is None else Origin(source, item.seq, end)
+
+
+def end_of(item: Packed) -> RangePosition | None:
+    """Return the position after a statement; None if it is not known exactly."""
     end = position_of_version(item.version)
     if not item.version or end.offset >= EXACT_OFFSETS:
         return None
-    return Origin(source, item.seq, RangePosition(end.epoch, item.journal, end.offset))
+    return RangePosition(end.epoch, item.journal, end.offset)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -117,6 +118,7 @@ class ChangeStream:
         self.rereading: Rereading | None = None  # set before tables join
         self.statements = 0  # counter, so that others notice new statements
         self._unusable: Counter[TableName] = Counter()  # failures in a row
+        self._batch = ""  # that is applied now
         self._moved: Seqs = {}  # as in the feed, plus the batch that is not stored yet
 
     # --------------------------------------------------------------------------------
@@ -124,7 +126,12 @@ class ChangeStream:
     # --------------------------------------------------------------------------------
 
     def join(self, follower: Follower) -> None:
-        """Deliver a table's changes to its follower; `joining` is held."""
+        """Deliver a table's changes to its follower; `joining` is held.
+
+        During a batch, it gets those that follow in it.
+        """
+        if self._batch:
+            follower.begin(self._batch)
         self._followers[follower.table.source] = follower
         if self.rereading is not None:
             self.rereading.joined(follower.table.source)
@@ -181,12 +188,18 @@ class ChangeStream:
         """
         started = time.monotonic()
         report = BatchReport(number, None)
-        with self.joining, ThreadPoolExecutor(self._at_once) as pool:
+        with (
+            self.joining,
+            ThreadPoolExecutor(self._at_once) as pool,
+            ExitStack() as stack,
+        ):
             if not self._is_open:
                 raise StreamClosedError(
                     "the mirror is stopping; the batch will be delivered again"
                 )
-            self._begin(f"{self._query}/{number}")
+            self._batch = f"{self._query}/{number}"
+            stack.callback(self._end_batch)
+            self._begin(self._batch)
             rereading = self._rereads()
             held: dict[TableName, list[Packed]] = {}
             size = 0
@@ -230,6 +243,9 @@ class ChangeStream:
         report.seconds = time.monotonic() - started
         self._on_batch(report)
         self.feed = report.feed or self.feed
+
+    def _end_batch(self) -> None:
+        self._batch = ""
 
     def _note(self, item: Packed, moved: Seqs, rereading: Rereading | None) -> None:
         """Record what a change means beyond the rows of its table."""

@@ -136,6 +136,7 @@ class Mirror:
             is_mariadb=selected.is_mariadb,
             known=self._tables.known,
         )
+        self._tables.follow_new = work.follow_new
         query = Query(
             self._settings,
             spark,

@@ -22,6 +22,7 @@ from canal_server.mirror.follow.leaving import (
     TableDroppedError,
     TableReplacedError,
     TableStoppedError,
+    is_created_empty,
     origin_of,
 )
 from canal_server.mirror.follow.micro_batches import UNUSABLE_TRIES
@@ -87,6 +88,8 @@ class TableSchedule:
         # The thread that works on a table stores its state: until the result is
         # collected, the store is newer than this. `_newest` handles that.
         self._states: dict[TableName, TableState] = {}
+        # Follows a table from the statement that creates it; may be replaced.
+        self.follow_new: Callable[[Packed], TableState | None] = lambda item: None  # noqa: ARG005
         self._guard = threading.RLock()  # of the states and the running work
         self._at_work: dict[TableName, Future[None]] = {}
         self._later: dict[TableName, tuple[float, Backoff]] = {}
@@ -278,6 +281,11 @@ class TableSchedule:
             state = self._states.get(name)
             if state is not None and state.phase is not Phase.DROPPED:
                 return
+            if self._settings.is_shadow(name) and is_created_empty(item):
+                followed = self.follow_new(item)
+                if followed is not None:
+                    self._states[name] = followed
+                    return
             origin = origin_of(item)
             if replacements.is_possible(self._settings, name, origin, self._states):
                 assert origin is not None  # is_possible

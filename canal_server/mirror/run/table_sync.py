@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from canal_server.errors import (
+    CanalError,
     ConfigError,
     ConnectionLost,
     DecodeError,
@@ -22,6 +23,7 @@ from canal_server.errors import (
 )
 from canal_server.messages import mirror_table_messages
 from canal_server.mirror.copy.copy_changes import NEAR_ROWS, CatchUp
+from canal_server.mirror.copy.copy_files import copy_schema
 from canal_server.mirror.copy.copying import Copied, CopyJob
 from canal_server.mirror.follow.follower import (
     Columns,
@@ -35,6 +37,7 @@ from canal_server.mirror.follow.leaving import (
     TableDroppedError,
     TableReplacedError,
     TableStoppedError,
+    end_of,
 )
 from canal_server.mirror.follow.micro_batches import POSITION_NOTE, note_of
 from canal_server.mirror.follow.renames import (
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.state.state import States
     from canal_server.model.columns_known import ColumnMeta
     from canal_server.runtime.lifecycle import Stop
+    from canal_server.spark.packed.packed_rows import Packed
 
 log = logging.getLogger(__name__)
 
@@ -480,6 +484,43 @@ class TableSync:
     def _keep(self, state: TableState, follower: Follower) -> TableState:
         rule = self._rule(state.source)
         return self._store.write(with_columns(state, follower.columns, rule))
+
+    def follow_new(self, item: Packed) -> TableState | None:
+        """Follow a table from the statement that creates it, which makes it empty.
+
+        Called by the stream during a batch. None if the table has to be copied.
+        """
+        position = end_of(item)
+        if position is None:
+            return None
+        name = item.table
+        channel = self._channel(name)
+        try:
+            columns = columns_at(channel, name, position)
+            table = self._plan(name, columns)
+        except (CanalError, OSError):
+            return None  # the copy will show that
+        finally:
+            channel.close()
+        rule = self._rule(name)
+        state = TableState(
+            name,
+            table.target,
+            Phase.FOLLOWING,
+            uuid.uuid4().hex[:12],
+            position=position,
+            copied_at=version_of(position),
+            columns=columns,
+            hidden=hidden_columns(columns, rule),
+            plan=selected_tables.signature(name, self._settings),
+        )
+        note = note_of(position, self._settings.canal.destination)
+        lake = open_table(self._settings, table)
+        lake.publish(state.copy_id, copy_schema(table), [], version_of(position), note)
+        state = self._store.write(state)
+        self._stream.join(self.follower_of(state))
+        log.info("%s: new table, follows the stream", name)
+        return state
 
     # --------------------------------------------------------------------------------
     # Helpers

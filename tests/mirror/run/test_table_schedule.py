@@ -181,7 +181,8 @@ def created(name: TableName) -> Packed:
     """Return a statement that makes a table."""
     return Packed(
         kind=STATEMENT, destination="example", table=name, seq=1, row=0, is_ddl=True,
-        sql=f"CREATE TABLE {name}", columns=(TypedColumn("id", "int", "", True),),
+        sql=f"CREATE TABLE {name} (id INT)",
+        columns=(TypedColumn("id", "int", "", True),),
     )  # fmt: skip
 
 
@@ -401,8 +402,22 @@ def test_a_schema_change(scene: Scene) -> None:
     assert scene.started() == []
     assert scene.store.read(SHADOW) is None
     assert lake.below(folder).names() == []
-    scene.schedule.on_statement(created(SHADOW))  # the next schema change
+    # The next schema change begins with an empty table.
+    taken: list[str] = []
+
+    def follow_new(item: Packed) -> TableState | None:
+        taken.append(item.sql)
+        return TableState(item.table, folder, Phase.FOLLOWING) if taken[1:] else None
+
+    scene.schedule.follow_new = follow_new
+    for name in (SHADOW, B):
+        scene.schedule.on_statement(created(name))
     assert scene.phases()[SHADOW][0] is Phase.WAITING
+    scene.given(TableState(C, "a/c", Phase.FOLLOWING, "c1"))
+    scene.schedule.follow_new = follow_new
+    scene.schedule.on_statement(created(SHADOW))
+    assert [state.phase for state in scene.schedule.known()] == [Phase.FOLLOWING] * 2
+    assert taken == [f"CREATE TABLE {SHADOW} (id INT)"] * 2
 
 
 @pytest.mark.parametrize("drift", ["copy", "stop"])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.state.run_history import Status
     from canal_server.mirror.state.state import TableState
 
+_PENDING: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
 HEADINGS: Final = ("table", "phase", "copied", "target", "since")
 
 
@@ -32,7 +33,9 @@ HEADINGS: Final = ("table", "phase", "copied", "target", "since")
 class TableOverview:
     """A table: `rows` are copied; `chunks` are those of an unfinished copy.
 
-    `rows_expected` is the database's estimate when the copy began.
+    `rows_expected` is the database's estimate when the copy began. While a table waits
+    for another copy, the lake has its rows from `old_since_ms`; 0: they are current, or
+    there are none. `new_at_ms` is when that copy is expected to be done; 0: unknown.
     """
 
     table: str
@@ -46,6 +49,8 @@ class TableOverview:
     chunks: int = 0
     rows_expected: int = 0
     due_at_ms: int = 0  # when it is copied again, if it waits for that
+    old_since_ms: int = 0
+    new_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,17 @@ def _table(state: TableState, copies: Folder) -> TableOverview:
         chunks,
         state.rows_expected,
         state.due_at_ms,
+        state.left_at_ms if state.phase in _PENDING and state.copies else 0,
+        _end_of_copy(state.updated_at_ms, done, chunks),
     )
+
+
+def _end_of_copy(began_ms: int, done: int, chunks: int) -> int:
+    """Return when a copy will be done if it continues as it began; 0: unknown."""
+    if not done or done >= chunks:
+        return 0
+    now_ms = time.time() * 1000
+    return round(now_ms + (now_ms - began_ms) / done * (chunks - done))
 
 
 def _copied(folder: Folder) -> tuple[int, int, int]:
@@ -136,8 +151,7 @@ def as_text(found: Overview) -> Iterator[str]:
     yield ""
     yield from aligned([HEADINGS, *(_row(each, now_ms) for each in found.tables)])
     for each in found.tables:
-        if each.message:
-            yield f"{each.table}: {each.message}"
+        yield from _table_lines(each, now_ms)
     if not found.tables:
         yield "no table has been started yet"
     if found.status is not None:
@@ -169,6 +183,28 @@ def _stream_line(status: Status, now_ms: float) -> str:
         f"{last.rows:,} rows in {last.seconds:.2f} s, {_ago(now_ms, last.at_ms)} ago"
         f"{position}"
     )
+
+
+def _table_lines(table: TableOverview, now_ms: float) -> Iterator[str]:
+    if table.message:
+        yield f"{table.table}: {table.message}"
+    if table.old_since_ms:
+        yield f"{table.table}: {_old_line(table, now_ms)}"
+
+
+def _old_line(table: TableOverview, now_ms: float) -> str:
+    """Return since when the lake's rows are old, and when they will be new."""
+    text = f"the lake has its rows as of {_time(table.old_since_ms)}"
+    if table.new_at_ms:
+        left = duration((table.new_at_ms - now_ms) / 1000)
+        return f"{text}; the copy will be done in about {left}"
+    if table.due_at_ms > now_ms:
+        return f"{text}; it is copied again at {_time(table.due_at_ms)}"
+    return text
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().isoformat(" ", "seconds")
 
 
 def _failing_line(status: Status, now_ms: float) -> str:

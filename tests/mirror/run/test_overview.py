@@ -9,11 +9,13 @@ from dataclasses import replace
 from canal_server.mirror.follow.micro_batches import BatchReport
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.report.report import Report
+from canal_server.mirror.rows.chunks import Chunk
 from canal_server.mirror.run.overview import as_text, overview
 from canal_server.mirror.run.pauses import paused
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_lease import Lease
+from canal_server.mirror.state.manifests import ChunkManifest, CopyPlan
 from canal_server.mirror.state.run_history import (
     Batch,
     Status,
@@ -48,7 +50,7 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
     report.end("changes would be missing")
     table = TableState(
         TableName("shop", "t"), "shop/t", Phase.FOLLOWING, leaves=4,
-        left_at_ms=round(now * 1000),
+        left_at_ms=round(now * 1000), copies=5,
     )  # fmt: skip
     States(folder).write(paused(table, "its key is another one", now))
 
@@ -61,7 +63,12 @@ def test_a_mirror_that_ended_and_a_table_that_waits(tmp_path) -> None:
         "shop.t: its key is another one (the copy had to be repeated 5 times in a row, "
         "so it waits for 2 min)"
     )
+    at = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S+"
+    assert re.fullmatch(
+        f"shop.t: the lake has its rows as of {at}; it is copied again at {at}", text[7]
+    )
     (shown,) = found.to_json()["tables"]
+    assert shown["old_since_ms"] == round(now * 1000)
     assert shown["due_at_ms"] == round((now + 120) * 1000)
 
     report.store()
@@ -137,3 +144,29 @@ def test_spark_that_gives_no_executor(tmp_path) -> None:
     with Lease(folder):
         assert list(as_text(overview(settings)))[2] == "no executor"
     assert "no executor" not in list(as_text(overview(settings)))
+
+
+def test_when_a_copy_will_be_done(tmp_path) -> None:
+    """From the chunks that are done, while the lake has the rows from before."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    now_ms = round(time.time() * 1000)
+    state = TableState(
+        TableName("shop", "t"), "shop/t", Phase.COPYING, "c1", copies=2,
+        left_at_ms=now_ms - 60_000,
+    )  # fmt: skip
+    States(folder).write(state)
+    copies = folder.below("copies").below("c1")
+    chunks = tuple(Chunk(number) for number in range(4))
+    CopyPlan(1, (), chunks).write(copies)
+    (table,) = overview(settings).tables
+    assert (table.old_since_ms, table.new_at_ms) == (now_ms - 60_000, 0)
+
+    ChunkManifest(0, 10, ()).write(copies)
+    found = overview(settings)
+    (table,) = found.tables
+    assert table.new_at_ms >= now_ms
+    assert "; the copy will be done in about " in list(as_text(found))[-1]
+    States(folder).write(replace(state, phase=Phase.FOLLOWING))
+    (table,) = overview(settings).tables
+    assert (table.old_since_ms, table.new_at_ms) == (0, 0)

@@ -17,6 +17,16 @@ MIRROR_TABLE_COPIED_AGAIN = Message(
     " each time; once the cause is fixed, `mirror copy` ends the wait.",
 )
 
+MIRROR_TABLE_ENDS_STREAMS = Message(
+    name="mirror-table-ends-streams",
+    level=WARNING,
+    text="%s: streams that read it in the lake end: %s",
+    meaning="The table gets other columns, and Delta cannot continue a stream over"
+    " such a change: over another type, or a column that disappears. If it is copied"
+    " again, this happens when the copy is done.",
+    remedy="Start these streams again with new checkpoints. Queries are not affected.",
+)
+
 MIRROR_TABLE_DROPPED = Message(
     name="mirror-table-dropped",
     level=WARNING,

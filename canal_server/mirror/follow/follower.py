@@ -31,7 +31,8 @@ from canal_server.mirror.follow.leaving import (
     origin_at,
 )
 from canal_server.mirror.follow.partition_statements import partition_statement
-from canal_server.mirror.follow.partitions import after, deleted_rows
+from canal_server.mirror.follow.partitions import deleted_rows, partitions_after
+from canal_server.mirror.follow.stream_ends import warn_of_ends
 from canal_server.mirror.follow.table_statements import moves_rows_of, read_statement
 from canal_server.mirror.follow.widening import definitions_of
 from canal_server.mirror.lake import masks
@@ -326,9 +327,13 @@ class Follower:
         if decision.steps or shapes(decision.columns) != shapes(self.columns.all):
             # Also for columns that the lake does not have: a repeated statement is
             # recognized by its position, as its columns match already.
+            before = self.lake.arrow_schema()
             with _needing_a_copy():
                 self.lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
+            after = self.lake.arrow_schema()
+            if before is not None and after is not None:
+                warn_of_ends(self.table, before, after)
         self._use_columns(decision)
 
     def _changes_partitions(self, item: Packed, note: Mapping[str, str]) -> bool:
@@ -347,7 +352,7 @@ class Follower:
             upto = item.seq + 1
             self.lake.delete(self._copy_id, where, upto, committed_ms(item), note)
             self.applied = upto
-        self.use_partitions(partitions and after(partitions, statement))
+        self.use_partitions(partitions and partitions_after(partitions, statement))
         return True
 
     def use_partitions(self, partitions: Partitions | None) -> None:
@@ -389,7 +394,7 @@ class Follower:
         self.statements += 1
         statement, partitions = partition_statement(item.sql), self.columns.partitions
         if statement is not None:
-            self.use_partitions(partitions and after(partitions, statement))
+            self.use_partitions(partitions and partitions_after(partitions, statement))
             return
         self.use_partitions(None)
         decision = self._decided(item)

@@ -56,7 +56,9 @@ class NoConditionError(Exception):
     """Why a partition's rows cannot be found by a condition."""
 
 
-def after(partitions: Partitions, statement: PartitionStatement) -> Partitions | None:
+def partitions_after(
+    partitions: Partitions, statement: PartitionStatement
+) -> Partitions | None:
     """Return partitions after a statement; values of new ones are unknown.
 
     None if nothing is known any more.

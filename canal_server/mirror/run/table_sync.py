@@ -46,6 +46,7 @@ from canal_server.mirror.follow.renames import (
     what_is_revealed,
     with_columns,
 )
+from canal_server.mirror.follow.stream_ends import warn_of_ends
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.row_keys import NullKeyError
 from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
@@ -344,6 +345,9 @@ class TableSync:
         rule = self._rule(state.source)
         self._check_hidden(state, columns, position, channel)
         self._check_target(table, position, channel)
+        before = open_table(self._settings, table).arrow_schema()
+        if before is not None:
+            warn_of_ends(table, before, copy_schema(table))
         self._forget_copy(state)
         state = replace(
             state,

@@ -10,7 +10,7 @@ from canal_server.mirror.follow.partition_statements import (
     partition_statement,
 )
 from canal_server.mirror.follow.partition_watch import partitions_of
-from canal_server.mirror.follow.partitions import after
+from canal_server.mirror.follow.partitions import partitions_after
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.table_partitions import Partition, Partitions
 
@@ -84,15 +84,15 @@ def test_other_statements(sql: str) -> None:
 def test_what_is_known_afterwards() -> None:
     """New partitions have unknown bounds until they are read; redefined ones all."""
     known = Partitions("RANGE", "id", (Partition("a", "5"), Partition("b", "9")))
-    more = after(known, PartitionStatement(ADD, ("c",)))
+    more = partitions_after(known, PartitionStatement(ADD, ("c",)))
     assert more is not None
     assert [each.name for each in more.parts] == ["a", "b", "c"]
     assert (known.are_complete, more.are_complete) == (True, False)
-    fewer = after(known, PartitionStatement(DROP, ("A",)))
+    fewer = partitions_after(known, PartitionStatement(DROP, ("A",)))
     assert fewer is not None
     assert fewer.parts == (Partition("b", "9"),)
-    assert after(known, PartitionStatement(TRUNCATE, ("a",))) == known
-    assert after(known, PartitionStatement(REDEFINE)) is None
+    assert partitions_after(known, PartitionStatement(TRUNCATE, ("a",))) == known
+    assert partitions_after(known, PartitionStatement(REDEFINE)) is None
     assert Partitions.from_json(known.to_json()) == known
 
 

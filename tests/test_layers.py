@@ -84,7 +84,7 @@ LEAVES = {
 # The rooms of leaves and of the command: each may import those before it.
 ROOMS = {
     "spark": ("options", "columns", "reading", "packed"),
-    "mirror": ("settings", "session", "rows", "lake", "state", "follow", "copy",
+    "mirror": ("settings", "session", "rows", "lake", "state", "ddl", "follow", "copy",
                "report", "run", "verify"),
     "cli": ("status", "schema", "position", "subscriptions", "user", "tail", "consume",
             "mirror", "check"),

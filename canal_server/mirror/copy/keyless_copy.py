@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from canal_server.errors import SourceError, SourceRefused
 from canal_server.mirror.copy.copy_files import is_whole, sizes_of, write_files
-from canal_server.mirror.follow.widening import definitions_of
+from canal_server.mirror.ddl.widening import definitions_of
 from canal_server.mirror.rows.chunk_read import open_stream, read_rows
 from canal_server.mirror.rows.chunks import Chunk, quoted, table_in_sql
 from canal_server.mirror.rows.copy_positions import latest, start_position

@@ -9,12 +9,12 @@ position of the lake's table are skipped. Positions are numbers
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from canal_server.mirror.follow.evolve import (
+from canal_server.mirror.ddl.evolve import (
     Copy,
     Dropped,
     Empty,
@@ -23,6 +23,10 @@ from canal_server.mirror.follow.evolve import (
     Stop,
     decide,
 )
+from canal_server.mirror.ddl.partition_statements import partition_statement
+from canal_server.mirror.ddl.partitions import deleted_rows, partitions_after
+from canal_server.mirror.ddl.table_statements import moves_rows_of, read_statement
+from canal_server.mirror.ddl.widening import definitions_of
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
@@ -30,14 +34,11 @@ from canal_server.mirror.follow.leaving import (
     TableStoppedError,
     origin_at,
 )
-from canal_server.mirror.follow.partition_statements import partition_statement
-from canal_server.mirror.follow.partitions import deleted_rows, partitions_after
 from canal_server.mirror.follow.stream_ends import warn_of_ends
-from canal_server.mirror.follow.table_statements import moves_rows_of, read_statement
-from canal_server.mirror.follow.widening import definitions_of
 from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.row_keys import NullKeyError, check_keys
 from canal_server.mirror.state.lake_tables import UnlikeError
+from canal_server.mirror.state.table_shape import Columns
 from canal_server.mirror.state.xa import is_of_xa
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.model.versions import position_of_version
@@ -48,11 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from canal_server.errors import CanalError
-    from canal_server.mirror.follow.evolve import Decision
+    from canal_server.mirror.ddl.evolve import Decision
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
     from canal_server.mirror.state.lake_tables import LakeTable
-    from canal_server.mirror.state.table_partitions import Partitions
+    from canal_server.mirror.state.table_shape import Partitions
     from canal_server.spark.packed.packed_rows import Packed
 
 ROWS_MAX: Final = 250_000  # collected before they are written
@@ -70,14 +71,6 @@ NOT_KEPT: Final = (
 
 
 Shape = tuple[str, str, str, bool]
-
-
-class Columns(NamedTuple):
-    """The columns of a table in the source, and those that only the lake has kept."""
-
-    all: tuple[ColumnMeta, ...]
-    kept: tuple[str, ...] = ()  # names in the lake
-    partitions: Partitions | None = None  # None: not known
 
 
 class Follower:

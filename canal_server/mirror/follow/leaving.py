@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from canal_server.client.range_client import RangePosition
 from canal_server.doors.sqltext import SqlTextError
 from canal_server.errors import CanalError
-from canal_server.mirror.follow.table_statements import read_statement
+from canal_server.mirror.ddl.table_statements import read_statement
 from canal_server.mirror.state.state import Origin
 from canal_server.model.versions import EXACT_OFFSETS, position_of_version
 from canal_server.tablemeta.model.operations import CreateLike, CreateTable

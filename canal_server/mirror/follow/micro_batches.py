@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
+from canal_server.mirror.ddl.table_statements import moves_rows_of
 from canal_server.mirror.follow.follower import (
     committed_ms,
     is_about,
@@ -28,7 +29,6 @@ from canal_server.mirror.follow.leaving import (
     TableStoppedError,
 )
 from canal_server.mirror.follow.table_faults import fault_of
-from canal_server.mirror.follow.table_statements import moves_rows_of
 from canal_server.mirror.state.lake_tables import OtherCopyError, UnusableTableError
 from canal_server.mirror.state.xa import PreparedXa, is_of_xa
 from canal_server.spark.options.offsets import offset_to_json, version_of
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from canal_server.client.range_client import RangePosition
-    from canal_server.mirror.follow.follower import Columns, Follower
+    from canal_server.mirror.follow.follower import Follower
     from canal_server.mirror.follow.reread import Rereading
     from canal_server.mirror.settings.table_values import TableName
     from canal_server.mirror.state.feed import Feed
+    from canal_server.mirror.state.table_shape import Columns
     from canal_server.mirror.state.xa import Seqs
     from canal_server.spark.packed.packed_rows import Packed
 

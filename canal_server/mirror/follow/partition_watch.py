@@ -21,7 +21,7 @@ from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.rows.copy_positions import latest
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.state.table_partitions import Partition, Partitions
+from canal_server.mirror.state.table_shape import Partition, Partitions
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.runtime.backoff import Backoff
 from canal_server.spark.options.offsets import version_of

@@ -19,8 +19,8 @@ from canal_server.mirror.follow.leaving import (
 )
 from canal_server.mirror.follow.stream_start import identity_of
 from canal_server.mirror.rows.chunks import quoted
+from canal_server.mirror.run.known_tables import columns_at
 from canal_server.mirror.run.requests import stopped_message
-from canal_server.mirror.run.table_sync import columns_at
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import (

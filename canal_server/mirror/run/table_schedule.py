@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from canal_server.errors import CanalError, LakeError
 from canal_server.messages import mirror_run_messages, mirror_table_messages
+from canal_server.mirror.ddl.renames import with_columns
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
@@ -26,7 +27,6 @@ from canal_server.mirror.follow.leaving import (
     origin_of,
 )
 from canal_server.mirror.follow.micro_batches import UNUSABLE_TRIES
-from canal_server.mirror.follow.renames import with_columns
 from canal_server.mirror.follow.table_faults import TableFaultError, fault_of
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run import pauses, replacements
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.copy.copy_watch import CopyWatch
     from canal_server.mirror.follow.dropped_tables import DroppedTables
-    from canal_server.mirror.follow.follower import Columns
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
     from canal_server.mirror.state.state import Origin, States, TableState
+    from canal_server.mirror.state.table_shape import Columns
     from canal_server.spark.packed.packed_rows import Packed
 
 log = logging.getLogger(__name__)

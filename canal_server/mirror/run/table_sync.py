@@ -25,13 +25,13 @@ from canal_server.messages import mirror_table_messages
 from canal_server.mirror.copy.copy_changes import NEAR_ROWS, CatchUp
 from canal_server.mirror.copy.copy_files import copy_schema
 from canal_server.mirror.copy.copying import Copied, CopyJob
-from canal_server.mirror.follow.follower import (
-    Columns,
-    Follower,
-    epoch_of,
-    meta_of,
-    shapes,
+from canal_server.mirror.ddl.renames import (
+    hidden_columns,
+    hidden_in_another,
+    what_is_revealed,
+    with_columns,
 )
+from canal_server.mirror.follow.follower import Follower, epoch_of, shapes
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
@@ -40,28 +40,23 @@ from canal_server.mirror.follow.leaving import (
     end_of,
 )
 from canal_server.mirror.follow.micro_batches import POSITION_NOTE, note_of
-from canal_server.mirror.follow.renames import (
-    hidden_columns,
-    hidden_in_another,
-    what_is_revealed,
-    with_columns,
-)
 from canal_server.mirror.follow.stream_ends import warn_of_ends
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.row_keys import NullKeyError
 from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
 from canal_server.mirror.run import replacements
+from canal_server.mirror.run.copy_target import check_target, log_copied
+from canal_server.mirror.run.known_tables import columns_at, unknown_to
 from canal_server.mirror.session.slots import Slots
 from canal_server.mirror.session.spark_session import cores_of, table_options
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import (
     NOWHERE,
-    Applied,
     OtherCopyError,
     open_table,
-    other_format,
 )
 from canal_server.mirror.state.state import Phase, TableState
+from canal_server.mirror.state.table_shape import Columns
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_columns import TableColumns
 from canal_server.spark.options.offsets import offset_from_json, version_of
@@ -70,7 +65,7 @@ from canal_server.spark.options.servers import Channel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from canal_server.client.range_client import RangePosition, RangeTable
+    from canal_server.client.range_client import RangePosition
     from canal_server.mirror.copy.copy_watch import CopyWatch
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
@@ -209,7 +204,7 @@ class TableSync:
                 if self._stop.requested():
                     return state
                 raise
-            _log_copied(state, copied, done)
+            log_copied(state, copied, done)
             state = replace(state, position=copied.position, rows=copied.rows)
         self._progress.copied(state.source)
         is_exact = table.is_keyless or state.origin is not None
@@ -344,7 +339,7 @@ class TableSync:
         table = self._plan(state.source, columns)
         rule = self._rule(state.source)
         self._check_hidden(state, columns, position, channel)
-        self._check_target(table, position, channel)
+        check_target(self._settings, table, position, channel)
         before = open_table(self._settings, table).arrow_schema()
         if before is not None:
             warn_of_ends(table, before, copy_schema(table))
@@ -423,33 +418,6 @@ class TableSync:
         if found is None:
             raise TableDroppedError("the source has no such table")
         raise ConfigError([unknown_to(self._settings.canal.destination)])
-
-    def _check_target(
-        self, table: MirrorTable, position: RangePosition, channel: Channel
-    ) -> None:
-        """Raise if a foreign table would be replaced, or a log's order lost."""
-        lake = open_table(self._settings, table)
-        upto = lake.position()[0] if lake.exists() else 0
-        if upto == NOWHERE:
-            raise TableStoppedError(
-                f"{lake} was not made by a mirror: move it away, or choose "
-                "another folder (`to` of its rule), then run `canal-server mirror copy`"
-            )
-        problem = other_format(self._settings, table)
-        if problem:
-            raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
-        # Data in a Delta table is replaced; data in a log stays.
-        if table.form == "delta" or version_of(position) >= upto:
-            return
-        end = latest(self._settings, channel)  # a position without GTIDs is older
-        if version_of(end) < upto:
-            raise TableStoppedError(
-                f"{lake} ends at _seq {upto}, but new changes would start at "
-                f"{version_of(end)} and count as older: canal-server has lost its data "
-                "and restarted its epochs, or reads another binlog; move "
-                "the log away, or choose another folder (`to` of its rule), then run "
-                "`canal-server mirror copy`"
-            )
 
     def _caught_up(
         self, follower: Follower, state: TableState, catching: CatchUp
@@ -609,61 +577,3 @@ class TableSync:
     def _note(self, state: TableState, phase: Phase, message: str) -> None:
         state = self._store.read(state.source) or state
         self._store.write(state.moved(phase, message))
-
-
-def _log_copied(state: TableState, copied: Copied, done: Applied | None) -> None:
-    how = f"got the rows of {state.origin.source}" if state.origin else "copied"
-    if done is None:
-        log.info(
-            "%s: %s, %d rows in %d files",
-            state.source,
-            how,
-            copied.rows,
-            len(copied.files),
-        )
-    else:
-        log.info(
-            "%s: %s, %d rows; in the lake, %d were added or changed, and %d deleted",
-            state.source,
-            how,
-            copied.rows,
-            *done,
-        )
-
-
-def columns_at(
-    channel: Channel, name: TableName, position: RangePosition | None
-) -> tuple[ColumnMeta, ...]:
-    """Return a table's columns at a position (None: now), empty if it does not exist.
-
-    Raises ConfigError if the destination omits some of its changes.
-    """
-    at = () if position is None else (position,)
-    found = channel.call(
-        lambda c: c.schema(channel.destination, name.schema, name.table, *at)
-    )
-    if found.left_out:
-        raise ConfigError([left_out_of(found, channel.destination)])
-    return tuple(
-        replace(
-            meta_of(each.name, each.mysql_type, each.charset, each.key),
-            nullable=each.nullable,
-        )
-        for each in found.columns
-    )
-
-
-def unknown_to(destination: str) -> str:
-    """Return the problem of a table that the server does not see."""
-    return (
-        "canal-server does not know it: the account of destination "
-        f"{destination} needs SELECT on it"
-    )
-
-
-def left_out_of(table: RangeTable, destination: str) -> str:
-    """Return the problem of a table whose changes the server delivers in part."""
-    return (
-        f"canal-server leaves out {table.left_out}: change that for destination "
-        f"{destination}, or exclude the table"
-    )

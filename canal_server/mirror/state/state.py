@@ -21,7 +21,7 @@ from canal_server.client.range_client import RangePosition
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.lake_storage import NAME_MAX
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.state.table_partitions import Partitions
+from canal_server.mirror.state.table_shape import Partitions
 from canal_server.model.columns_known import ColumnMeta
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.lake_table import DELETED, NOWHERE
 from canal_server.mirror.rows.chunks import cut
 from canal_server.mirror.rows.copy_positions import start_position
-from canal_server.mirror.run.table_sync import columns_at, unknown_to
+from canal_server.mirror.run.known_tables import columns_at, unknown_to
 from canal_server.mirror.session.spark_session import source_options, table_options
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import open_table

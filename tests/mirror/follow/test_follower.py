@@ -9,12 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from packed_changes import ID, NAME, A, B, rows, statement
 
 from canal_server.client.range_client import RangePosition
-from canal_server.mirror.follow.follower import (
-    Columns,
-    Follower,
-    is_about,
-    meta_of,
-)
+from canal_server.mirror.follow.follower import Follower, is_about, meta_of
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
@@ -25,6 +20,7 @@ from canal_server.mirror.settings.mirror_settings import TableRule
 from canal_server.mirror.settings.selected_tables import table_by_rule
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_tables import lake_schema
+from canal_server.mirror.state.table_shape import Columns
 from canal_server.model.versions import version
 from canal_server.spark.packed.packed_rows import PART, PROBLEM, STATEMENT, Packed
 

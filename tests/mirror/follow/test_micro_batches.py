@@ -12,11 +12,7 @@ from packed_changes import ID, NAME, A, rows, statement
 
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import CanalError, LakeError
-from canal_server.mirror.follow.follower import (
-    Columns,
-    Follower,
-    meta_of,
-)
+from canal_server.mirror.follow.follower import Follower, meta_of
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
 )
@@ -32,6 +28,7 @@ from canal_server.mirror.state.lake_tables import (
     UnusableTableError,
     lake_schema,
 )
+from canal_server.mirror.state.table_shape import Columns
 from canal_server.spark.options.offsets import offset_to_json, version_of
 from canal_server.spark.packed.packed_rows import PART
 

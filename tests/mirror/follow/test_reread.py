@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from canal_server.client.range_client import RangePosition
 from canal_server.mirror.follow import reread
-from canal_server.mirror.follow.follower import Columns, Follower
+from canal_server.mirror.follow.follower import Follower
 from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.reread import RETRY_MAX_S, Rereading
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
@@ -26,6 +26,7 @@ from canal_server.mirror.settings.selected_tables import mirror_table
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_tables import lake_schema
+from canal_server.mirror.state.table_shape import Columns
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_columns import TableColumns
 from canal_server.mysql.source_settings import Address

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from canal_server.errors import LakeError
-from canal_server.mirror.follow.follower import Columns, Follower
+from canal_server.mirror.follow.follower import Follower
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.follow.upkeep import VACUUM_EVERY_S, Upkeep
 from canal_server.mirror.lake.lake_table import lake_schema
@@ -15,6 +15,7 @@ from canal_server.mirror.settings.selected_tables import mirror_table
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_tables import open_table
+from canal_server.mirror.state.table_shape import Columns
 from canal_server.model.columns_known import ColumnMeta
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from canal_server.errors import ConfigError, LakeError
-from canal_server.mirror.follow.copy_ddl import copy_doubt
-from canal_server.mirror.follow.fills import NotConstantError, fill_of
-from canal_server.mirror.follow.renames import is_shown
-from canal_server.mirror.follow.table_statements import read_statement
-from canal_server.mirror.follow.widening import Outcome, definitions_of, outcome
+from canal_server.mirror.ddl.copy_ddl import copy_doubt
+from canal_server.mirror.ddl.fills import NotConstantError, fill_of
+from canal_server.mirror.ddl.renames import is_shown
+from canal_server.mirror.ddl.table_statements import read_statement
+from canal_server.mirror.ddl.widening import Outcome, definitions_of, outcome
 from canal_server.mirror.lake.masks import lake_mysql_type, masked, source_type
 from canal_server.mirror.lake.reshape import filled
 from canal_server.mirror.lake.steps import (
@@ -33,7 +33,7 @@ from canal_server.tablemeta.model.table_schema import AUTO_INCREMENT, GENERATED
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from canal_server.mirror.follow.table_statements import StatementEffect
+    from canal_server.mirror.ddl.table_statements import StatementEffect
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import (

@@ -10,7 +10,7 @@ from fix_mirror import mirror_table
 from fix_source_access import access_of
 
 from canal_server.errors import DecodeError, SourceError
-from canal_server.mirror.follow.evolve import Steps, decide
+from canal_server.mirror.ddl.evolve import Steps, decide
 from canal_server.mirror.rows.chunks import Chunk, cut
 from canal_server.mirror.settings.mirror_settings import TableRule
 from canal_server.mirror.settings.table_values import TableName

@@ -1,12 +1,15 @@
-"""The partitions of a table in the source, as its catalog shows them.
+"""The columns and partitions of a table in the source.
 
-Leaves out which rows they have (`follow.partitions`).
+Leaves out which rows partitions have (`ddl.partitions`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from canal_server.model.columns_known import ColumnMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +51,11 @@ class Partitions:
         method, expression, parts = found
         named = tuple(Partition(str(name), str(values)) for name, values in parts)
         return cls(str(method), str(expression), named)
+
+
+class Columns(NamedTuple):
+    """The columns of a table in the source, and those that only the lake has kept."""
+
+    all: tuple[ColumnMeta, ...]
+    kept: tuple[str, ...] = ()  # names in the lake
+    partitions: Partitions | None = None  # None: not known

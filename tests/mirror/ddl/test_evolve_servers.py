@@ -17,7 +17,7 @@ import pytest
 from fix_random import longer
 from fix_source_access import access_of
 
-from canal_server.mirror.follow.evolve import Copy, Steps, decide
+from canal_server.mirror.ddl.evolve import Copy, Steps, decide
 from canal_server.mirror.lake.steps import (
     AddColumn,
     DropColumn,

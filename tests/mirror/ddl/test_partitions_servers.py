@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 from fix_source_access import access_of
 
-from canal_server.mirror.follow.partition_statements import (
+from canal_server.mirror.ddl.partition_statements import (
     PartitionChange,
     PartitionStatement,
 )
-from canal_server.mirror.follow.partition_watch import PARTITIONS, partitions_of
-from canal_server.mirror.follow.partitions import (
+from canal_server.mirror.ddl.partitions import (
     NoConditionError,
     condition_of,
     deleted_rows,
 )
+from canal_server.mirror.follow.partition_watch import PARTITIONS, partitions_of
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.lake_table import (
     ROW,

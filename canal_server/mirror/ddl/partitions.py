@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from canal_server.mirror.follow.partition_statements import PartitionChange
+from canal_server.mirror.ddl.partition_statements import PartitionChange
 from canal_server.mirror.lake.file_bounds import literal, quoted
 from canal_server.mirror.lake.lake_table import lake_schema
-from canal_server.mirror.state.table_partitions import Partition
+from canal_server.mirror.state.table_shape import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from canal_server.mirror.follow.partition_statements import PartitionStatement
+    from canal_server.mirror.ddl.partition_statements import PartitionStatement
     from canal_server.mirror.lake.lake_table import LakeTable
     from canal_server.mirror.settings.table_values import MirrorTable
-    from canal_server.mirror.state.table_partitions import Partitions
+    from canal_server.mirror.state.table_shape import Partitions
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from canal_server.mirror.settings.selected_tables import HIDDEN_PREFIX, mask_of,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from canal_server.mirror.follow.follower import Columns
     from canal_server.mirror.settings.mirror_settings import TableRule
     from canal_server.mirror.settings.table_values import TableName
     from canal_server.mirror.state.state import TableState
+    from canal_server.mirror.state.table_shape import Columns
     from canal_server.model.columns_known import ColumnMeta
 
 

@@ -12,13 +12,13 @@ from fix_source_access import access_of
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 
-from canal_server.mirror.follow.micro_batches import ChangeStream
-from canal_server.mirror.follow.renames import (
+from canal_server.mirror.ddl.renames import (
     hidden_columns,
     hidden_in_another,
     what_is_revealed,
     with_columns,
 )
+from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run.progress import Progress
 from canal_server.mirror.run.table_sync import TableSync
@@ -31,6 +31,7 @@ from canal_server.mirror.settings.mirror_settings import (
 )
 from canal_server.mirror.settings.table_values import Mask, TableName
 from canal_server.mirror.state.state import Phase, States, TableState
+from canal_server.mirror.state.table_shape import Columns
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.runtime.lifecycle import Stop
 
@@ -83,7 +84,7 @@ def test_what_is_hidden() -> None:
 )
 def test_what_a_new_copy_may_reveal(before, after, changes, expected) -> None:
     """A new visible column, while a hidden one has disappeared."""
-    state = with_columns(TableState(T, "shop/t"), columns(before), (), rule())
+    state = with_columns(TableState(T, "shop/t"), Columns(columns(before)), rule())
     found = what_is_revealed(state, columns(after), rule(**changes))
     if not expected:
         assert not found
@@ -94,7 +95,7 @@ def test_what_a_new_copy_may_reveal(before, after, changes, expected) -> None:
 
 def test_a_mask_that_was_removed_from_the_settings() -> None:
     """What it hid until then is not shown because its column has another name now."""
-    state = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
+    state = with_columns(TableState(T, "shop/t"), Columns(columns("id mail")), rule())
     unmasked = rule(masks={})
     assert "column email" in what_is_revealed(state, columns("id email"), unmasked)
     assert not what_is_revealed(state, columns("id mail email"), unmasked)
@@ -116,7 +117,7 @@ U = TableName("shop", "u")
 )
 def test_a_table_that_may_have_been_another(now, changes, expected) -> None:
     """It has the columns of one that hid some which it shows."""
-    known = with_columns(TableState(U, "shop/u"), columns("id mail a"), (), rule())
+    known = with_columns(TableState(U, "shop/u"), Columns(columns("id mail a")), rule())
     found = hidden_in_another(T, columns(now), rule(**changes), [known])
     assert list(found) == ([U] if expected else [])
     assert not hidden_in_another(U, columns(now), rule(**changes), [known])
@@ -172,7 +173,7 @@ def sync(source_server, database, make_pipeline, tmp_path):
 
 def test_a_copy_that_may_reveal_something_is_not_started(sync) -> None:
     """The table is stopped with the remedy until the rule allows the column."""
-    before = with_columns(TableState(T, "shop/t"), columns("id mail"), (), rule())
+    before = with_columns(TableState(T, "shop/t"), Columns(columns("id mail")), rule())
     state = replace(before, copy_id="c1", copies=1, message="its DDL was not followed")
     for _ in range(2):
         stopped = sync(state.moved(Phase.WAITING))
@@ -192,7 +193,7 @@ def test_a_copy_that_may_reveal_something_is_not_started(sync) -> None:
 def test_a_renamed_table_is_not_shown(sync, source_server, database) -> None:
     """It is stopped if the other table is dropped, and copied if that exists."""
     was = TableState(TableName(database, "was"), "shop/was", Phase.DROPPED)
-    known = with_columns(was, columns("id email"), (), rule(without=("email",)))
+    known = with_columns(was, Columns(columns("id email")), rule(without=("email",)))
     new = TableState(T, "shop/t")
     stopped = sync(new, known)
     assert stopped.phase is Phase.STOPPED

@@ -10,7 +10,7 @@ from hashlib import sha256
 import pyarrow as pa
 import pytest
 
-from canal_server.mirror.follow.evolve import (
+from canal_server.mirror.ddl.evolve import (
     Copy,
     Decision,
     Dropped,

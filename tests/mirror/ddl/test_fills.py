@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.mirror.follow.fills import NotConstantError, fill_of
+from canal_server.mirror.ddl.fills import NotConstantError, fill_of
 from canal_server.model.columns_known import ColumnMeta
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from canal_server.mirror.follow.widening import Outcome, definitions_of, outcome
+from canal_server.mirror.ddl.widening import Outcome, definitions_of, outcome
 from canal_server.model.columns_known import ColumnMeta
 
 SAME, WIDER, UNKNOWN = Outcome.SAME, Outcome.WIDER, Outcome.UNKNOWN

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from canal_server.mirror.follow.partition_statements import (
+from canal_server.mirror.ddl.partition_statements import (
     PartitionChange,
     PartitionStatement,
     partition_statement,
 )
+from canal_server.mirror.ddl.partitions import partitions_after
 from canal_server.mirror.follow.partition_watch import partitions_of
-from canal_server.mirror.follow.partitions import partitions_after
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.state.table_partitions import Partition, Partitions
+from canal_server.mirror.state.table_shape import Partition, Partitions
 
 DROP, TRUNCATE, ADD, REDEFINE = (
     PartitionChange.DROP,

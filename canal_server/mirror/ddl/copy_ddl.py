@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from canal_server.mirror.follow.table_statements import StatementEffect
+    from canal_server.mirror.ddl.table_statements import StatementEffect
     from canal_server.model.columns_known import ColumnMeta
 
 _READ_AS_BEFORE: Final = frozenset(

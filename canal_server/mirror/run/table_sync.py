@@ -269,7 +269,7 @@ class TableSync:
         if state.phase is Phase.COPYING:
             now = self._columns_now(state.source)
             if shapes(now) == shapes(state.columns):
-                return state, self._plan(state.source, state.columns)
+                return state, self._plan(state, state.columns)
         feed = self._stream.feed
         position = start_position(
             self._settings,
@@ -287,7 +287,7 @@ class TableSync:
         columns = columns_at(channel, state.source, position)
         if not columns:
             self._raise_missing(state.source)
-        table = self._plan(state.source, columns)
+        table = self._plan(state, columns)
         rule = self._rule(state.source)
         self._check_hidden(state, columns, position, channel)
         self._check_target(table, position, channel)
@@ -417,13 +417,13 @@ class TableSync:
 
     def follower_of(self, state: TableState) -> Follower:
         """Return what applies a table's changes to the lake, from its position on."""
-        table = self._plan(state.source, state.columns)
+        table = self._plan(state, state.columns)
         return Follower(
             table,
             Columns(state.columns, state.kept),
             open_table(self._settings, table),
             state.copy_id,
-            plan=partial(self._plan, state.source),
+            plan=partial(self._plan, state),
             rule=self._rule(state.source),
             is_mariadb=self._is_mariadb,
             copied_at=state.copied_at,
@@ -434,9 +434,11 @@ class TableSync:
         assert rule is not None  # a rule matches it
         return rule
 
-    def _plan(self, name: TableName, columns: Sequence[ColumnMeta]) -> MirrorTable:
+    def _plan(self, state: TableState, columns: Sequence[ColumnMeta]) -> MirrorTable:
         try:
-            return selected_tables.mirror_table(name, columns, self._settings)
+            return selected_tables.mirror_table(
+                state.source, columns, self._settings, state.target
+            )
         except ConfigError as error:
             raise TableStoppedError("; ".join(error.problems)) from error
 

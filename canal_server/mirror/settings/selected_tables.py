@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import quote
 
 from canal_server.errors import ConfigError, DecodeError
+from canal_server.mirror.settings.lake_paths import as_folder, as_former_folder
 from canal_server.mirror.settings.table_values import (
     Mask,
     MirrorColumn,
@@ -144,25 +144,27 @@ def mirror_table(
     name: TableName,
     columns: Sequence[ColumnMeta],
     settings: MirrorSettings,
+    folder: str = "",
 ) -> MirrorTable:
     """Return how a table with these columns is mirrored, by the rule for its name.
 
-    Raises ConfigError if it cannot be mirrored, or no rule matches it.
+    `folder` is the one that it has so far: see `target_of`. Raises ConfigError if the
+    table cannot be mirrored, or no rule matches it.
     """
     rule = settings.rule_of(name)
     if rule is None:
         raise ConfigError([f"table {name}: no pattern in the settings matches it"])
-    return table_by_rule(name, columns, rule)
+    return table_by_rule(name, columns, rule, folder)
 
 
 def table_by_rule(
-    name: TableName, columns: Sequence[ColumnMeta], rule: TableRule
+    name: TableName, columns: Sequence[ColumnMeta], rule: TableRule, folder: str = ""
 ) -> MirrorTable:
     """Return how a rule mirrors a table. Raises ConfigError."""
     builder = _Builder(name, rule)
     table = MirrorTable(
         name,
-        target_of(name, rule),
+        target_of(name, rule, folder),
         tuple(builder.columns(columns)),
         tuple(each.name for each in columns if each.is_key),
         rule.deletes,
@@ -174,13 +176,20 @@ def table_by_rule(
     return table
 
 
-def target_of(name: TableName, rule: TableRule) -> str:
-    """Return the folder of a table.
+def target_of(name: TableName, rule: TableRule, folder: str = "") -> str:
+    """Return the folder of a table, which any engine can read.
 
-    Characters that paths should not have are written as `!20`, in hexadecimal. Not as
-    `%20`: delta-rs decodes that, and then looks for files in another folder.
+    A table keeps `folder`, the one that it has so far, if earlier versions gave it that
+    name: its readers know it.
     """
-    return rule.to.format(schema=_as_folder(name.schema), table=_as_folder(name.table))
+    if folder and folder == _former_target_of(name, rule):
+        return folder
+    return rule.to.format(schema=as_folder(name.schema), table=as_folder(name.table))
+
+
+def _former_target_of(name: TableName, rule: TableRule) -> str:
+    schema, table = map(as_former_folder, name)
+    return rule.to.format(schema=schema, table=table)
 
 
 def selects(rule: TableRule, column: str) -> bool:
@@ -205,14 +214,6 @@ def _of(values: Mapping[str, Mask], column: str) -> Mask | None:
     return next(
         (each for name, each in values.items() if name.lower() == requested), None
     )
-
-
-def _as_folder(name: str) -> str:
-    text = "".join(
-        char if char.isalnum() else quote(char, safe="_-.$").replace("%", "!")
-        for char in name
-    )
-    return f"!{ord(text[0]):02X}{text[1:]}" if text[:1] in "._" else text
 
 
 class _Builder:
@@ -392,7 +393,8 @@ def signature(name: TableName, settings: MirrorSettings) -> str:
     if rule is None:
         return ""
     parts = [
-        target_of(name, rule),
+        # Stays equal when a new version names folders in another way.
+        _former_target_of(name, rule),
         rule.form,
         rule.deletes,
         *map(repr, (rule.columns, rule.without, sorted(rule.rename.items()))),

@@ -19,6 +19,7 @@ from canal_server.filters.table_filters import (
     doubtful_pieces,
     split_expression,
 )
+from canal_server.mirror.settings.lake_paths import path_problem
 from canal_server.mirror.settings.mirror_settings import (
     SERVERS,
     SHOW,
@@ -55,7 +56,6 @@ FORMS: Final = ("delta", "parquet", "json")
 _TLS_MODES: Final = tuple(mode.value.lower() for mode in TlsMode)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}(/.*)?", re.DOTALL)
-_ENCODED: Final = re.compile("%[0-9A-Fa-f]{2}")
 
 
 def load(
@@ -405,11 +405,8 @@ def _folder(text: str, base: Path) -> str:
 
 def _lake_folder(text: str, base: Path) -> str:
     found = _folder(text, base)
-    if encoded := _ENCODED.search(found):
-        raise ValueError(
-            f"readers of Delta tables decode {encoded[0]}: write a folder without "
-            "percent-encoding"
-        )
+    if problem := path_problem(found):
+        raise ValueError(problem)
     return found
 
 
@@ -423,6 +420,8 @@ def _template(text: str) -> str:
         raise ValueError("only {schema} and {table} can be put in")
     if "%" in text:
         raise ValueError("write it without %, as readers of Delta tables decode it")
+    if problem := path_problem(text):
+        raise ValueError(problem)
     for part in text.split("/"):
         if part in ("", ".", "..") or part.startswith(("_", ".")):
             raise ValueError(

@@ -75,7 +75,7 @@ def test_tables_of_a_server(source_server, control, database):
 
     assert logs.is_keyless
     assert logs.deletes == "soft"
-    assert odd.target == f"{database}/odd!2Fnäme"
+    assert odd.target == f"{database}/odd!2Fn!C3!A4me"
     assert orders.target == f"{database}/orders"
     assert orders.key == ("a", "b")
     assert [each.name for each in orders.columns] == ["a", "b", "g", "mail"]
@@ -218,3 +218,17 @@ def test_a_table_that_nobody_selects():
     """A name without a rule is refused, also later."""
     with pytest.raises(ConfigError, match="no pattern in the settings matches it"):
         mirror_table(TableName("x", "y"), [ID], settings_of("match: s.t"))
+
+
+def test_a_folder_of_an_earlier_version_is_kept():
+    """A table with letters beyond ASCII stays where readers know it."""
+    name, columns = TableName("s", "café"), [ID]
+    settings = settings_of("match: s\\..*")
+    assert mirror_table(name, columns, settings).target == "s/caf!C3!A9"
+    for folder, expected in (
+        ("s/café", "s/café"),
+        ("s/caf!C3!A9", "s/caf!C3!A9"),
+        ("elsewhere/café", "s/caf!C3!A9"),  # `to` was another one
+    ):
+        found = mirror_table(name, columns, settings, folder)
+        assert found.target == expected

@@ -7,12 +7,17 @@ Combines the settings' patterns with the tables of the database. Leaves out rows
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import ConfigError, DecodeError
 from canal_server.mirror.settings.lake_paths import as_folder, as_former_folder
+from canal_server.mirror.settings.mirror_settings import TypeSettings
 from canal_server.mirror.settings.table_values import (
+    ARRAY,
+    UNSIGNED,
+    WKB,
     Mask,
     MirrorColumn,
     MirrorTable,
@@ -20,6 +25,7 @@ from canal_server.mirror.settings.table_values import (
 )
 from canal_server.model.quoted import quoted
 from canal_server.mysql.server_columns import TableColumns
+from canal_server.tablemeta.model.type_text import GEOMETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,6 +48,7 @@ STREAM_COLUMNS: Final = (
 OWN_COLUMNS: Final = (*STREAM_COLUMNS, "_committed_at", "_deleted", "_row_hash")
 HIDDEN_PREFIX: Final = "DB_ROW_HASH_"  # of columns that MariaDB hides from all accounts
 _VERSIONED: Final = "SYSTEM VERSIONED"
+_BITS_OF_64: Final = re.compile(r"\s*bit\s*\(\s*64\s*\)", re.IGNORECASE)
 
 _TABLES: Final = """SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_ROWS
   FROM information_schema.TABLES
@@ -209,6 +216,18 @@ def mask_of(rule: TableRule, column: str) -> Mask | None:
     return _of(rule.masks, column)
 
 
+def form_of(rule: TableRule, mysql_type: str) -> str:
+    """Return the form of a type's values in the lake; see `MirrorColumn`."""
+    base = re.split(r"[( ]", mysql_type.strip().lower(), maxsplit=1)[0]
+    if base in GEOMETRIES:
+        return WKB if rule.types.geometry == WKB else ""
+    if base == "vector":
+        return ARRAY if rule.types.vector == ARRAY else ""
+    if base == "bit" and _BITS_OF_64.match(mysql_type):
+        return UNSIGNED if rule.types.bit64 == UNSIGNED else ""
+    return ""
+
+
 def _of(values: Mapping[str, Mask], column: str) -> Mask | None:
     requested = column.lower()
     return next(
@@ -244,13 +263,15 @@ class _Builder:
                         "identifies rows: it cannot be left out; mask it with hash"
                     )
                 continue
+            mask = mask_of(self._rule, each.name)
             column = MirrorColumn(
                 each.name,
                 each.mysql_type,
                 each.charset or "",
                 each.is_key,
                 self._renames.get(each.name.lower(), each.name),
-                mask_of(self._rule, each.name),
+                mask,
+                form_of(self._rule, each.mysql_type) if mask is None else "",
             )
             if self._is_possible(column):
                 yield column
@@ -289,18 +310,18 @@ class _Builder:
                 )
         used: dict[str, str] = {}
         for column in table.columns:
-            folded = column.target.lower()
-            if folded in OWN_COLUMNS:
+            if column.target.lower() in OWN_COLUMNS:
                 self._add(
                     f"column {column.target} has a name that the mirror adds: "
                     f"rename: {{{column.name}: …}}, or leave it out"
                 )
-            if folded in used:
-                self._add(
-                    f"columns {used[folded]} and {column.name} get the same name in "
-                    "the lake, where case does not count: use rename"
-                )
-            used[folded] = column.name
+            for folded in map(str.lower, column.targets):
+                if folded in used:
+                    self._add(
+                        f"columns {used[folded]} and {column.name} get the same name "
+                        f"in the lake, {folded}, where case does not count: use rename"
+                    )
+                used[folded] = column.name
 
     def _add(self, problem: str) -> None:
         self.problems.append(f"{self._rule.location}: table {self._name}: {problem}")
@@ -403,4 +424,6 @@ def signature(name: TableName, settings: MirrorSettings) -> str:
             for column, mask in sorted(rule.masks.items())
         ),
     ]
+    if rule.types != TypeSettings():  # which earlier versions did not have
+        parts.append(repr(rule.types))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -31,8 +31,9 @@ from canal_server.mirror.settings.mirror_settings import (
     SourceSettings,
     StreamSettings,
     TableRule,
+    TypeSettings,
 )
-from canal_server.mirror.settings.table_values import Mask
+from canal_server.mirror.settings.table_values import ARRAY, UNSIGNED, WKB, Mask
 from canal_server.mysql.source_settings import (
     Access,
     Address,
@@ -318,6 +319,7 @@ def _rule(
         rename=section.pairs("rename"),
         masks={name: each for name, each in masks.items() if each.kind != SHOW},
         shown=tuple(name for name, each in masks.items() if each.kind == SHOW),
+        types=_types(section.section("types")),
         deletes=section.one_of("deletes", DELETES, deletes),
         form=section.one_of("format", FORMS, form),
         drift=section.one_of("drift", ("copy", "stop"), "copy"),
@@ -327,6 +329,17 @@ def _rule(
     )
     section.finish()
     return rule
+
+
+def _types(section: Section) -> TypeSettings:
+    usual = TypeSettings()
+    found = TypeSettings(
+        geometry=section.one_of("geometry", ("binary", WKB), usual.geometry),
+        vector=section.one_of("vector", ("binary", ARRAY), usual.vector),
+        bit64=section.one_of("bit64", ("signed", UNSIGNED), usual.bit64),
+    )
+    section.finish()
+    return found
 
 
 def _expression(section: Section, key: str) -> str:

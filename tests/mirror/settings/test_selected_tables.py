@@ -13,6 +13,7 @@ from canal_server.mirror.settings.selected_tables import (
     estimate,
     mirror_table,
     present,
+    signature,
     survey,
 )
 from canal_server.mirror.settings.settings_file import read
@@ -232,3 +233,56 @@ def test_a_folder_of_an_earlier_version_is_kept():
     ):
         found = mirror_table(name, columns, settings, folder)
         assert found.target == expected
+
+
+def test_forms_of_values():
+    """They go by a column's type; a masked column keeps the form of the stream."""
+    columns = [
+        ID,
+        *(
+            ColumnMeta(name, mysql_type, None, is_key=False)
+            for name, mysql_type in (
+                ("a", "geometry"), ("b", "MULTIPOINT"), ("c", "vector(9)"),
+                ("d", "bit(64)"), ("e", "bit(63)"), ("f", "blob"), ("g", "point"),
+            )
+        ),
+    ]  # fmt: skip
+    rule = "match: s.t, types: {geometry: wkb, vector: array, bit64: unsigned}"
+    settings = settings_of(f"{rule}, masks: {{g: hash}}")
+    found = {
+        c.name: (c.form, c.targets)
+        for c in mirror_table(NAME, columns, settings).columns
+    }
+    assert found == {
+        "id": ("", ("id",)),
+        "a": ("wkb", ("a", "a_srid")),
+        "b": ("wkb", ("b", "b_srid")),
+        "c": ("array", ("c",)),
+        "d": ("unsigned", ("d",)),
+        "e": ("", ("e",)),
+        "f": ("", ("f",)),
+        "g": ("", ("g",)),
+    }
+    usual = mirror_table(NAME, columns, settings_of("match: s.t, masks: {g: hash}"))
+    assert {each.form for each in usual.columns} == {""}
+    assert signature(NAME, settings) != signature(
+        NAME, settings_of("match: s.t, masks: {g: hash}")
+    )
+
+
+def test_a_name_beside_a_geometry():
+    """A column with the name of the SRID needs another one in the lake."""
+    columns = [
+        ID,
+        *(
+            ColumnMeta(n, t, None, is_key=False)
+            for n, t in (("g", "point"), ("G_SRID", "int"))
+        ),
+    ]
+    rule = "match: s.t, types: {geometry: wkb}"
+    with pytest.raises(ConfigError) as caught:
+        mirror_table(NAME, columns, settings_of(rule))
+    (problem,) = caught.value.problems
+    assert "columns g and G_SRID get the same name in the lake, g_srid" in problem
+    table = mirror_table(NAME, columns, settings_of(f"{rule}, rename: {{g: shape}}"))
+    assert table.columns[1].targets == ("shape", "shape_srid")

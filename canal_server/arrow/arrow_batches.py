@@ -50,6 +50,7 @@ _TYPES = {
     "timestamp": _TIME,
     "text": _TEXT,
     "binary": pa.binary(),
+    "floats": pa.list_(pa.field("element", pa.float32())),
 }
 
 

@@ -65,6 +65,7 @@ SPARK_TYPES: Final = {
     "timestamp": "TIMESTAMP",
     "text": "STRING",
     "binary": "BINARY",
+    "floats": "ARRAY<FLOAT>",  # only of a lake; the compiled part does not have it
 }
 _BASE: Final = re.compile(r"\s*([a-z0-9_]+)", re.IGNORECASE)
 _ARGUMENTS: Final = re.compile(r"\((\d+)(?:\s*,\s*(\d+))?\)")

@@ -33,6 +33,19 @@ MIRROR_METRICS_PORT_UNAVAILABLE = Message(
     remedy="Give each mirror of a host its own `metrics.port`, and restart the mirror.",
 )
 
+MIRROR_PATH_DOUBTFUL = Message(
+    name="mirror-path-doubtful",
+    level=WARNING,
+    text="%s",
+    meaning="Some engines cannot read tables below `lake.path`, or below the folder"
+    " that `to` of a rule names: it has characters that they decode, or that they take"
+    " for wildcards or for the end of a path. The mirror itself writes there. See"
+    " [folders of the lake](mirror-tables.md#folders).",
+    remedy="If an engine fails there, stop the mirror, move the whole lake to a folder"
+    " with the characters A-Z a-z 0-9 `.` `_` `-` `=`, and set `lake.path`. After a"
+    " change of `to`, tables are copied again.",
+)
+
 MIRROR_PREPARED_XA_UNSEEN = Message(
     name="mirror-prepared-xa-unseen",
     level=WARNING,

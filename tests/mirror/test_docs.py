@@ -46,9 +46,9 @@ def documented_keys() -> Iterator[str]:
     table = (ROOT / "docs/reference/mirror-settings.md").read_text()
     for line in table.splitlines():
         if line.startswith("| "):
-            yield from re.findall(r"`([a-z_]+)`", line.split("|")[1])
+            yield from re.findall(r"`([a-z0-9_]+)`", line.split("|")[1])
         elif line.startswith("## "):
-            yield from re.findall(r"`([a-z_]+)`", line)
+            yield from re.findall(r"`([a-z0-9_]+)`", line)
 
 
 def test_every_setting_is_reported(monkeypatch: pytest.MonkeyPatch):

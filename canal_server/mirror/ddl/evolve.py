@@ -18,7 +18,7 @@ from canal_server.mirror.ddl.fills import NotConstantError, fill_of
 from canal_server.mirror.ddl.renames import is_shown
 from canal_server.mirror.ddl.table_statements import read_statement
 from canal_server.mirror.ddl.widening import Outcome, definitions_of, outcome
-from canal_server.mirror.lake.masks import lake_mysql_type, masked, source_type
+from canal_server.mirror.lake.masks import lake_parts, masked, source_type
 from canal_server.mirror.lake.reshape import filled
 from canal_server.mirror.lake.steps import (
     AddColumn,
@@ -302,12 +302,18 @@ class _Decision:
                 f"column {new.name} was {was} and is now {now}: some values may have "
                 "changed"
             )
-        if old.target != new.target:
-            self._renames.append(RenameColumn(old.target, new.target))
-        if effect is Outcome.SAME:
+        parts = list(zip(lake_parts(old), lake_parts(new), strict=True))
+        self._renames += [
+            RenameColumn(was.name, now.name)
+            for was, now in parts
+            if was.name != now.name
+        ]
+        if effect is Outcome.SAME and old.form == new.form:
             return
         if new.mask is None or new.mask.kind != "hash":
-            self._widens.append(WidenColumn(new.target, *lake_mysql_type(new)))
+            self._widens += [
+                WidenColumn(now.name, now.mysql_type, now.charset) for _, now in parts
+            ]
         elif not new.requested.kind.startswith("int"):
             # The hashed text has another form.
             raise _CannotFollowError(
@@ -316,7 +322,8 @@ class _Decision:
 
     def _add(self, column: ColumnMeta, new: MirrorColumn) -> None:
         spec = self._effect.added[column.name.lower()]
-        if new.target.lower() in {each.lower() for each in self._kept}:
+        kept = {each.lower() for each in self._kept}
+        if any(target.lower() in kept for target in new.targets):
             raise _CannotFollowError(
                 f"column {new.name} is added, but a dropped column is kept under this "
                 "name"
@@ -339,7 +346,10 @@ class _Decision:
             fill = _masked_fill(fill, new)
         except (NotConstantError, LakeError) as error:
             raise _CannotFollowError(f"added column {new.name}: {error}") from None
-        self._adds.append(AddColumn(new.target, *lake_mysql_type(new), fill))
+        self._adds += [
+            AddColumn(part.name, part.mysql_type, part.charset, fill, part.form)
+            for part in lake_parts(new)
+        ]
 
     def _drop(self, origins: dict[str, str], new: dict[str, MirrorColumn]) -> None:
         """Add the steps for columns of the lake that are dropped or kept."""
@@ -349,9 +359,9 @@ class _Decision:
                 continue
             if name not in now and self._rule.dropped_columns == "keep":
                 self._check_keeps(name)
-                self._kept.add(column.target)
+                self._kept.update(column.targets)
             else:
-                self._drops.append(DropColumn(column.target))
+                self._drops += map(DropColumn, column.targets)
 
     def _check_keeps(self, dropped: str) -> None:
         """Raise if a kept column would identify rows of the lake."""
@@ -365,9 +375,8 @@ class _Decision:
     def _check_renames(self) -> None:
         """Raise for names that are in use while the steps run one after another."""
         dropped = {each.name for each in self._drops if isinstance(each, DropColumn)}
-        used = {each.target.lower() for each in self._old.values()} | {
-            each.lower() for each in self._kept
-        }
+        used = {name.lower() for each in self._old.values() for name in each.targets}
+        used |= {each.lower() for each in self._kept}
         used -= {each.lower() for each in dropped}
         for rename in self._renames:
             is_case_only = rename.old.lower() == rename.new.lower()

@@ -202,7 +202,7 @@ class Recheck:
         lake = open_table(self._settings, narrow)
         schema = lake.arrow_schema()
         assert schema is not None  # it follows the stream
-        names = [column.target for column in narrow.columns]
+        names = [name for column in narrow.columns for name in column.targets]
         where = f"NOT {DELETED.name}" if DELETED.name in schema.names else None
         batches = [pa.table(each) for each in lake.scan(names, where)]
         kept = pa.schema([pa.field(n, schema.field(n).type) for n in names])

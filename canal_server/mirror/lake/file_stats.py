@@ -36,7 +36,8 @@ class FileStats:
         self._nulls: dict[str, int] = {}
         self._ends: dict[str, tuple[Any, Any]] = {}
         for number, column in enumerate(schema):
-            if number < COLUMNS_MAX or column.name in also:
+            few = number < COLUMNS_MAX or column.name in also
+            if few and not pa.types.is_nested(column.type):  # as delta-rs
                 self._nulls[column.name] = 0
         self._ordered = {
             name for name in self._nulls if _has_order(schema.field(name).type)

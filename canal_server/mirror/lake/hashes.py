@@ -10,6 +10,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from canal_server.arrow.row_hashes import add_bytes, add_fixed
 
@@ -36,6 +37,9 @@ def row_hashes(
 
 def _add(hashes: array[int], column: pa.Array) -> None:
     kind = column.type
+    if pa.types.is_list(kind) and pa.types.is_float32(kind.value_type):
+        column = _as_binary(column)
+        kind = column.type
     validity, *parts = (
         None if buffer is None else memoryview(buffer).cast("B")
         for buffer in column.buffers()
@@ -49,3 +53,23 @@ def _add(hashes: array[int], column: pa.Array) -> None:
         raise TypeError(f"cannot hash a column of type {kind}")
     (values,) = parts
     add_fixed(hashes, validity, values, kind.bit_width // 8, column.offset)
+
+
+def _as_binary(lists: pa.Array) -> pa.Array:
+    """Return vectors as the bytes of their numbers, as MySQL has them."""
+    numbers = lists.values
+    if numbers.null_count:
+        raise TypeError(f"cannot hash a column of type {lists.type} with NULL in it")
+    width = numbers.type.bit_width // 8
+    validity, ends, *_ = lists.buffers()
+    values = numbers.buffers()[1] or pa.py_buffer(b"")
+    # The offsets of the whole array, of which `lists` may be a part.
+    end = lists.offset + len(lists)
+    offsets = pa.Array.from_buffers(pa.int32(), end + 1, [None, ends])
+    in_bytes = pc.multiply(pc.add(offsets, numbers.offset), width).cast(pa.int32())
+    return pa.Array.from_buffers(
+        pa.binary(),
+        len(lists),
+        [validity, in_bytes.buffers()[1], values],
+        offset=lists.offset,
+    )

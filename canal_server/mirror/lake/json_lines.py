@@ -1,7 +1,7 @@
 """Writes rows as lines of JSON, and reads them.
 
-Integers and floats are numbers, decimals are texts (a reader's double would not hold
-them), times are ISO 8601 texts, binary is base64.
+Integers and floats are numbers, vectors lists of them, decimals are texts (a reader's
+double would not hold them), times are ISO 8601 texts, binary is base64.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ LINE_MAX: Final = 1 << 30  # bytes of a line
 _TEXT: Final = pa.large_string()
 _NOTHING: Final = pa.scalar("", _TEXT)
 _QUOTE: Final = pa.scalar('"', _TEXT)
+_OPEN: Final = pa.scalar("[", _TEXT)
+_CLOSE: Final = pa.scalar("]", _TEXT)
 
 
 def write(table: pa.Table, file: pa.NativeFile) -> None:
@@ -62,7 +64,9 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _json_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of a column's JSON values."""
-    return kind if _is_number(kind) or pa.types.is_boolean(kind) else pa.string()
+    if _is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_list(kind):
+        return kind
+    return pa.string()
 
 
 def _texts(column: pa.Array) -> pa.Array:
@@ -74,6 +78,9 @@ def _texts(column: pa.Array) -> pa.Array:
         texts = _each(column, _base64, _TEXT)
     elif _is_number(kind) or pa.types.is_boolean(kind):
         texts = column.cast(_TEXT)
+    elif pa.types.is_list(kind):
+        numbers = pc.binary_join(column.cast(pa.list_(pa.string())), ",").cast(_TEXT)
+        texts = pc.binary_join_element_wise(_OPEN, numbers, _CLOSE, _NOTHING)
     else:
         plain = column.cast(pa.string()).cast(_TEXT)
         if pa.types.is_timestamp(kind):

@@ -94,9 +94,12 @@ def _remaining(found: pa.Table, fewer: pa.Table, schema: pa.Schema) -> pa.Table:
     known = known.append_column("remains", remains).select(
         [*_SAME, "index_min", "remains"]
     )
-    joined = found.join(known.filter(pc.greater(remains, 0)), _SAME, join_type="inner")
+    # Joined by their hashes only: a join cannot have columns of lists.
+    joined = found.select([*_SAME, "index"]).join(
+        known.filter(pc.greater(remains, 0)), _SAME, join_type="inner"
+    )
     rank = pc.subtract(joined["index"], joined["index_min"])
-    kept = joined.filter(pc.less(rank, joined["remains"]))
+    kept = found.take(joined.filter(pc.less(rank, joined["remains"]))["index"])
     names = [name for name in schema.names if name != _OP]
     return kept.select(names).cast(pa.schema([schema.field(name) for name in names]))
 

@@ -6,13 +6,13 @@ killed meanwhile. Repeating one with the same position changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from canal_server.arrow.arrow_batches import typed_schema
 from canal_server.errors import LakeError
+from canal_server.mirror.lake.value_forms import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -195,9 +195,7 @@ def lake_schema(table: MirrorTable) -> pa.Schema:
 
     Raises ConfigError for a column with the name of an added one.
     """
-    requested = [
-        replace(column.requested, name=column.target) for column in table.columns
-    ]
+    requested = [part.requested for each in table.columns for part in parts_of(each)]
     fields = list(typed_schema(requested))[: len(requested)]
     fields += added_fields(table)
     return pa.schema(fields)

@@ -1,4 +1,4 @@
-"""Turns rows of the source into rows of the lake: selects, renames, masks.
+"""Turns rows of the source into rows of the lake: selects, renames, converts, masks.
 
 A masked value never leaves this module; its replacement does not reveal it, except for
 what `truncate` keeps. Leaves out which columns have which masks (`selected_tables`).
@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.arrow.arrow_batches import typed_schema
-from canal_server.arrow.arrow_columns import RequestedColumn, requested_column
-from canal_server.errors import TableMetaError
+from canal_server.arrow.arrow_columns import RequestedColumn
+from canal_server.errors import DecodeError, TableMetaError
+from canal_server.mirror.lake.value_forms import LakePart, converted, parts_of
 from canal_server.mirror.settings.selected_tables import OWN_COLUMNS
-from canal_server.model.columns_known import ColumnMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from canal_server.mirror.settings.table_values import (
         Mask,
@@ -42,7 +42,8 @@ def apply(rows: _Rows, table: MirrorTable) -> _Rows:
     """
     names: list[str] = rows.schema.names
     indexes = {name.lower(): index for index, name in reversed([*enumerate(names)])}
-    arrays, fields = [], []
+    arrays: list[Any] = []
+    fields: list[pa.Field] = []
     for column in table.columns:
         index = indexes.get(column.name.lower(), -1)
         if index < 0:
@@ -57,8 +58,12 @@ def apply(rows: _Rows, table: MirrorTable) -> _Rows:
                 f"table {table.source}: column {column.name} has type {array.type}, "
                 f"but {column.mysql_type} requires {expected}"
             )
-        arrays.append(masked(array, column.mask))
-        fields.append(pa.field(column.target, arrays[-1].type))
+        if column.mask is None:
+            arrays += _converted(array, column, table)
+        else:
+            arrays.append(masked(array, column.mask))
+        for name in column.targets:
+            fields.append(pa.field(name, arrays[len(fields)].type))
     known = {column.name.lower() for column in table.columns}
     for index, field in enumerate(rows.schema):
         # A column of the table that is left out may have such a name, too.
@@ -79,22 +84,25 @@ def source_type(column: MirrorColumn) -> pa.DataType:
     return _arrow_type(column.requested)
 
 
+def _converted(values: Any, column: MirrorColumn, table: MirrorTable) -> Iterable[Any]:
+    try:
+        return converted(values, column.form)
+    except DecodeError as error:
+        raise TableMetaError(
+            f"table {table.source}: column {column.name}: {error}"
+        ) from error
+
+
 def lake_columns(table: MirrorTable) -> list[RequestedColumn]:
     """Return the columns of the lake, with their names there."""
-    return [lake_column(column) for column in table.columns]
+    return [part.requested for column in table.columns for part in lake_parts(column)]
 
 
-def lake_column(column: MirrorColumn) -> RequestedColumn:
-    """Return a column of the lake."""
-    mysql_type, charset = lake_mysql_type(column)
-    return requested_column(ColumnMeta(column.target, mysql_type, charset or None))
-
-
-def lake_mysql_type(column: MirrorColumn) -> tuple[str, str]:
-    """Return the type and character set of the lake's values."""
+def lake_parts(column: MirrorColumn) -> tuple[LakePart, ...]:
+    """Return the lake's columns for a column."""
     if column.mask is not None and column.mask.kind == "hash":
-        return HASH_TYPE
-    return column.mysql_type, column.charset
+        return (LakePart(column.target, *HASH_TYPE),)
+    return parts_of(column)
 
 
 def lake_schema(table: MirrorTable) -> pa.Schema:

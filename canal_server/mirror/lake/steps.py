@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.arrow.arrow_columns import requested_column
-from canal_server.model.columns_known import ColumnMeta
+from canal_server.mirror.lake.value_forms import requested
 
 if TYPE_CHECKING:
     from canal_server.arrow.arrow_columns import RequestedColumn
@@ -23,11 +22,12 @@ class AddColumn:
     mysql_type: str
     charset: str
     fill: str | None = None  # in the form of entries: binary as ISO-8859-1
+    form: str = ""  # of its values, as in `MirrorColumn`
 
     @property
     def requested(self) -> RequestedColumn:
-        """Return how the source delivers it. Raises DecodeError for unknown types."""
-        return _requested(self.name, self.mysql_type, self.charset)
+        """Return its type in the lake. Raises DecodeError for unknown types."""
+        return requested(self.name, self.mysql_type, self.charset, self.form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,8 @@ class WidenColumn:
 
     @property
     def requested(self) -> RequestedColumn:
-        """Return how the source delivers it. Raises DecodeError for unknown types."""
-        return _requested(self.name, self.mysql_type, self.charset)
+        """Return its type in the lake. Raises DecodeError for unknown types."""
+        return requested(self.name, self.mysql_type, self.charset, "")
 
 
 Step = AddColumn | DropColumn | RenameColumn | WidenColumn
-
-
-def _requested(name: str, mysql_type: str, charset: str) -> RequestedColumn:
-    return requested_column(ColumnMeta(name, mysql_type, charset or None))

@@ -107,7 +107,9 @@ class LakeSamples:
         opened = self._opened.get(state.source)
         try:
             if opened is None or opened[0] != key:
-                table = mirror_table(state.source, state.columns, self._settings)
+                table = mirror_table(
+                    state.source, state.columns, self._settings, state.target
+                )
                 opened = key, open_table(self._settings, table)
                 self._opened[state.source] = opened
             return opened[1].size()

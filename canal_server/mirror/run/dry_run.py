@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +19,14 @@ from canal_server.mirror.run.known_tables import left_out_of, unknown_to
 from canal_server.mirror.run.overview import aligned
 from canal_server.mirror.run.resume import binlog_problems
 from canal_server.mirror.session.spark_session import in_settings, source_options
-from canal_server.mirror.settings.selected_tables import HIDDEN_PREFIX, survey
+from canal_server.mirror.settings.lake_paths import path_warnings
+from canal_server.mirror.settings.selected_tables import (
+    HIDDEN_PREFIX,
+    survey,
+    target_of,
+)
 from canal_server.mirror.state.lake_tables import other_format
+from canal_server.mirror.state.state import States
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.server_errors import account_text
@@ -28,11 +34,12 @@ from canal_server.spark.options.servers import Channel
 from canal_server.spark.options.source_options import read_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.selected_tables import FoundTable
-    from canal_server.mirror.settings.table_values import MirrorTable
+    from canal_server.mirror.settings.table_values import MirrorTable, TableName
+    from canal_server.mirror.state.state import TableState
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
 
@@ -102,6 +109,7 @@ def dry_run(settings: MirrorSettings) -> DryRun:
     if settings.source.replica is not None:
         _look_at_replica(found, settings.source.replica)
     _look_at_server(found)
+    found.warnings += path_warnings(settings)
     _look_at_lake(found)
     _look_at_spark(found)
     return found
@@ -222,12 +230,33 @@ def _compared(
 def _look_at_lake(found: DryRun) -> None:
     try:
         _check_folder(found)
+        _keep_folders(found)
         for each in found.tables:
             problem = other_format(found.settings, each.table)
             if problem:
                 found.problems.append(f"table {each.table.source}: {problem}")
     except LakeError as error:
         found.problems.append(f"lake: {error}")
+
+
+def _keep_folders(found: DryRun) -> None:
+    """Show tables in the folders that they have so far, if they keep them."""
+    settings = found.settings
+    states = States(open_folder(settings.lake, settings.folder)).read_all()
+    found.tables = tuple(
+        _in_its_folder(each, states, settings) for each in found.tables
+    )
+
+
+def _in_its_folder(
+    found: FoundTable, states: Mapping[TableName, TableState], settings: MirrorSettings
+) -> FoundTable:
+    name = found.table.source
+    state, rule = states.get(name), settings.rule_of(name)
+    if state is None or rule is None:
+        return found
+    target = target_of(name, rule, state.target)
+    return replace(found, table=replace(found.table, target=target))
 
 
 def _check_folder(found: DryRun) -> None:

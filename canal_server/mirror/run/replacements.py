@@ -94,7 +94,7 @@ def taken_rows(
         return None
     if other.plan != signature(origin.source, settings):
         return None
-    source = mirror_table(origin.source, other.columns, settings)
+    source = mirror_table(origin.source, other.columns, settings, other.target)
     lake = open_table(settings, source)
     schema = lake.arrow_schema()
     if not isinstance(lake, DeltaLakeTable) or schema is None:
@@ -132,7 +132,7 @@ def move_table(
         return None
     if not open_table(settings, table).exists():
         lake = open_folder(settings.lake)
-        source = mirror_table(origin.source, other.columns, settings)
+        source = mirror_table(origin.source, other.columns, settings, other.target)
         if open_table(settings, source).applied(other.copy_id) == NOWHERE:
             return None
         lake.move_folder(other.target, table.target)

@@ -213,7 +213,7 @@ class Resume:
             )
         if state.phase in (Phase.CATCHING_UP, Phase.FOLLOWING):
             table = selected_tables.mirror_table(
-                state.source, state.columns, self._settings
+                state.source, state.columns, self._settings, state.target
             )
             if open_table(self._settings, table).applied(state.copy_id) == NOWHERE:
                 return self._store.write(

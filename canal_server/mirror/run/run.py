@@ -49,6 +49,7 @@ from canal_server.mirror.session.spark_session import (
     open_session,
     stop_and_log,
 )
+from canal_server.mirror.settings.lake_paths import path_warnings
 from canal_server.mirror.state.feed import write_feed
 from canal_server.mirror.state.lake_lease import Lease
 from canal_server.mirror.state.run_history import read_status
@@ -113,6 +114,8 @@ class Mirror:
         """Mirror until the stop. Raises CanalError for what a person must repair."""
         with Lease(self._folder) as lease, self._watching:
             self._report.metrics_port = self._watching.port
+            for warning in path_warnings(self._settings):
+                mirror_run_messages.MIRROR_PATH_DOUBTFUL.log(log, warning)
             try:
                 self._counts.resume(read_status(self._folder))
                 self._run(lease)

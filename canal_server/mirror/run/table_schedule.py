@@ -183,7 +183,7 @@ class TableSchedule:
         return (
             state.target
             if rule is None
-            else selected_tables.target_of(state.source, rule)
+            else selected_tables.target_of(state.source, rule, state.target)
         )
 
     def _collect(self) -> None:

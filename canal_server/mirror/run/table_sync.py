@@ -240,7 +240,7 @@ class TableSync:
         columns = columns_at(channel, state.source, origin.position)
         if not columns or columns_at(channel, origin.source, None):
             return None  # there is another one with the old name
-        table = self._plan(state.source, columns)
+        table = self._plan(state, columns)
         other = replacements.move_table(self._settings, self._store, state, table)
         if other is None:
             return None
@@ -331,12 +331,12 @@ class TableSync:
         if state.phase is Phase.COPYING:
             now = self._columns_now(state.source)
             if shapes(now) == shapes(state.columns):
-                return state, self._plan(state.source, state.columns)
+                return state, self._plan(state, state.columns)
         position = self._begins(state, channel)
         columns = columns_at(channel, state.source, position)
         if not columns:
             self._raise_missing(state.source)
-        table = self._plan(state.source, columns)
+        table = self._plan(state, columns)
         rule = self._rule(state.source)
         self._check_hidden(state, columns, position, channel)
         check_target(self._settings, table, position, channel)
@@ -469,7 +469,7 @@ class TableSync:
         channel = self._channel(name)
         try:
             columns = columns_at(channel, name, position)
-            table = self._plan(name, columns)
+            table = self._plan(TableState(name, ""), columns)
         except (CanalError, OSError):
             return None  # the copy will show that
         finally:
@@ -500,13 +500,13 @@ class TableSync:
 
     def follower_of(self, state: TableState) -> Follower:
         """Return what applies a table's changes to the lake, from its position on."""
-        table = self._plan(state.source, state.columns)
+        table = self._plan(state, state.columns)
         return Follower(
             table,
             Columns(state.columns, state.kept, state.partitions),
             open_table(self._settings, table),
             state.copy_id,
-            plan=partial(self._plan, state.source),
+            plan=partial(self._plan, state),
             rule=self._rule(state.source),
             is_mariadb=self._is_mariadb,
             copied_at=state.copied_at,
@@ -517,9 +517,11 @@ class TableSync:
         assert rule is not None  # a rule matches it
         return rule
 
-    def _plan(self, name: TableName, columns: Sequence[ColumnMeta]) -> MirrorTable:
+    def _plan(self, state: TableState, columns: Sequence[ColumnMeta]) -> MirrorTable:
         try:
-            return selected_tables.mirror_table(name, columns, self._settings)
+            return selected_tables.mirror_table(
+                state.source, columns, self._settings, state.target
+            )
         except ConfigError as error:
             raise TableStoppedError("; ".join(error.problems)) from error
 

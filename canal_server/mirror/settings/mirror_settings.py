@@ -81,6 +81,15 @@ class LakeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TypeSettings:
+    """The lake's values of types that the stream has in the form of MySQL."""
+
+    geometry: str = "binary"  # or wkb, with the SRID in a column beside it
+    vector: str = "binary"  # or array, of FLOAT
+    bit64: str = "signed"  # or unsigned: a decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableRule:
     """How the tables of a pattern are mirrored."""
 
@@ -92,6 +101,7 @@ class TableRule:
     rename: dict[str, str] = field(default_factory=dict)
     masks: dict[str, Mask] = field(default_factory=dict)  # by the column's name
     shown: tuple[str, ...] = ()  # columns that explicitly need no mask
+    types: TypeSettings = TypeSettings()
     deletes: str = "hard"  # or soft
     form: str = "delta"  # or parquet, json
     drift: str = "copy"  # or stop: the reaction to DDL that cannot be followed

@@ -7,12 +7,17 @@ Combines the settings' patterns with the tables of the database. Leaves out rows
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import quote
 
 from canal_server.errors import ConfigError, DecodeError
+from canal_server.mirror.settings.lake_paths import as_folder, as_former_folder
+from canal_server.mirror.settings.mirror_settings import TypeSettings
 from canal_server.mirror.settings.table_values import (
+    ARRAY,
+    UNSIGNED,
+    WKB,
     Mask,
     MirrorColumn,
     MirrorTable,
@@ -20,6 +25,7 @@ from canal_server.mirror.settings.table_values import (
 )
 from canal_server.model.quoted import quoted
 from canal_server.mysql.server_columns import TableColumns
+from canal_server.tablemeta.model.type_text import GEOMETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,6 +48,7 @@ STREAM_COLUMNS: Final = (
 OWN_COLUMNS: Final = (*STREAM_COLUMNS, "_committed_at", "_deleted", "_row_hash")
 HIDDEN_PREFIX: Final = "DB_ROW_HASH_"  # of columns that MariaDB hides from all accounts
 _VERSIONED: Final = "SYSTEM VERSIONED"
+_BITS_OF_64: Final = re.compile(r"\s*bit\s*\(\s*64\s*\)", re.IGNORECASE)
 
 _TABLES: Final = """SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_ROWS
   FROM information_schema.TABLES
@@ -144,25 +151,27 @@ def mirror_table(
     name: TableName,
     columns: Sequence[ColumnMeta],
     settings: MirrorSettings,
+    folder: str = "",
 ) -> MirrorTable:
     """Return how a table with these columns is mirrored, by the rule for its name.
 
-    Raises ConfigError if it cannot be mirrored, or no rule matches it.
+    `folder` is the one that it has so far: see `target_of`. Raises ConfigError if the
+    table cannot be mirrored, or no rule matches it.
     """
     rule = settings.rule_of(name)
     if rule is None:
         raise ConfigError([f"table {name}: no pattern in the settings matches it"])
-    return table_by_rule(name, columns, rule)
+    return table_by_rule(name, columns, rule, folder)
 
 
 def table_by_rule(
-    name: TableName, columns: Sequence[ColumnMeta], rule: TableRule
+    name: TableName, columns: Sequence[ColumnMeta], rule: TableRule, folder: str = ""
 ) -> MirrorTable:
     """Return how a rule mirrors a table. Raises ConfigError."""
     builder = _Builder(name, rule)
     table = MirrorTable(
         name,
-        target_of(name, rule),
+        target_of(name, rule, folder),
         tuple(builder.columns(columns)),
         tuple(each.name for each in columns if each.is_key),
         rule.deletes,
@@ -174,13 +183,20 @@ def table_by_rule(
     return table
 
 
-def target_of(name: TableName, rule: TableRule) -> str:
-    """Return the folder of a table.
+def target_of(name: TableName, rule: TableRule, folder: str = "") -> str:
+    """Return the folder of a table, which any engine can read.
 
-    Characters that paths should not have are written as `!20`, in hexadecimal. Not as
-    `%20`: delta-rs decodes that, and then looks for files in another folder.
+    A table keeps `folder`, the one that it has so far, if earlier versions gave it that
+    name: its readers know it.
     """
-    return rule.to.format(schema=_as_folder(name.schema), table=_as_folder(name.table))
+    if folder and folder == _former_target_of(name, rule):
+        return folder
+    return rule.to.format(schema=as_folder(name.schema), table=as_folder(name.table))
+
+
+def _former_target_of(name: TableName, rule: TableRule) -> str:
+    schema, table = map(as_former_folder, name)
+    return rule.to.format(schema=schema, table=table)
 
 
 def selects(rule: TableRule, column: str) -> bool:
@@ -200,19 +216,23 @@ def mask_of(rule: TableRule, column: str) -> Mask | None:
     return _of(rule.masks, column)
 
 
+def form_of(rule: TableRule, mysql_type: str) -> str:
+    """Return the form of a type's values in the lake; see `MirrorColumn`."""
+    base = re.split(r"[( ]", mysql_type.strip().lower(), maxsplit=1)[0]
+    if base in GEOMETRIES:
+        return WKB if rule.types.geometry == WKB else ""
+    if base == "vector":
+        return ARRAY if rule.types.vector == ARRAY else ""
+    if base == "bit" and _BITS_OF_64.match(mysql_type):
+        return UNSIGNED if rule.types.bit64 == UNSIGNED else ""
+    return ""
+
+
 def _of(values: Mapping[str, Mask], column: str) -> Mask | None:
     requested = column.lower()
     return next(
         (each for name, each in values.items() if name.lower() == requested), None
     )
-
-
-def _as_folder(name: str) -> str:
-    text = "".join(
-        char if char.isalnum() else quote(char, safe="_-.$").replace("%", "!")
-        for char in name
-    )
-    return f"!{ord(text[0]):02X}{text[1:]}" if text[:1] in "._" else text
 
 
 class _Builder:
@@ -243,13 +263,15 @@ class _Builder:
                         "identifies rows: it cannot be left out; mask it with hash"
                     )
                 continue
+            mask = mask_of(self._rule, each.name)
             column = MirrorColumn(
                 each.name,
                 each.mysql_type,
                 each.charset or "",
                 each.is_key,
                 self._renames.get(each.name.lower(), each.name),
-                mask_of(self._rule, each.name),
+                mask,
+                form_of(self._rule, each.mysql_type) if mask is None else "",
             )
             if self._is_possible(column):
                 yield column
@@ -288,18 +310,18 @@ class _Builder:
                 )
         used: dict[str, str] = {}
         for column in table.columns:
-            folded = column.target.lower()
-            if folded in OWN_COLUMNS:
+            if column.target.lower() in OWN_COLUMNS:
                 self._add(
                     f"column {column.target} has a name that the mirror adds: "
                     f"rename: {{{column.name}: …}}, or leave it out"
                 )
-            if folded in used:
-                self._add(
-                    f"columns {used[folded]} and {column.name} get the same name in "
-                    "the lake, where case does not count: use rename"
-                )
-            used[folded] = column.name
+            for folded in map(str.lower, column.targets):
+                if folded in used:
+                    self._add(
+                        f"columns {used[folded]} and {column.name} get the same name "
+                        f"in the lake, {folded}, where case does not count: use rename"
+                    )
+                used[folded] = column.name
 
     def _add(self, problem: str) -> None:
         self.problems.append(f"{self._rule.location}: table {self._name}: {problem}")
@@ -392,7 +414,8 @@ def signature(name: TableName, settings: MirrorSettings) -> str:
     if rule is None:
         return ""
     parts = [
-        target_of(name, rule),
+        # Stays equal when a new version names folders in another way.
+        _former_target_of(name, rule),
         rule.form,
         rule.deletes,
         *map(repr, (rule.columns, rule.without, sorted(rule.rename.items()))),
@@ -401,4 +424,6 @@ def signature(name: TableName, settings: MirrorSettings) -> str:
             for column, mask in sorted(rule.masks.items())
         ),
     ]
+    if rule.types != TypeSettings():  # which earlier versions did not have
+        parts.append(repr(rule.types))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

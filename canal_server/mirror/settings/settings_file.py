@@ -19,6 +19,7 @@ from canal_server.filters.table_filters import (
     doubtful_pieces,
     split_expression,
 )
+from canal_server.mirror.settings.lake_paths import path_problem
 from canal_server.mirror.settings.mirror_settings import (
     SERVERS,
     SHOW,
@@ -30,8 +31,9 @@ from canal_server.mirror.settings.mirror_settings import (
     SourceSettings,
     StreamSettings,
     TableRule,
+    TypeSettings,
 )
-from canal_server.mirror.settings.table_values import Mask
+from canal_server.mirror.settings.table_values import ARRAY, UNSIGNED, WKB, Mask
 from canal_server.mysql.source_settings import (
     Access,
     Address,
@@ -55,7 +57,6 @@ FORMS: Final = ("delta", "parquet", "json")
 _TLS_MODES: Final = tuple(mode.value.lower() for mode in TlsMode)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}(/.*)?", re.DOTALL)
-_ENCODED: Final = re.compile("%[0-9A-Fa-f]{2}")
 
 
 def load(
@@ -318,6 +319,7 @@ def _rule(
         rename=section.pairs("rename"),
         masks={name: each for name, each in masks.items() if each.kind != SHOW},
         shown=tuple(name for name, each in masks.items() if each.kind == SHOW),
+        types=_types(section.section("types")),
         deletes=section.one_of("deletes", DELETES, deletes),
         form=section.one_of("format", FORMS, form),
         drift=section.one_of("drift", ("copy", "stop"), "copy"),
@@ -328,6 +330,17 @@ def _rule(
     )
     section.finish()
     return rule
+
+
+def _types(section: Section) -> TypeSettings:
+    usual = TypeSettings()
+    found = TypeSettings(
+        geometry=section.one_of("geometry", ("binary", WKB), usual.geometry),
+        vector=section.one_of("vector", ("binary", ARRAY), usual.vector),
+        bit64=section.one_of("bit64", ("signed", UNSIGNED), usual.bit64),
+    )
+    section.finish()
+    return found
 
 
 def _expression(section: Section, key: str) -> str:
@@ -406,11 +419,8 @@ def _folder(text: str, base: Path) -> str:
 
 def _lake_folder(text: str, base: Path) -> str:
     found = _folder(text, base)
-    if encoded := _ENCODED.search(found):
-        raise ValueError(
-            f"readers of Delta tables decode {encoded[0]}: write a folder without "
-            "percent-encoding"
-        )
+    if problem := path_problem(found):
+        raise ValueError(problem)
     return found
 
 
@@ -424,6 +434,8 @@ def _template(text: str) -> str:
         raise ValueError("only {schema} and {table} can be put in")
     if "%" in text:
         raise ValueError("write it without %, as readers of Delta tables decode it")
+    if problem := path_problem(text):
+        raise ValueError(problem)
     for part in text.split("/"):
         if part in ("", ".", "..") or part.startswith(("_", ".")):
             raise ValueError(

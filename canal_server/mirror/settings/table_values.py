@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canal_server.arrow.arrow_columns import requested_column
 from canal_server.model.columns_known import ColumnMeta
@@ -13,12 +13,22 @@ if TYPE_CHECKING:
     from canal_server.arrow.arrow_columns import RequestedColumn
 
 __all__ = [
+    "ARRAY",
+    "UNSIGNED",
+    "WKB",
     "CopiedFile",
     "Mask",
     "MirrorColumn",
     "MirrorTable",
     "TableName",
 ]
+
+
+# Forms of values in the lake that differ from those in the stream.
+WKB: Final = "wkb"  # of a geometry, with its SRID in a column beside it
+ARRAY: Final = "array"  # of the FLOATs of a vector
+UNSIGNED: Final = "unsigned"  # of BIT(64)
+_SRID: Final = "_srid"  # ends the name of the column beside a geometry
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,14 @@ class MirrorColumn:
     is_key: bool
     target: str
     mask: Mask | None = None
+    form: str = ""  # of its values in the lake; empty: that of the stream
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of its columns in the lake, of which `target` is the first."""
+        if self.form == WKB:
+            return self.target, f"{self.target}{_SRID}"
+        return (self.target,)
 
     @property
     def requested(self) -> RequestedColumn:

@@ -116,7 +116,9 @@ class Positions:
         columns = columns_at(self._channel, self._name, None)
         if not columns:
             self._raise_missing()
-        return selected_tables.mirror_table(self._name, columns, self._settings)
+        state = States(self._folder).read(self._name)
+        folder = "" if state is None else state.target
+        return selected_tables.mirror_table(self._name, columns, self._settings, folder)
 
     def _raise_missing(self) -> NoReturn:
         """Raise for a table that canal-server does not know."""

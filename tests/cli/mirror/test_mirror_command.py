@@ -249,6 +249,15 @@ def test_a_lake_that_cannot_be(lake: Lake, mirror, tmp_path: Path) -> None:
     assert f"lake.path: {lake.conf} is not a folder" in output
 
 
+def test_a_lake_that_some_cannot_read(lake: Lake, mirror, tmp_path: Path) -> None:
+    """A lake's path with a character that engines decode is a warning."""
+    lake.settings["lake"]["path"] = str(tmp_path / "my lake")
+    other = tmp_path / "other.yml"
+    other.write_text(json.dumps(lake.settings))
+    output = mirror("--dry-run", conf=other, expected=2)
+    assert f"warning: lake.path: {tmp_path}/my lake has a space: some" in output
+
+
 def test_dry_run(source_server, make_pipeline, database, mirror, tmp_path) -> None:
     """Every table with folder, key, masks and estimates; rights that are missing."""
     pipeline = make_pipeline(source_server, database)

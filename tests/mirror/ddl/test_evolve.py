@@ -27,7 +27,7 @@ from canal_server.mirror.lake.steps import (
     RenameColumn,
     WidenColumn,
 )
-from canal_server.mirror.settings.mirror_settings import TableRule
+from canal_server.mirror.settings.mirror_settings import TableRule, TypeSettings
 from canal_server.mirror.settings.table_values import Mask, MirrorColumn, TableName
 from canal_server.model.columns_known import ColumnMeta
 
@@ -342,6 +342,82 @@ def test_masks_and_types():
         "ALTER TABLE t DROP b, ADD b VARCHAR(9) DEFAULT 'abc'", *TABLE, rule=rule
     )[1:]
     assert step == AddColumn("b", "varchar(9)", "utf8mb4", "ab")
+
+
+FORMS = TypeSettings(geometry="wkb", vector="array", bit64="unsigned")
+CONVERTED = TableRule(match="s.t", types=FORMS, rename={"shape": "area"})
+SHAPES = ("*id int", "g point", "v vector(3)", "b bit(64)")
+
+
+def test_columns_in_other_forms():
+    """A geometry comes, goes and is renamed with its SRID; the types are the lake's."""
+
+    def steps(sql: str, *after: str, rule: TableRule = CONVERTED, before=SHAPES):
+        return steps_of(sql, *after, rule=rule, before=before)
+
+    assert steps(
+        "ALTER TABLE t ADD g point, ADD v vector(3), ADD b bit(64) NOT NULL DEFAULT"
+        " b'1"
+        f"{63 * '0'}'",
+        "*id int", "g point", "v vector(3)", "b bit(64)!",
+        before=("*id int",),
+    ) == [
+        AddColumn("g", "point", ""),
+        AddColumn("g_srid", "int unsigned", ""),
+        AddColumn("v", "vector(3)", "", None, "array"),
+        AddColumn("b", "bigint unsigned", "", str(2**63)),
+    ]  # fmt: skip
+    assert steps("ALTER TABLE t DROP g, DROP v", "*id int", "b bit(64)") == [
+        DropColumn("g"),
+        DropColumn("g_srid"),
+        DropColumn("v"),
+    ]
+    assert steps(
+        "ALTER TABLE t RENAME COLUMN g TO shape, RENAME COLUMN v TO w",
+        "*id int", "shape point", "w vector(3)", "b bit(64)",
+    ) == [
+        RenameColumn("g", "area"),
+        RenameColumn("g_srid", "area_srid"),
+        RenameColumn("v", "w"),
+    ]  # fmt: skip
+    keeps = replace(CONVERTED, dropped_columns="keep")
+    kept = ddl("ALTER TABLE t DROP g", *SHAPES[:1], *SHAPES[2:], rule=keeps,
+               before=SHAPES)  # fmt: skip
+    assert isinstance(kept, Steps)
+    assert kept.kept == ("g", "g_srid")
+    widens = "ALTER TABLE t MODIFY b bit(64)"
+    assert steps(widens, *SHAPES, before=(*SHAPES[:3], "b bit(63)")) == [
+        WidenColumn("b", "bigint unsigned", "")
+    ]
+    assert steps(widens, *SHAPES, before=(*SHAPES[:3], "b bit(63)"), rule=ALL) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "after"),
+    [
+        ("ALTER TABLE t MODIFY g geometry", ("g geometry", "v vector(3)", "b bit(64)")),
+        ("ALTER TABLE t MODIFY v vector(4)", ("g point", "v vector(4)", "b bit(64)")),
+        ("ALTER TABLE t MODIFY v blob", ("g point", "v blob", "b bit(64)")),
+        ("ALTER TABLE t MODIFY b bit(63)", ("g point", "v vector(3)", "b bit(63)")),
+        (
+            "ALTER TABLE t ADD h point NOT NULL",
+            ("g point", "v vector(3)", "b bit(64)", "h point!"),
+        ),
+    ],
+)
+def test_other_forms_by_drift(sql: str, after: tuple[str, ...]):
+    """What may have changed values is copied again, or stops the table."""
+    assert why(sql, "*id int", *after, rule=CONVERTED, before=SHAPES)
+    stops = replace(CONVERTED, drift="stop")
+    assert isinstance(ddl(sql, "*id int", *after, rule=stops, before=SHAPES), Stop)
+
+
+def test_a_column_with_the_name_of_a_srid():
+    """It stops the table, as both would have the same name in the lake."""
+    decision = ddl("ALTER TABLE t ADD g_srid int", *SHAPES, "g_srid int",
+                   rule=CONVERTED, before=SHAPES)  # fmt: skip
+    assert isinstance(decision, Stop)
+    assert "columns g and g_srid get the same name in the lake" in decision.reason
 
 
 def test_columns_by_rule():

@@ -20,6 +20,8 @@ from canal_server.mirror.lake.steps import (
     RenameColumn,
     WidenColumn,
 )
+from canal_server.mirror.lake.value_forms import FLOATS
+from canal_server.mirror.settings.table_values import ARRAY
 from canal_server.mirror.state.lake_tables import lake_schema
 
 if TYPE_CHECKING:
@@ -98,14 +100,19 @@ def test_added_columns(tmp_path: Path, rng: random.Random) -> None:
     rows = filled(TABLE, rng)
     lake = published(tmp_path, rows)
     files = {path.name for path in tmp_path.rglob("*.parquet")}
-    steps = [AddColumn("x", "datetime(6)", ""), AddColumn("y z", "bigint unsigned", "")]
+    steps = [
+        AddColumn("x", "datetime(6)", ""),
+        AddColumn("y z", "bigint unsigned", ""),
+        AddColumn("v", "vector(3)", "", None, ARRAY),
+    ]
     lake.evolve(COPY, steps, rows.seq + 2, {"ddl": "1"})
     assert {path.name for path in tmp_path.rglob("*.parquet")} == files
-    expected = [row | {"x": None, "y z": None} for row in rows.rows.values()]
+    nothing = {"x": None, "y z": None, "v": None}
+    expected = [row | nothing for row in rows.rows.values()]
     assert in_order(lake_rows(lake)) == in_order(expected)
     assert lake.position() == (rows.seq + 2, {"ddl": "1"})
-    more = [*COLUMNS, ("x", "datetime(6)"), ("y z", "bigint unsigned")]
-    nothing = {"x": None, "y z": None}
+    added = [("x", "datetime(6)"), ("y z", "bigint unsigned"), ("v", "vector(3)")]
+    more = [*COLUMNS, *added]
     known = {key: nothing | row for key, row in rows.rows.items()}
     rows = LakeRows(lake_table(more, ("id",)), rng, rows.seq + 2, known)
     changes = rows.as_changes(rows.random_changes(60))
@@ -123,6 +130,7 @@ def test_all_steps_at_once(tmp_path: Path, rng: random.Random) -> None:
         WidenColumn("m", "bigint", ""),
         WidenColumn("d", "decimal(9,3)", ""),
         DropColumn("s"),
+        AddColumn("v", "vector(2)", "", None, ARRAY),
     ]
     before = DeltaTable(str(tmp_path))
     lake.evolve(COPY, steps, rows.seq + 2, {})
@@ -132,18 +140,19 @@ def test_all_steps_at_once(tmp_path: Path, rng: random.Random) -> None:
     assert delta.file_uris() == before.file_uris()
     schema = lake.arrow_schema()
     assert schema is not None
-    assert [(f.name, f.type) for f in schema][:4] == [
+    assert [(f.name, f.type) for f in schema][:5] == [
         ("id", pa.int32()),
         ("m", pa.int64()),
         ("d", pa.decimal128(9, 3)),
         ("n", pa.string()),
+        ("v", FLOATS),
     ]
     expected = [
         {"id": r["id"], "m": r["n"], "d": r["d"] and r["d"] + Decimal("0.000")}
-        | {"n": "new"}
+        | {"n": "new", "v": None}
         for r in rows.rows.values()
     ]
-    left = without_order(lake_rows(lake), "id", "m", "d", "n")
+    left = without_order(lake_rows(lake), "id", "m", "d", "n", "v")
     assert in_order(left) == in_order(expected)
     assert lake.applied(COPY) == rows.seq + 2
 

@@ -37,9 +37,9 @@ def settings(tmp_path):
     return read(TEXT, str(tmp_path / "m.yml"), {})
 
 
-def written(settings, name: TableName) -> TableState:
+def written(settings, name: TableName, folder: str = "") -> TableState:
     """Write a table with one change into the lake; returns its state."""
-    table = mirror_table(name, [ID], settings)
+    table = mirror_table(name, [ID], settings, folder)
     lake = open_table(settings, table)
     lake.publish("c1", lake_schema(table), [], 10, {})
     at = pa.array([1_700_000_000_000_000], pa.timestamp("us", tz="UTC"))
@@ -90,6 +90,17 @@ def test_sizes_and_results(settings) -> None:
     states[A] = states[A].moved(Phase.COPYING)
     samples.look()
     assert samples.sizes == {}
+
+
+def test_a_folder_of_an_earlier_version(settings) -> None:
+    """A table is found there, as its state has its folder."""
+    name = TableName("shop", "café")
+    state = written(settings, name, folder="shop/café")
+    assert state.target == "shop/café"
+    folder = open_folder(settings.lake, settings.folder)
+    samples = LakeSamples(settings, folder, lambda: {name: state}, Stop())
+    samples.look()
+    assert samples.sizes[name].files == 1
 
 
 def test_a_table_that_cannot_be_read(settings, tmp_path) -> None:

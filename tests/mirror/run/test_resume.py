@@ -94,6 +94,24 @@ def test_each_goes_on_where_it_was(tmp_path) -> None:
     assert [state.source for state in joined] == [T]
 
 
+def test_one_in_a_folder_of_an_earlier_version(tmp_path) -> None:
+    """A table whose folder has letters beyond ASCII follows on, and is not copied."""
+    rule = r"match: 'shop\..*', deletes: soft, masks: {mail: 'null'}"
+    settings, name = settings_in(tmp_path, rule), TableName("shop", "café")
+    table = replace(mirror_table(name, (ID, MAIL), settings), target="shop/café")
+    open_table(settings, table).publish("c1", lake_schema(table), [], 100, {})
+    state = replace(
+        copied(settings, name, Phase.FOLLOWING),
+        target="shop/café",
+        plan="80cef46048ba6156",  # as that version computed it
+    )
+    (tmp_path / "lake/shop/caf!C3!A9").rename(tmp_path / "unused")
+    joined: list[TableState] = []
+    found = resumed(settings, Selected((name,)), state, join=joined.append)
+    assert found == {name: (Phase.FOLLOWING, "")}
+    assert [each.target for each in joined] == ["shop/café"]
+
+
 def test_one_that_is_there_again(tmp_path) -> None:
     """A table that was dropped is copied again, one that is stopped stays that."""
     settings = settings_in(tmp_path, r"match: shop\..*")

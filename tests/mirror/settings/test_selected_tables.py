@@ -13,6 +13,7 @@ from canal_server.mirror.settings.selected_tables import (
     estimate,
     mirror_table,
     present,
+    signature,
     survey,
 )
 from canal_server.mirror.settings.settings_file import read
@@ -75,7 +76,7 @@ def test_tables_of_a_server(source_server, control, database):
 
     assert logs.is_keyless
     assert logs.deletes == "soft"
-    assert odd.target == f"{database}/odd!2Fnäme"
+    assert odd.target == f"{database}/odd!2Fn!C3!A4me"
     assert orders.target == f"{database}/orders"
     assert orders.key == ("a", "b")
     assert [each.name for each in orders.columns] == ["a", "b", "g", "mail"]
@@ -218,3 +219,70 @@ def test_a_table_that_nobody_selects():
     """A name without a rule is refused, also later."""
     with pytest.raises(ConfigError, match="no pattern in the settings matches it"):
         mirror_table(TableName("x", "y"), [ID], settings_of("match: s.t"))
+
+
+def test_a_folder_of_an_earlier_version_is_kept():
+    """A table with letters beyond ASCII stays where readers know it."""
+    name, columns = TableName("s", "café"), [ID]
+    settings = settings_of("match: s\\..*")
+    assert mirror_table(name, columns, settings).target == "s/caf!C3!A9"
+    for folder, expected in (
+        ("s/café", "s/café"),
+        ("s/caf!C3!A9", "s/caf!C3!A9"),
+        ("elsewhere/café", "s/caf!C3!A9"),  # `to` was another one
+    ):
+        found = mirror_table(name, columns, settings, folder)
+        assert found.target == expected
+
+
+def test_forms_of_values():
+    """They go by a column's type; a masked column keeps the form of the stream."""
+    columns = [
+        ID,
+        *(
+            ColumnMeta(name, mysql_type, None, is_key=False)
+            for name, mysql_type in (
+                ("a", "geometry"), ("b", "MULTIPOINT"), ("c", "vector(9)"),
+                ("d", "bit(64)"), ("e", "bit(63)"), ("f", "blob"), ("g", "point"),
+            )
+        ),
+    ]  # fmt: skip
+    rule = "match: s.t, types: {geometry: wkb, vector: array, bit64: unsigned}"
+    settings = settings_of(f"{rule}, masks: {{g: hash}}")
+    found = {
+        c.name: (c.form, c.targets)
+        for c in mirror_table(NAME, columns, settings).columns
+    }
+    assert found == {
+        "id": ("", ("id",)),
+        "a": ("wkb", ("a", "a_srid")),
+        "b": ("wkb", ("b", "b_srid")),
+        "c": ("array", ("c",)),
+        "d": ("unsigned", ("d",)),
+        "e": ("", ("e",)),
+        "f": ("", ("f",)),
+        "g": ("", ("g",)),
+    }
+    usual = mirror_table(NAME, columns, settings_of("match: s.t, masks: {g: hash}"))
+    assert {each.form for each in usual.columns} == {""}
+    assert signature(NAME, settings) != signature(
+        NAME, settings_of("match: s.t, masks: {g: hash}")
+    )
+
+
+def test_a_name_beside_a_geometry():
+    """A column with the name of the SRID needs another one in the lake."""
+    columns = [
+        ID,
+        *(
+            ColumnMeta(n, t, None, is_key=False)
+            for n, t in (("g", "point"), ("G_SRID", "int"))
+        ),
+    ]
+    rule = "match: s.t, types: {geometry: wkb}"
+    with pytest.raises(ConfigError) as caught:
+        mirror_table(NAME, columns, settings_of(rule))
+    (problem,) = caught.value.problems
+    assert "columns g and G_SRID get the same name in the lake, g_srid" in problem
+    table = mirror_table(NAME, columns, settings_of(f"{rule}, rename: {{g: shape}}"))
+    assert table.columns[1].targets == ("shape", "shape_srid")

@@ -9,6 +9,7 @@ import pytest
 
 from canal_server.doors.yaml_document import UNREAD
 from canal_server.errors import ConfigError
+from canal_server.mirror.settings.mirror_settings import TypeSettings
 from canal_server.mirror.settings.settings_file import load, read
 from canal_server.mirror.settings.table_values import Mask, TableName
 
@@ -252,6 +253,19 @@ def test_folders_that_readers_of_delta_tables_do_not_find(old, new, expected):
     """They decode what looks encoded, and then look for files in another folder."""
     (found,) = problems_of(SMALL.replace(old, new))
     assert expected in found
+
+
+def test_types():
+    """Each kind of type has its own form; the default is the one of the stream."""
+    text = SMALL.replace("match: ", "types: {%s}\n    match: ")
+    (usual,) = read(SMALL, "m.yml", {}).tables
+    assert usual.types == TypeSettings()
+    (rule,) = read(text % "geometry: wkb, vector: array", "m.yml", {}).tables
+    assert rule.types == TypeSettings(geometry="wkb", vector="array", bit64="signed")
+    found = problems_of(text % "geometry: wkt, bit64: 1, json: x")
+    assert "types.geometry = 'wkt'" in found[0]
+    assert "types.bit64 = '1'" in found[1]
+    assert "types.json is not known" in found[2]
 
 
 def test_what_asks_the_lake_alone_needs_no_secrets():

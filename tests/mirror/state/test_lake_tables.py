@@ -62,12 +62,12 @@ def test_what_a_folder_has(
     ("name", "folder"),
     [
         ("orders_2024-x.y$", "orders_2024-x.y$"),
-        ("Odd name-ü 2024.x", "Odd!20name-ü!202024.x"),
+        ("Odd name-ü 2024.x", "Odd!20name-!C3!BC!202024.x"),
         ("a%20b", "a!2520b"),
         ("a!20b", "a!2120b"),
         ("../up", "!2E.!2Fup"),
         ("_hidden", "!5Fhidden"),
-        ("日本—x", "日本!E2!80!94x"),
+        ("日本—x", "!E6!97!A5!E6!9C!AC!E2!80!94x"),
         ("it's \"#?*<>|\\", "it!27s!20!22!23!3F!2A!3C!3E!7C!5C"),
     ],
 )

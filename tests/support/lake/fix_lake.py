@@ -18,8 +18,11 @@ import pyarrow.parquet as pq
 from canal_server.mirror.lake.change_files import ChangeLog
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.lake.value_forms import LakePart, parts_of
 from canal_server.mirror.settings.mirror_settings import LakeSettings
 from canal_server.mirror.settings.table_values import (
+    ARRAY,
+    WKB,
     CopiedFile,
     MirrorColumn,
     MirrorTable,
@@ -76,8 +79,13 @@ VALUES: dict[str, Callable[[random.Random], Any]] = {
     "json": lambda rng: f'{{"a": {rng.randrange(9)}}}',
     "varbinary(9)": lambda rng: rng.randbytes(rng.randrange(4)),
     "blob": lambda rng: rng.randbytes(rng.randrange(40)),
+    "vector(3)": lambda rng: [rng.choice([0.0, -0.0, 0.5]) for _ in range(3)],
+    "point": lambda rng: rng.randbytes(21),
+    "int unsigned": lambda rng: rng.choice([0, 4326, 2**32 - 1]),
 }
-KEY_TYPES = [name for name in VALUES if name not in ("json", "blob", "bit(64)")]
+FORMS = {"vector(3)": ARRAY, "point": WKB}
+NOT_IN_KEYS = ("json", "blob", "bit(64)", *FORMS)
+KEY_TYPES = [name for name in VALUES if name not in NOT_IN_KEYS]
 NAMES = [
     "a",
     "A2",
@@ -107,7 +115,12 @@ class LakeRows:
     def data_schema(self) -> pa.Schema:
         """Return the table's own columns, by their names in the lake."""
         schema = lake_schema(self.table)
-        return pa.schema([schema.field(c.target) for c in self.table.columns])
+        return pa.schema([schema.field(part.name) for part in self.parts])
+
+    @property
+    def parts(self) -> list[LakePart]:
+        """Return the columns of the lake that have values of the source."""
+        return [part for column in self.table.columns for part in parts_of(column)]
 
     def key_of(self, row: dict[str, Any]) -> Any:
         """Return the key that distinguishes rows."""
@@ -118,10 +131,10 @@ class LakeRows:
         """Return a row of random values; a key has no NULL."""
         row = {}
         for column in self.table.columns:
-            value = VALUES[column.mysql_type](self.rng)
-            if not column.is_key and self.rng.random() < 0.2:
-                value = None
-            row[column.target] = value
+            is_null = not column.is_key and self.rng.random() < 0.2
+            for part in parts_of(column):
+                value = VALUES[part.mysql_type](self.rng)
+                row[part.name] = None if is_null else value
         return row
 
     def change(self, kind: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +176,7 @@ class LakeRows:
         return change
 
     def _delete(self, row: dict[str, Any]) -> dict[str, Any]:
-        data = {c.target: row[c.target] for c in self.table.columns}
+        data = {part.name: row[part.name] for part in self.parts}
         change = self.change("delete", data)
         if self.table.deletes == "soft":
             self.rows[self.key_of(row)] = self._kept(change, deleted=True)
@@ -199,7 +212,9 @@ def lake_table(
         TableName("shop", "orders"),
         "shop/orders",
         tuple(
-            MirrorColumn(name, kind, "utf8mb4", name in key, name)
+            MirrorColumn(
+                name, kind, "utf8mb4", name in key, name, None, FORMS.get(kind, "")
+            )
             for name, kind in columns
         ),
         key,

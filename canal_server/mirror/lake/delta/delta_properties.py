@@ -135,7 +135,7 @@ def statistics(text: str, names: Collection[str]) -> str:
 def _is_true(kind: pa.DataType) -> bool:
     """Check whether statistics are right for all values of a type."""
     if not pa.types.is_decimal(kind):
-        return not pa.types.is_binary(kind)
+        return not (pa.types.is_binary(kind) or pa.types.is_nested(kind))
     return bool(kind.precision <= (_DOUBLE_DIGITS if kind.scale else _WHOLE_DIGITS))
 
 

@@ -127,7 +127,8 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "mirror": (
         ("preview the effect of the settings", "mirror --dry-run"),
-        ("other settings", "mirror --conf /etc/canal/mirror.yml"),
+        ("up to now, then end: for cron or a workflow",
+         "mirror --once --conf /etc/canal/mirror.yml"),
         ("copy one table again", "mirror copy shop.orders"),
     ),
     "mirror status": (

@@ -371,6 +371,7 @@ complete -c canal-server -n '__canal_server_at \' mirror\'' -a plot -d 'plot del
 complete -c canal-server -n '__canal_server_at \' mirror\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' mirror\'' -l conf -r -F -d 'settings of the mirror (default: mirror.yml in the folder $CANAL_CONF if it exists, else ./mirror.yml)'
 complete -c canal-server -n '__canal_server_at \' mirror\'' -l dry-run -d 'print what would be done and any problems; write nothing'
+complete -c canal-server -n '__canal_server_at \' mirror\'' -l once -d 'copy what is to be copied, follow to the current end of the binlog, and end'
 complete -c canal-server -n '__canal_server_at \' mirror\'' -l log-level -x -a 'debug info warning error' -d 'minimum level of log messages (default: info)'
 complete -c canal-server -n '__canal_server_at \' mirror status\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' mirror status\'' -l conf -r -F -d 'settings of the mirror (default: mirror.yml in the folder $CANAL_CONF if it exists, else ./mirror.yml)'

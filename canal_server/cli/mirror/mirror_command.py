@@ -44,12 +44,18 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "mirror",
         help="replicate tables into a data lake with Spark",
         description="Copy tables into a data lake and keep the copies up to date, in "
-        "the foreground, until a signal. A restart resumes where the mirror stopped.",
+        "the foreground, until a signal. A restart resumes where the mirror stopped. "
+        "With --once, it ends as soon as the copies have everything that the binlog "
+        "had at the start. Exit status: 0 success, 1 failure; with --once also a table "
+        "that is stopped, 5 minutes without progress, or a signal before the end; 2 "
+        "invalid settings or options, 130 interrupted by Ctrl-C.",
     )
     _add_conf(parser, _default_conf())
     add = parser.add_argument
     add("--dry-run", action="store_true", help="print what would be done and any "
         "problems; write nothing")  # fmt: skip
+    add("--once", action="store_true", help="copy what is to be copied, follow to the "
+        "current end of the binlog, and end")  # fmt: skip
     add("--log-level", choices=LEVELS, default="info", help="minimum level of log "
         "messages (default: %(default)s)")  # fmt: skip
     actions = parser.add_subparsers(dest="action", metavar="action")
@@ -197,7 +203,7 @@ def _mirror(args: argparse.Namespace, settings: Any) -> int:
 
     def work() -> None:
         try:
-            module.run(settings, progress, stop)
+            module.run(settings, progress, stop, once=args.once)
         except BaseException as error:  # noqa: BLE001  # raised again by the main thread
             ended.error = error
         finally:

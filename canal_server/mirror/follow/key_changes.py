@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from canal_server.client.range_client import RangePosition
     from canal_server.mirror.follow.foreign_keys import HiddenKey, Keys
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
@@ -38,6 +39,7 @@ class KeyChanges:
         self, settings: MirrorSettings, stop: Stop, stream: ChangeStream
     ) -> None:
         self._stream = stream
+        self._reached = 0  # number of a position, which the stream's own is before
         self._watch = KeyWatch(settings, stop, self._use)
         self._recheck = Recheck(
             settings,
@@ -66,6 +68,23 @@ class KeyChanges:
         self._recheck.poll()
         self._stream.settle()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no rows wait to be compared or read again."""
+        return not (self._recheck.is_busy or self._rereading.is_waiting)
+
+    @property
+    def awaits_stream(self) -> bool:
+        """Whether rows are compared only when the stream is further."""
+        return self._recheck.awaits_stream
+
+    def reached(self, position: RangePosition) -> None:
+        """Record that the stream has ended with everything before a position.
+
+        Its own position is older if the last changes were of other tables.
+        """
+        self._reached = version_of(position)
+
     def close(self) -> None:
         """End the threads; the stop was requested before."""
         self._watch.close()
@@ -91,7 +110,7 @@ class KeyChanges:
 
     def _position(self) -> int:
         feed = self._stream.feed
-        return 0 if feed is None else version_of(feed.position)
+        return max(self._reached, 0 if feed is None else version_of(feed.position))
 
     def _suspect(self, name: TableName, keys: pa.Table) -> None:
         self._rereading.suspect(name, keys)

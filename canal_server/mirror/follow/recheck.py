@@ -103,6 +103,22 @@ class Recheck:
                 else:
                     request.due_s = max(request.due_s, now + delay_s)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there are requests."""
+        with self._lock:
+            return bool(self._requests or self._work)
+
+    @property
+    def awaits_stream(self) -> bool:
+        """Whether a request needs a stream that is further."""
+        position = self._position()
+        with self._lock:
+            return any(
+                request.head is not None and request.head > position
+                for request in self._requests.values()
+            )
+
     def poll(self) -> None:
         """Continue with the requests."""
         if self._work is not None:

@@ -130,9 +130,13 @@ class Rereading:
 
     @property
     def has_suspects(self) -> bool:
+        """Whether rows are waiting to be read again, and it is time for that."""
+        return self.is_waiting and self._now() >= self._due
+
+    @property
+    def is_waiting(self) -> bool:
         """Whether rows are waiting to be read again."""
-        waiting = bool(self._suspects or self._incoming)
-        return waiting and self._now() >= self._due
+        return bool(self._suspects or self._incoming)
 
     def use(self, keys: Iterable[ForeignKey]) -> None:
         """Set the foreign keys whose children are read again."""

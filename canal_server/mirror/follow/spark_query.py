@@ -26,6 +26,7 @@ from canal_server.spark.reading.range_tasks import LOST, loss_message
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from canal_server.client.range_client import RangePosition
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.state.feed import Feed
@@ -55,13 +56,15 @@ class Query:
         on_start: Callable[[], None] = lambda: None,
         on_failure: Callable[[str], None] = lambda _why: None,
         on_idle: Callable[[], None] = lambda: None,
+        end: Callable[[], RangePosition] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set the parts of the stream.
 
         `on_start` is called after each start, `on_failure` with the reason of each
         failure; `on_idle` is called in a thread of Spark, after each poll that brought
-        nothing.
+        nothing. With `end`, which returns the end of the binlog, the stream ends when
+        it has applied what was there when it started.
         """
         self._settings = settings
         self._spark = spark
@@ -70,7 +73,10 @@ class Query:
         self._on_start = on_start
         self._on_failure = on_failure
         self._on_idle = on_idle
+        self._end = end
         self._now = now
+        self._aim: RangePosition | None = None  # the end of the binlog at the start
+        self.reached: RangePosition | None = None  # that end, when the stream has ended
         self._is_heard = False  # whether `on_idle` is registered with Spark
         self._generation = store.generation()
         self._checkpoint = f"{settings.checkpoint}/{self._generation}"
@@ -96,10 +102,12 @@ class Query:
             .option("checkpointLocation", self._checkpoint)
             .queryName(f"mirror {self._settings.name}")
         )
-        trigger_s = self._settings.stream.trigger_s
-        writer = writer.trigger(
-            processingTime=f"{round(trigger_s * 1000)} milliseconds"
-        )
+        if self._end is None:
+            trigger_ms = round(self._settings.stream.trigger_s * 1000)
+            writer = writer.trigger(processingTime=f"{trigger_ms} milliseconds")
+        else:
+            self._aim = self._end()  # Spark's own end is this one or a later one
+            writer = writer.trigger(availableNow=True)
         with self._stream.joining:  # no batch is applied before its query is known
             self._query = writer.start()
             self._started_at = self._stream.feed
@@ -117,7 +125,12 @@ class Query:
         Raises DataLossError if that would not help, CanalError if Spark has ended, and
         what py4j raises when its JVM has ended.
         """
+        if self.reached is not None:
+            return
         if self._query is not None and self._query.isActive:
+            return
+        if self._has_ended():
+            self._query, self.reached = None, self._aim
             return
         now = self._now()
         if self._query is not None:
@@ -137,6 +150,10 @@ class Query:
                 mirror_stream_messages.MIRROR_STREAM_NOT_STARTED.log(log, text)
                 self._on_failure(text)
 
+    def start_again(self) -> None:
+        """Let a stream that has ended start for what came after that, in `look`."""
+        self.reached = None
+
     def stop(self) -> None:
         """End the query, after the current batch."""
         self._stream.close()
@@ -145,6 +162,15 @@ class Query:
             self._spark.sparkContext.setLogLevel("OFF")
             self._query.stop()
             self._query = None
+
+    def _has_ended(self) -> bool:
+        """Return whether the query, which is not active, ended without a failure."""
+        return (
+            self._end is not None
+            and self._query is not None
+            and not self._stream.gap
+            and self._query.exception() is None
+        )
 
     def _handle_failure(self, now: float) -> None:
         """Report why the query failed, and repair what can be repaired."""

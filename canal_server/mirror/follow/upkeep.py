@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
+    from canal_server.mirror.state.upkeep_times import UpkeepTimes
+    from canal_server.runtime.lifecycle import Stop
 
 log = logging.getLogger(__name__)
 
 VACUUM_EVERY_S: Final = 3600.0
+STORE_EVERY_S: Final = 60.0  # of the times; a job is repeated if the process is killed
 
 
 class _Duty(NamedTuple):
@@ -44,24 +47,52 @@ class Upkeep:
         self,
         settings: MirrorSettings,
         stream: ChangeStream,
+        times: UpkeepTimes,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Set the tables and where times of jobs are kept. Raises LakeError."""
         self._settings = settings
         self._stream = stream
+        self._times = times
         self._now = now
-        self._compacted: dict[TableName, float] = {}  # last time, or when first seen
-        self._vacuumed: dict[TableName, float] = {}
+        at = now()
+        self._stored_s = at
+        # Last time, or when first seen.
+        self._compacted, self._vacuumed = (
+            {name: at - ago_s for name, ago_s in each.items()} for each in times.read()
+        )
+
+    def run_all(self, stop: Stop) -> None:
+        """Do all jobs that are due, until a stop is requested. Raises LakeError."""
+        while not stop.requested() and self._run_next():
+            pass
+        self._store(self._now())
 
     def run_next(self) -> None:
         """Do one job of at most one table, if it is due; the most overdue comes first.
 
         A failure is logged, also an internal one, and the job is repeated after its
-        period.
+        period. Raises LakeError if the times cannot be stored.
         """
+        self._run_next()
+        now = self._now()
+        if now - self._stored_s >= STORE_EVERY_S:
+            self._store(now)
+
+    def _store(self, now: float) -> None:
+        self._stored_s = now
+        self._times.write(
+            *(
+                {name: now - each[name] for name in self._stream.tables if name in each}
+                for each in (self._compacted, self._vacuumed)
+            )
+        )
+
+    def _run_next(self) -> bool:
         now = self._now()
         duty = max(self._duties(now), key=attrgetter("overdue_s"), default=None)
         if duty is None or duty.overdue_s < 0:
-            return
+            return False
         duty.done[duty.name] = now
         try:
             duty.do(duty.name)
@@ -74,6 +105,7 @@ class Upkeep:
             mirror_table_messages.MIRROR_UPKEEP_CRASHED.log(
                 log, duty.name, fault, exc_info=True
             )
+        return True
 
     def _duties(self, now: float) -> Iterator[_Duty]:
         lake = self._settings.lake

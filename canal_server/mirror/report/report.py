@@ -59,6 +59,12 @@ class Report:
         """Whether the stream's last poll brought nothing new."""
         return self._idle.is_caught_up()
 
+    @property
+    def failure(self) -> str:
+        """Why the stream fails; empty if it works."""
+        with self._lock:
+            return self._failing
+
     def idle(self) -> None:
         """Record that a poll of the stream brought nothing new; thread-safe."""
         self._idle.note()
@@ -99,14 +105,20 @@ class Report:
         if why:
             self._idle.batch()
 
-    def store(self, spark: str = "", warnings: Sequence[str] = ()) -> None:
+    def store(
+        self,
+        spark: str = "",
+        warnings: Sequence[str] = (),
+        *,
+        at_once: bool = False,
+    ) -> None:
         """Store the collected data, every few seconds; a failure is logged.
 
         `spark` is why jobs wait for Spark's resources; `warnings` are about conditions
         that last until a person changes them.
         """
         now = time.monotonic()
-        if now - self._written < EVERY_S:
+        if now - self._written < EVERY_S and not at_once:
             return
         self._written = now
         with self._lock:

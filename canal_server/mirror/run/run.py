@@ -38,7 +38,8 @@ from canal_server.mirror.follow.upkeep import Upkeep
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.report.mirror_counts import MirrorCounts
 from canal_server.mirror.report.report import Report
-from canal_server.mirror.rows.copy_positions import warn_of_unseen_xa
+from canal_server.mirror.rows.copy_positions import latest, warn_of_unseen_xa
+from canal_server.mirror.run.ending import INTERRUPTED, Ending, Seen, check_stopped
 from canal_server.mirror.run.resume import Resume, look
 from canal_server.mirror.run.table_schedule import TableSchedule
 from canal_server.mirror.run.table_sync import TableSync
@@ -47,6 +48,7 @@ from canal_server.mirror.session.executors import Executors
 from canal_server.mirror.session.spark_session import (
     in_settings,
     open_session,
+    source_options,
     stop_and_log,
 )
 from canal_server.mirror.settings.lake_paths import path_warnings
@@ -54,8 +56,11 @@ from canal_server.mirror.state.feed import write_feed
 from canal_server.mirror.state.lake_lease import Lease
 from canal_server.mirror.state.run_history import read_status
 from canal_server.mirror.state.state import Phase, States, TablesNow, TableState
+from canal_server.mirror.state.upkeep_times import UpkeepTimes
 from canal_server.runtime.backoff import Backoff
 from canal_server.spark.options.offsets import version_of
+from canal_server.spark.options.servers import Channel
+from canal_server.spark.options.source_options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,17 +82,22 @@ LAKE_RETRY_MAX_S: Final = 10.0  # meanwhile nothing else is checked
 
 
 class Mirror:
-    """Runs until a stop is requested or a problem needs a person."""
+    """Runs until a stop is requested or a problem needs a person.
+
+    With an `ending`, it ends as soon as that decides.
+    """
 
     def __init__(
         self,
         settings: MirrorSettings,
         progress: Progress,
         stop: Stop,
+        ending: Ending | None = None,
     ) -> None:
         self._settings = settings
         self._progress = progress
         self._stop = stop
+        self._ending = ending
         self._folder = open_folder(settings.lake, settings.folder)
         self._store = States(self._folder)
         self._report = Report(settings, self._folder)
@@ -96,6 +106,7 @@ class Mirror:
         self._dropped = DroppedTables(settings, stop)
         self._tables = TableSchedule(settings, self._store, self._copies, self._dropped)
         self._has_checked_xa = False
+        self._is_done = False  # only with an ending
         self._stream = ChangeStream(
             settings.canal.destination,
             settings.stream.tables_at_once,
@@ -111,7 +122,7 @@ class Mirror:
         )
 
     def run(self) -> None:
-        """Mirror until the stop. Raises CanalError for what a person must repair."""
+        """Mirror until the end. Raises CanalError for what a person must repair."""
         with Lease(self._folder) as lease, self._watching:
             self._report.metrics_port = self._watching.port
             for warning in path_warnings(self._settings):
@@ -119,6 +130,7 @@ class Mirror:
             try:
                 self._counts.resume(read_status(self._folder))
                 self._run(lease)
+                self._check_done()
             except CanalError as error:
                 self._report.end(str(error))
                 raise
@@ -149,6 +161,7 @@ class Mirror:
             on_start=self._counts.started,
             on_failure=self._failed,
             on_idle=self._idle,
+            end=self._end if self._ending is not None else None,
         )
         pool = ThreadPoolExecutor(
             self._settings.copy.tables_at_once, thread_name_prefix="copy"
@@ -166,6 +179,11 @@ class Mirror:
                 ending.callback(self._partitions.close)
                 ending.callback(pool.shutdown, wait=True, cancel_futures=True)
                 ending.callback(stop_and_log, "the stream", query.stop)
+
+    def _check_done(self) -> None:
+        """Raise CanalError if the mirror was stopped before it was done."""
+        if self._ending is not None and not self._is_done:
+            raise CanalError(INTERRUPTED)
 
     def _await_source(self, lease: Lease) -> Selected | None:
         """Return what the servers report; None when a stop is requested first.
@@ -187,6 +205,8 @@ class Mirror:
                 mirror_run_messages.MIRROR_SOURCE_UNAVAILABLE.log(
                     log, in_settings(str(error)), pause_s
                 )
+                if self._ending is not None:
+                    self._ending.failed(error)
                 if self._stop.wait(pause_s):
                     return None
                 lease.renew()
@@ -227,8 +247,8 @@ class Mirror:
         lease: Lease,
         executors: Executors,
     ) -> None:
-        """Check everything until the stop."""
-        upkeep = Upkeep(self._settings, self._stream)
+        """Check everything until the end."""
+        upkeep = Upkeep(self._settings, self._stream, UpkeepTimes(self._folder))
         backoff = Backoff(RETRY_FIRST_S, LAKE_RETRY_MAX_S)
         pause_s = TURN_S
         while not self._stop.wait(pause_s):
@@ -243,13 +263,58 @@ class Mirror:
                 self._look_at(query)
                 upkeep.run_next()
                 lease.renew()
+                if self._ending is not None and self._ends(query, self._ending):
+                    upkeep.run_all(self._stop)
+                    self._report_end(self._ending)
+                    return
             except LakeError as error:
+                if self._ending is not None:
+                    self._ending.failed(error)
                 # What could not be stored there is found again.
                 pause_s = backoff.delay_s(time.monotonic())
                 mirror_run_messages.MIRROR_LAKE_FAILED.log(log, error, pause_s)
             problem = executors.problem()
             self._report.store(problem, self._keys.warnings)
             self._show(lacks_executors=bool(problem))
+
+    def _end(self) -> RangePosition:
+        """Return the end of the source's binlog."""
+        destination = self._settings.canal.destination
+        options = read_options(source_options(self._settings))
+        channel = Channel(options, destination, stop=self._stop)
+        try:
+            return latest(self._settings, channel)
+        finally:
+            channel.close()
+
+    def _ends(self, query: Query, ending: Ending) -> bool:
+        """Check whether everything is in the lake. Raises CanalError if it fails."""
+        # In this order: the stream may find new tables until its end.
+        reached, failure = query.reached, self._report.failure
+        if reached is not None:
+            self._keys.reached(reached)
+            if self._keys.awaits_stream:
+                query.start_again()
+        tables, counts = self._tables.current(), self._counts.read()
+        copied = sum(each.copied_rows for each in counts.tables.values())
+        seen = Seen(
+            tables=tables,
+            failing=self._tables.failing(),
+            reached=reached,
+            failure=failure,
+            is_settled=self._keys.is_settled,
+            progress=(counts.batches, copied, tables.phases()[Phase.FOLLOWING]),
+        )
+        return ending.look(seen)
+
+    def _report_end(self, ending: Ending) -> None:
+        """Store that the mirror is done. Raises CanalError for stopped tables."""
+        self._report.store("", self._keys.warnings, at_once=True)
+        check_stopped(self._tables.current())
+        self._is_done = True
+        text = f"the lake has everything up to {ending.reached}"
+        self._report.end(text)
+        log.info("%s", text)
 
     def _begin(self, selected: Selected, work: TableSync) -> None:
         """Resume each table where it stopped."""
@@ -310,10 +375,13 @@ class Mirror:
 
     def _look_at(self, query: Query) -> None:
         """Restart the stream after a failure; raise what needs a person."""
+        was_at_end = query.reached is not None
         try:
             query.look()
         except DataLossError as error:
             raise _copy_all(error) from error
+        if query.reached is not None and not was_at_end:
+            self._idle()
 
 
 def _copy_all(error: DataLossError) -> ConfigError:
@@ -325,6 +393,12 @@ def _copy_all(error: DataLossError) -> ConfigError:
     return ConfigError([problem])
 
 
-def run(settings: MirrorSettings, progress: Any, stop: Stop) -> None:
-    """Mirror until a stop is requested. Raises CanalError for what must be repaired."""
-    Mirror(settings, progress, stop).run()
+def run(
+    settings: MirrorSettings, progress: Any, stop: Stop, *, once: bool = False
+) -> None:
+    """Mirror until a stop is requested; once: at most to the end that the binlog has.
+
+    Raises CanalError for what must be repaired; once, also for tables that are stopped,
+    and if a stop is requested before the end.
+    """
+    Mirror(settings, progress, stop, Ending() if once else None).run()

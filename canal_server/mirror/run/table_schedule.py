@@ -35,7 +35,7 @@ from canal_server.mirror.run.resume import new_state
 from canal_server.mirror.session.spark_session import in_settings
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import OtherCopyError, UnusableTableError
-from canal_server.mirror.state.state import Phase, TablesNow
+from canal_server.mirror.state.state import PENDING, Phase, TablesNow
 from canal_server.runtime.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ log = logging.getLogger(__name__)
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
-_TO_SYNC: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
 # Which table owns a folder. The copy of a dropped table may be replaced.
 _OWNING: Final = (
     (Phase.COPYING, Phase.CATCHING_UP, Phase.FOLLOWING),
@@ -115,6 +114,11 @@ class TableSchedule:
                 states[name] = self._store.read(name) or states[name]
         return TablesNow(states, frozenset(running))
 
+    def failing(self) -> frozenset[TableName]:
+        """Return the tables whose last attempt to sync them has failed."""
+        with self._guard:
+            return frozenset(self._later)
+
     # --------------------------------------------------------------------------------
     # The main loop: work on tables that do not follow the stream
     # --------------------------------------------------------------------------------
@@ -132,7 +136,7 @@ class TableSchedule:
             due = [
                 state
                 for name, state in self._states.items()
-                if state.phase in _TO_SYNC and name not in self._at_work
+                if state.phase in PENDING and name not in self._at_work
                 if name not in self._later or self._later[name][0] <= now
                 if pauses.is_due(state, self._wall())
                 if not self._waits(state)

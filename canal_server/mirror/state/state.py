@@ -47,7 +47,8 @@ class Phase(StrEnum):
     DROPPED = "dropped"  # dropped in the source; its copy stays unchanged
 
 
-_PENDING: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
+# On the way into the stream.
+PENDING: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
 
 
 class Origin(NamedTuple):
@@ -217,7 +218,7 @@ class TablesNow:
         """Return how many tables are copied now, and how many are to be copied."""
         running = len(self.running)
         pending = sum(
-            name not in self.running and state.phase in _PENDING
+            name not in self.running and state.phase in PENDING
             for name, state in self.states.items()
         )
         return {"running": running, "pending": pending}

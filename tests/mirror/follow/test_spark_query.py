@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
+from canal_server.client.range_client import RangePosition
 from canal_server.mirror.follow.spark_query import RETRY_FIRST_S, RETRY_MAX_S, Query
 from canal_server.mirror.follow.stream_start import DataLossError
 from canal_server.mirror.lake.lake_storage import open_folder
@@ -20,6 +21,7 @@ from canal_server.mirror.state.state import States
 from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SETTINGS = """name: shop
@@ -60,6 +62,11 @@ class StartedSpark:
         self.query = SimpleNamespace(isActive=True, id=1)
         return self.query
 
+    def end(self) -> None:
+        """Have the query end as Spark does, without a failure."""
+        self.query.isActive = False
+        self.query.exception = lambda: None
+
     def fail(self, ending: str) -> None:
         """Have the query fail with a traceback that ends with a line, as Spark does."""
         self.query.isActive = False
@@ -67,9 +74,12 @@ class StartedSpark:
 
 
 class Scene:
-    """A query that was started, and its clock."""
+    """A query that was started, and its clock.
 
-    def __init__(self, folder: Path) -> None:
+    It ends at the positions that are the ends of the binlog at its starts, if any.
+    """
+
+    def __init__(self, folder: Path, ends: Sequence[RangePosition] = ()) -> None:
         settings = read(SETTINGS, str(folder / "mirror.yml"), {})
         states = States(open_folder(settings.lake, settings.folder))
         self.stream: Any = SimpleNamespace(
@@ -83,9 +93,14 @@ class Scene:
             states,
             Stop(),
             on_failure=self.reported.append,
+            end=self._end if ends else None,
             now=lambda: self.now_s,
         )
+        self._ends = list(ends)
         self.query.start()
+
+    def _end(self) -> RangePosition:
+        return self._ends.pop(0)
 
     def fail(self, ending: str, pause_s: float = RETRY_MAX_S) -> None:
         """Have the query fail; it starts again after a pause of so long at most.
@@ -157,3 +172,38 @@ def test_what_is_lost_is_raised(tmp_path: Path) -> None:
     ending = "canal_server.errors.SourceError: b.1:4 are no longer available"
     with pytest.raises(DataLossError, match=r"^b.1:4 are no longer available$"):
         look_at(tmp_path, ending)
+
+
+def test_the_end_is_reached(tmp_path: Path) -> None:
+    """It is the one of the last start; on request, the stream goes on from there."""
+    first, second, third = (RangePosition(1, "b.1", at) for at in (4, 5, 6))
+    scene = Scene(tmp_path, (first, second, third))
+    scene.query.look()
+    assert scene.query.reached is None
+    scene.fail("OSError: no disk")
+    scene.query.look()
+    assert scene.query.reached is None
+    scene.spark.end()
+    scene.query.look()
+    assert scene.query.reached == second
+    ended = scene.spark.query
+    scene.query.look()
+    assert scene.spark.query is ended, "it does not start by itself"
+    scene.query.start_again()
+    assert scene.query.reached is None
+    scene.query.look()
+    scene.spark.end()
+    scene.query.look()
+    assert scene.query.reached == third
+
+
+def test_an_endless_one_has_no_end(tmp_path: Path) -> None:
+    """It starts again even if Spark ends it without a failure."""
+    scene = Scene(tmp_path)
+    ended = scene.spark.query
+    scene.spark.end()
+    scene.query.look()
+    scene.now_s += RETRY_MAX_S
+    scene.query.look()
+    assert scene.query.reached is None
+    assert scene.spark.query is not ended

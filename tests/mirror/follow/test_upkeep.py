@@ -9,14 +9,21 @@ import pytest
 from canal_server.errors import LakeError
 from canal_server.mirror.follow.follower import Follower
 from canal_server.mirror.follow.micro_batches import ChangeStream
-from canal_server.mirror.follow.upkeep import VACUUM_EVERY_S, Upkeep
+from canal_server.mirror.follow.upkeep import (
+    STORE_EVERY_S,
+    VACUUM_EVERY_S,
+    Upkeep,
+)
+from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.lake_table import lake_schema
 from canal_server.mirror.settings.selected_tables import mirror_table
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_tables import open_table
 from canal_server.mirror.state.table_shape import Columns
+from canal_server.mirror.state.upkeep_times import UpkeepTimes
 from canal_server.model.columns_known import ColumnMeta
+from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +42,9 @@ class Noted(Upkeep):
     """Notes what is done, as what it is: nothing of it is of this test."""
 
     def __init__(self, settings, stream, now: Callable[[], float]) -> None:
-        super().__init__(settings, stream, now)
+        folder = open_folder(settings.lake, settings.folder)
+        super().__init__(settings, stream, UpkeepTimes(folder, now), now)
+        self.settings = settings
         self.stream = stream
         self.done: list[tuple[str, str]] = []
         self.fails: Exception | None = None
@@ -114,6 +123,41 @@ def test_all_of_it_has_its_turn(make) -> None:
         found += upkeep.due()
     assert ("vacuum", "a") in found
     assert ("vacuum", "b") in found
+
+
+def test_short_runs(make) -> None:
+    """The periods count over processes, each of which does what is due at its end."""
+    upkeep, clock = make()
+    upkeep.run_all(Stop())
+    found = []
+    for _ in range(14):
+        clock[0] += 300
+        again = Noted(upkeep.settings, upkeep.stream, lambda: clock[0])
+        again.run_all(Stop())
+        found.append(len(again.done))
+    assert found == [0, 2] * 5 + [0, 4, 0, 2]
+
+
+def test_a_stop(make) -> None:
+    """No job begins after it."""
+    upkeep, clock = make()
+    upkeep.run_next()
+    clock[0] += 600
+    stop = Stop()
+    stop.request()
+    upkeep.run_all(stop)
+    assert upkeep.done == []
+
+
+def test_a_killed_one(make) -> None:
+    """Times are stored at intervals, so a kill makes little difference."""
+    upkeep, clock = make()
+    upkeep.run_next()
+    clock[0] += STORE_EVERY_S
+    upkeep.run_next()
+    clock[0] += 600 - STORE_EVERY_S
+    again = Noted(upkeep.settings, upkeep.stream, lambda: clock[0])
+    assert again.due() == [("compact", "a")]
 
 
 def test_never(make) -> None:

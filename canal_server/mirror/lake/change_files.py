@@ -46,7 +46,9 @@ from canal_server.mirror.lake.reshape import Reshape
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from canal_server.mirror.lake.conditions import Where
     from canal_server.mirror.lake.lake_storage import Folder
+    from canal_server.mirror.lake.lake_table import Files
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
     from canal_server.runtime.lifecycle import Stop
@@ -120,6 +122,10 @@ class ChangeLog:
         with self._as_lake_error("read"):
             state = self._state()
             return state.upto if state and state.copy == copy_id else NOWHERE
+
+    def file_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns themselves: files of a log are read by name."""
+        return schema
 
     def publish(
         self,
@@ -218,7 +224,7 @@ class ChangeLog:
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield all changes, with the current columns; LakeError for a condition."""
@@ -232,6 +238,14 @@ class ChangeLog:
             for name in self._files():
                 rows = _completed(self._read(name, schema), schema)
                 yield from (rows.select(columns) if columns else rows).to_batches()
+
+    def version(self) -> int:
+        """Return that there are no versions."""
+        return -1
+
+    def version_files(self, version: int) -> Files:
+        """Raise LakeError, as there are no versions."""
+        raise LakeError(f"{self} has no version {version}")
 
     def position(self) -> tuple[int, dict[str, str]]:
         """Return the position number and the note of the last commit."""

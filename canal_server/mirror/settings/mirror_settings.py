@@ -64,6 +64,7 @@ class LakeSettings:
 
     path: str  # of a folder, or s3://bucket/folder
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
+    catalog: dict[str, str] = field(default_factory=dict, repr=False)  # of Iceberg
     change_feed: bool = True
     compact_every_s: float = 600.0  # 0: never
     vacuum_after_s: float = 7 * 86400.0  # 0: never
@@ -87,7 +88,7 @@ class TableRule:
     masks: dict[str, Mask] = field(default_factory=dict)  # by the column's name
     shown: tuple[str, ...] = ()  # columns that explicitly need no mask
     deletes: str = "hard"  # or soft
-    form: str = "delta"  # or parquet, json
+    form: str = "delta"  # or iceberg, parquet, json
     drift: str = "copy"  # or stop: the reaction to DDL that cannot be followed
     dropped_columns: str = "drop"  # or keep
     foreign_keys: str = "warn"  # or reread: for rows that they change without an event

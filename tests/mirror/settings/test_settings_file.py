@@ -185,7 +185,7 @@ copy: [1]
     assert any(each.endswith("did you mean required?") for each in found)
     assert "6:9: lake.path = 'gs://x': write a folder, or s3://bucket/folder" in found
     assert (
-        "7:11: lake.format = 'detla': write delta, parquet or json; did you mean"
+        "7:11: lake.format = 'detla': write delta, iceberg, parquet or json; did you"
         in (" ".join(found))
     )
     assert any("8:18: lake.compact_every = '10': write a number" in p for p in found)

@@ -337,5 +337,6 @@ def _summary(
     )
     if change.keeps_rows:
         # Readers of changes skip it.
-        summary["operation"] = Operation.REPLACE
+        totals = summary.additional_properties
+        return Summary(operation=Operation.REPLACE, **totals)
     return summary

@@ -484,13 +484,20 @@ class IcebergLakeTable:
     def _newest(self) -> Table | None:
         """Return the table's current version; None if it does not exist."""
         try:
-            return self._catalog.load_table(self._name)
+            return self._existing()
         except NoSuchTableError:
             return None
 
     def _existing(self) -> Table:
-        """Return the table's current version."""
-        return self._catalog.load_table(self._name)
+        """Return the table's current version. UnusableTableError if it was moved."""
+        table = self._catalog.load_table(self._name)
+        location = table.metadata.location
+        if not self._options and location != self._path:
+            raise UnusableTableError(
+                f"it was made in {location}, and its files name each other by that "
+                "folder: move it back, or move it away and copy the table again"
+            )
+        return table
 
     def _published(self, copy_id: str) -> Table:
         """Return the table's current version, which must be the given copy."""
@@ -521,6 +528,12 @@ class IcebergLakeTable:
             RESTError,
         ) as error:
             raise lake_error(f"cannot {what} {self}", error) from error
+        except Exception as error:
+            if not self._options:
+                raise
+            # A catalog's own library raises what it likes.
+            text = f"cannot {what} {self}: {type(error).__name__}: {error}"
+            raise LakeError(text) from error
 
     def __str__(self) -> str:
         return f"the lake's table {self._table.target} ({self._path})"

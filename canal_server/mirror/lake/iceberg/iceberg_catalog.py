@@ -174,11 +174,14 @@ class FolderCatalog(NoopCatalog):
 def open_catalog(path: str, options: Mapping[str, str]) -> Catalog:
     """Return the catalog of these options; without any, that of the table's folder.
 
+    `name` among them is what the catalog is called: some find tables by that, too.
+
     Raises what pyiceberg raises for options that it does not accept.
     """
     if not options:
         return FolderCatalog(path)
-    return load_catalog("canal", **options)
+    rest = {name: value for name, value in options.items() if name != "name"}
+    return load_catalog(options.get("name", "default"), **rest)
 
 
 def identifier_of(target: str) -> Identifier:

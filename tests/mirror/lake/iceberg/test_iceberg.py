@@ -312,6 +312,15 @@ def test_a_file_system_without_links(
 # --- tables of others -----------------------------------------------------------------
 
 
+def test_a_table_that_was_moved(tmp_path: Path, rng: random.Random) -> None:
+    """Its files name each other by their paths, so it is refused."""
+    published(tmp_path / "old", series(rng, 5))
+    (tmp_path / "old").rename(tmp_path / "new")
+    lake = opened(tmp_path / "new", PLAIN)
+    with pytest.raises(UnusableTableError, match=f"it was made in {tmp_path}/old"):
+        lake.applied(COPY)
+
+
 def test_a_missing_file(tmp_path: Path, rng: random.Random) -> None:
     """It is a problem of this table alone, which names the file."""
     lake = published(tmp_path, series(rng, 20))

@@ -82,7 +82,7 @@ TRIES: Final = 5  # of a commit that conflicts with another writer's
 _PROPERTIES: Final = {
     "format-version": FORMAT,
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "100",
+    "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
 }
 

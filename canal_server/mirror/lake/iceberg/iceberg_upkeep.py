@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from canal_server.mirror.lake.iceberg.iceberg_columns import Column
     from canal_server.mirror.lake.iceberg.iceberg_files import FileWriter
 
-SNAPSHOTS_MAX: Final = 1_000  # remembered; beyond that, the oldest are forgotten
-SNAPSHOTS_LEFT: Final = 800
+SNAPSHOTS_MAX: Final = 500  # remembered; then every second one is forgotten
+NEWEST: Final = 50  # of which none is
 # Files that no snapshot names belong to a running copy, or are left over.
 UNKNOWN_HOURS: Final = 7 * 24
+WRITTEN_HOURS: Final = 24  # the same for files of changes, whose commits are quick
 FILE_BYTES: Final = 8 << 20
 HELD_BYTES_MAX: Final = 512 << 20  # of rows in memory
 HOUR_MS: Final = 3_600_000
@@ -46,16 +47,17 @@ HOUR_MS: Final = 3_600_000
 def too_many(table: Table) -> list[int]:
     """Return the snapshots that the next commit forgets because of their number.
 
-    Their files are deleted later, as those that no snapshot names.
+    The oldest stays, so time can still be travelled as far back, in larger steps. A
+    file of a forgotten snapshot is one of a remembered one, or was written later than
+    the oldest of these: so it is deleted only when it is that old itself.
     """
-    snapshots = table.metadata.snapshots
-    if len(snapshots) < SNAPSHOTS_MAX:
+    ordered = _in_order(table.metadata.snapshots)
+    if len(ordered) < SNAPSHOTS_MAX:
         return []
     kept = _protected(table)
-    oldest = sorted(snapshots, key=lambda each: each.sequence_number or 0)
     return [
         each.snapshot_id
-        for each in oldest[: len(snapshots) - SNAPSHOTS_LEFT]
+        for each in ordered[1:-NEWEST:2]
         if each.snapshot_id not in kept
     ]
 
@@ -110,12 +112,15 @@ def _replaced_before(
     snapshots: Sequence[Snapshot], oldest_ms: float, kept: set[int]
 ) -> list[Snapshot]:
     """Return the snapshots that were not the newest one any more at a time."""
-    ordered = sorted(snapshots, key=lambda each: each.sequence_number or 0)
     return [
         each
-        for each, following in pairwise(ordered)
+        for each, following in pairwise(_in_order(snapshots))
         if following.timestamp_ms < oldest_ms and each.snapshot_id not in kept
     ]
+
+
+def _in_order(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+    return sorted(snapshots, key=lambda each: each.sequence_number or 0)
 
 
 def _protected(table: Table) -> set[int]:
@@ -145,7 +150,9 @@ def _unknown(table: Table, path: str, named: set[str], hours: float) -> set[str]
         return set()
     scheme, address, root = table.io.parse_location(path)
     store = table.io.fs_by_scheme(scheme, address)
-    latest = time.time() - max(hours, UNKNOWN_HOURS) * 3600
+    now = time.time()
+    latest = now - max(hours, UNKNOWN_HOURS) * 3600
+    latest_written = now - max(hours, WRITTEN_HOURS) * 3600
     prefix = path[: len(path) - len(root)] if path.endswith(root) else ""
     found = set()
     selector = fs.FileSelector(root, allow_not_found=True, recursive=True)
@@ -154,7 +161,9 @@ def _unknown(table: Table, path: str, named: set[str], hours: float) -> set[str]
             continue
         name = each.path.rpartition("/")[2]
         is_metadata = name.endswith(".metadata.json") or name == "version-hint.text"
-        if each.mtime.timestamp() < latest and not is_metadata:
+        is_written = each.path.startswith((f"{root}/data/", f"{root}/metadata/"))
+        limit = latest_written if is_written else latest
+        if each.mtime.timestamp() < limit and not is_metadata:
             found.add(prefix + each.path)
     return found - named
 

@@ -198,9 +198,9 @@ def test_metadata_files_stay_few(tmp_path: Path, rng: random.Random) -> None:
     """Old ones are deleted by the commits that follow."""
     lake = published(tmp_path, series(rng, 3))
     nothing = LakeRows(PLAIN, rng).as_changes([])
-    for number in range(120):
+    for number in range(40):
         lake.apply(COPY, nothing, 50_000 + number, {})
-    assert len(list((tmp_path / "metadata").glob("*.metadata.json"))) <= 102
+    assert len(list((tmp_path / "metadata").glob("*.metadata.json"))) <= 22
     assert len(iceberg_metadata(tmp_path)["snapshots"]) == 1
 
 

@@ -124,19 +124,23 @@ def test_vacuum_keeps_a_copy_under_way(tmp_path: Path, rng: random.Random) -> No
 def test_snapshots_stay_few(
     tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each commit writes them all: the oldest are forgotten before their time."""
-    monkeypatch.setattr(iceberg_upkeep, "SNAPSHOTS_MAX", 6)
-    monkeypatch.setattr(iceberg_upkeep, "SNAPSHOTS_LEFT", 3)
+    """Each commit writes them all, so some are forgotten: but not the oldest."""
+    monkeypatch.setattr(iceberg_upkeep, "SNAPSHOTS_MAX", 8)
+    monkeypatch.setattr(iceberg_upkeep, "NEWEST", 2)
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
+    first, before = lake.version(), in_order(lake_rows(lake))
     seen = []
-    for _ in range(12):
+    for _ in range(30):
         changes = [rows.put("insert", rows.new_row() | {"id": 500 + len(seen)})]
         lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})
         seen.append(len(iceberg_metadata(tmp_path)["snapshots"]))
-    assert max(seen) == 6
-    assert min(seen[6:]) == 4
+    assert max(seen) == 8
+    assert min(seen[8:]) == 6
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+    make_older(tmp_path, 2 * DAY_S)
+    lake.vacuum(24)
+    assert in_order(lake_rows(lake, version=first)) == before
 
 
 def test_too_much_for_the_memory(

@@ -44,7 +44,7 @@ from canal_server.mirror.lake.iceberg.iceberg_files import (
     ends,
 )
 from canal_server.mirror.lake.iceberg.iceberg_reshape import reshaped
-from canal_server.mirror.lake.lake_errors import lake_error
+from canal_server.mirror.lake.lake_errors import lake_error, unusable
 from canal_server.mirror.lake.lake_table import (
     DELETED,
     NOWHERE,
@@ -393,8 +393,8 @@ class IcebergLakeTable:
             schema = table.metadata.schema_by_id(snapshot.schema_id) or schema
         files = [
             entry.data_file
-            for manifest in snapshot.manifests(table.io)
-            for entry in manifest.fetch_manifest_entry(table.io)
+            for manifest in iceberg_commit.manifests_of(snapshot, table.io)
+            for entry in iceberg_commit.entries_of(manifest, table.io)
         ]
         return columns_of(schema), files
 
@@ -518,7 +518,7 @@ class IcebergLakeTable:
             raise lake_error(f"cannot {what} {self}", error) from error
         except (FileNotFoundError, ValidationError) as error:
             # A file that the metadata names is missing, or the metadata is broken.
-            raise UnusableTableError(f"cannot {what} {self}: {error}") from error
+            raise unusable(f"cannot {what} {self}", error) from error
         except (
             OSError,
             pa.ArrowException,

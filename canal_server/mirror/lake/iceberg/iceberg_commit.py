@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +46,7 @@ from canal_server.mirror.lake.iceberg.iceberg_files import sync
 from canal_server.mirror.lake.lake_table import NOWHERE, UnusableTableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
@@ -100,6 +100,26 @@ def position(metadata: TableMetadata) -> tuple[int, dict[str, str]]:
     return int(properties[_UPTO]), dict(json.loads(properties[_NOTE]))
 
 
+def manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    """Return what a snapshot names. UnusableTableError if that is damaged."""
+    with _readable(snapshot.manifest_list):
+        return snapshot.manifests(io)
+
+
+def entries_of(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    """Return what a manifest names. UnusableTableError if it is damaged."""
+    with _readable(manifest.manifest_path):
+        return manifest.fetch_manifest_entry(io)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, ValueError) as error:
+        raise UnusableTableError(f"{path} is damaged: {error}") from error
+
+
 class Manifests:
     """The entries of manifests, which never change once they are written."""
 
@@ -109,7 +129,7 @@ class Manifests:
     def of(self, table: Table) -> list[tuple[ManifestFile, list[ManifestEntry]]]:
         """Return the manifests of the newest snapshot, with their live entries."""
         snapshot = table.metadata.current_snapshot()
-        manifests = [] if snapshot is None else snapshot.manifests(table.io)
+        manifests = [] if snapshot is None else manifests_of(snapshot, table.io)
         found = []
         for each in manifests:
             if each.content == ManifestContent.DELETES:
@@ -119,7 +139,7 @@ class Manifests:
                 )
             path = each.manifest_path
             if path not in self._known:
-                self._known[path] = each.fetch_manifest_entry(table.io)
+                self._known[path] = entries_of(each, table.io)
             found.append((each, self._known[path]))
         current = {each.manifest_path for each in manifests}
         self._known = {p: e for p, e in self._known.items() if p in current}

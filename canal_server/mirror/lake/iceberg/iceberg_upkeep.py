@@ -16,7 +16,13 @@ from pyarrow import fs
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from canal_server.mirror.lake.file_groups import KeyedFile, groups
-from canal_server.mirror.lake.iceberg.iceberg_commit import Change, Commit, Manifests
+from canal_server.mirror.lake.iceberg.iceberg_commit import (
+    Change,
+    Commit,
+    Manifests,
+    entries_of,
+    manifests_of,
+)
 from canal_server.mirror.lake.iceberg.iceberg_files import (
     FILE_ROWS,
     FileRows,
@@ -133,13 +139,12 @@ def _named(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
     found, known = set(), set()
     for snapshot in snapshots:
         found.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(table.io):
+        for manifest in manifests_of(snapshot, table.io):
             if manifest.manifest_path in known:
                 continue
             known.add(manifest.manifest_path)
             found |= {
-                entry.data_file.file_path
-                for entry in manifest.fetch_manifest_entry(table.io)
+                entry.data_file.file_path for entry in entries_of(manifest, table.io)
             }
     return found | known
 

@@ -105,6 +105,7 @@ DOORS = {
     "pyspark": {"spark", "mirror"},
     "pyarrow": {"arrow", "client", "spark", "mirror"},
     "deltalake": {"mirror"},
+    "pyiceberg": {"mirror"},
     "matplotlib": {"mirror"},
     "yaml": {"doors.yaml_document"},
     "pymysql": {"mysql"},

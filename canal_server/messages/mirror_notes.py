@@ -269,8 +269,8 @@ TABLE_STOPS: Final = (
     ),
     Note(
         fragments=("was not made by a mirror",),
-        meaning="The folder of the table in the lake has a Delta table of somebody"
-        " else, which is not replaced.",
+        meaning="The folder of the table in the lake has a Delta or Iceberg table of"
+        " somebody else, which is not replaced.",
         remedy="Move it away, or set another `to`; then `mirror copy`.",
     ),
     Note(

@@ -61,6 +61,7 @@ class CopyTask:
     seq: int  # of the copied rows
     folder: Folder  # of the table
     manifests: Folder
+    file_schema: pa.Schema | None = None  # how the columns are stored, if differently
     rows_per_s: int = 0  # 0: no limit
     file_bytes: int = FILE_BYTES
     file_rows: int = FILE_ROWS
@@ -69,9 +70,9 @@ class CopyTask:
     def prefix(self) -> str:
         """Where files are before they are published, below the table's folder.
 
-        A Delta table consists of what its log names; other readers read every file.
+        A table consists of what it names; readers of a log read every file.
         """
-        return "" if self.table.form == "delta" else f"{STAGED}/"
+        return f"{STAGED}/" if self.table.is_log else ""
 
 
 def copy_schema(table: MirrorTable) -> pa.Schema:
@@ -167,8 +168,14 @@ class _File:
         self._stats = FileStats(schema, _key_targets(task.table))
         self._sink = task.folder.create(name)
         codec, level = COMPRESSION
+        self._stored = task.file_schema
         self._writer = pq.ParquetWriter(
-            self._sink, schema, compression=codec, compression_level=level
+            self._sink,
+            self._stored or schema,
+            compression=codec,
+            compression_level=level,
+            # As Iceberg's own writers do; Delta's read both.
+            store_decimal_as_integer=task.table.form == "iceberg",
         )
         self.size = 0
 
@@ -180,7 +187,8 @@ class _File:
     def add(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
         try:
-            self._writer.write_batch(batch)
+            stored = batch if self._stored is None else batch.cast(self._stored)
+            self._writer.write_batch(stored)
             self.size = self._sink.tell()
         except OSError as error:
             raise self._failed(error) from error

@@ -25,6 +25,7 @@ from canal_server.mirror.copy.keyless_copy import copy_keyless
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.rows.chunks import cut
 from canal_server.mirror.session.slots import Slots
+from canal_server.mirror.state.lake_tables import open_table
 from canal_server.mirror.state.manifests import ChunkManifest, CopyPlan, finished
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.spark.options.offsets import version_of
@@ -106,6 +107,7 @@ class CopyJob:
             seq=self._seq,
             folder=lake.below(table.target),
             manifests=self._manifests,
+            file_schema=open_table(settings, table).file_schema(copy_schema(table)),
             rows_per_s=settings.copy.rows_per_connection,
         )
 

@@ -28,6 +28,7 @@ from canal_server.mirror.lake.steps import (
 )
 from canal_server.mirror.settings.mirror_settings import SHOW
 from canal_server.mirror.settings.selected_tables import HIDDEN_PREFIX, table_by_rule
+from canal_server.mirror.settings.table_values import LOGS
 from canal_server.tablemeta.model.table_schema import AUTO_INCREMENT, GENERATED
 
 if TYPE_CHECKING:
@@ -366,7 +367,7 @@ class _Decision:
     def _check_keeps(self, dropped: str) -> None:
         """Raise if a kept column would identify rows of the lake."""
         has_key = any(each.is_key for each in self._after)
-        if self._rule.form == "delta" and not has_key:
+        if self._rule.form not in LOGS and not has_key:
             raise _CannotFollowError(
                 f"column {dropped} is dropped and cannot be kept: without a primary "
                 "key, all values identify a row"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from canal_server.mirror.ddl.partition_statements import PartitionStatement
-    from canal_server.mirror.lake.lake_table import LakeTable
+    from canal_server.mirror.lake.delta.delta import DeltaLakeTable
     from canal_server.mirror.settings.table_values import MirrorTable
     from canal_server.mirror.state.table_shape import Partitions
 
@@ -78,14 +78,12 @@ def deleted_rows(
     partitions: Partitions | None,
     statement: PartitionStatement,
     table: MirrorTable,
-    lake: LakeTable,
+    lake: DeltaLakeTable,
 ) -> str | None:
     """Return the condition for the lake's rows that a statement deletes; "": all.
 
     None if it is not certain which ones these are. Raises LakeError.
     """
-    if table.form != "delta":
-        return None
     if not statement.names:
         return ""
     if partitions is None:
@@ -96,9 +94,7 @@ def deleted_rows(
         log.info("%s: %s", table.source, error)
         return None
     column = found.never_null
-    if column and any(
-        batch.num_rows for batch in lake.scan([column], f"{quoted(column)} IS NULL")
-    ):
+    if column and lake.has_null(column):
         log.info("%s: column %s has NULL, or no date", table.source, column)
         return None
     return found.sql

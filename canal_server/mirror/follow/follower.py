@@ -36,6 +36,7 @@ from canal_server.mirror.follow.leaving import (
 )
 from canal_server.mirror.follow.stream_ends import warn_of_ends
 from canal_server.mirror.lake import masks
+from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.row_keys import NullKeyError, check_keys
 from canal_server.mirror.state.lake_tables import UnlikeError
 from canal_server.mirror.state.table_shape import Columns
@@ -339,11 +340,14 @@ class Follower:
                 self.use_partitions(None)
             return False
         if statement.deletes:
-            where = deleted_rows(partitions, statement, self.table, self.lake)
+            lake = self.lake
+            if not isinstance(lake, DeltaLakeTable):
+                return False
+            where = deleted_rows(partitions, statement, self.table, lake)
             if where is None:
                 return False
             upto = item.seq + 1
-            self.lake.delete(self._copy_id, where, upto, committed_ms(item), note)
+            lake.delete(self._copy_id, where, upto, committed_ms(item), note)
             self.applied = upto
         self.use_partitions(partitions and partitions_after(partitions, statement))
         return True

@@ -129,8 +129,8 @@ def _why_not(
     if rule is None or rule.foreign_keys != "reread":
         return "set foreign_keys: reread in its rule to read them again"
     child = known.get(name)
-    if child is None or child.form != "delta":
-        return "it is not a Delta table"
+    if child is None or child.is_log:
+        return "it is a log of changes"
     if child.is_keyless:
         return "without a primary key its rows cannot be found"
     if settings.rule_of(parent) is None or parent not in known:

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.mirror.lake import fold
-from canal_server.mirror.lake.file_bounds import literal, quoted
+from canal_server.mirror.lake.conditions import Where, Within
 from canal_server.mirror.lake.lake_table import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from canal_server.mirror.follow.follower import Follower
     from canal_server.mirror.settings.table_values import MirrorTable
@@ -184,16 +184,13 @@ def matching(
     names = values.column_names
     values = values.cast(pa.schema([schema.field(name) for name in names]))
     needed = schema.names if columns is None else [*dict.fromkeys([*columns, *names])]
-    where = " AND ".join(_bounds(values))
-    if DELETED.name in schema.names:
-        live = f"NOT {quoted(DELETED.name)}"
-        where = f"{where} AND {live}" if where else live
+    where = Where(tuple(_bounds(values)), live=DELETED.name in schema.names)
     kept = pa.schema([schema.field(name) for name in needed])
     folded = _folded(values, names)
     on = [_FOLDED + name for name in names]
     marks = distinct(folded.select(on))
     found = [kept.empty_table()]
-    batches: Any = follower.lake.scan(needed, where or None)
+    batches: Any = follower.lake.scan(needed, where)
     if columns is not None:
         gathered = [each.select(needed).cast(kept) for each in follower.gathered]
         parts = [*(pa.table(each) for each in batches), *gathered]
@@ -209,18 +206,13 @@ def matching(
     return rows if columns is None else rows.select(list(dict.fromkeys(columns)))
 
 
-def _bounds(values: pa.Table) -> list[str]:
-    """Return conditions on numeric columns that exclude files."""
-    found = []
+def _bounds(values: pa.Table) -> Iterator[Within]:
+    """Yield conditions on numeric columns that exclude files."""
     for name in values.column_names:
         kind = values.schema.field(name).type
-        if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
-            continue
-        ends = pc.min_max(values[name]).as_py()
-        least, most = (literal(ends[end], kind) for end in ("min", "max"))
-        column = quoted(name)
-        found.append(f"{column} >= {least} AND {column} <= {most}")
-    return found
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+            ends = pc.min_max(values[name]).as_py()
+            yield Within(name, ends["min"], ends["max"])
 
 
 def _folded(rows: pa.Table, names: Sequence[str]) -> pa.Table:

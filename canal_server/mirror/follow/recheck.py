@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from canal_server.errors import CanalError, LakeError
 from canal_server.messages import mirror_stream_messages
 from canal_server.mirror.lake import masks
+from canal_server.mirror.lake.conditions import Where
 from canal_server.mirror.lake.hashes import row_hashes
 from canal_server.mirror.lake.lake_table import DELETED
 from canal_server.mirror.rows.chunk_read import read_chunk
@@ -219,7 +220,7 @@ class Recheck:
         schema = lake.arrow_schema()
         assert schema is not None  # it follows the stream
         names = [name for column in narrow.columns for name in column.targets]
-        where = f"NOT {DELETED.name}" if DELETED.name in schema.names else None
+        where = Where(live=DELETED.name in schema.names)
         batches = [pa.table(each) for each in lake.scan(names, where)]
         kept = pa.schema([pa.field(n, schema.field(n).type) for n in names])
         return pa.concat_tables([kept.empty_table(), *(b.cast(kept) for b in batches)])

@@ -46,7 +46,9 @@ from canal_server.mirror.lake.reshape import Reshape
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from canal_server.mirror.lake.conditions import Where
     from canal_server.mirror.lake.lake_storage import Folder
+    from canal_server.mirror.lake.lake_table import Files
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
     from canal_server.runtime.lifecycle import Stop
@@ -121,6 +123,10 @@ class ChangeLog:
             state = self._state()
             return state.upto if state and state.copy == copy_id else NOWHERE
 
+    def file_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns themselves: files of a log are read by name."""
+        return schema
+
     def publish(
         self,
         copy_id: str,
@@ -174,18 +180,6 @@ class ChangeLog:
         del copy_id, changes
         raise LakeError(f"{self} is a log of changes, whose rows cannot be corrected")
 
-    def delete(  # those of the interface
-        self,
-        copy_id: str,
-        where: str,
-        upto: int,
-        at_ms: int,
-        note: Mapping[str, str],
-    ) -> None:
-        """Raise LakeError: a log does not have the rows."""
-        del copy_id, where, upto, at_ms, note
-        raise LakeError(f"{self} is a log of changes, which has no current rows")
-
     def empty(
         self, copy_id: str, upto: int, at_ms: int, note: Mapping[str, str]
     ) -> None:
@@ -230,7 +224,7 @@ class ChangeLog:
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield all changes, with the current columns; LakeError for a condition."""
@@ -244,6 +238,14 @@ class ChangeLog:
             for name in self._files():
                 rows = _completed(self._read(name, schema), schema)
                 yield from (rows.select(columns) if columns else rows).to_batches()
+
+    def version(self) -> int:
+        """Return that there are no versions."""
+        return -1
+
+    def version_files(self, version: int) -> Files:
+        """Raise LakeError, as there are no versions."""
+        raise LakeError(f"{self} has no version {version}")
 
     def position(self) -> tuple[int, dict[str, str]]:
         """Return the position number and the note of the last commit."""

@@ -48,6 +48,11 @@ def lake_error(what: str, error: Exception) -> LakeError:
     return kind(f"{what}: {_causes(error)}")
 
 
+def unusable(what: str, error: Exception) -> UnusableTableError:
+    """Return the error for a failure whose cause certainly is the table itself."""
+    return UnusableTableError(f"{what}: {_causes(error)}")
+
+
 def _is_of_table(error: Exception) -> bool:
     if isinstance(error, _OF_MACHINE):
         return False

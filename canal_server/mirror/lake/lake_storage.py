@@ -256,6 +256,22 @@ def open_folder(lake: LakeSettings, path: str = "") -> Folder:
     return root.below(path) if path else root
 
 
+def s3_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Return pyiceberg's properties that correspond to options of delta-rs."""
+    found = _s3_options(options)
+    names = {
+        "access_key": "s3.access-key-id",
+        "secret_key": "s3.secret-access-key",
+        "session_token": "s3.session-token",
+        "region": "s3.region",
+    }
+    properties = {name: found[ours] for ours, name in names.items() if ours in found}
+    if "endpoint_override" in found:
+        scheme, address = found["scheme"], found["endpoint_override"]
+        properties["s3.endpoint"] = f"{scheme}://{address}"
+    return properties
+
+
 def _s3_options(options: Mapping[str, str]) -> dict[str, Any]:
     """Return Arrow's options that correspond to those of delta-rs."""
     given = {name.lower().removeprefix("aws_"): text for name, text in options.items()}

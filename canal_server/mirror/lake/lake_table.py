@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from canal_server.arrow.arrow_batches import typed_schema
 from canal_server.errors import LakeError
+from canal_server.mirror.lake.conditions import DELETED_NAME
 from canal_server.mirror.lake.value_forms import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from canal_server.mirror.lake.conditions import Where
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
     from canal_server.runtime.lifecycle import Stop
@@ -29,7 +31,7 @@ ROW = pa.field("_row", pa.int32())
 # Not the stream's name: readers of Delta's change data feed get that name in addition
 # to the columns, for the time of a commit of the lake.
 TIME = pa.field("_committed_at", pa.timestamp("us", tz="UTC"))
-DELETED = pa.field("_deleted", pa.bool_())
+DELETED = pa.field(DELETED_NAME, pa.bool_())
 HASH = pa.field("_row_hash", pa.int64())
 META = (SEQ.name, ROW.name, TIME.name)  # of a row's last change
 ADDED = frozenset(field.name for field in (SEQ, ROW, TIME, DELETED, HASH))
@@ -82,6 +84,25 @@ class Size(NamedTuple):
     newest_ms: int = 0  # commit time in the source of its newest row
 
 
+class Files(Protocol):
+    """Files of rows that all have the same columns; can be pickled."""
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+
+    def batches(
+        self, number: int, names: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file, always in the same order.
+
+        `names`: only these columns are needed.
+        """
+
+
 class LakeTable(Protocol):
     """One table of the lake. Every method may raise LakeError."""
 
@@ -95,6 +116,13 @@ class LakeTable(Protocol):
         """Return the position number up to which changes are applied.
 
         NOWHERE if the published table is not this copy.
+        """
+
+    def file_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return how files of a copy with these columns are to be written.
+
+        The order and the names are the same; a type, and what Parquet has beside it,
+        may be others. Files without that are right, too, but slower to publish.
         """
 
     def publish(
@@ -139,16 +167,6 @@ class LakeTable(Protocol):
     ) -> None:
         """Delete all rows: TRUNCATE at a time."""
 
-    def delete(  # those of `empty`, and the condition
-        self,
-        copy_id: str,
-        where: str,
-        upto: int,
-        at_ms: int,
-        note: Mapping[str, str],
-    ) -> None:
-        """Delete the rows that fulfil a condition in SQL, at a time; not in a log."""
-
     def evolve(
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
     ) -> None:
@@ -172,10 +190,19 @@ class LakeTable(Protocol):
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows, in any order; `where` is a condition in SQL."""
+        """Yield rows, in any order; of the newest version, or of one."""
+
+    def version(self) -> int:
+        """Return the number of the newest version, by which `scan` finds it.
+
+        Below 0 if the table has none.
+        """
+
+    def version_files(self, version: int) -> Files:
+        """Return the files of a version, for example for other processes."""
 
     def position(self) -> tuple[int, dict[str, str]]:
         """Return the position number and the note of the mirror's newest change."""

@@ -25,7 +25,7 @@ def check_keys(rows: pa.Table | pa.RecordBatch, table: MirrorTable) -> None:
 
     In a log of changes no row is looked up, so NULL is allowed.
     """
-    if table.form != "delta":
+    if table.is_log:
         return
     targets = {column.name: column.target for column in table.columns}
     for name in table.key:

@@ -266,7 +266,7 @@ def _add_lake(families: Families, reading: MirrorReading, table: TableState) -> 
     if size.version >= 0:
         families.gauge(
             "canal_mirror_table_version",
-            "Newest version of a Delta table",
+            "Newest version of a table; of Iceberg tables the sequence number",
             size.version,
             **labels,
         )

@@ -39,8 +39,8 @@ def check_target(
     problem = other_format(settings, table)
     if problem:
         raise TableStoppedError(f"{problem}, then run `canal-server mirror copy`")
-    # Data in a Delta table is replaced; data in a log stays.
-    if table.form == "delta" or version_of(position) >= upto:
+    # Data in a table is replaced; data in a log stays.
+    if not table.is_log or version_of(position) >= upto:
         return
     end = latest(settings, channel)  # a position without GTIDs is older
     if version_of(end) < upto:

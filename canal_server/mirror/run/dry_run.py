@@ -88,7 +88,7 @@ class DryRun:
             str(table.source),
             table.target,
             table.form,
-            table.deletes if table.form == "delta" else "-",
+            "-" if table.is_log else table.deletes,
             ", ".join(table.key) or "none",
             f"{columns}, {left_out} left out" if left_out else columns,
             ", ".join(masked) or "-",

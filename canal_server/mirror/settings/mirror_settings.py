@@ -70,6 +70,7 @@ class LakeSettings:
 
     path: str  # of a folder, or s3://bucket/folder
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
+    catalog: dict[str, str] = field(default_factory=dict, repr=False)  # of Iceberg
     change_feed: bool = True
     compact_every_s: float = 600.0  # 0: never
     vacuum_after_s: float = 7 * 86400.0  # 0: never
@@ -103,7 +104,7 @@ class TableRule:
     shown: tuple[str, ...] = ()  # columns that explicitly need no mask
     types: TypeSettings = TypeSettings()
     deletes: str = "hard"  # or soft
-    form: str = "delta"  # or parquet, json
+    form: str = "delta"  # or iceberg, parquet, json
     drift: str = "copy"  # or stop: the reaction to DDL that cannot be followed
     dropped_columns: str = "drop"  # or keep
     migration_tables: str = SKIP  # or mirror: tables of online schema changes

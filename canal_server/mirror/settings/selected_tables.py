@@ -7,6 +7,7 @@ Combines the settings' patterns with the tables of the database. Leaves out rows
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -299,9 +300,14 @@ class _Builder:
 
     def check(self, table: MirrorTable) -> None:
         """Add the problems of the table as a whole."""
+        if table.form == "iceberg" and importlib.util.find_spec("pyiceberg") is None:
+            self._add(
+                "format iceberg needs pyiceberg, which is not installed: pip install "
+                "'canal-server[iceberg]'"
+            )
         if not table.columns and not self.problems:
             self._add("no column is selected: select some, or exclude the table")
-        if table.form == "delta" and table.is_keyless:
+        if not table.is_log and table.is_keyless:
             masked = [each.name for each in table.columns if each.mask]
             if masked:
                 self._add(

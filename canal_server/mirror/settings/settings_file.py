@@ -45,7 +45,7 @@ from canal_server.spark.options.source_options import SUBSCRIPTION, read_options
 from canal_server.tls.source_tls import TlsMode, TlsOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from canal_server.doors.yaml_document import Section
     from canal_server.passwords.password_source import Password
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 PORT_MAX: Final = 65535
 SALT_BYTES_MIN: Final = 8
 DELETES: Final = ("hard", "soft")
-FORMS: Final = ("delta", "parquet", "json")
+FORMS: Final = ("delta", "iceberg", "parquet", "json")
 _TLS_MODES: Final = tuple(mode.value.lower() for mode in TlsMode)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}(/.*)?", re.DOTALL)
@@ -98,6 +98,7 @@ def read(
         _rule(section, f"{name}: {section.path}", deletes, form, salt)
         for section in root.sections("tables", "- match: shop\\..*")
     )
+    _check_catalog(lake_section, lake, rules)
     settings = MirrorSettings(
         name=mirror,
         canal=canal,
@@ -218,12 +219,28 @@ def _lake(section: Section, folder: Path) -> tuple[LakeSettings, str, str]:
     found = LakeSettings(
         path=path,
         storage_options=section.pairs("storage_options", hidden=True),
+        catalog=section.pairs("catalog", hidden=True),
         change_feed=section.truth("change_feed", default=True),
         compact_every_s=section.seconds("compact_every", 600.0),
         vacuum_after_s=section.seconds("vacuum_after", 7 * 86400.0),
     )
     section.finish()
     return found, deletes, form
+
+
+def _check_catalog(
+    section: Section, lake: LakeSettings, rules: Sequence[TableRule]
+) -> None:
+    """Add a problem if Iceberg tables lack their catalog, or the reverse."""
+    has_iceberg = any(rule.form == "iceberg" for rule in rules)
+    if lake.catalog and not has_iceberg:
+        section.problem("catalog", "has no effect without format: iceberg", hidden=True)
+    if has_iceberg and not lake.is_local and not lake.catalog:
+        section.problem(
+            "catalog",
+            "format iceberg needs a catalog in an object store, where two writers "
+            "could replace each other's commits: write {type: rest, uri: …}",
+        )
 
 
 def _copy(section: Section) -> CopySettings:

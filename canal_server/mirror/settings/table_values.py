@@ -12,8 +12,11 @@ from canal_server.spark.options.source_options import TableName
 if TYPE_CHECKING:
     from canal_server.arrow.arrow_columns import RequestedColumn
 
+LOGS = ("parquet", "json")  # formats of logs of changes
+
 __all__ = [
     "ARRAY",
+    "LOGS",
     "UNSIGNED",
     "WKB",
     "CopiedFile",
@@ -79,7 +82,12 @@ class MirrorTable:
     columns: tuple[MirrorColumn, ...]
     key: tuple[str, ...] = ()  # source names of the primary key's columns
     deletes: str = "hard"  # or soft
-    form: str = "delta"  # or parquet, json: logs of changes
+    form: str = "delta"  # or iceberg; or parquet, json: logs of changes
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the lake has all changes of the table, instead of its rows."""
+        return self.form in LOGS
 
     @property
     def is_keyless(self) -> bool:
@@ -89,7 +97,7 @@ class MirrorTable:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A file of a copy: its path below the table's folder, and what Delta needs."""
+    """A file of a copy: its path below the table's folder, and what formats need."""
 
     path: str
     size: int  # bytes

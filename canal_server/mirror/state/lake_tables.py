@@ -1,15 +1,17 @@
-"""Opens the lake's tables, in either format; `lake_table` has their interface."""
+"""Opens the lake's tables, in each format; `lake_table` has their interface."""
 
 from __future__ import annotations
 
+import importlib
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from canal_server.errors import LakeError
 from canal_server.mirror.lake.change_files import ChangeLog
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.delta.delta_properties import KEPT_HOURS
-from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.lake.lake_storage import open_folder, s3_properties
 from canal_server.mirror.lake.lake_table import (
     NOWHERE,
     Applied,
@@ -22,7 +24,10 @@ from canal_server.mirror.lake.lake_table import (
 )
 
 if TYPE_CHECKING:
-    from canal_server.mirror.settings.mirror_settings import MirrorSettings
+    from canal_server.mirror.settings.mirror_settings import (
+        LakeSettings,
+        MirrorSettings,
+    )
     from canal_server.mirror.settings.table_values import MirrorTable
 
 __all__ = [
@@ -42,32 +47,62 @@ __all__ = [
 def open_table(settings: MirrorSettings, table: MirrorTable) -> LakeTable:
     """Return a table of the lake, without reading it. Raises LakeError."""
     lake = settings.lake
+    path = f"{lake.path.rstrip('/')}/{table.target}"
     if table.form == "delta":
         return DeltaLakeTable(
-            f"{lake.path.rstrip('/')}/{table.target}",
+            path,
             table,
             lake.storage_options,
             change_feed=lake.change_feed,
             # Without a vacuum, Delta's default decides how many versions remain.
             kept_hours=math.ceil(lake.vacuum_after_s / 3600) or KEPT_HOURS,
         )
+    if table.form == "iceberg":
+        return _iceberg(path, table, lake)
     return ChangeLog(open_folder(lake, table.target), table)
+
+
+def _iceberg(path: str, table: MirrorTable, lake: LakeSettings) -> LakeTable:
+    try:
+        module = importlib.import_module("canal_server.mirror.lake.iceberg.iceberg")
+    except ModuleNotFoundError as error:
+        raise LakeError(
+            f"table {table.source}: format iceberg needs {error.name}, which is not "
+            "installed: pip install 'canal-server[iceberg]'"
+        ) from None
+    catalog = lake.catalog
+    if catalog and not lake.is_local:
+        catalog = s3_properties(lake.storage_options) | catalog
+    opened: LakeTable = module.IcebergLakeTable(path, table, catalog)
+    return opened
 
 
 def other_format(settings: MirrorSettings, table: MirrorTable) -> str:
     """Return the problem if a table's folder has another format, else "".
 
-    Readers of a log would read Delta's files as part of it, and Delta's vacuum would
-    delete the files of a log. Raises LakeError.
+    Readers of a log would read a table's files as part of it, and a vacuum would delete
+    the files of another format. Raises LakeError.
     """
-    is_delta = table.form == "delta"
-    other = open_table(
-        settings, replace(table, form="parquet" if is_delta else "delta")
-    )
-    if not other.exists():
-        return ""
-    there = "a log of changes" if is_delta else "a Delta table"
-    return (
-        f"{settings.lake.path}/{table.target} has {there}, but format is {table.form} "
-        "now: move the old one away, or choose another folder (`to` of its rule)"
-    )
+    for form, there in _THERE.items():
+        own = "parquet" if table.is_log else table.form
+        if form != own and _is_there(settings, replace(table, form=form)):
+            return (
+                f"{settings.lake.path}/{table.target} has {there}, but format is "
+                f"{table.form} now: move the old one away, or choose another folder "
+                "(`to` of its rule)"
+            )
+    return ""
+
+
+def _is_there(settings: MirrorSettings, table: MirrorTable) -> bool:
+    if table.form == "iceberg":  # found without pyiceberg, too
+        names = open_folder(settings.lake, f"{table.target}/metadata").names()
+        return any(name.endswith(".metadata.json") for name in names)
+    return open_table(settings, table).exists()
+
+
+_THERE: Final = {
+    "delta": "a Delta table",
+    "iceberg": "an Iceberg table",
+    "parquet": "a log of changes",
+}

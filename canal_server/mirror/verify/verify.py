@@ -256,7 +256,7 @@ class _TableVerify:
         with Positions(self._settings, self._name) as positions:
             table = positions.table()
             self._report = replace(self._report, target=table.target)
-            if table.form != "delta":
+            if table.is_log:
                 problem = "is a log of changes, not a copy"
                 return replace(self._report, outcome=LOG, problem=problem)
             form = _form(table)

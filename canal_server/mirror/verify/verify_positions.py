@@ -13,9 +13,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
-import pyarrow as pa
-from deltalake import DeltaTable
-
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import ConfigError, LakeError
 from canal_server.mirror.lake.lake_storage import open_folder
@@ -38,6 +35,8 @@ from canal_server.spark.options.servers import Channel
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    import pyarrow as pa
 
     from canal_server.mirror.rows.chunks import Chunk
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
@@ -208,9 +207,9 @@ class Positions:
         for _ in range(TRIES):
             if not lake.exists():
                 raise LakeError(f"no copy at {path}: copy the table again")
-            version = self._delta(path).version()
+            version = lake.version()
             applied, (_, note) = lake.applied(state.copy_id), lake.position()
-            if self._delta(path).version() == version:
+            if lake.version() == version:
                 break
         else:
             raise LakeError(f"the copy at {path} changes faster than it can be read")
@@ -236,13 +235,10 @@ class Positions:
     def _path(self, table: MirrorTable) -> str:
         return f"{self._settings.lake.path.rstrip('/')}/{table.target}"
 
-    def _delta(self, path: str, version: int | None = None) -> DeltaTable:
-        options = self._settings.lake.storage_options
-        return DeltaTable(path, version=version, storage_options=options)
-
     def _rows(self, table: MirrorTable, version: int, schema: pa.Schema) -> CopyRows:
         path = self._path(table)
-        actual = pa.schema(self._delta(path, version).schema().to_arrow())
+        files = open_table(self._settings, table).version_files(version)
+        actual = files.schema
         missing = [field.name for field in schema if field.name not in actual.names]
         others = [
             f"{field.name} ({actual.field(field.name).type} instead of {field.type})"
@@ -257,8 +253,7 @@ class Positions:
                 f"{', '.join(found)[:500]}"
             )
         has_deleted = DELETED.name in actual.names and table.deletes == "soft"
-        options = tuple(sorted(self._settings.lake.storage_options.items()))
-        return CopyRows(path, version, schema, has_deleted, options)
+        return CopyRows(files, schema, has_deleted)
 
 
 _FINAL: Final = (Phase.STOPPED, Phase.DROPPED)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from fix_lake import COPY, lake_rows, lake_table, random_keyless_table
+from fix_lake import COPY, kept, lake_rows, lake_table, random_keyless_table
 from fix_random import longer
 from lake_copies import Keyless, Row, keyless_copy, without_order
 
@@ -27,10 +27,14 @@ PLAIN = lake_table([("n", "int"), ("s", "varchar(20)")])
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 @pytest.mark.parametrize("round_", range(longer(4)))
 def test_random_changes(
-    tmp_path: Path, rng: random.Random, deletes: str, round_: int
+    tmp_path: Path,
+    rng: random.Random,
+    deletes: str,
+    round_: int,
+    form: str,
 ) -> None:
     """Rows that are there several times stay there as often, whatever comes again."""
-    rows = Keyless(random_keyless_table(rng, deletes), rng)
+    rows = Keyless(kept(random_keyless_table(rng, deletes), form), rng)
     print([(c.target, c.mysql_type) for c in rows.table.columns])
     rows.statements(40)
     lake = keyless_copy(tmp_path, rows)
@@ -48,7 +52,10 @@ def test_random_changes(
 
 
 def test_rows_with_the_hash_of_one_that_goes(
-    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
 ) -> None:
     """Rows that share their hash in the lake are still distinguished."""
     other = hashes.row_hashes
@@ -59,7 +66,7 @@ def test_rows_with_the_hash_of_one_that_goes(
         return other(columns, rows, seed)
 
     monkeypatch.setattr(hashes, "row_hashes", same)
-    rows = Keyless(PLAIN, rng)
+    rows = Keyless(kept(PLAIN, form), rng)
     rows.statements(40)
     lake = keyless_copy(tmp_path, rows)
     for _ in range(3):
@@ -68,9 +75,9 @@ def test_rows_with_the_hash_of_one_that_goes(
         assert without_order(lake) == rows.expected()
 
 
-def test_counts(tmp_path: Path, rng: random.Random) -> None:
+def test_counts(tmp_path: Path, rng: random.Random, form: str) -> None:
     """The result counts added and removed rows."""
-    rows = Keyless(PLAIN, rng)
+    rows = Keyless(kept(PLAIN, form), rng)
     lake = keyless_copy(tmp_path, rows)
     row = {"n": 1, "s": "a"}
     changes = rows.as_changes([rows.change("insert", row) for _ in range(5)])
@@ -87,9 +94,9 @@ def test_counts(tmp_path: Path, rng: random.Random) -> None:
     assert sorted(row["n"] for row in lake_rows(lake)) == [1, 1, 2]
 
 
-def test_rows_that_are_not_there(tmp_path: Path, rng: random.Random) -> None:
+def test_rows_that_are_not_there(tmp_path: Path, rng: random.Random, form: str) -> None:
     """A row that is deleted more often than it exists is an error without effect."""
-    rows = Keyless(PLAIN, rng)
+    rows = Keyless(kept(PLAIN, form), rng)
     rows.live = [{"n": 1, "s": "a"}] * 2
     lake = keyless_copy(tmp_path, rows)
     changes = [rows.change("delete", {"n": 1, "s": "a"}) for _ in range(3)]
@@ -99,14 +106,14 @@ def test_rows_that_are_not_there(tmp_path: Path, rng: random.Random) -> None:
     assert [row["n"] for row in lake_rows(lake)] == [1, 1]
 
 
-def test_columns_change(tmp_path: Path, rng: random.Random) -> None:
+def test_columns_change(tmp_path: Path, rng: random.Random, form: str) -> None:
     """Rows are found by their columns of now after these have changed."""
-    rows = Keyless(PLAIN, rng)
+    rows = Keyless(kept(PLAIN, form), rng)
     rows.live = [{"n": 1, "s": "a"}, {"n": 1, "s": "b"}]
     lake = keyless_copy(tmp_path, rows)
     steps: list[Step] = [AddColumn("x", "int", ""), DropColumn("s")]
     lake.evolve(COPY, steps, rows.seq + 5, {})
-    rows = Keyless(lake_table([("n", "int"), ("x", "int")]), rng)
+    rows = Keyless(kept(lake_table([("n", "int"), ("x", "int")]), form), rng)
     rows.seq += 100
     new_rows = [rows.change("delete", {"n": 1, "x": None})]
     lake.apply(COPY, rows.as_changes(new_rows), rows.seq + 1, {})

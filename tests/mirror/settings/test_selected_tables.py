@@ -204,6 +204,13 @@ def test_keyless_rows_are_not_masked():
     assert mirror_table(NAME, columns, rules).form == "json"
 
 
+def test_iceberg_without_its_library(monkeypatch):
+    """The problem says what to install."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    (problem,) = problems_of([ID], "match: s.t, format: iceberg")
+    assert "pip install 'canal-server[iceberg]'" in problem
+
+
 def test_renamed_and_hashed_keys():
     """A key may be hashed and renamed; hidden columns are left out."""
     columns = [ID, ColumnMeta("DB_ROW_HASH_1", "bigint(20) unsigned")]

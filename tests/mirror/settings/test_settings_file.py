@@ -109,6 +109,34 @@ def test_every_key_arrives():
     assert settings.checkpoint == "s3://lake/of/ours/_mirror/shop/checkpoint"
 
 
+CATALOG = "{type: rest, uri: 'https://c', credential: '${A}'}"
+
+
+def test_the_catalog_of_iceberg_tables():
+    """Its options travel with the settings, and are not shown."""
+    text = SMALL.replace(
+        "{path: /lake}", f"{{path: 's3://lake', format: iceberg, catalog: {CATALOG}}}"
+    )
+    settings = read(text, "/conf/m.yml", {"A": "secret-9"})
+    assert settings.lake.catalog["credential"] == "secret-9"
+    assert settings.tables[0].form == "iceberg"
+    assert "secret-9" not in repr(settings)
+
+
+def test_where_iceberg_tables_need_a_catalog():
+    """In an object store, as nothing else keeps two writers apart."""
+    for path, needs in (("/lake", False), ("s3://lake", True)):
+        text = SMALL.replace("{path: /lake}", f"{{path: '{path}', format: iceberg}}")
+        if not needs:
+            assert read(text, "/conf/m.yml", {}).lake.catalog == {}
+            continue
+        (problem,) = problems_of(text)
+        assert "format iceberg needs a catalog in an object store" in problem
+    text = SMALL.replace("{path: /lake}", f"{{path: /lake, catalog: {CATALOG}}}")
+    (problem,) = problems_of(text, A="secret-9")
+    assert "lake.catalog = (hidden): has no effect without format: iceberg" in problem
+
+
 def test_secrets_are_not_shown():
     """No text form of the settings has a secret, and they travel with them."""
     settings = read(WHOLE, "/conf/m.yml", SECRETS)
@@ -227,7 +255,7 @@ copy: [1]
     assert any(each.endswith("did you mean required?") for each in found)
     assert "6:9: lake.path = 'gs://x': write a folder, or s3://bucket/folder" in found
     assert (
-        "7:11: lake.format = 'detla': write delta, parquet or json; did you mean"
+        "7:11: lake.format = 'detla': write delta, iceberg, parquet or json; did you"
         in (" ".join(found))
     )
     assert any("8:18: lake.compact_every = '10': write a number" in p for p in found)

@@ -13,11 +13,16 @@ pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 from deltalake import DeltaTable
 from fix_lake import copied_rows, filled, opened, random_table, write_copy
 
+from canal_server.errors import LakeError
 from canal_server.mirror.settings.mirror_settings import TableRule
 from canal_server.mirror.settings.selected_tables import target_of
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
-from canal_server.mirror.state.lake_tables import lake_schema, other_format
+from canal_server.mirror.state.lake_tables import (
+    lake_schema,
+    open_table,
+    other_format,
+)
 
 if TYPE_CHECKING:
     import random
@@ -39,12 +44,20 @@ tables: [{match: .*}]
         ("parquet", "delta", "has a log of changes, but format is delta now"),
         ("parquet", "json", ""),  # a log that continues in other files
         ("delta", "delta", ""),
+        ("delta", "iceberg", "has a Delta table, but format is iceberg now"),
+        ("parquet", "iceberg", "has a log of changes, but format is iceberg now"),
+        ("iceberg", "delta", "has an Iceberg table, but format is delta now"),
+        ("iceberg", "json", "has an Iceberg table, but format is json now"),
+        ("iceberg", "iceberg", ""),
     ],
 )
 def test_what_a_folder_has(
     rng: random.Random, tmp_path: Path, before: str, now: str, there: str
 ) -> None:
-    """A folder with a Delta table is refused for a log, and vice versa."""
+    """A folder with a table of one format is refused for each other one."""
+    if "iceberg" in (before, now):
+        reason = "the extra `iceberg` is not installed"
+        pytest.importorskip("pyiceberg", reason=reason)
     settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
     table = random_table(rng)
     target = replace(table, form=now)
@@ -56,6 +69,22 @@ def test_what_a_folder_has(
     lake.publish("c1", lake_schema(rows.table), files, rows.seq + 1, {"from": "copy"})
     problem = other_format(settings, target)
     assert problem.startswith(f"{folder} {there}") if there else problem == ""
+
+
+def test_iceberg_without_its_library(
+    rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table says what to install."""
+    settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
+
+    def missing(name: str) -> None:
+        assert name == "canal_server.mirror.lake.iceberg.iceberg"
+        raise ModuleNotFoundError("No module named 'pyiceberg'", name="pyiceberg")
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    table = replace(random_table(rng), form="iceberg")
+    with pytest.raises(LakeError, match=r"pip install 'canal-server\[iceberg\]'"):
+        open_table(settings, table)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ Leaves out the tests, and Spark.
 
 from __future__ import annotations
 
+import importlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
 
 from canal_server.mirror.lake.change_files import ChangeLog
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
@@ -33,6 +36,8 @@ from canal_server.mirror.state.lake_tables import LakeTable, lake_schema
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Iterator
+
+    from canal_server.mirror.lake.conditions import Where
 
 EPOCH = datetime(2024, 1, 1)  # noqa: DTZ001  # DATETIME has no zone
 COPY = "copy-1"
@@ -206,6 +211,7 @@ def lake_table(
     columns: Iterable[tuple[str, str]],
     key: tuple[str, ...] = (),
     deletes: str = "hard",
+    form: str = "delta",
 ) -> MirrorTable:
     """Return a table of columns with names and types."""
     return MirrorTable(
@@ -219,10 +225,15 @@ def lake_table(
         ),
         key,
         deletes,
+        form,
     )
 
 
-def random_table(rng: random.Random, deletes: str = "hard") -> MirrorTable:
+def random_table(
+    rng: random.Random,
+    deletes: str = "hard",
+    form: str = "delta",
+) -> MirrorTable:
     """Return a table of random columns with a key of one to three of them."""
     names = rng.sample(NAMES, len(NAMES))
     kinds = rng.sample(sorted(VALUES), rng.randrange(2, 9))
@@ -230,7 +241,7 @@ def random_table(rng: random.Random, deletes: str = "hard") -> MirrorTable:
     columns = list(zip(names, [*key_kinds, *kinds], strict=False))
     key = tuple(name for name, _ in columns[: len(key_kinds)])
     rng.shuffle(columns)
-    return lake_table(columns, key, deletes)
+    return lake_table(columns, key, deletes, form)
 
 
 def write_copy(
@@ -274,7 +285,7 @@ def copied_rows(rows: LakeRows) -> pa.Table:
 
 
 def lake_rows(
-    lake: LakeTable, where: str | None = None, version: int | None = None
+    lake: LakeTable, where: Where | None = None, version: int | None = None
 ) -> list[dict[str, Any]]:
     """Return all rows of a table in the lake; an empty one has no batches."""
     batches = lake.scan(where=where, version=version)
@@ -300,25 +311,77 @@ def filled(table: MirrorTable, rng: random.Random, count: int = 60) -> LakeRows:
     return rows
 
 
-def opened(folder: Any, table: MirrorTable) -> LakeTable:
+def opened(folder: Any, table: MirrorTable, **options: Any) -> LakeTable:
     """Open a table of the lake, in whatever form it is kept."""
     if table.form == "delta":
-        return DeltaLakeTable(str(folder), table)
+        return DeltaLakeTable(str(folder), table, **options)
+    if table.form == "iceberg":
+        # Only where it is needed, as an extra brings it.
+        module = importlib.import_module("canal_server.mirror.lake.iceberg.iceberg")
+        return module.IcebergLakeTable(str(folder), table, **options)
     return ChangeLog(open_folder(LakeSettings(path=str(folder))), table)
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def form(request: pytest.FixtureRequest) -> str:
+    """Give each format that keeps a table's rows."""
+    if request.param == "iceberg":
+        reason = "the extra `iceberg` is not installed"
+        pytest.importorskip("pyiceberg", reason=reason)
+    return request.param
+
+
+def kept(table: MirrorTable, form: str) -> MirrorTable:
+    """Return a table that is kept in another format."""
+    return replace(table, form=form)
+
+
+def iceberg_metadata(folder: Any) -> dict[str, Any]:
+    """Return the newest metadata file of an Iceberg table, as readers find it."""
+    metadata = folder / "metadata"
+    number = (metadata / "version-hint.text").read_text()
+    return json.loads((metadata / f"v{number}.metadata.json").read_text())
+
+
+def identity(folder: Any, form: str) -> str:
+    """Return the id by which readers know a table."""
+    if form == "iceberg":
+        return iceberg_metadata(folder)["table-uuid"]
+    return DeltaTable(str(folder)).metadata().id
+
+
+def data_files(folder: Any, form: str) -> set[str]:
+    """Return the names of the data files that are a table's."""
+    if form == "iceberg":
+        static = importlib.import_module("pyiceberg.table").StaticTable
+        found = static.from_metadata(str(folder)).inspect.files()
+        return {path.rpartition("/")[2] for path in found["file_path"].to_pylist()}
+    return {path.rpartition("/")[2] for path in DeltaTable(str(folder)).file_uris()}
+
+
+def versions(folder: Any, form: str) -> int:
+    """Return how often a table's rows or columns were changed."""
+    if form == "iceberg":
+        return len(iceberg_metadata(folder)["snapshots"])
+    return DeltaTable(str(folder)).version() + 1
 
 
 def published(
     folder: Any, rows: LakeRows, copy: str = COPY, **options: Any
-) -> DeltaLakeTable:
+) -> LakeTable:
     """Publish what is expected as a copy, and return the table."""
-    lake = DeltaLakeTable(str(folder), rows.table, **options)
+    lake = opened(folder, rows.table, **options)
     files = write_copy(folder, copied_rows(rows), copy)
     lake.publish(copy, lake_schema(rows.table), files, rows.seq + 1, {"from": "copy"})
     return lake
 
 
-def random_keyless_table(rng: random.Random, deletes: str = "hard") -> MirrorTable:
+def random_keyless_table(
+    rng: random.Random,
+    deletes: str = "hard",
+    form: str = "delta",
+) -> MirrorTable:
     """Return a table of random columns without a key."""
     kinds = rng.sample(sorted(VALUES), rng.randrange(1, 9))
     names = rng.sample(NAMES, len(kinds))
-    return lake_table(zip(names, kinds, strict=True), (), deletes)
+    return lake_table(zip(names, kinds, strict=True), (), deletes, form)

@@ -182,7 +182,10 @@ class MirrorProcess:
 
         folder = self.path / self.pipeline.schema / table
         try:
-            rows = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+            if (folder / "metadata" / "version-hint.text").exists():
+                rows = iceberg_rows(folder)
+            else:
+                rows = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
         except TableNotFoundError:
             return {}
         return by_key(
@@ -218,6 +221,13 @@ def mirror_environ() -> dict[str, str]:
     """
     environ = os.environ | spark_environ()
     return {name: environ[name] for name in environ.keys() - PYTHONS}
+
+
+def iceberg_rows(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of an Iceberg table in a folder."""
+    from pyiceberg.table import StaticTable  # noqa: PLC0415  # an extra
+
+    return StaticTable.from_metadata(str(folder)).scan().to_arrow().to_pylist()
 
 
 def by_key(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from fix_lake import COPY, LakeRows, in_order, lake_rows, write_copy
+from fix_lake import COPY, LakeRows, in_order, lake_rows, opened, write_copy
 
-from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.keyless import row_hashes
 from canal_server.mirror.state.lake_tables import lake_schema
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canal_server.mirror.settings.table_values import MirrorTable
-    from canal_server.mirror.state.lake_tables import Applied
+    from canal_server.mirror.state.lake_tables import Applied, LakeTable
 
 Row = dict[str, Any]
 
@@ -58,7 +57,7 @@ class Keyless(LakeRows):
         return in_order([*live, *(row | {"_deleted": True} for row in self.deleted)])
 
 
-def without_order(lake: DeltaLakeTable) -> list[str]:
+def without_order(lake: LakeTable) -> list[str]:
     """Return the rows of the lake, but for the order of changes and the hash."""
     left_out = {"_seq", "_row", "_committed_at", "_row_hash"}
     rows = lake_rows(lake)
@@ -76,9 +75,9 @@ def keyless_table(rows: Keyless) -> pa.Table:
     return table.set_column(position, schema.field(position), row_hashes(table))
 
 
-def keyless_copy(folder: Path, rows: Keyless) -> DeltaLakeTable:
+def keyless_copy(folder: Path, rows: Keyless) -> LakeTable:
     """Publish the rows that are there as a copy."""
-    lake = DeltaLakeTable(str(folder), rows.table)
+    lake = opened(folder, rows.table)
     files = write_copy(folder, keyless_table(rows))
     lake.publish(COPY, lake_schema(rows.table), files, rows.seq + 1, {})
     rows.deleted.clear()
@@ -107,7 +106,7 @@ def set_rows(rows: LakeRows, values: Iterable[Sequence[Any]]) -> None:
 
 
 def copy_again(
-    folder: Path, lake: DeltaLakeTable, rows: LakeRows, copy: str, **options: Any
+    folder: Path, lake: LakeTable, rows: LakeRows, copy: str, **options: Any
 ) -> Applied | None:
     """Publish the rows as a copy, and return what `publish` does."""
     if isinstance(rows, Keyless):

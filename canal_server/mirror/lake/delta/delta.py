@@ -19,14 +19,15 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from canal_server.errors import LakeError
+from canal_server.mirror.lake import copy_difference
 from canal_server.mirror.lake.delta import (
-    copy_difference,
     delta_changes,
     delta_log,
     delta_rows,
     delta_upkeep,
 )
 from canal_server.mirror.lake.delta import delta_properties as properties
+from canal_server.mirror.lake.delta.delta_files import VersionFiles
 from canal_server.mirror.lake.file_bounds import literal, quoted
 from canal_server.mirror.lake.lake_errors import lake_error
 from canal_server.mirror.lake.lake_table import (
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
     from deltalake import CommitProperties
 
+    from canal_server.mirror.lake.conditions import Where
+    from canal_server.mirror.lake.lake_table import Files
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import CopiedFile, MirrorTable
     from canal_server.runtime.lifecycle import Stop
@@ -135,9 +138,7 @@ class DeltaLakeTable:
             return None
         changes = None
         if _is_like(pa.schema(delta.schema().to_arrow()), schema):
-            changes = copy_difference.difference(
-                delta, self._store(), self._key, files, at, stop
-            )
+            changes = self._difference(delta, files, at, stop)
         if changes is None:
             self._replace(delta, schema, files, commit)
             return None
@@ -182,6 +183,23 @@ class DeltaLakeTable:
             Schema.from_arrow(schema),
             commit_properties=commit,
         )
+
+    def _difference(
+        self,
+        delta: DeltaTable,
+        files: Sequence[CopiedFile],
+        at: int,
+        stop: Stop | None,
+    ) -> pa.Table | None:
+        """Return what a copy differs in; None if that is much."""
+        store, schema = self._store(), pa.schema(delta.schema().to_arrow())
+        now = pa.table(delta.get_add_actions(flatten=True))
+        rows = sum(file.rows for file in files)
+        if "num_records" in now.column_names:  # unless another writer left it out
+            rows = max(rows, pc.sum(now["num_records"]).as_py() or 0)
+        ours = delta_rows.FileRows(store, now["path"].to_pylist(), schema)
+        theirs = delta_rows.FileRows(store, [file.path for file in files], schema)
+        return copy_difference.difference(ours, theirs, rows, self._key, at, stop)
 
     def _commit_difference(
         self, delta: DeltaTable, changes: pa.Table, commit: CommitProperties
@@ -230,6 +248,10 @@ class DeltaLakeTable:
         with self._as_lake_error("read"):
             delta = self._newest()
             return [] if delta is None else delta_log.files(delta)
+
+    def file_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns themselves: Delta finds them by their names."""
+        return schema
 
     def apply(
         self,
@@ -286,6 +308,17 @@ class DeltaLakeTable:
                 commit_properties=commit,
             )
 
+    def has_null(self, column: str) -> bool:
+        """Check whether any row has NULL in a column."""
+        with self._as_lake_error("read"):
+            delta = self._newest()
+            if delta is None:
+                return False
+            reader = pa.RecordBatchReader.from_stream(
+                delta.scan([column], f"{quoted(column)} IS NULL")
+            )
+            return any(batch.num_rows for batch in reader)
+
     def evolve(
         self, copy_id: str, steps: Sequence[Step], upto: int, note: Mapping[str, str]
     ) -> None:
@@ -335,7 +368,7 @@ class DeltaLakeTable:
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: Where | None = None,
         version: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows of a version, by default the newest."""
@@ -345,6 +378,18 @@ class DeltaLakeTable:
             )
             names = list(columns) if columns is not None else None
             yield from delta_rows.batches(delta, names, where)
+
+    def version(self) -> int:
+        """Return the newest version of the log."""
+        with self._as_lake_error("read"):
+            delta = self._newest()
+            return -1 if delta is None else int(delta.version())
+
+    def version_files(self, version: int) -> Files:
+        """Return the files that a version of the log names."""
+        with self._as_lake_error("read"):
+            options = tuple(sorted(self._options.items()))
+            return VersionFiles.of(self._path, version, options)
 
     def position(self) -> tuple[int, dict[str, str]]:
         """Return the position number and note of the mirror's newest commit."""

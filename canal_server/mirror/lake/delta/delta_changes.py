@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from canal_server.mirror.lake import fold
+from canal_server.mirror.lake.conditions import Where
 from canal_server.mirror.lake.delta.delta_log import commit_alone
 from canal_server.mirror.lake.delta.delta_rows import WRITER, batches, complete
 from canal_server.mirror.lake.file_bounds import bounds, quoted
@@ -78,8 +79,7 @@ def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> App
         return pa.Table.from_batches(found, lake)
 
     soft = DELETED.name in lake.names
-    live = f"NOT {quoted(DELETED.name)}" if soft else None
-    rows = batches(delta, None, live)
+    rows = batches(delta, None, Where(live=soft))
     made = difference(source, soft=soft, find=find)
     if len(made.removed) == 0:
         return _append(delta, made.added, commit)
@@ -91,7 +91,7 @@ def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> App
     both = pa.concat_tables([added, marks], promote_options="default")
     condition = f"t.{quoted(HASH.name)} = s.{quoted(HASH.name)}"
     condition += f" AND s.{quoted(_OP)} = '{fold.DELETE}'"
-    if live:
+    if soft:
         condition += f" AND NOT t.{quoted(DELETED.name)}"
     names = [name for name in both.column_names if name != _OP]
     done = (

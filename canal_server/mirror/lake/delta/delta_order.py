@@ -1,22 +1,14 @@
 """Rewrites files of a Delta table in the order of its key.
 
-A merge mixes the rows of the files that it rewrites, so the files' key ranges come to
-overlap: keys that change together spread over more and more files, all of which the
-next merge rewrites. This separates overlapping files and merges small neighbours:
-
-    1────────5                    1──3
-      2────────7       ──►            4──6
-             6─7 8                        7─8
-
-No row changes. Leaves out when this is done, and tables without a key
-(`delta_upkeep`).
+No row changes. Leaves out which files (`file_groups`), when this is done, and tables
+without a key (`delta_upkeep`).
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,32 +17,18 @@ from pyarrow.fs import PyFileSystem
 
 from canal_server.mirror.lake.delta import delta_properties as properties
 from canal_server.mirror.lake.delta.delta_rows import complete
+from canal_server.mirror.lake.file_groups import KeyedFile, groups
 from canal_server.mirror.lake.file_stats import FileStats
 from canal_server.mirror.lake.lake_table import Compacted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from deltalake import CommitProperties, DeltaTable
     from deltalake.fs import DeltaStorageHandler
 
-# Rows of files that are sorted at once, in memory. Larger groups of overlapping files
-# are left alone: keys all over the table change, which would mix them again.
-ROWS_MAX: Final = 1_000_000
-BYTES_MAX: Final = 48 << 20
 HELD_BYTES_MAX: Final = 512 << 20  # of rows in memory
-SMALL: Final = 2  # files of less than this share of the target size are merged
 COMPRESSION: Final = ("zstd", 1)
-
-
-class KeyedFile(NamedTuple):
-    """A file, with the least and the greatest value of the key's first column."""
-
-    least: Any
-    greatest: Any
-    path: str
-    size: int
-    rows: int
 
 
 def compact(
@@ -87,69 +65,6 @@ def compact(
         [*added, *removed], "append", delta.schema(), commit_properties=commit
     )
     return Compacted(len(removed), len(added))
-
-
-def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
-    """Yield groups of files to rewrite together; `size` is the target size of a file.
-
-    They overlap, or are small neighbours. Starts with the greatest keys, which are the
-    most likely to change.
-    """
-    room = _Room(ROWS_MAX, BYTES_MAX)
-    group: list[KeyedFile] = []
-    for cluster in reversed(_clusters(files)):
-        chosen = cluster if len(cluster) > 1 and room.has(cluster) else []
-        if not chosen:
-            small = [file for file in cluster if file.size < size // SMALL]
-            chosen = small[: room.count(small)]
-        room = room.without(chosen)
-        group += chosen
-        if len(chosen) < len(cluster):  # a remaining file separates its neighbours
-            if len(group) > 1:
-                yield group
-            group = []
-    if len(group) > 1:
-        yield group
-
-
-class _Room(NamedTuple):
-    """The budget of rows and bytes of one rewrite."""
-
-    rows: int
-    size: int
-
-    def has(self, files: Sequence[KeyedFile]) -> bool:
-        return self.count(files) == len(files)
-
-    def count(self, files: Sequence[KeyedFile]) -> int:
-        """Return how many of the files fit into the budget."""
-        left: _Room = self
-        for number, file in enumerate(files):
-            left = left.without([file])
-            if left.rows < 0 or left.size < 0:
-                return number
-        return len(files)
-
-    def without(self, files: Sequence[KeyedFile]) -> _Room:
-        return _Room(
-            self.rows - sum(file.rows for file in files),
-            self.size - sum(file.size for file in files),
-        )
-
-
-def _clusters(files: Iterable[KeyedFile]) -> list[list[KeyedFile]]:
-    """Return groups of overlapping files, in the order of keys."""
-    clusters: list[list[KeyedFile]] = []
-    greatest = None
-    for file in sorted(files, key=lambda each: (each.least, each.greatest)):
-        # With a key of several columns, files may share one value of the first column.
-        if greatest is None or file.least >= greatest:
-            clusters.append([file])
-            greatest = file.greatest
-        else:
-            clusters[-1].append(file)
-            greatest = max(greatest, file.greatest)
-    return clusters
 
 
 def _files(delta: DeltaTable, column: str) -> list[KeyedFile] | None:

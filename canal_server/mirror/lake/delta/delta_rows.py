@@ -6,6 +6,7 @@ Leaves out changes of rows (`delta_changes`).
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties
     from deltalake.fs import DeltaStorageHandler
 
+    from canal_server.mirror.lake.conditions import Where
     from canal_server.mirror.lake.reshape import Reshape
 
 WRITER: Final = WriterProperties(compression="ZSTD", compression_level=1)
@@ -88,12 +90,45 @@ def files(
                 yield complete(pa.table(batch), schema)
 
 
+@dataclass(frozen=True)
+class FileRows:
+    """The rows of files, in a table's columns."""
+
+    store: DeltaStorageHandler
+    paths: Sequence[str]
+    schema: pa.Schema
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        return len(self.paths)
+
+    def batches(
+        self, number: int, names: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file, in its order; `names`: only these columns."""
+        wanted = self.schema.names if names is None else names
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        with PyFileSystem(self.store).open_input_file(self.paths[number]) as opened:
+            file = pq.ParquetFile(opened)
+            present = [n for n in wanted if n in file.schema_arrow.names]
+            for batch in file.iter_batches(columns=present):
+                # Not of views, as delta-rs writes them: none can be taken.
+                arrays = [
+                    batch.column(field.name).cast(field.type)
+                    if field.name in present
+                    else pa.nulls(len(batch), field.type)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def batches(
-    delta: DeltaTable, names: list[str] | None, where: str | None
+    delta: DeltaTable, names: list[str] | None, where: Where | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows, in any order."""
     schema = pa.schema(delta.schema().to_arrow())
-    for batch in pa.RecordBatchReader.from_stream(delta.scan(names, where)):
+    condition = where.sql(schema) if where else None
+    for batch in pa.RecordBatchReader.from_stream(delta.scan(names, condition)):
         # delta-rs returns texts as views.
         yield batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
 

@@ -13,6 +13,7 @@ from canal_server.mirror.lake.delta import delta_order
 from canal_server.mirror.lake.delta.delta_log import commit_of_upkeep
 from canal_server.mirror.lake.delta.delta_properties import FILE_SIZE, retention
 from canal_server.mirror.lake.delta.delta_rows import WRITER
+from canal_server.mirror.lake.file_groups import SMALL
 from canal_server.mirror.lake.lake_table import Compacted
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def compact(
             return done
     size = delta.metadata().configuration.get(FILE_SIZE)
     result = delta.optimize.compact(
-        target_size=int(size) // delta_order.SMALL if size else None,
+        target_size=int(size) // SMALL if size else None,
         writer_properties=WRITER,
         commit_properties=commit_of_upkeep(delta),
     )

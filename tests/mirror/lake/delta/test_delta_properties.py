@@ -23,6 +23,7 @@ from fix_lake import (
 )
 from fix_random import longer
 
+from canal_server.mirror.lake.conditions import Where, Within
 from canal_server.mirror.lake.delta import delta_properties as properties
 from canal_server.mirror.lake.steps import DropColumn, RenameColumn, WidenColumn
 from canal_server.mirror.settings.table_values import CopiedFile
@@ -96,7 +97,8 @@ def test_large_keys(tmp_path: Path, rng: random.Random) -> None:
     found = sorted((int(row["id"]), int(row["n"])) for row in lake_rows(lake))
     assert found == [(5, 2), (MAX + 2, 2), (2**64 - 1, 2)]
     for number, value in found:
-        where = f"id = CAST('{number}' AS DECIMAL(20,0))"
+        exact = Decimal(number)
+        where = Where((Within("id", exact, exact),))
         (row,) = (r for batch in lake.scan(where=where) for r in batch.to_pylist())
         assert (row["id"], row["n"]) == (number, value)
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
 from fix_lake import (
     COPY,
     LakeRows,
+    data_files,
     filled,
+    identity,
     in_order,
+    kept,
     lake_rows,
     lake_table,
     published,
@@ -22,7 +24,7 @@ from fix_random import longer
 from lake_copies import Keyless, copy_again, keyless_copy, rows_of, set_rows
 
 from canal_server.errors import ConnectionLost
-from canal_server.mirror.lake.delta import copy_difference
+from canal_server.mirror.lake import copy_difference
 from canal_server.mirror.lake.lake_table import ADDED, STREAM_TIME
 from canal_server.mirror.state.lake_tables import NOWHERE, Applied, lake_schema
 from canal_server.runtime.lifecycle import Stop
@@ -69,13 +71,6 @@ def parquet(folder: Path) -> set[str]:
     return {str(each.relative_to(folder)) for each in folder.rglob("*.parquet")}
 
 
-def feed(folder: Path, since: int) -> list[tuple[str, int]]:
-    """Return the kinds and ids of the change feed from a version on."""
-    reader = DeltaTable(str(folder)).load_cdf(starting_version=since)
-    found = [row for batch in reader for row in batch.to_struct_array().to_pylist()]
-    return sorted((row["_change_type"], row["id"]) for row in found)
-
-
 @pytest.mark.parametrize("bucket_rows", [1 << 20, 7])
 @pytest.mark.parametrize("keyless", [False, True])
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
@@ -88,15 +83,16 @@ def test_random_tables(  # noqa: PLR0917  # what the test varies
     deletes: str,
     keyless: bool,
     bucket_rows: int,
+    form: str,
 ) -> None:
     """After each copy the lake has its rows; the table stays, and accepts changes."""
     monkeypatch.setattr(copy_difference, "BUCKET_ROWS", bucket_rows)
-    table = (random_keyless_table if keyless else random_table)(rng, deletes)
+    table = (random_keyless_table if keyless else random_table)(rng, deletes, form)
     print([(c.target, c.mysql_type, c.is_key) for c in table.columns])
     rows = (Keyless if keyless else LakeRows)(table, rng)
     change(rows, 60)
     lake = first_copy(tmp_path, rows)
-    first = DeltaTable(str(tmp_path)).metadata().id
+    first = identity(tmp_path, form)
     for copy in ("copy-2", "copy-3", "copy-4"):
         change(rows, rng.choice([0, 1, 40]))
         assert copy_again(tmp_path, lake, rows, copy) is not None
@@ -105,61 +101,40 @@ def test_random_tables(  # noqa: PLR0917  # what the test varies
         assert lake.position() == (rows.seq + 1, {"c": copy})
         lake.apply(copy, rows.as_changes(change(rows, 20)), rows.seq + 1, {})
         assert own(lake_rows(lake)) == present(rows)
-    assert DeltaTable(str(tmp_path)).metadata().id == first
+    assert identity(tmp_path, form) == first
     assert lake.applied(COPY) == lake.applied("copy-3") == NOWHERE
 
 
 @pytest.mark.parametrize("table", [PLAIN, KEYLESS], ids=["key", "keyless"])
-def test_one_difference_is_one_change(
-    tmp_path: Path, rng: random.Random, table
-) -> None:
-    """The change feed has a change for each row that differed, and nothing else."""
-    values: dict[int, str | None] = {n: f"v{n}" for n in range(1000)}
-    rows = rows_of(table, rng, values.items())
-    lake = first_copy(tmp_path, rows)
-    since = DeltaTable(str(tmp_path)).version() + 1
-    for changed, effect in (
-        ({7: "other"}, Applied(1, int(not table.key))),
-        ({8: None}, Applied(0, 1)),
-        ({2000: "new"}, Applied(1, 0)),
-    ):
-        values.update(changed)
-        set_rows(rows, ((n, v) for n, v in values.items() if v is not None))
-        assert copy_again(tmp_path, lake, rows, f"copy-{next(iter(changed))}") == effect
-    kinds = (
-        ["update_postimage", "update_preimage"] if table.key else ["insert", "delete"]
-    )
-    assert feed(tmp_path, since) == sorted(
-        [*((kind, 7) for kind in kinds), ("delete", 8), ("insert", 2000)]
-    )
-
-
-@pytest.mark.parametrize("table", [PLAIN, KEYLESS], ids=["key", "keyless"])
-def test_nothing_differs(tmp_path: Path, rng: random.Random, table) -> None:
+def test_nothing_differs(tmp_path: Path, rng: random.Random, table, form: str) -> None:
     """No file is added to the table, and none of the copy remains."""
-    rows = rows_of(table, rng, ((n, "v") for n in range(100)))
+    rows = rows_of(kept(table, form), rng, ((n, "v") for n in range(100)))
     lake = first_copy(tmp_path, rows)
     before = parquet(tmp_path)
-    files = DeltaTable(str(tmp_path)).file_uris()
+    files = data_files(tmp_path, form)
     rows.seq += 50
     assert copy_again(tmp_path, lake, rows, "copy-2") == Applied(0, 0)
-    assert DeltaTable(str(tmp_path)).file_uris() == files
+    assert data_files(tmp_path, form) == files
     assert parquet(tmp_path) == before
     assert lake.applied("copy-2") == rows.seq + 1
 
 
-def test_rows_without_a_key_are_counted(tmp_path: Path, rng: random.Random) -> None:
+def test_rows_without_a_key_are_counted(
+    tmp_path: Path, rng: random.Random, form: str
+) -> None:
     """Of equal rows, as many are added or removed as the copy has more or fewer."""
-    rows = rows_of(KEYLESS, rng, ((1, v) for v in "aaaaabbbc"))
+    rows = rows_of(kept(KEYLESS, form), rng, ((1, v) for v in "aaaaabbbc"))
     lake = first_copy(tmp_path, rows)
     set_rows(rows, ((1, v) for v in "aabbbbbbdd"))
     assert copy_again(tmp_path, lake, rows, "copy-2") == Applied(5, 4)
     assert sorted(row["v"] for row in lake_rows(lake)) == list("aabbbbbbdd")
 
 
-def test_rows_that_are_marked_as_deleted(tmp_path: Path, rng: random.Random) -> None:
+def test_rows_that_are_marked_as_deleted(
+    tmp_path: Path, rng: random.Random, form: str
+) -> None:
     """They stay; a row that the copy lacks is marked; one that it has is live again."""
-    rows = rows_of(replace(PLAIN, deletes="soft"), rng, enumerate("abcd"))
+    rows = rows_of(kept(replace(PLAIN, deletes="soft"), form), rng, enumerate("abcd"))
     lake = first_copy(tmp_path, rows)
     deleted = rows.change("delete", {"id": 0, "v": "a"})
     lake.apply(COPY, rows.as_changes([deleted]), rows.seq + 1, {})
@@ -172,27 +147,26 @@ def test_rows_that_are_marked_as_deleted(tmp_path: Path, rng: random.Random) -> 
         assert len(found) == 4
 
 
-def test_much_differs(tmp_path: Path, rng: random.Random, monkeypatch) -> None:
+def test_much_differs(
+    tmp_path: Path, rng: random.Random, monkeypatch, form: str
+) -> None:
     """The files of a copy that differs in many rows replace those of the table."""
-    rows = filled(PLAIN, rng)
+    rows = filled(kept(PLAIN, form), rng)
     lake = published(tmp_path, rows)
-    first = DeltaTable(str(tmp_path)).metadata()
+    first = identity(tmp_path, form)
     for limit, copy in (("ROWS_MAX", "copy-2"), ("BYTES_MAX", "copy-3")):
         with monkeypatch.context() as patch:
             patch.setattr(copy_difference, limit, 3)
             rows.random_changes(80)
             assert copy_again(tmp_path, lake, rows, copy) is None
         assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
-    now = DeltaTable(str(tmp_path)).metadata()
-    assert (now.id, now.name, now.created_time) == (
-        first.id, first.name, first.created_time
-    )  # fmt: skip
+    assert identity(tmp_path, form) == first
 
 
-def test_other_columns(tmp_path: Path, rng: random.Random) -> None:
+def test_other_columns(tmp_path: Path, rng: random.Random, form: str) -> None:
     """A copy with other columns replaces them; the table is the same."""
-    lake = published(tmp_path, filled(PLAIN, rng))
-    first = DeltaTable(str(tmp_path)).metadata().id
+    lake = published(tmp_path, filled(kept(PLAIN, form), rng))
+    first = identity(tmp_path, form)
     for number, columns in enumerate(
         (
             [("id", "int"), ("v", "varchar(20)"), ("more", "bigint")],
@@ -201,30 +175,31 @@ def test_other_columns(tmp_path: Path, rng: random.Random) -> None:
         )
     ):
         table = lake_table(columns, (columns[0][0],))
-        rows = filled(table, rng)
-        lake.use_definition(table)
+        rows = filled(kept(table, form), rng)
+        lake.use_definition(kept(table, form))
         assert copy_again(tmp_path, lake, rows, f"copy-{number + 2}") is None
         assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
         assert lake.arrow_schema() == lake_schema(table)
-    assert DeltaTable(str(tmp_path)).metadata().id == first
+    assert identity(tmp_path, form) == first
 
 
-def test_a_key_that_is_not_one(tmp_path: Path, rng: random.Random) -> None:
+def test_a_key_that_is_not_one(tmp_path: Path, rng: random.Random, form: str) -> None:
     """Rows that share a new key in the lake cannot be compared: all are replaced."""
     columns = [("id", "int"), ("v", "int")]
     table = lake_table(columns, ("id",))
-    rows = rows_of(table, rng, ((n, n // 2) for n in range(9)))
+    rows = rows_of(kept(table, form), rng, ((n, n // 2) for n in range(9)))
     lake = first_copy(tmp_path, rows)
-    by_v = rows_of(lake_table(columns, ("v",)), rng, ((n, n // 2) for n in (0, 2, 4)))
-    lake.use_definition(by_v.table)
+    other = kept(lake_table(columns, ("v",)), form)
+    by_v = rows_of(other, rng, ((n, n // 2) for n in (0, 2, 4)))
+    lake.use_definition(other)
     assert copy_again(tmp_path, lake, by_v, "copy-2") is None
     assert own(lake_rows(lake)) == present(by_v)
 
 
 @pytest.mark.parametrize("table", [PLAIN, KEYLESS], ids=["key", "keyless"])
-def test_empty_tables(tmp_path: Path, rng: random.Random, table) -> None:
+def test_empty_tables(tmp_path: Path, rng: random.Random, table, form: str) -> None:
     """A table without rows or files is compared like another, on either side."""
-    rows = rows_of(table, rng, [])
+    rows = rows_of(kept(table, form), rng, [])
     lake = first_copy(tmp_path, rows)
     assert copy_again(tmp_path, lake, rows, "copy-2") == Applied(0, 0)
     set_rows(rows, [(1, "a")])
@@ -234,9 +209,11 @@ def test_empty_tables(tmp_path: Path, rng: random.Random, table) -> None:
     assert lake_rows(lake) == []
 
 
-def test_a_stop_ends_the_comparison(tmp_path: Path, rng: random.Random) -> None:
+def test_a_stop_ends_the_comparison(
+    tmp_path: Path, rng: random.Random, form: str
+) -> None:
     """Nothing is visible, and the copy can be published later."""
-    rows = filled(PLAIN, rng)
+    rows = filled(kept(PLAIN, form), rng)
     lake = published(tmp_path, rows)
     rows.random_changes(9)
     stop = Stop()
@@ -247,14 +224,3 @@ def test_a_stop_ends_the_comparison(tmp_path: Path, rng: random.Random) -> None:
     assert lake_rows(lake) == before
     copy_again(tmp_path, lake, rows, "copy-3")
     assert own(lake_rows(lake)) == present(rows)
-
-
-def test_settings_of_the_table(tmp_path: Path, rng: random.Random) -> None:
-    """A copy of an unchanged table brings changed settings, too."""
-    rows = filled(PLAIN, rng)
-    published(tmp_path, rows)
-    options = {"change_feed": False, "kept_hours": 5}
-    published(tmp_path, rows, "copy-2", **options)
-    found = DeltaTable(str(tmp_path)).metadata().configuration
-    assert found["delta.enableChangeDataFeed"] == "false"
-    assert found["delta.logRetentionDuration"] == "interval 5 hours"

@@ -1,4 +1,4 @@
-"""What differs between a Delta table and a new copy of it, found by hashes of rows.
+"""What differs between a table and a new copy of it, found by hashes of rows.
 
 ::
 
@@ -8,7 +8,7 @@
 
 Two rows are equal if the source's columns are; the mirror's own (`_seq` and others) are
 not compared. Memory holds the hashes of one bucket, and the rows that differ. Leaves
-out how these are committed (`delta`).
+out how files are read (`Files`) and how the changes are committed (`delta`, `iceberg`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyarrow.fs import PyFileSystem
 
 from canal_server.errors import ConnectionLost
 from canal_server.mirror.lake import fold, hashes
-from canal_server.mirror.lake.delta.delta_rows import complete
 from canal_server.mirror.lake.keyless import as_array, repeated
 from canal_server.mirror.lake.lake_table import ADDED, DELETED, HASH, ROW, SEQ, TIME
 
@@ -34,10 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
 
-    from deltalake import DeltaTable
-    from deltalake.fs import DeltaStorageHandler
-
-    from canal_server.mirror.settings.table_values import CopiedFile
+    from canal_server.mirror.lake.lake_table import Files
     from canal_server.runtime.lifecycle import Stop
 
 ROWS_MAX: Final = 250_000  # that differ; of more, a copy replaces the table's files
@@ -55,10 +49,10 @@ _HASHED: Final = pa.schema(
 
 
 def difference(  # noqa: PLR0917  # both sides, and what they are compared by
-    delta: DeltaTable,
-    store: DeltaStorageHandler,
+    table: Files,
+    copy: Files,
+    rows: int,
     key: Sequence[str],
-    files: Sequence[CopiedFile],
     seq: int,
     stop: Stop | None = None,
 ) -> pa.Table | None:
@@ -66,18 +60,13 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
 
     They have columns like those of `LakeTable.apply`, with the lake's names: a row of
     the copy that the table has not is an insert, which replaces a row with the same
-    key. `seq` is the number of the copy's position. None if there are more than
-    `ROWS_MAX` or `BYTES_MAX`, or keys that a side has twice. Raises ConnectionLost when
-    a stop is requested.
+    key. `rows` is about the number of rows of the larger side, `seq` the number of the
+    copy's position. None if there are more than `ROWS_MAX` or `BYTES_MAX`, or keys that
+    a side has twice. Raises ConnectionLost when a stop is requested.
     """
-    table_files = pa.table(delta.get_add_actions(flatten=True))
-    schema = pa.schema(delta.schema().to_arrow())
-    largest = sum(file.rows for file in files)
-    if "num_records" in table_files.column_names:  # unless another writer left it out
-        largest = max(largest, pc.sum(table_files["num_records"]).as_py() or 0)
-    ours = _Side(store, table_files["path"].to_pylist(), schema, key, stop)
-    theirs = _Side(store, [file.path for file in files], schema, key, stop)
-    buckets = 1 << max(0, -(-largest // BUCKET_ROWS) - 1).bit_length()
+    schema = table.schema
+    ours, theirs = _Side(table, key, stop), _Side(copy, key, stop)
+    buckets = 1 << max(0, -(-rows // BUCKET_ROWS) - 1).bit_length()
     with ExitStack() as stack:
         pair = [stack.enter_context(_Buckets(each, buckets)) for each in (ours, theirs)]
         removed, added, count = [], [], 0
@@ -99,8 +88,8 @@ def difference(  # noqa: PLR0917  # both sides, and what they are compared by
         for part in side.rows(numbers):
             if (size := size + part.nbytes) > BYTES_MAX:
                 return None
-            rows = _as_removed(part, seq) if kind == fold.DELETE else part
-            changes.append(rows.append_column(_OP, pa.repeat(kind, len(part))))
+            changed = _as_removed(part, seq) if kind == fold.DELETE else part
+            changes.append(changed.append_column(_OP, pa.repeat(kind, len(part))))
     whole = pa.concat_tables(changes)
     return whole.drop_columns([n for n in _DERIVED if n in whole.column_names])
 
@@ -154,18 +143,10 @@ def _as_removed(rows: pa.Table, seq: int) -> pa.Table:
 class _Side:
     """The rows of some files, in the lake's columns."""
 
-    def __init__(
-        self,
-        store: DeltaStorageHandler,
-        paths: Sequence[str],
-        schema: pa.Schema,
-        key: Sequence[str],
-        stop: Stop | None,
-    ) -> None:
-        self._files = PyFileSystem(store)
-        self._paths = paths
-        self._schema = schema
-        self._own = pa.schema([f for f in schema if f.name not in ADDED])
+    def __init__(self, files: Files, key: Sequence[str], stop: Stop | None) -> None:
+        self._files = files
+        self._schema = files.schema
+        self._own = pa.schema([f for f in self._schema if f.name not in ADDED])
         self._key = key
         self._stop = stop
 
@@ -174,20 +155,18 @@ class _Side:
         names = [*self._own.names]
         if DELETED.name in self._schema.names:
             names.append(DELETED.name)
-        for number, path in enumerate(self._paths):
+        for number in range(len(self._files)):
             at = number << _AT_BITS
-            with self._files.open_input_file(path) as opened:
-                file = pq.ParquetFile(opened)
-                present = [n for n in names if n in file.schema_arrow.names]
-                for batch in file.iter_batches(columns=present):
-                    self._check_stop()
-                    rows = complete(pa.table(batch), self._own)
-                    locations = pa.array(range(at, at + len(rows)), pa.int64())
-                    at += len(rows)
-                    hashed = self._of(rows, locations)
-                    if DELETED.name in present:
-                        hashed = hashed.filter(pc.invert(batch.column(DELETED.name)))
-                    yield hashed
+            for batch in self._files.batches(number, names):
+                self._check_stop()
+                rows = pa.table(batch).select(self._own.names)
+                locations = pa.array(range(at, at + len(rows)), pa.int64())
+                at += len(rows)
+                hashed = self._of(rows, locations)
+                if DELETED.name in names:
+                    live = pc.invert(pc.fill_null(batch.column(DELETED.name), False))
+                    hashed = hashed.filter(live)
+                yield hashed
 
     def rows(self, locations: pa.Array) -> Iterator[pa.Table]:
         """Yield rows by their locations, with all of the lake's columns."""
@@ -199,19 +178,17 @@ class _Side:
             within = pc.bit_wise_and(
                 locations.filter(pc.equal(numbers, number)), (1 << _AT_BITS) - 1
             )
-            with self._files.open_input_file(self._paths[number]) as opened:
-                yield self._taken(pq.ParquetFile(opened), within)
+            yield self._taken(number, within)
 
-    def _taken(self, file: pq.ParquetFile, within: pa.Array) -> pa.Table:
+    def _taken(self, number: int, within: pa.Array) -> pa.Table:
         """Return rows of a file by their numbers, which are sorted."""
         first, parts = 0, [self._schema.empty_table()]
-        for batch in file.iter_batches():
+        for batch in self._files.batches(number):
             end = first + len(batch)
             here = pc.and_(pc.greater_equal(within, first), pc.less(within, end))
             wanted = pc.subtract(within.filter(here), first)
             if len(wanted):
-                # Completed first: of views as delta-rs writes them, none can be taken.
-                parts.append(complete(pa.table(batch), self._schema).take(wanted))
+                parts.append(pa.table(batch.take(wanted)))
             first = end
         return pa.concat_tables(parts)
 

@@ -1,0 +1,222 @@
+"""Where a table's newest metadata file is recorded: its own folder, or a catalog.
+
+Without a catalog, a table's folder is laid out as Hadoop's tables are, which readers
+open by path::
+
+    metadata/v1.metadata.json, v2.metadata.json, …
+    metadata/version-hint.text   the number of the newest, or of an older one
+
+The file `v<n>` *is* the commit: it appears complete or not at all, and only one writer
+can create it. A process that is killed before leaves files that nothing names; killed
+after, an older hint, from which the next reader looks further.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import (
+    CommitTableResponse,
+    CreateTableTransaction,
+    StagedTable,
+    Table,
+)
+from pyiceberg.table.metadata import TableMetadataV1, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import update_table_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.typedef import Identifier
+
+FORMAT: Final = "2"  # of tables: what all readers know
+
+_HINT: Final = "version-hint.text"
+_FILE: Final = re.compile(r"v(\d+)\.metadata\.json")
+_UNLINKED: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+
+
+class FolderCatalog(NoopCatalog):
+    """The catalog of a single table in a folder of the file system."""
+
+    def __init__(self, path: str) -> None:
+        """Set the table's folder."""
+        super().__init__("folder")
+        self._path = path
+        self._metadata = Path(path) / "metadata"
+        self._io = PyArrowFileIO()
+        self._kept: Table | None = None
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Return the table as of its newest metadata file.
+
+        Raises NoSuchTableError if there is none.
+        """
+        number = self._newest()
+        if number is None:
+            raise NoSuchTableError(f"{self._path} has no Iceberg table")
+        location = self._location(number)
+        if self._kept is not None and self._kept.metadata_location == location:
+            return self._kept
+        metadata = FromInputFile.table_metadata(self._io.new_input(location))
+        self._kept = Table(_parts(identifier), metadata, location, self._io, self)
+        return self._kept
+
+    def create_table_transaction(
+        self, identifier: str | Identifier, schema: Any, *_: Any, **options: Any
+    ) -> CreateTableTransaction:
+        """Return a transaction that creates the table, if there is none."""
+        metadata = new_table_metadata(
+            schema,
+            UNPARTITIONED_PARTITION_SPEC,
+            UNSORTED_SORT_ORDER,
+            self._path,
+            options["properties"],
+        )
+        return CreateTableTransaction(
+            StagedTable(_parts(identifier), metadata, self._location(1), self._io, self)
+        )
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """Write the next metadata file.
+
+        Raises CommitFailedException if another writer has written it.
+        """
+        base, before, number = table.metadata, table.metadata_location, 1
+        if isinstance(table, StagedTable):
+            if self._newest() is not None:
+                raise CommitFailedException(f"{self._path} has a table now")
+            # What pyiceberg's own catalogs begin with.
+            base = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
+            before = ""
+        else:
+            for requirement in requirements:
+                requirement.validate(base)
+            number = _number(before) + 1
+        metadata = update_table_metadata(
+            base,
+            updates,
+            enforce_validation=not before,
+            metadata_location=before or None,
+        )
+        self._write(number, metadata)
+        location = self._location(number)
+        return CommitTableResponse.model_validate(
+            {"metadata": metadata, "metadata-location": location}
+        )
+
+    def _write(self, number: int, metadata: TableMetadata) -> None:
+        """Create a metadata file that must not exist, then point at it."""
+        self._metadata.mkdir(parents=True, exist_ok=True)
+        text = metadata.model_dump_json(exclude_none=True, by_alias=True).encode()
+        unique = uuid.uuid4().hex
+        temporary = self._metadata / f"{unique}.new"
+        try:
+            _write_durably(temporary, text)
+            _appear(temporary, Path(self._location(number)))
+        except FileExistsError:
+            raise CommitFailedException(
+                f"{self._location(number)} was written by another"
+            ) from None
+        finally:
+            temporary.unlink(missing_ok=True)
+        # The commit is done: a failure here leaves an older hint.
+        with contextlib.suppress(OSError):
+            hint = self._metadata / f"{unique}.hint"
+            hint.write_text(str(number))
+            hint.replace(self._metadata / _HINT)
+
+    def _newest(self) -> int | None:
+        """Return the number of the newest metadata file."""
+        try:
+            number = int((self._metadata / _HINT).read_text())
+        except (OSError, ValueError):
+            number = 0
+        if not Path(self._location(number)).exists():
+            try:
+                names = os.listdir(self._metadata)  # noqa: PTH208  # names only
+            except FileNotFoundError:
+                return None
+            found = [
+                int(match[1]) for name in names if (match := _FILE.fullmatch(name))
+            ]
+            return max(found, default=None)
+        while Path(self._location(number + 1)).exists():
+            number += 1
+        return number
+
+    def _location(self, number: int) -> str:
+        return f"{self._path}/metadata/v{number}.metadata.json"
+
+
+def open_catalog(path: str, options: Mapping[str, str]) -> Catalog:
+    """Return the catalog of these options; without any, that of the table's folder.
+
+    `name` among them is what the catalog is called: some find tables by that, too.
+
+    Raises what pyiceberg raises for options that it does not accept.
+    """
+    if not options:
+        return FolderCatalog(path)
+    rest = {name: value for name, value in options.items() if name != "name"}
+    return load_catalog(options.get("name", "default"), **rest)
+
+
+def identifier_of(target: str) -> Identifier:
+    """Return a table's name in a catalog, from its folder below the lake's root."""
+    parts = tuple(target.split("/"))
+    return parts if len(parts) > 1 else ("default", *parts)
+
+
+def _parts(identifier: str | Identifier) -> Identifier:
+    return tuple(identifier.split(".")) if isinstance(identifier, str) else identifier
+
+
+def _number(location: str) -> int:
+    found = _FILE.fullmatch(location.rpartition("/")[2])
+    assert found is not None  # as `load_table` found it by this name
+    return int(found[1])
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _appear(source: Path, target: Path) -> None:
+    """Give a file its name. FileExistsError if that is taken."""
+    try:
+        target.hardlink_to(source)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _UNLINKED:
+            raise
+        # A file system without links. The lake's lease keeps other mirrors away.
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, "exists", str(target)) from None
+        source.rename(target)

@@ -1,0 +1,294 @@
+"""Data files of an Iceberg table: their rows, and new ones with their statistics.
+
+Leaves out which files belong to a table (`iceberg_commit`).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
+
+from canal_server.mirror.lake.iceberg.iceberg_columns import (
+    Column,
+    arrow_schema,
+    file_schema,
+    ids_of,
+    schema_of,
+)
+from canal_server.mirror.lake.lake_table import UnusableTableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyiceberg.io import FileIO
+
+FILE_ROWS: Final = 150_000  # a change of one row rewrites the whole file
+BATCH_ROWS: Final = 32_768
+COMPRESSION: Final = ("zstd", 1)
+
+_EXACT: Final = Context(prec=60)
+_KEPT_BOUNDS: Final = 32  # columns with bounds, in addition to those of the key
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """The rows of data files, in a table's columns; can be pickled.
+
+    `by_name`: files without ids have the columns of the same names.
+    """
+
+    io: FileIO
+    columns: Sequence[Column]
+    paths: Sequence[str]
+    by_name: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        return len(self.paths)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return arrow_schema(self.columns)
+
+    def batches(
+        self, number: int, names: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file, in its order; `names`: only these columns."""
+        with self.io.new_input(self.paths[number]).open() as opened:
+            file = pq.ParquetFile(opened)
+            present = self._present(file.schema_arrow, self.paths[number])
+            wanted = [
+                each for each in self.columns if names is None or each.name in names
+            ]
+            read = [present[each.id] for each in wanted if each.id in present]
+            # Without any column there still is a number of rows.
+            for batch in file.iter_batches(BATCH_ROWS, columns=read):
+                yield _as_columns(batch, wanted, present)
+
+    def _present(self, schema: pa.Schema, path: str) -> dict[int, str]:
+        """Return the names of a file's columns by their ids."""
+        present = ids_of(schema)
+        if present:
+            return present
+        if not self.by_name:
+            raise UnusableTableError(
+                f"{path} has no column ids: another writer added it"
+            )
+        return {each.id: each.name for each in self.columns}
+
+
+def _as_columns(
+    batch: pa.RecordBatch, wanted: Sequence[Column], present: dict[int, str]
+) -> pa.RecordBatch:
+    arrays = []
+    for each in wanted:
+        name = present.get(each.id)
+        if name is None:
+            arrays.append(pa.nulls(len(batch), each.kind))
+        else:
+            arrays.append(batch.column(name).cast(each.kind))
+    schema = arrow_schema(wanted)
+    if not wanted:
+        return batch.select([])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class FileWriter:
+    """Writes data files of a table, and remembers them."""
+
+    def __init__(
+        self, io: FileIO, location: str, columns: Sequence[Column], key: Sequence[str]
+    ) -> None:
+        """Set the table's folder and its columns; `key` has bounds in any case."""
+        self._io = io
+        self._location = location
+        self._columns = columns
+        self._key = key
+        self.written: list[DataFile] = []
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> DataFile | None:
+        """Write rows to a file. None if there are none."""
+        rows = (each for each in batches if each.num_rows)
+        first = next(rows, None)
+        if first is None:
+            return None
+        path = f"{self._location}/data/{uuid.uuid4()}.zstd.parquet"
+        schema = file_schema(self._columns)
+        found: list[pq.FileMetaData] = []
+        output = self._io.new_output(path)
+        codec, level = COMPRESSION
+        try:
+            with (
+                output.create() as sink,
+                pq.ParquetWriter(
+                    sink,
+                    schema,
+                    compression=codec,
+                    compression_level=level,
+                    store_decimal_as_integer=True,
+                    metadata_collector=found,
+                ) as writer,
+            ):
+                writer.write_batch(_stored(first, schema))
+                for each in rows:
+                    writer.write_batch(_stored(each, schema))
+        except BaseException:
+            with suppress(OSError):
+                self._io.delete(path)
+            raise
+        sync(path)
+        size = len(output)
+        data_file = described(path, size, found[0], self._columns, self._key)
+        self.written.append(data_file)
+        return data_file
+
+    def write_table(self, rows: pa.Table) -> list[DataFile]:
+        """Write rows to files of a limited size."""
+        found = []
+        for first in range(0, len(rows), FILE_ROWS):
+            part = rows.slice(first, FILE_ROWS)
+            written = self.write(part.to_batches(BATCH_ROWS))
+            assert written is not None  # as there are rows
+            found.append(written)
+        return found
+
+    def discard(self) -> None:
+        """Delete the files that were written, as no commit names them."""
+        for each in self.written:
+            with suppress(OSError):  # a vacuum deletes what is left
+                self._io.delete(each.file_path)
+        self.written.clear()
+
+
+def described(
+    path: str,
+    size: int,
+    metadata: pq.FileMetaData,
+    columns: Sequence[Column],
+    key: Sequence[str],
+) -> DataFile:
+    """Return a file as manifests describe it, with bounds of its columns."""
+    modes = {
+        f"write.metadata.metrics.column.{each.name}": "counts"
+        for number, each in enumerate(columns)
+        if number >= _KEPT_BOUNDS and each.name not in key and each.name[:1] != "_"
+    }
+    statistics = data_file_statistics_from_parquet_metadata(
+        metadata,
+        compute_statistics_plan(schema_of(columns), modes),
+        {each.name: each.id for each in columns},
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        file_size_in_bytes=size,
+        sort_order_id=None,
+        spec_id=0,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def ends(file: DataFile, column: Column) -> tuple[Any, Any]:
+    """Return the least and the greatest value of a file's column; None if unknown.
+
+    Those of texts may be wider: they are cut.
+    """
+    if file.record_count and file.null_value_counts:
+        nulls = file.null_value_counts.get(column.id)
+        if nulls == file.record_count:
+            return None, None
+    found = [
+        _value(bounds.get(column.id) if bounds else None, column.kind)
+        for bounds in (file.lower_bounds, file.upper_bounds)
+    ]
+    return found[0], found[1]
+
+
+def _value(bound: bytes | None, kind: pa.DataType) -> Any:
+    """Return a bound in the form that Arrow gives the column's values."""
+    if bound is None or not _has_order(kind):
+        return None
+    if pa.types.is_string(kind):
+        return bound.decode("utf-8", "surrogatepass")
+    if pa.types.is_decimal(kind):
+        unscaled = int.from_bytes(bound, "big", signed=True)
+        return Decimal(unscaled).scaleb(-kind.scale, _EXACT)
+    number = int.from_bytes(bound, "little", signed=True)
+    if pa.types.is_temporal(kind):
+        plain = pa.int32() if pa.types.is_date(kind) else pa.int64()
+        return pa.scalar(number, plain).cast(kind).as_py()
+    return number
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    return not (
+        pa.types.is_floating(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def copied(
+    io: FileIO,
+    path: str,
+    columns: Sequence[Column],
+    writer: FileWriter,
+    key: Sequence[str],
+) -> DataFile | None:
+    """Return a file of a copy as a file of the table.
+
+    It is written again if its column ids are not those of the table.
+    """
+    source = io.new_input(path)
+    with source.open() as opened:
+        metadata = pq.read_metadata(opened)
+    schema = metadata.schema.to_arrow_schema()
+    if metadata.num_rows == 0:
+        return None
+    if ids_of(schema) == {each.id: each.name for each in columns}:
+        return described(path, len(source), metadata, columns, key)
+    return writer.write(by_names(io, columns, path))
+
+
+def by_names(
+    io: FileIO, columns: Sequence[Column], path: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file by the names of its columns, whatever their ids."""
+    schema = arrow_schema(columns)
+    with io.new_input(path).open() as opened:
+        for batch in pq.ParquetFile(opened).iter_batches(BATCH_ROWS):
+            yield batch.select(schema.names).cast(schema)
+
+
+def sync(path: str) -> None:
+    """Make a file of the file system survive a crash of the machine."""
+    if "://" in path:
+        return  # an object is stored when it is complete
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [batch.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,69 @@
+"""Copies of Delta tables again: what their readers see of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+from fix_lake import LakeRows, filled, lake_table, published
+from lake_copies import Keyless, copy_again, keyless_copy, rows_of, set_rows
+
+from canal_server.mirror.state.lake_tables import Applied
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",))
+KEYLESS = lake_table([("id", "int"), ("v", "varchar(20)")], ())
+
+
+def first_copy(folder: Path, rows: LakeRows):
+    """Return the lake's table with a copy of the rows."""
+    if isinstance(rows, Keyless):
+        return keyless_copy(folder, rows)
+    return published(folder, rows)
+
+
+def feed(folder: Path, since: int) -> list[tuple[str, int]]:
+    """Return the kinds and ids of the change feed from a version on."""
+    reader = DeltaTable(str(folder)).load_cdf(starting_version=since)
+    found = [row for batch in reader for row in batch.to_struct_array().to_pylist()]
+    return sorted((row["_change_type"], row["id"]) for row in found)
+
+
+@pytest.mark.parametrize("table", [PLAIN, KEYLESS], ids=["key", "keyless"])
+def test_one_difference_is_one_change(
+    tmp_path: Path, rng: random.Random, table
+) -> None:
+    """The change feed has a change for each row that differed, and nothing else."""
+    values: dict[int, str | None] = {n: f"v{n}" for n in range(1000)}
+    rows = rows_of(table, rng, values.items())
+    lake = first_copy(tmp_path, rows)
+    since = DeltaTable(str(tmp_path)).version() + 1
+    for changed, effect in (
+        ({7: "other"}, Applied(1, int(not table.key))),
+        ({8: None}, Applied(0, 1)),
+        ({2000: "new"}, Applied(1, 0)),
+    ):
+        values.update(changed)
+        set_rows(rows, ((n, v) for n, v in values.items() if v is not None))
+        assert copy_again(tmp_path, lake, rows, f"copy-{next(iter(changed))}") == effect
+    kinds = (
+        ["update_postimage", "update_preimage"] if table.key else ["insert", "delete"]
+    )
+    assert feed(tmp_path, since) == sorted(
+        [*((kind, 7) for kind in kinds), ("delete", 8), ("insert", 2000)]
+    )
+
+
+def test_settings_of_the_table(tmp_path: Path, rng: random.Random) -> None:
+    """A copy of an unchanged table brings changed settings, too."""
+    rows = filled(PLAIN, rng)
+    published(tmp_path, rows)
+    options = {"change_feed": False, "kept_hours": 5}
+    published(tmp_path, rows, "copy-2", **options)
+    found = DeltaTable(str(tmp_path)).metadata().configuration
+    assert found["delta.enableChangeDataFeed"] == "false"
+    assert found["delta.logRetentionDuration"] == "interval 5 hours"

@@ -1,0 +1,96 @@
+"""What other engines read of Iceberg tables: the values that the mirror has."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+
+from fix_lake import COPY, LakeRows, in_order, lake_rows, published, random_table
+from fix_random import longer
+from pyiceberg.table import StaticTable
+
+from canal_server.mirror.lake.steps import AddColumn, RenameColumn
+
+if TYPE_CHECKING:
+    import random
+
+    from canal_server.mirror.state.lake_tables import LakeTable
+
+
+def changed(folder: Path, rng: random.Random, deletes: str) -> LakeTable:
+    """Return a random table that was copied, altered and changed."""
+    rows = LakeRows(random_table(rng, deletes, "iceberg"), rng)
+    print([(c.target, c.mysql_type, c.is_key) for c in rows.table.columns])
+    rows.random_changes(60)
+    lake = published(folder, rows)
+    for _ in range(2):
+        changes = rows.as_changes(rows.random_changes(30))
+        lake.apply(COPY, changes, rows.seq + 1, {})
+    other = next(c.target for c in rows.table.columns if not c.is_key)
+    steps = [RenameColumn(other, "renamed"), AddColumn("n8", "tinyint", "", "5")]
+    lake.evolve(COPY, [*steps, AddColumn(other, "int", "")], rows.seq + 2, {})
+    return lake
+
+
+def same(rows: list[dict[str, Any]]) -> list[str]:
+    """Return rows such that engines that name a zone differently agree."""
+    return in_order(
+        {
+            name: value.replace(tzinfo=None) if isinstance(value, datetime) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+@pytest.mark.parametrize("round_", range(longer(3)))
+def test_pyiceberg(
+    tmp_path: Path, rng: random.Random, deletes: str, round_: int
+) -> None:
+    """Of all types, from a table that is opened by its folder."""
+    lake = changed(tmp_path, rng, deletes)
+    rows = StaticTable.from_metadata(str(tmp_path)).scan().to_arrow().to_pylist()
+    assert same(rows) == same(lake_rows(lake))
+
+
+@pytest.mark.parametrize("round_", range(longer(3)))
+def test_polars(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch, round_: int
+) -> None:
+    """The same, by polars' own reader of Parquet files."""
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    lake = changed(tmp_path, rng, "hard")
+    frame = polars.scan_iceberg(StaticTable.from_metadata(str(tmp_path)))
+    assert same(frame.collect().to_dicts()) == same(lake_rows(lake))
+
+
+@pytest.mark.parametrize("round_", range(longer(3)))
+def test_duckdb(tmp_path: Path, rng: random.Random, round_: int) -> None:
+    """The same, by DuckDB's extension, from the folder alone."""
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    table = tmp_path / "table"
+    lake = changed(table, rng, "hard")
+    settings = {
+        "autoinstall_known_extensions": "false",
+        "extension_directory": str(tmp_path / "extensions"),
+    }
+    with duckdb.connect(config=settings) as connection:
+        for name in ("avro", "iceberg"):
+            package = f"duckdb_extension_{name}"
+            found = pytest.importorskip(package, reason=f"{package} is not installed")
+            (path,) = Path(found.__file__).parent.rglob("*.duckdb_extension")
+            if path.parent.name != f"v{duckdb.__version__}":
+                pytest.skip(f"{package} is not for DuckDB {duckdb.__version__}")
+            connection.execute(f"INSTALL '{path}'")
+            connection.execute(f"LOAD {name}")
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"SELECT * FROM iceberg_scan('{table}')")
+        rows = connection.to_arrow_table().to_pylist()
+    assert same(rows) == same(lake_rows(lake))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,7 +32,7 @@ def vector(*numbers: float) -> bytes:
     return struct.pack(f"<{len(numbers)}f", *numbers)
 
 
-VALUES = {
+VALUES: dict[str, tuple[pa.DataType, list[Any], tuple[list[Any], ...]]] = {
     WKB: (
         pa.binary(),
         [geometry(0), None, geometry(4326), geometry(2**32 - 1), b"", b"\0" * 8],

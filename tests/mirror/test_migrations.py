@@ -333,7 +333,7 @@ def test_partitions(mirror: Any) -> None:
         "INSERT INTO visits VALUES (3, '2026-11-02', 9)",
         "ALTER TABLE visits TRUNCATE PARTITION d4",
     )
-    mirror.start()
+    mirror.start(wait=False)
     mirror.agree(visits=("id", "day"))
     log = log_of(mirror)
     print(log)

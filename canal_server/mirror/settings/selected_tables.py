@@ -314,6 +314,12 @@ class _Builder:
                     f"it has no primary key, so all values identify a row: "
                     f"column {masked[0]} can be left out, but not masked"
                 )
+        arrays = [each.name for each in table.columns if each.form == ARRAY]
+        if table.form == "iceberg" and arrays:
+            self._add(
+                f"column {arrays[0]} cannot be an array in an Iceberg table: remove "
+                "vector from types"
+            )
         used: dict[str, str] = {}
         for column in table.columns:
             if column.target.lower() in OWN_COLUMNS:

@@ -43,7 +43,7 @@ def test_random_changes(
     form: str,
 ) -> None:
     """Random changes of random tables give their rows, in batches that also overlap."""
-    rows = filled(kept(random_table(rng, deletes), form), rng)
+    rows = filled(random_table(rng, deletes, form), rng)
     print([(c.target, c.mysql_type, c.is_key) for c in rows.table.columns])
     lake = published(tmp_path, rows)
     done: list[dict[str, object]] = []
@@ -88,7 +88,7 @@ def test_the_schema_is_that_of_the_stream(
     tmp_path: Path, rng: random.Random, form: str
 ) -> None:
     """The lake's columns have the stream's types, followed by those of the order."""
-    rows = filled(kept(random_table(rng, "soft"), form), rng)
+    rows = filled(random_table(rng, "soft", form), rng)
     lake = published(tmp_path, rows)
     assert lake.exists()
     assert lake.arrow_schema() == lake_schema(rows.table)

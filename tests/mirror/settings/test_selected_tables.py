@@ -8,6 +8,7 @@ from fix_source_access import access_of
 from canal_server.client.range_client import RangeColumn
 from canal_server.errors import ConfigError
 from canal_server.mirror.lake.masks import lake_schema
+from canal_server.mirror.settings.mirror_settings import TableRule, TypeSettings
 from canal_server.mirror.settings.selected_tables import (
     Folders,
     estimate,
@@ -15,6 +16,7 @@ from canal_server.mirror.settings.selected_tables import (
     present,
     signature,
     survey,
+    table_by_rule,
 )
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
@@ -293,3 +295,16 @@ def test_a_name_beside_a_geometry():
     assert "columns g and G_SRID get the same name in the lake, g_srid" in problem
     table = mirror_table(NAME, columns, settings_of(f"{rule}, rename: {{g: shape}}"))
     assert table.columns[1].targets == ("shape", "shape_srid")
+
+
+def test_no_arrays_in_iceberg() -> None:
+    """What the format cannot have is a problem of the rule, not of a batch."""
+    columns = [ColumnMeta("id", "int", is_key=True), ColumnMeta("v", "vector(3)")]
+    rule = TableRule(
+        match=".*", form="iceberg", types=TypeSettings(vector="array"), location="m"
+    )
+    with pytest.raises(ConfigError) as raised:
+        table_by_rule(TableName("s", "t"), columns, rule)
+    assert "column v cannot be an array in an Iceberg table" in str(raised.value)
+    plain = TableRule(match=".*", form="iceberg")
+    assert table_by_rule(TableName("s", "t"), columns, plain).form == "iceberg"

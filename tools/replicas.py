@@ -22,7 +22,8 @@ OPTIONS_OF = {
     ),
 }
 
-_XA_START = re.compile(r"XA START X'([0-9a-f]+)'.* GTID \d+-\d+-(\d+)")
+_GTID = re.compile(r"GTID \d+-\d+-(\d+)$")
+_XA = re.compile(r"XA (START|COMMIT|ROLLBACK) X'([0-9a-f]+)'")
 
 # Of itself a replica that could not connect waits as long as anybody has patience.
 RETRY_S = 1
@@ -97,31 +98,49 @@ class Replicas:
             before = now
 
     def _free(self, server: PrivateServer, executed: str) -> bool:
-        """Let a MariaDB go on that was killed after it had prepared an XA transaction.
+        """Let a MariaDB go on that was killed beside a prepared XA transaction.
 
-        If it has not recorded that, it executes the transaction again, and waits for
-        the rows that the prepared one holds, until it gives up.
+        It may have lost that it has executed the preparation, or that it has not
+        executed the end: then the prepared transaction holds rows which others wait
+        for, until they give up.
         """
         if self._is_mysql or not executed:
             return False
-        following = int(executed.rpartition("-")[2]) + 1
-        held = {bytes(row[3]) for row in server.execute("XA RECOVER")}
+        upto = int(executed.rpartition("-")[2])
+        held = {bytes(row[3]).hex() for row in server.execute("XA RECOVER")}
+        ends = []
+        for name, begun, ended, how in self._xa_transactions():
+            if name in held and begun > upto:  # it will be executed again
+                ends.append(f"XA ROLLBACK X'{name}'")
+            elif name in held and 0 < ended <= upto:
+                ends.append(f"XA {how} X'{name}'")
+        if ends:
+            own = "SET SESSION sql_log_bin = 0"
+            server.execute("STOP REPLICA", own, *ends, "START REPLICA")
+        return bool(ends)
+
+    def _xa_transactions(self) -> list[tuple[str, int, int, str]]:
+        """Return those in the source's binlog: name, number of both ends, how it ended.
+
+        0: the binlog does not have that end.
+        """
+        begun: dict[str, int] = {}
+        ended: dict[str, tuple[int, str]] = {}
+        number = 0
         for file, *_ in self.source.execute("SHOW BINARY LOGS"):
             for row in self.source.execute(f"SHOW BINLOG EVENTS IN '{file}'"):
-                found = _XA_START.fullmatch(str(row[5]))
-                if found is None or int(found[2]) != following:
-                    continue
-                name = bytes.fromhex(found[1])
-                if name not in held:
-                    return False
-                server.execute(
-                    "STOP REPLICA",
-                    "SET SESSION sql_log_bin = 0",
-                    f"XA ROLLBACK X'{found[1]}'",
-                    "START REPLICA",
-                )
-                return True
-        return False
+                text = str(row[5])
+                if gtid := _GTID.search(text):
+                    number = int(gtid[1])
+                if found := _XA.match(text):
+                    if found[1] == "START":
+                        begun[found[2]] = number
+                    else:
+                        ended[found[2]] = number, found[1]
+        return [
+            (name, begun.get(name, 0), *ended.get(name, (0, "")))
+            for name in begun.keys() | ended.keys()
+        ]
 
     def executed(self, server: PrivateServer) -> str:
         """Return the set that a server has executed, as one line of text."""

@@ -11,7 +11,7 @@ pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
 pytest.importorskip("yaml", reason="the extra `mirror` is not installed")
 
 from deltalake import DeltaTable
-from fix_lake import copied_rows, filled, opened, random_table, write_copy
+from fix_lake import copied_rows, filled, kept, opened, random_table, write_copy
 
 from canal_server.errors import LakeError
 from canal_server.mirror.settings.mirror_settings import TableRule
@@ -60,10 +60,10 @@ def test_what_a_folder_has(
         pytest.importorskip("pyiceberg", reason=reason)
     settings = read(SETTINGS, str(tmp_path / "mirror.yml"), {})
     table = random_table(rng)
-    target = replace(table, form=now)
+    target = kept(table, now)
     assert other_format(settings, target) == ""
     folder = tmp_path / table.target
-    rows = filled(replace(table, form=before), rng)
+    rows = filled(kept(table, before), rng)
     lake = opened(folder, rows.table)
     files = write_copy(folder, copied_rows(rows))
     lake.publish("c1", lake_schema(rows.table), files, rows.seq + 1, {"from": "copy"})
@@ -82,7 +82,7 @@ def test_iceberg_without_its_library(
         raise ModuleNotFoundError("No module named 'pyiceberg'", name="pyiceberg")
 
     monkeypatch.setattr("importlib.import_module", missing)
-    table = replace(random_table(rng), form="iceberg")
+    table = random_table(rng, form="iceberg")
     with pytest.raises(LakeError, match=r"pip install 'canal-server\[iceberg\]'"):
         open_table(settings, table)
 

@@ -30,7 +30,6 @@ from canal_server.mirror.follow.follower import (
     TableDroppedError,
     TableStoppedError,
     epoch_of,
-    meta_of,
     shapes,
 )
 from canal_server.mirror.follow.micro_batches import POSITION_NOTE, note_of
@@ -40,6 +39,7 @@ from canal_server.mirror.follow.renames import (
     what_is_revealed,
     with_columns,
 )
+from canal_server.mirror.follow.source_columns import columns_at, unknown_to
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.row_keys import NullKeyError
 from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
@@ -61,7 +61,7 @@ from canal_server.spark.options.servers import Channel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from canal_server.client.range_client import RangePosition, RangeTable
+    from canal_server.client.range_client import RangePosition
     from canal_server.mirror.copy.copy_watch import CopyWatch
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
@@ -494,41 +494,3 @@ class TableSync:
     def _note(self, state: TableState, phase: Phase, message: str) -> None:
         state = self._store.read(state.source) or state
         self._store.write(state.moved(phase, message))
-
-
-def columns_at(
-    channel: Channel, name: TableName, position: RangePosition | None
-) -> tuple[ColumnMeta, ...]:
-    """Return a table's columns at a position (None: now), empty if it does not exist.
-
-    Raises ConfigError if the destination omits some of its changes.
-    """
-    at = () if position is None else (position,)
-    found = channel.call(
-        lambda c: c.schema(channel.destination, name.schema, name.table, *at)
-    )
-    if found.left_out:
-        raise ConfigError([left_out_of(found, channel.destination)])
-    return tuple(
-        replace(
-            meta_of(each.name, each.mysql_type, each.charset, each.key),
-            nullable=each.nullable,
-        )
-        for each in found.columns
-    )
-
-
-def unknown_to(destination: str) -> str:
-    """Return the problem of a table that the server does not see."""
-    return (
-        "canal-server does not know it: the account of destination "
-        f"{destination} needs SELECT on it"
-    )
-
-
-def left_out_of(table: RangeTable, destination: str) -> str:
-    """Return the problem of a table whose changes the server delivers in part."""
-    return (
-        f"canal-server leaves out {table.left_out}: change that for destination "
-        f"{destination}, or exclude the table"
-    )

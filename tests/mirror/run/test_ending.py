@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
@@ -18,12 +20,22 @@ from canal_server.mirror.run.ending import (
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.state import Phase, TablesNow, TableState
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 END = RangePosition(1, "b.000002", 4)
 A, B = TableName("shop", "a"), TableName("shop", "b")
 
 
 def tables(message: str = "", due_at_ms: int = 0, **phases: Phase) -> TablesNow:
     """Return tables of a schema in phases."""
+    return in_phases(phases, message, due_at_ms)
+
+
+def in_phases(
+    phases: Mapping[str, Phase], message: str = "", due_at_ms: int = 0
+) -> TablesNow:
+    """Return tables of a schema in phases, with the same text beside each."""
     return TablesNow(
         {
             TableName("shop", name): TableState(
@@ -149,4 +161,4 @@ def test_stopped_tables() -> None:
     )
     many = {f"t{number:03}": Phase.STOPPED for number in range(NAMES_MAX + 2)}
     with pytest.raises(CanalError, match=r"shop\.t019 \(stopped\), and 2 more$"):
-        check_stopped(tables(**many))
+        check_stopped(in_phases(many))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pymysql
@@ -20,6 +21,9 @@ OPTIONS_OF = {
         "--relay-log=relay",
     ),
 }
+
+_GTID = re.compile(r"GTID \d+-\d+-(\d+)$")
+_XA = re.compile(r"XA (START|COMMIT|ROLLBACK) X'([0-9a-f]+)'")
 
 # Of itself a replica that could not connect waits as long as anybody has patience.
 RETRY_S = 1
@@ -85,11 +89,58 @@ class Replicas:
         before = ""
         while server.execute(f"SELECT {wait}('{gtids}', {PATIENCE_S:g})") != ((0,),):
             now = self.executed(server)
+            if now == before and self._free(server, now):
+                continue
             assert now != before, (
                 f"the replica executed nothing in {PATIENCE_S:g} s: it has {now}, of"
                 f" {gtids}; {_state_of(server)}"
             )
             before = now
+
+    def _free(self, server: PrivateServer, executed: str) -> bool:
+        """Let a MariaDB go on that was killed beside a prepared XA transaction.
+
+        It may have lost that it has executed the preparation, or that it has not
+        executed the end: then the prepared transaction holds rows which others wait
+        for, until they give up.
+        """
+        if self._is_mysql or not executed:
+            return False
+        upto = int(executed.rpartition("-")[2])
+        held = {bytes(row[3]).hex() for row in server.execute("XA RECOVER")}
+        ends = []
+        for name, begun, ended, how in self._xa_transactions():
+            if name in held and begun > upto:  # it will be executed again
+                ends.append(f"XA ROLLBACK X'{name}'")
+            elif name in held and 0 < ended <= upto:
+                ends.append(f"XA {how} X'{name}'")
+        if ends:
+            own = "SET SESSION sql_log_bin = 0"
+            server.execute("STOP REPLICA", own, *ends, "START REPLICA")
+        return bool(ends)
+
+    def _xa_transactions(self) -> list[tuple[str, int, int, str]]:
+        """Return those in the source's binlog: name, number of both ends, how it ended.
+
+        0: the binlog does not have that end.
+        """
+        begun: dict[str, int] = {}
+        ended: dict[str, tuple[int, str]] = {}
+        number = 0
+        for file, *_ in self.source.execute("SHOW BINARY LOGS"):
+            for row in self.source.execute(f"SHOW BINLOG EVENTS IN '{file}'"):
+                text = str(row[5])
+                if gtid := _GTID.search(text):
+                    number = int(gtid[1])
+                if found := _XA.match(text):
+                    if found[1] == "START":
+                        begun[found[2]] = number
+                    else:
+                        ended[found[2]] = number, found[1]
+        return [
+            (name, begun.get(name, 0), *ended.get(name, (0, "")))
+            for name in begun.keys() | ended.keys()
+        ]
 
     def executed(self, server: PrivateServer) -> str:
         """Return the set that a server has executed, as one line of text."""

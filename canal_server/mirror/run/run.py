@@ -320,16 +320,17 @@ class Mirror:
     def _compares(self, verifying: VerifySchedule, query: Query) -> bool:
         """Start the next comparison with the source, if any; returns whether one runs.
 
-        A mirror that runs once compares at its end.
+        A mirror that runs once compares at its end. While the stream fails, a
+        comparison would do so as well, for the same reason.
         """
-        if not self._settings.verify.every_s:
+        if not self._settings.verify.every_s or self._report.failure:
             return False
         tables = self._tables.current()
         if self._ending is not None and (
             query.reached is None or tables.copies()["pending"]
         ):
             return False
-        return verifying.poll(tables)
+        return verifying.poll(tables, is_once=self._ending is not None)
 
     def _ends(self, query: Query, ending: Ending) -> bool:
         """Check whether everything is in the lake. Raises CanalError if it fails."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.errors import LakeError
 from canal_server.messages import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.session.spark_session import cores_of
+from canal_server.mirror.settings.table_values import LOGS
 from canal_server.mirror.state.state import Phase
 from canal_server.mirror.state.verify_results import VerifyResult, VerifyResults
 from canal_server.mirror.verify.verify_report import (
@@ -26,7 +27,7 @@ from canal_server.mirror.verify.verify_report import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from concurrent.futures import Future
 
     from canal_server.mirror.lake.lake_storage import Folder
@@ -60,13 +61,15 @@ class VerifySchedule:
         self._compare = compare
         self._wall = wall
         self._known: dict[TableName, VerifyResult] | None = None
+        self._met: set[TableName] = set()  # compared by this process
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="verify")
         self._work: tuple[TableName, Future[TableReport]] | None = None
 
-    def poll(self, tables: TablesNow) -> bool:
+    def poll(self, tables: TablesNow, *, is_once: bool = False) -> bool:
         """Start the next comparison; returns whether one runs.
 
-        Raises LakeError.
+        `is_once`: no table is compared twice, however short its period is, so that this
+        comes to an end. Raises LakeError.
         """
         if not self._settings.verify.every_s:
             return False
@@ -78,9 +81,10 @@ class VerifySchedule:
             self._ended(name, work)
         if tables.running:
             return False
-        due = self._next(tables)
+        due = self._next(tables, self._met if is_once else ())
         if due is None:
             return False
+        self._met.add(due)
         self._work = due, self._pool.submit(self._compare, due)
         return True
 
@@ -91,7 +95,9 @@ class VerifySchedule:
                 cancel()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _next(self, tables: TablesNow) -> TableName | None:
+    def _next(
+        self, tables: TablesNow, left_out: Collection[TableName]
+    ) -> TableName | None:
         """Return the table that was compared longest ago, if it is due."""
         known = self._read()
         now = self._wall()
@@ -99,6 +105,7 @@ class VerifySchedule:
             (known[name].at_ms if name in known else 0, name)
             for name, state in tables.states.items()
             if state.phase is Phase.FOLLOWING
+            and name not in left_out
             and self._applies_to(name)
             and (name not in known or self._is_due(known[name], now))
         ]
@@ -106,8 +113,10 @@ class VerifySchedule:
 
     def _applies_to(self, name: TableName) -> bool:
         rule = self._settings.rule_of(name)
-        is_copy = rule is not None and rule.form == "delta"
-        return is_copy and self._settings.verify.applies_to(name)
+        is_copy = rule is not None and rule.form not in LOGS
+        # What an online schema change makes is not for readers yet.
+        is_shadow = self._settings.is_shadow(name)
+        return is_copy and not is_shadow and self._settings.verify.applies_to(name)
 
     def _is_due(self, result: VerifyResult, now: float) -> bool:
         every_s = self._every_s(result.outcome)

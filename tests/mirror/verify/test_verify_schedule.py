@@ -33,10 +33,15 @@ TEXT = r"""name: shop
 canal: {destination: example}
 source: {host: db, user: canal}
 lake: {path: lake}
-tables: [{match: shop\.log, format: json}, {match: .*}]
+tables:
+  - {match: shop\.log, format: json}
+  - {match: shop\.ice, format: iceberg}
+  - {match: .*}
 verify: %s
 """
-A, B, LOG = (TableName("shop", name) for name in ("a", "b", "log"))
+A, B, ICE, LOG, SHADOW = (
+    TableName("shop", name) for name in ("a", "b", "ice", "log", "_a_gho")
+)
 
 
 class Scene:
@@ -118,14 +123,14 @@ def test_once_a_day(scene: Scene) -> None:
 
 
 def test_which_tables(scene: Scene) -> None:
-    """Logs of changes, and tables that do not follow the stream, are left out."""
+    """Logs, new tables of schema changes, and what does not follow are left out."""
     scene.tables = TablesNow(
         {
             **tables(A, phase=Phase.STOPPED).states,
-            **tables(B, LOG).states,
+            **tables(B, ICE, LOG, SHADOW).states,
         }
     )
-    assert scene.turns() == ["b"]
+    assert scene.turns() == ["b", "ice"]
     assert scene.turns() == []
 
 
@@ -134,6 +139,14 @@ def test_tables_of_the_settings(tmp_path) -> None:
     scene = Scene(tmp_path, r"{every: 1h, tables: '.*\.b'}")
     assert scene.turns() == ["b"]
     assert Scene(tmp_path, "{}").turns() == []
+
+
+def test_a_mirror_that_runs_once(tmp_path) -> None:
+    """It compares each table at most once, although all are due again and again."""
+    scene = Scene(tmp_path, "{every: 1s}")
+    while scene.schedule.poll(scene.tables, is_once=True):
+        scene.now_s += 1
+    assert scene.compared == [A, B]
 
 
 def test_not_beside_copies(scene: Scene) -> None:

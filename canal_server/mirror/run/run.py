@@ -348,6 +348,7 @@ class Mirror:
             reached=reached,
             failure=failure,
             is_settled=self._keys.is_settled,
+            is_listed=not self._dropped.is_waiting,
             progress=(counts.batches, copied, tables.phases()[Phase.FOLLOWING]),
         )
         return ending.look(seen)

@@ -68,6 +68,7 @@ def test_done(ending: Ending, phase: Phase) -> None:
     now = tables(a=phase)
     assert not ending.look(Seen(tables=now))
     assert not ending.look(Seen(tables=now, reached=END, is_settled=False))
+    assert not ending.look(Seen(tables=now, reached=END, is_listed=False))
     assert ending.reached is None
     assert ending.look(Seen(tables=now, reached=END))
     assert ending.reached == END
@@ -121,6 +122,13 @@ def test_rows_that_wait(ending: Ending, clock: list[float]) -> None:
     now = tables(a=Phase.FOLLOWING)
     text = fail(ending, clock, Seen(tables=now, reached=END, is_settled=False))
     assert "foreign keys" in text
+
+
+def test_dropped_tables_that_are_not_listed(ending: Ending, clock: list[float]) -> None:
+    """A source that does not answer ends it, as a dropped table may exist again."""
+    now = tables(a=Phase.DROPPED)
+    text = fail(ending, clock, Seen(tables=now, reached=END, is_listed=False))
+    assert text.endswith("the source did not tell which dropped tables exist again")
 
 
 def test_progress(ending: Ending, clock: list[float]) -> None:

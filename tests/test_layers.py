@@ -85,7 +85,7 @@ LEAVES = {
 ROOMS = {
     "spark": ("options", "columns", "reading", "packed"),
     "mirror": ("settings", "session", "rows", "lake", "state", "ddl", "follow", "copy",
-               "report", "run", "verify"),
+               "report", "verify", "run"),
     "cli": ("status", "schema", "position", "subscriptions", "user", "tail", "consume",
             "mirror", "check"),
 }  # fmt: skip

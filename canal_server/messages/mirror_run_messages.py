@@ -131,7 +131,7 @@ MIRROR_VERIFY_NOT_STORED = Message(
     name="mirror-verify-not-stored",
     level=WARNING,
     text="cannot store the results for the metrics of the mirror: %s",
-    meaning="`mirror verify` has compared the tables, and its output is complete, but"
-    " the lake cannot be written to.",
+    meaning="The tables were compared, and the output of `mirror verify` is complete,"
+    " but the lake cannot be written to.",
     remedy="Run it with an account that may write to the mirror's folder in the lake.",
 )

@@ -17,6 +17,17 @@ MIRROR_TABLE_COPIED_AGAIN = Message(
     " each time; once the cause is fixed, `mirror copy` ends the wait.",
 )
 
+MIRROR_TABLE_DIFFERS = Message(
+    name="mirror-table-differs",
+    level=WARNING,
+    text="%s: its copy differs from the source: %s at %s",
+    meaning="The comparison that `verify.every` asks for has found rows that differ."
+    " `mirror status` shows it until the table is compared again.",
+    remedy="`canal-server mirror verify` with the name of the table shows the rows. If"
+    " [foreign keys](../howto/mirror-foreign-keys.md) or statements without their rows"
+    " do not explain it, report it; `mirror copy` makes a new copy.",
+)
+
 MIRROR_TABLE_ENDS_STREAMS = Message(
     name="mirror-table-ends-streams",
     level=WARNING,
@@ -51,6 +62,16 @@ MIRROR_TABLE_LEFTOVER = Message(
     meaning="Files of a copy that is finished or abandoned stay in the folder of the"
     " mirror. Nothing reads them.",
     remedy="Delete them if they need too much space.",
+)
+
+MIRROR_TABLE_NOT_COMPARED = Message(
+    name="mirror-table-not-compared",
+    level=WARNING,
+    text="%s: cannot compare its copy with the source: %s; retrying in %s",
+    meaning="A comparison that `verify.every` asks for has failed. The stream is not"
+    " affected.",
+    remedy="Nothing if a later one succeeds; otherwise do what the text says. A table"
+    " without a key can be compared only while nobody writes to it.",
 )
 
 MIRROR_TABLE_RETRIED = Message(

@@ -134,6 +134,10 @@ MIRROR_CASES = {
     "CanalMirrorTableDiffers": {
         f'canal_mirror_table_verified{{{TABLE},outcome="different"}}': "1x20"
     },
+    "CanalMirrorTableNotCompared": {
+        "canal_mirror_messages_total"
+        f'{{{TABLE},level="warning",message="mirror-table-not-compared"}}': "1+1x20"
+    },
     "CanalMirrorUpkeepFailing": {
         "canal_mirror_messages_total"
         f'{{{TABLE},level="warning",message="mirror-upkeep-failed"}}': "1+1x20"

@@ -17,9 +17,9 @@ from fix_mirror import table_on
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import SourceError
 from canal_server.mirror.follow.micro_batches import ChangeStream
+from canal_server.mirror.follow.source_columns import columns_at
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.rows.copy_positions import latest
-from canal_server.mirror.run.known_tables import columns_at
 from canal_server.mirror.run.progress import Progress
 from canal_server.mirror.run.table_sync import TableSync
 from canal_server.mirror.session.spark_session import table_options

@@ -34,7 +34,7 @@ SECRETS = {"MIRROR_PASSWORD": "secret", "MIRROR_SALT": "0123456789"}
 def test_examples_can_be_read(example: str):
     """Every example is valid as written, partial ones with the rest added."""
     text = example if "name:" in example else WHOLE + example
-    if "tables:" not in text:
+    if "\ntables:" not in f"\n{text}":
         text += "tables: [{match: shop\\..*}]\n"
     settings = settings_file.read(text, "/srv/mirror.yml", SECRETS)
     assert settings.name == "shop"

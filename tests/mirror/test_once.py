@@ -41,6 +41,14 @@ def test_run_again_and_again(make_mirror, mysql_server) -> None:
         assert mirror.lake(table, "id") == mirror.truth(table, "id")
     assert mirror.state("t")["copies"] == 1, "it went on"
 
+    mirror.source.execute(
+        f"DROP TABLE {schema}.u",
+        f"CREATE TABLE {schema}.u (id INT PRIMARY KEY, b INT)",
+        f"INSERT INTO {schema}.u VALUES (2, 2)",
+    )
+    once(mirror, 0)
+    assert mirror.lake("u", "id") == mirror.truth("u", "id"), "dropped and made again"
+
     folder = mirror.path / schema / "w"
     write_deltalake(str(folder), pa.table({"x": [1]}))
     mirror.source.execute(

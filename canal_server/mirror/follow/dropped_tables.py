@@ -71,6 +71,12 @@ class DroppedTables:
                 self._answer = self._pool.submit(self._present)
         return set()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is not known yet of a dropped table whether it exists again."""
+        with self._lock:
+            return bool(self._names) or self._answer is not None
+
     def close(self) -> None:
         """End the query's thread; the stop was requested before."""
         with self._lock:

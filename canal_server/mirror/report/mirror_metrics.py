@@ -27,7 +27,7 @@ STATES: Final = {  # of tables, and what they mean
     "stopped": "needs a decision of a person",
     "dropped": "dropped in the source; its copy stays unchanged",
 }
-OUTCOMES: Final = {  # of `mirror verify`, and what they mean
+OUTCOMES: Final = {  # of comparisons, and what they mean
     "equal": "source and copy were equal",
     "different": "rows differed",
     "not_compared": "the comparison failed",
@@ -283,20 +283,20 @@ def _add_verified(
     for outcome in OUTCOMES:
         families.gauge(
             "canal_mirror_table_verified",
-            "1 for the outcome of the last `mirror verify` of the table",
+            "1 for the outcome of the last comparison of the table with its source",
             float(outcome == now),
             outcome=outcome,
             **labels,
         )
     families.gauge(
         "canal_mirror_table_verified_timestamp_seconds",
-        "When the last `mirror verify` of the table ended",
+        "When the last comparison of the table with its source ended",
         found.at_ms / 1000,
         **labels,
     )
     families.gauge(
         "canal_mirror_table_different_rows",
-        "Rows that differed at the last `mirror verify` of the table, at least",
+        "Rows that differed at the last comparison of the table, at least",
         found.differing,
         **labels,
     )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, LakeError, SourceError, SourceRefused
 from canal_server.mirror.follow.foreign_keys import hidden_keys
+from canal_server.mirror.follow.source_columns import left_out_of, unknown_to
 from canal_server.mirror.lake.lake_storage import open_folder
-from canal_server.mirror.run.known_tables import left_out_of, unknown_to
 from canal_server.mirror.run.overview import aligned
 from canal_server.mirror.run.resume import binlog_problems
 from canal_server.mirror.session.spark_session import in_settings, source_options

@@ -38,6 +38,7 @@ class Seen:
     reached: RangePosition | None = None  # the end; None: the stream has not ended
     failure: str = ""  # of the stream
     is_settled: bool = True  # whether no rows wait to be read again
+    is_listed: bool = True  # whether dropped tables that exist again are known
     progress: Any = None
 
 
@@ -61,7 +62,8 @@ class Ending:
         Raises CanalError, which names what is left, if that has failed for too long.
         """
         left = [each for each in seen.tables.states.values() if each.phase in PENDING]
-        if seen.reached is not None and not left and seen.is_settled:
+        is_known = seen.is_settled and seen.is_listed
+        if seen.reached is not None and not left and is_known:
             self.reached = seen.reached
             return True
         is_stuck = bool(seen.reached or seen.failure) and all(
@@ -105,6 +107,8 @@ def _what_is_left(seen: Seen, left: list[TableState]) -> str:
         parts.append(f"tables that do not follow the stream: {_listed(left)}")
     if seen.reached is not None and not seen.is_settled:
         parts.append("rows that foreign keys changed could not be read again")
+    if seen.reached is not None and not seen.is_listed:
+        parts.append("the source did not tell which dropped tables exist again")
     return "; ".join(parts)
 
 

@@ -6,6 +6,7 @@ Everything is read from the lake, so the command works on any machine.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from canal_server.mirror.state.lake_lease import holder
 from canal_server.mirror.state.manifests import ChunkManifest, CopyPlan
 from canal_server.mirror.state.run_history import read_status
 from canal_server.mirror.state.state import Phase, States
+from canal_server.mirror.state.verify_results import VerifyResults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,9 +26,20 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.state.run_history import Status
     from canal_server.mirror.state.state import TableState
+    from canal_server.mirror.state.verify_results import VerifyResult
 
 _PENDING: Final = (Phase.WAITING, Phase.COPYING, Phase.CATCHING_UP)
 HEADINGS: Final = ("table", "phase", "copied", "target", "since")
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The last comparison of a table; `problem` is why it was not compared."""
+
+    outcome: str
+    at_ms: int
+    differing: int  # rows, at least
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,7 @@ class TableOverview:
     due_at_ms: int = 0  # when it is copied again, if it waits for that
     old_since_ms: int = 0
     new_at_ms: int = 0
+    verified: Verified | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +88,22 @@ def overview(settings: MirrorSettings) -> Overview:
     """Read it from the lake. Raises LakeError."""
     folder = open_folder(settings.lake, settings.folder)
     states = States(folder).read_all()
+    results = VerifyResults(folder).read_all()
+    copies = folder.below("copies")
     return Overview(
         settings.name,
         settings.lake.path,
         holder(folder),
         read_status(folder),
-        tuple(_table(states[name], folder.below("copies")) for name in sorted(states)),
+        tuple(
+            _table(states[name], copies, results.get(name)) for name in sorted(states)
+        ),
     )
 
 
-def _table(state: TableState, copies: Folder) -> TableOverview:
+def _table(
+    state: TableState, copies: Folder, result: VerifyResult | None
+) -> TableOverview:
     rows, done, chunks = state.rows, 0, 0
     if state.phase is Phase.COPYING:
         rows, done, chunks = _copied(copies.below(state.copy_id))
@@ -101,6 +121,9 @@ def _table(state: TableState, copies: Folder) -> TableOverview:
         state.due_at_ms,
         state.left_at_ms if state.phase in _PENDING and state.copies else 0,
         _end_of_copy(state.updated_at_ms, done, chunks),
+        None
+        if result is None
+        else Verified(result.outcome, result.at_ms, result.differing, result.problem),
     )
 
 
@@ -152,10 +175,31 @@ def as_text(found: Overview) -> Iterator[str]:
     yield from aligned([HEADINGS, *(_row(each, now_ms) for each in found.tables)])
     for each in found.tables:
         yield from _table_lines(each, now_ms)
+    yield from _verified(found.tables, now_ms)
     if not found.tables:
         yield "no table has been started yet"
     if found.status is not None:
         yield from (f"warning: {each}" for each in found.status.warnings)
+
+
+def _verified(tables: Sequence[TableOverview], now_ms: float) -> Iterator[str]:
+    """Yield what comparisons with the source have found, if there were any."""
+    compared = [(each.table, each.verified) for each in tables if each.verified]
+    if not compared:
+        return
+    counts = Counter(result.outcome for _, result in compared)
+    oldest_ms = min(result.at_ms for _, result in compared)
+    numbers = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+    yield (
+        f"verify: {numbers}, of {len(tables):,} tables; the oldest result is "
+        f"{duration((now_ms - oldest_ms) / 1000)} old"
+    )
+    for table, result in compared:
+        ago = f"{_ago(now_ms, result.at_ms)} ago"
+        if result.differing:
+            yield f"{table}: {result.differing:,} or more rows differed {ago}"
+        elif result.problem:
+            yield f"{table}: could not be compared {ago}: {result.problem}"
 
 
 def _first_line(found: Overview, now_ms: float) -> str:

@@ -17,9 +17,9 @@ from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.leaving import (
     TableStoppedError,
 )
+from canal_server.mirror.follow.source_columns import columns_at
 from canal_server.mirror.follow.stream_start import identity_of
 from canal_server.mirror.rows.chunks import quoted
-from canal_server.mirror.run.known_tables import columns_at
 from canal_server.mirror.run.requests import stopped_message
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings import selected_tables

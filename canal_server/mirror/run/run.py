@@ -17,6 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import (
@@ -57,6 +58,11 @@ from canal_server.mirror.state.lake_lease import Lease
 from canal_server.mirror.state.run_history import read_status
 from canal_server.mirror.state.state import Phase, States, TablesNow, TableState
 from canal_server.mirror.state.upkeep_times import UpkeepTimes
+from canal_server.mirror.verify.verify_schedule import (
+    VerifySchedule,
+    comparing,
+    end_jobs,
+)
 from canal_server.runtime.backoff import Backoff
 from canal_server.spark.options.offsets import version_of
 from canal_server.spark.options.servers import Channel
@@ -78,6 +84,7 @@ log = logging.getLogger(__name__)
 TURN_S: Final = 0.5  # how often requests, failures and due tables are checked
 RETRY_FIRST_S: Final = 1.0
 SOURCE_RETRY_MAX_S: Final = 10.0
+LAG_WAIT_S: Final = 60.0  # how long a comparison waits for the stream
 LAKE_RETRY_MAX_S: Final = 10.0  # meanwhile nothing else is checked
 
 
@@ -163,13 +170,26 @@ class Mirror:
             on_idle=self._idle,
             end=self._end if self._ending is not None else None,
         )
+        verifying = VerifySchedule(
+            self._settings,
+            self._folder,
+            comparing(
+                spark,
+                self._settings,
+                self._stop,
+                # The stream of a mirror that runs once has ended then.
+                wait_s=LAG_WAIT_S if self._ending is None else 0.0,
+            ),
+        )
         pool = ThreadPoolExecutor(
             self._settings.copy.tables_at_once, thread_name_prefix="copy"
         )
         try:
             self._begin(selected, work)
             query.start()
-            self._turns(pool, work, query, lease, Executors(spark))
+            self._turns(
+                pool, work, query, verifying, lease=lease, executors=Executors(spark)
+            )
         finally:
             self._stop.request()  # also ends the copies
             with ExitStack() as ending:  # all of them, even if one raises
@@ -178,6 +198,11 @@ class Mirror:
                 ending.callback(self._keys.close)
                 ending.callback(self._partitions.close)
                 ending.callback(pool.shutdown, wait=True, cancel_futures=True)
+                ending.callback(
+                    stop_and_log,
+                    "the comparison",
+                    partial(verifying.close, partial(end_jobs, spark)),
+                )
                 ending.callback(stop_and_log, "the stream", query.stop)
 
     def _check_done(self) -> None:
@@ -244,6 +269,8 @@ class Mirror:
         pool: ThreadPoolExecutor,
         work: TableSync,
         query: Query,
+        verifying: VerifySchedule,
+        *,
         lease: Lease,
         executors: Executors,
     ) -> None:
@@ -262,8 +289,11 @@ class Mirror:
                 self._tables.start_due(pool, work.sync)
                 self._look_at(query)
                 upkeep.run_next()
+                is_comparing = self._compares(verifying, query)
                 lease.renew()
-                if self._ending is not None and self._ends(query, self._ending):
+                if self._ending is None:
+                    pass
+                elif self._ends(query, self._ending) and not is_comparing:
                     upkeep.run_all(self._stop)
                     self._report_end(self._ending)
                     return
@@ -287,6 +317,21 @@ class Mirror:
         finally:
             channel.close()
 
+    def _compares(self, verifying: VerifySchedule, query: Query) -> bool:
+        """Start the next comparison with the source, if any; returns whether one runs.
+
+        A mirror that runs once compares at its end. While the stream fails, a
+        comparison would do so as well, for the same reason.
+        """
+        if not self._settings.verify.every_s or self._report.failure:
+            return False
+        tables = self._tables.current()
+        if self._ending is not None and (
+            query.reached is None or tables.copies()["pending"]
+        ):
+            return False
+        return verifying.poll(tables, is_once=self._ending is not None)
+
     def _ends(self, query: Query, ending: Ending) -> bool:
         """Check whether everything is in the lake. Raises CanalError if it fails."""
         # In this order: the stream may find new tables until its end.
@@ -303,6 +348,7 @@ class Mirror:
             reached=reached,
             failure=failure,
             is_settled=self._keys.is_settled,
+            is_listed=not self._dropped.is_waiting,
             progress=(counts.batches, copied, tables.phases()[Phase.FOLLOWING]),
         )
         return ending.look(seen)

@@ -40,13 +40,13 @@ from canal_server.mirror.follow.leaving import (
     end_of,
 )
 from canal_server.mirror.follow.micro_batches import POSITION_NOTE, note_of
+from canal_server.mirror.follow.source_columns import columns_at, unknown_to
 from canal_server.mirror.follow.stream_ends import warn_of_ends
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.row_keys import NullKeyError
 from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
 from canal_server.mirror.run import replacements
 from canal_server.mirror.run.copy_target import check_target, log_copied
-from canal_server.mirror.run.known_tables import columns_at, unknown_to
 from canal_server.mirror.session.slots import Slots
 from canal_server.mirror.session.spark_session import cores_of, table_options
 from canal_server.mirror.settings import selected_tables

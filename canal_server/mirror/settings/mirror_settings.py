@@ -173,6 +173,20 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySettings:
+    """How a running mirror compares its tables with the source."""
+
+    every_s: float = 0.0  # 0: never
+    tables: str = ""  # an expression; empty: all
+    rows_per_second: int = 10_000  # read from the database; 0: no limit
+
+    def applies_to(self, name: TableName) -> bool:
+        """Check whether a table is compared."""
+        text = f"{name.schema}.{name.table}"
+        return self.every_s > 0 and _matches(self.tables, text, True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSettings:
     """All settings of a mirror."""
 
@@ -184,6 +198,7 @@ class MirrorSettings:
     copy: CopySettings = CopySettings()
     stream: StreamSettings = StreamSettings()
     metrics: MetricsSettings = MetricsSettings()
+    verify: VerifySettings = VerifySettings()
     checkpoint: str = ""  # where Spark stores the stream's progress
     spark: dict[str, str] = field(default_factory=dict, repr=False)
 

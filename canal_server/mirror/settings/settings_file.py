@@ -32,6 +32,7 @@ from canal_server.mirror.settings.mirror_settings import (
     StreamSettings,
     TableRule,
     TypeSettings,
+    VerifySettings,
 )
 from canal_server.mirror.settings.table_values import ARRAY, UNSIGNED, WKB, Mask
 from canal_server.mysql.source_settings import (
@@ -108,6 +109,7 @@ def read(
         copy=_copy(root.section("copy")),
         stream=_stream(root.section("stream")),
         metrics=_metrics(root.section("metrics"), folder),
+        verify=_verify(root.section("verify")),
         checkpoint=root.read("checkpoint", lambda path: _folder(path, folder), "")
         or f"{lake.path}/_mirror/{mirror}/checkpoint",
         spark=_spark(root),
@@ -296,6 +298,20 @@ def _metrics(section: Section, folder: Path) -> MetricsSettings:
         for name in section.names():
             if name in ("host", *files):
                 section.problem(name, "has no effect without port")
+    section.finish()
+    return found
+
+
+def _verify(section: Section) -> VerifySettings:
+    usual = VerifySettings()
+    found = VerifySettings(
+        every_s=section.seconds("every", usual.every_s),
+        tables=_expression(section, "tables"),
+        rows_per_second=section.whole("rows_per_second", usual.rows_per_second),
+    )
+    if not section.has("every"):
+        for name in section.names():
+            section.problem(name, "has no effect without every")
     section.finish()
     return found
 

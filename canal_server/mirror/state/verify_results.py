@@ -1,6 +1,6 @@
-"""The last result of `mirror verify` for each table, kept in the lake.
+"""The last comparison of each table with its source, kept in the lake.
 
-The comparison runs in another process than the mirror, whose metrics have its results.
+Of `mirror verify` or of the running mirror; status and metrics of the mirror show it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What a comparison found: its outcome, and at least how many rows differ."""
+    """What a comparison found: its outcome, and at least how many rows differ.
+
+    `problem` is why it was not compared.
+    """
 
     table: TableName
     outcome: str
     at_ms: int
     differing: int = 0
+    problem: str = ""
 
 
 class VerifyResults:
@@ -40,6 +44,7 @@ class VerifyResults:
             "outcome": result.outcome,
             "at_ms": result.at_ms,
             "differing": result.differing,
+            "problem": result.problem,
         }
         self._folder.write(file_of(result.table), json.dumps(fields).encode())
 
@@ -56,6 +61,7 @@ class VerifyResults:
                 str(fields["outcome"]),
                 int(fields["at_ms"]),
                 int(fields["differing"]),
+                str(fields.get("problem", "")),
             )
         except (ValueError, KeyError, TypeError):
             return None

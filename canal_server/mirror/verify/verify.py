@@ -48,6 +48,7 @@ from canal_server.mirror.verify.verify_rows import HASHED_TYPES, Hashed, RowForm
 from canal_server.mirror.verify.verify_show import Rows
 from canal_server.mirror.verify.verify_source import SourceRows
 from canal_server.mysql.control_connection import ControlConnection
+from canal_server.runtime.lifecycle import Stop
 from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
@@ -75,10 +76,11 @@ class _RetryNeeded(Exception):  # noqa: N818  # asks for another read of the tab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """How to compare: rows to show, and how long to wait for a copy that lags."""
+    """How to compare: rows to show, how long to wait for a copy that lags, the load."""
 
     rows_shown: int = ROWS_SHOWN
     wait_s: float = WAIT_S
+    tasks: int = 0  # that read the copy at a time; 0: as many as there are cores
 
 
 def verify(
@@ -93,15 +95,26 @@ def verify(
 
     def compare_one(name: TableName) -> TableReport:
         log_line(f"{name}: comparing")
-        started = time.monotonic()
-        report = _report(_TableVerify(spark, settings, name, wishes))
-        return replace(report, seconds=time.monotonic() - started)
+        return verify_table(spark, settings, name, wishes)
 
     # A single table uses all connections.
     at_once = min(settings.copy.tables_at_once, max(1, len(names)))
     settings = replace(settings, copy=replace(settings.copy, tables_at_once=at_once))
     with ThreadPoolExecutor(at_once, "verify") as pool:
         return list(pool.map(compare_one, names))
+
+
+def verify_table(
+    spark: SparkSession,
+    settings: MirrorSettings,
+    name: TableName,
+    wishes: Wishes,
+    stop: Stop | None = None,
+) -> TableReport:
+    """Compare a table with its copy; a failure is part of the report."""
+    started = time.monotonic()
+    report = _report(_TableVerify(spark, settings, name, wishes, stop or Stop()))
+    return replace(report, seconds=time.monotonic() - started)
 
 
 def mirrored(settings: MirrorSettings) -> list[TableName]:
@@ -149,9 +162,8 @@ def _keep(
         results = VerifyResults(open_folder(settings.lake, settings.folder))
         for name, report in zip(names, reports, strict=True):
             if report.outcome in (EQUAL, DIFFERENT, FAILED):
-                results.write(
-                    VerifyResult(name, report.outcome, now_ms, report.differing)
-                )
+                found = report.outcome, now_ms, report.differing, report.problem
+                results.write(VerifyResult(name, *found))
     except LakeError as error:  # perhaps this account may only read it
         mirror_run_messages.MIRROR_VERIFY_NOT_STORED.log(log, error)
 
@@ -230,8 +242,10 @@ class _TableVerify:
         settings: MirrorSettings,
         name: TableName,
         wishes: Wishes,
+        stop: Stop,
     ) -> None:
         self._spark = spark
+        self._stop = stop
         self._settings = settings
         self._name = name
         self._wishes = wishes
@@ -253,7 +267,7 @@ class _TableVerify:
         Raises _RetryNeeded when the table must be read again, CanalError and what Spark
         raises.
         """
-        with Positions(self._settings, self._name) as positions:
+        with Positions(self._settings, self._name, self._stop) as positions:
             table = positions.table()
             self._report = replace(self._report, target=table.target)
             if table.is_log:
@@ -276,7 +290,7 @@ class _TableVerify:
         hashed = changes.mapInArrow(task, HASHED_TYPES)
         hashed = _cached(hashed.where((seq >= span.first) & (seq < span.last)))
         self._check(hashed, span, position)
-        tasks = self._spark.sparkContext.defaultParallelism
+        tasks = self._wishes.tasks or self._spark.sparkContext.defaultParallelism
         sides = source, self._read(copy, copy.files, tasks, form)
         compare_rows = self._keyed if table.key else self._keyless
         found, left_out = compare_rows(sides, hashed, span)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import ConfigError, LakeError
+from canal_server.mirror.follow.source_columns import columns_at, unknown_to
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.lake_table import DELETED, NOWHERE
 from canal_server.mirror.rows.chunks import cut
 from canal_server.mirror.rows.copy_positions import start_position
-from canal_server.mirror.run.known_tables import columns_at, unknown_to
 from canal_server.mirror.session.spark_session import source_options, table_options
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.state.lake_tables import open_table

@@ -65,9 +65,12 @@ def test_made_again(asking, source_server, database) -> None:
         f"CREATE TABLE {database}.c (_seq INT PRIMARY KEY)",  # which cannot be mirrored
     )
     dropped, _, _ = asking()
+    assert not dropped.is_waiting
     dropped.add(a)
     dropped.add(b)
+    assert dropped.is_waiting
     assert answer(dropped) == {a}
+    assert not dropped.is_waiting
     assert dropped.poll() == set()
     source_server.execute(f"CREATE TABLE {database}.b (id INT PRIMARY KEY)")
     dropped.add(b)

@@ -73,6 +73,12 @@ class StartedSpark:
         self.query.exception = lambda: SPARKS.replace("{}", ending)
 
 
+def reached(scene: Scene) -> RangePosition | None:
+    """Look at the query; returns what it has reached."""
+    scene.query.look()
+    return scene.query.reached
+
+
 class Scene:
     """A query that was started, and its clock.
 
@@ -178,23 +184,18 @@ def test_the_end_is_reached(tmp_path: Path) -> None:
     """It is the one of the last start; on request, the stream goes on from there."""
     first, second, third = (RangePosition(1, "b.1", at) for at in (4, 5, 6))
     scene = Scene(tmp_path, (first, second, third))
-    scene.query.look()
-    assert scene.query.reached is None
+    assert reached(scene) is None
     scene.fail("OSError: no disk")
-    scene.query.look()
-    assert scene.query.reached is None
+    assert reached(scene) is None
     scene.spark.end()
-    scene.query.look()
-    assert scene.query.reached == second
+    assert reached(scene) == second
     ended = scene.spark.query
-    scene.query.look()
+    assert reached(scene) == second
     assert scene.spark.query is ended, "it does not start by itself"
     scene.query.start_again()
-    assert scene.query.reached is None
-    scene.query.look()
+    assert reached(scene) is None
     scene.spark.end()
-    scene.query.look()
-    assert scene.query.reached == third
+    assert reached(scene) == third
 
 
 def test_an_endless_one_has_no_end(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
@@ -18,12 +20,22 @@ from canal_server.mirror.run.ending import (
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.state import Phase, TablesNow, TableState
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 END = RangePosition(1, "b.000002", 4)
 A, B = TableName("shop", "a"), TableName("shop", "b")
 
 
 def tables(message: str = "", due_at_ms: int = 0, **phases: Phase) -> TablesNow:
     """Return tables of a schema in phases."""
+    return in_phases(phases, message, due_at_ms)
+
+
+def in_phases(
+    phases: Mapping[str, Phase], message: str = "", due_at_ms: int = 0
+) -> TablesNow:
+    """Return tables of a schema in phases, with the same text beside each."""
     return TablesNow(
         {
             TableName("shop", name): TableState(
@@ -56,6 +68,7 @@ def test_done(ending: Ending, phase: Phase) -> None:
     now = tables(a=phase)
     assert not ending.look(Seen(tables=now))
     assert not ending.look(Seen(tables=now, reached=END, is_settled=False))
+    assert not ending.look(Seen(tables=now, reached=END, is_listed=False))
     assert ending.reached is None
     assert ending.look(Seen(tables=now, reached=END))
     assert ending.reached == END
@@ -111,6 +124,13 @@ def test_rows_that_wait(ending: Ending, clock: list[float]) -> None:
     assert "foreign keys" in text
 
 
+def test_dropped_tables_that_are_not_listed(ending: Ending, clock: list[float]) -> None:
+    """A source that does not answer ends it, as a dropped table may exist again."""
+    now = tables(a=Phase.DROPPED)
+    text = fail(ending, clock, Seen(tables=now, reached=END, is_listed=False))
+    assert text.endswith("the source did not tell which dropped tables exist again")
+
+
 def test_progress(ending: Ending, clock: list[float]) -> None:
     """What fails and goes on all the same is waited for."""
     now = tables(a=Phase.COPYING)
@@ -149,4 +169,4 @@ def test_stopped_tables() -> None:
     )
     many = {f"t{number:03}": Phase.STOPPED for number in range(NAMES_MAX + 2)}
     with pytest.raises(CanalError, match=r"shop\.t019 \(stopped\), and 2 more$"):
-        check_stopped(tables(**many))
+        check_stopped(in_phases(many))

@@ -23,6 +23,7 @@ from canal_server.mirror.state.run_history import (
     write_status,
 )
 from canal_server.mirror.state.state import Phase, States, TableState
+from canal_server.mirror.state.verify_results import VerifyResult, VerifyResults
 
 TEXT = """name: shop
 canal: {destination: example}
@@ -170,3 +171,37 @@ def test_when_a_copy_will_be_done(tmp_path) -> None:
     States(folder).write(replace(state, phase=Phase.FOLLOWING))
     (table,) = overview(settings).tables
     assert (table.old_since_ms, table.new_at_ms) == (0, 0)
+
+
+def test_comparisons(tmp_path) -> None:
+    """How many tables were equal, what differed, and the age of the oldest result."""
+    settings = read(TEXT, str(tmp_path / "m.yml"), {})
+    folder = open_folder(settings.lake, settings.folder)
+    for name in "abcd":
+        state = TableState(TableName("shop", name), f"shop/{name}", Phase.FOLLOWING)
+        States(folder).write(state)
+    assert not [line for line in as_text(overview(settings)) if "verify" in line]
+    now_ms = round(time.time() * 1000)
+    results = VerifyResults(folder)
+    for name, outcome, hours, differing, problem in (
+        ("a", "equal", 1, 0, ""),
+        ("b", "different", 2, 1_300, ""),
+        ("c", "not compared", 3, 0, "it is locked"),
+    ):
+        at_ms = now_ms - hours * 3_600_000
+        table = TableName("shop", name)
+        results.write(VerifyResult(table, outcome, at_ms, differing, problem))
+    found = overview(settings)
+    text = [line for line in as_text(found) if "following" not in line]
+    numbers, differs, failed = text[-3:]
+    assert numbers.startswith("verify: 1 equal, 1 different, 1 not compared, of 4 ")
+    assert re.fullmatch(r"shop\.b: 1,300 or more rows differed \S+ \S+ ago", differs)
+    assert re.fullmatch(r"shop\.c: could not be compared .+ ago: it is locked", failed)
+    shown = {each["table"]: each["verified"] for each in found.to_json()["tables"]}
+    assert shown["shop.d"] is None
+    assert shown["shop.b"] == {
+        "outcome": "different",
+        "at_ms": now_ms - 7_200_000,
+        "differing": 1_300,
+        "problem": "",
+    }

@@ -52,6 +52,7 @@ tables:
 copy: {connections: 8, rows_per_second: 10_000, keyless_lock: yes}
 stream: {trigger: 500ms}
 metrics: {port: 0, host: "::", tls_cert_file: cert.pem, tls_key_file: /etc/key.pem}
+verify: {every: 24h, tables: 'shop\..*', rows_per_second: 500}
 spark: {spark.sql.shuffle.partitions: 4}
 """
 SMALL = r"""
@@ -105,6 +106,10 @@ def test_every_key_arrives():
     assert (metrics.port, metrics.host) == (0, "::")
     assert metrics.tls_cert_file == "/conf/cert.pem"
     assert metrics.tls_key_file == "/etc/key.pem"
+    verify = settings.verify
+    assert (verify.every_s, verify.rows_per_second) == (86_400, 500)
+    assert verify.applies_to(TableName("shop", "a"))
+    assert not verify.applies_to(TableName("crm", "a"))
     assert settings.spark == {"spark.sql.shuffle.partitions": "4"}
     assert settings.checkpoint == "s3://lake/of/ours/_mirror/shop/checkpoint"
 
@@ -378,3 +383,22 @@ def test_a_port_for_metrics_that_is_not_valid(metrics, problem):
 def test_no_port_for_metrics():
     """Without the setting there is no port."""
     assert read(SMALL, "/conf/m.yml", {}).metrics.port is None
+
+
+@pytest.mark.parametrize(
+    ("verify", "problem"),
+    [
+        ("{tables: .*}", "verify.tables = '.*': has no effect without every"),
+        ("{each: 1h}", "verify.each is not known"),
+    ],
+)
+def test_a_schedule_that_is_not_valid(verify, problem):
+    """A value that has no effect is a problem."""
+    found = problems_of(f"{SMALL}verify: {verify}\n")
+    assert any(problem in each for each in found)
+
+
+def test_no_schedule():
+    """Without the setting no table is compared."""
+    verify = read(SMALL, "/conf/m.yml", {}).verify
+    assert not verify.applies_to(TableName("shop", "a"))

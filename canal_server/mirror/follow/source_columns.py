@@ -1,4 +1,4 @@
-"""What canal-server knows of a table, and what it leaves out."""
+"""A table's columns as canal-server knows them, and why it may not."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ CLIENT_ID = 1009
 TIMEOUT_S = 20.0
 PATIENCE_S = 120.0
 AGAIN_S = 0.5
-REPORTED = "which is gone"  # in what the server answers
+REPORTED = "which the source no longer has"  # in what the server answers
 # A dump whose reader no longer exists behind a silent link ends by net_write_timeout, a
 # minute.
 PURGE_S = 180.0

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from canal_server.errors import CanalError
+from canal_server.errors import CanalError, ConnectionLost
 from canal_server.messages import mirror_stream_messages
-from canal_server.mirror.rows.copy_positions import latest
+from canal_server.mirror.rows.copy_positions import OLD_S, await_visible, latest
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.table_shape import Partition, Partitions
@@ -80,6 +80,13 @@ class PartitionWatch:
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due = 0.0
 
+    def begin(self) -> None:
+        """Query now and wait for the answer, before the end of the stream is set."""
+        self._ask()
+        if self._answer is not None:
+            wait([self._answer])
+            self._collect()
+
     def poll(self) -> None:
         """Start a query if one is needed, or use its answer."""
         if self._answer is not None:
@@ -87,8 +94,15 @@ class PartitionWatch:
                 self._collect()
         elif self._found is not None:
             feed = self._stream.feed
-            if feed is not None and version_of(feed.position) >= self._found.at:
-                self._use(self._found)
+            if (
+                feed is not None
+                and version_of(feed.position) >= self._found.at
+                and self._stream.joining.acquire(blocking=False)
+            ):
+                try:
+                    self._use(self._found)
+                finally:
+                    self._stream.joining.release()
                 self._found = None
         elif self._now() >= self._due:
             self._ask()
@@ -98,25 +112,38 @@ class PartitionWatch:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self) -> None:
-        self._due = self._now() + EVERY_S
-        with self._stream.joining:
+        known = self._stream.columns().values()
+        if all(_are_known(each.partitions) for each in known):
+            return
+        if not self._stream.joining.acquire(blocking=False):
+            return  # a batch is applied: the next turn asks
+        try:
             self._asked = {
                 name: (follower, follower.statements)
                 for name in self._stream.tables
                 if (follower := self._stream.follower(name)) is not None
                 and not _are_known(follower.columns.partitions)
             }
+        finally:
+            self._stream.joining.release()
+        self._due = self._now() + EVERY_S
         if self._asked:
             self._answer = self._pool.submit(self._query, next(iter(self._asked)))
 
     def _query(self, name: TableName) -> _Found:
-        with ControlConnection(self._settings.source.access, self._stop) as connection:
-            tables = partitions_of(connection.query(PARTITIONS))
-        options = table_options(self._settings, name)
-        destination = self._settings.canal.destination
-        channel = Channel(options, destination, stop=self._stop)
+        settings, stop = self._settings, self._stop
+        options = table_options(settings, name)
+        channel = Channel(options, settings.canal.destination, stop=stop)
         try:
-            return _Found(tables, version_of(latest(self._settings, channel)))
+            # What the stream has applied so far must be visible to the query: a server
+            # shows a statement in its binlog first.
+            if not await_visible(settings, latest(settings, channel), stop) and (
+                stop.wait(OLD_S)
+            ):
+                raise ConnectionLost("the stop was requested")
+            with ControlConnection(settings.source.access, stop) as connection:
+                tables = partitions_of(connection.query(PARTITIONS))
+            return _Found(tables, version_of(latest(settings, channel)))
         finally:
             channel.close()
 
@@ -134,11 +161,10 @@ class PartitionWatch:
             self._backoff.reset()
 
     def _use(self, found: _Found) -> None:
-        with self._stream.joining:
-            for name, (follower, statements) in self._asked.items():
-                is_same = self._stream.follower(name) is follower
-                if is_same and follower.statements == statements:
-                    follower.use_partitions(found.tables.get(name, Partitions()))
+        for name, (follower, statements) in self._asked.items():
+            is_same = self._stream.follower(name) is follower
+            if is_same and follower.statements == statements:
+                follower.use_partitions(found.tables.get(name, Partitions()))
 
 
 def partitions_of(rows: Iterable[tuple[object, ...]]) -> dict[TableName, Partitions]:

@@ -187,12 +187,21 @@ class Folder:
                 os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
             self._fs.move(path, target)
 
-    def move_folder(self, name: str, to: str) -> None:
-        """Rename a folder of the file system, at once, unless the new name exists."""
+    def move_folder(self, name: str, to: str) -> bool:
+        """Rename a folder of the file system, at once; false if that is not possible.
+
+        It is not if the new name has files, or is on another file system.
+        """
         path, target = f"{self._path}/{name}", f"{self._path}/{to}"
         with self._as_lake_error("move", path):
             os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
-            os.rename(path, target)  # noqa: PTH104
+            try:
+                os.rename(path, target)  # noqa: PTH104
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.EXDEV):
+                    return False
+                raise
+        return True
 
     def take(self, source: Folder, name: str, to: str) -> None:
         """Make a file of another folder of the lake a file of this one as well.

@@ -6,11 +6,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from canal_server.mirror.follow.leaving import TableStoppedError
+from canal_server.mirror.lake.lake_table import ADDED
 from canal_server.mirror.rows.copy_positions import latest
 from canal_server.mirror.state.lake_tables import NOWHERE, open_table, other_format
 from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from canal_server.client.range_client import RangePosition
     from canal_server.mirror.copy.copying import Copied
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
@@ -51,6 +54,12 @@ def check_target(
             "the log away, or choose another folder (`to` of its rule), then run "
             "`canal-server mirror copy`"
         )
+
+
+def kept_columns(schema: pa.Schema, table: MirrorTable) -> tuple[str, ...]:
+    """Return the columns of the lake that the source has dropped."""
+    own = {name for column in table.columns for name in column.targets}
+    return tuple(name for name in schema.names if name not in own | ADDED)
 
 
 def log_copied(state: TableState, copied: Copied, done: Applied | None) -> None:

@@ -24,6 +24,7 @@ from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.settings.selected_tables import mirror_table, signature
 from canal_server.mirror.state.lake_tables import NOWHERE, open_table
 from canal_server.mirror.state.state import Phase
+from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,24 +60,54 @@ def is_possible(
     )
 
 
-def is_blocked(state: TableState, states: Mapping[TableName, TableState]) -> bool:
+def is_blocked(
+    state: TableState, states: Mapping[TableName, TableState], reached: int
+) -> bool:
     """Check whether a table has to wait for others before its rows are exchanged.
 
-    The other table still has to be followed up to the statement, or a third one has to
-    get this table's rows before.
+    The other table may still have to be followed up to the statement, or a third one
+    may have to get this table's rows before. `reached` is the number of the stream's
+    stored position.
     """
     origin = state.origin
     if origin is not None:
         other = states.get(origin.source)
-        if other is not None and other.phase in _GOING_ON:
+        if other is not None and _will_meet(other, origin.seq, reached):
             return True
     return any(
         each.origin is not None
         and each.origin.source == state.source
         and each.phase in _WAITING
-        and (origin is None or origin.source != each.source)
+        and not _waits_for(state, each.source, states)
         for each in states.values()
     )
+
+
+def _will_meet(other: TableState, seq: int, reached: int) -> bool:
+    """Check whether a table will still be followed up to a statement."""
+    if other.phase not in _GOING_ON or other.copied_at > seq:
+        return False
+    if other.phase is Phase.CATCHING_UP:
+        assert other.position is not None  # as it was copied
+        reached = version_of(other.position)
+    return reached <= seq
+
+
+def _waits_for(
+    state: TableState, name: TableName, states: Mapping[TableName, TableState]
+) -> bool:
+    """Check whether a table waits for another one's rows, perhaps by way of others."""
+    seen: set[TableName] = set()
+    current: TableState | None = state
+    while current is not None and current.origin is not None:
+        source = current.origin.source
+        if source == name:
+            return True
+        if source in seen or current.phase not in _WAITING:
+            return False
+        seen.add(source)
+        current = states.get(source)
+    return False
 
 
 def taken_rows(
@@ -89,21 +120,21 @@ def taken_rows(
     """
     origin = state.origin
     assert origin is not None  # the caller has checked it
-    other = store.read(origin.source)
-    if other is None or not _has_ended(other, origin):
-        return None
-    if other.plan != signature(origin.source, settings):
+    other = _usable(settings, store, state.source, origin)
+    if other is None:
         return None
     source = mirror_table(origin.source, other.columns, settings, other.target)
     lake = open_table(settings, source)
     schema = lake.arrow_schema()
     if not isinstance(lake, DeltaLakeTable) or schema is None:
         return None
+    found = lake.files()
+    # Afterwards: nobody has replaced the table since.
     if lake.applied(other.copy_id) == NOWHERE:
         return None
     folders = [open_folder(settings.lake, each.target) for each in (source, table)]
     files = []
-    for number, file in enumerate(lake.files()):
+    for number, file in enumerate(found):
         unique = uuid.uuid4().hex[:12]
         path = f"copy-{state.copy_id}-{number:06}-0-{unique}.zstd.parquet"
         folders[1].take(folders[0], file.path, path)
@@ -123,10 +154,8 @@ def move_table(
     """
     origin = state.origin
     assert origin is not None  # the caller has checked it
-    other = store.read(origin.source)
-    if other is None or not _has_ended(other, origin):
-        return None
-    if other.plan != signature(origin.source, settings):
+    other = _usable(settings, store, state.source, origin)
+    if other is None:
         return None
     if settings.is_shadow(origin.source) or not settings.lake.is_local:
         return None
@@ -135,9 +164,25 @@ def move_table(
         source = mirror_table(origin.source, other.columns, settings, other.target)
         if open_table(settings, source).applied(other.copy_id) == NOWHERE:
             return None
-        lake.move_folder(other.target, table.target)
+        if not lake.move_folder(other.target, table.target):
+            return None
     is_moved = open_table(settings, table).applied(other.copy_id) != NOWHERE
     return other if is_moved else None
+
+
+def _usable(
+    settings: MirrorSettings, store: States, name: TableName, origin: Origin
+) -> TableState | None:
+    """Return the state of the other table, if its rows can be those of this one."""
+    other = store.read(origin.source)
+    if (
+        other is None
+        or not _has_ended(other, origin)
+        or other.plan != signature(origin.source, settings)
+        or not _are_alike(settings.rule_of(name), settings.rule_of(origin.source))
+    ):
+        return None
+    return other
 
 
 def _has_ended(other: TableState, origin: Origin) -> bool:

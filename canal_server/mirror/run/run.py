@@ -111,7 +111,9 @@ class Mirror:
         self._counts = MirrorCounts()
         self._copies = CopyWatches(progress, self._counts)
         self._dropped = DroppedTables(settings, stop)
-        self._tables = TableSchedule(settings, self._store, self._copies, self._dropped)
+        self._tables = TableSchedule(
+            settings, self._store, self._copies, self._dropped, reached=self._reached
+        )
         self._has_checked_xa = False
         self._is_done = False  # only with an ending
         self._stream = ChangeStream(
@@ -186,6 +188,8 @@ class Mirror:
         )
         try:
             self._begin(selected, work)
+            if self._ending is not None:
+                self._partitions.begin()
             query.start()
             self._turns(
                 pool, work, query, verifying, lease=lease, executors=Executors(spark)
@@ -392,6 +396,11 @@ class Mirror:
         self._report.idle()
         self._counts.idle()
         self._watching.caught_up()
+
+    def _reached(self) -> int:
+        """Return the number of the stream's stored position."""
+        position = self._applied()
+        return 0 if position is None else version_of(position)
 
     def _applied(self) -> RangePosition | None:
         return None if self._stream.feed is None else self._stream.feed.position

@@ -77,7 +77,10 @@ class TableSchedule:
         *,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        reached: Callable[[], int] = lambda: 0,
     ) -> None:
+        """Schedule tables; `reached` gives the stream's stored position number."""
+        self._reached = reached
         self._settings = settings
         self._store = store
         self._progress = progress
@@ -156,18 +159,36 @@ class TableSchedule:
         """Check whether a table waits for others, because tables were renamed."""
         return (
             state.origin is not None and state.origin.source in self._at_work
-        ) or replacements.is_blocked(state, self._states)
+        ) or replacements.is_blocked(state, self._states, self._reached())
 
     def _remove_shadows(self) -> None:
-        """Remove what is left of schema changes that have ended."""
-        needed = {each.origin.source for each in self._states.values() if each.origin}
+        """Remove what is left of schema changes that have ended.
+
+        Not before the batch that ended one is stored: the same batch tells which table
+        gets the rows. Only in the folder for that: an earlier version, or other
+        settings, may have mirrored the table for readers.
+        """
+        reached, own = self._reached(), self._settings.migrations_folder
         for name, state in list(self._states.items()):
-            if state.phase is not Phase.DROPPED or name in needed | set(self._at_work):
-                continue
-            if self._settings.is_shadow(name):
+            if (
+                state.phase is Phase.DROPPED
+                and state.target.startswith(f"{own}/")
+                and state.ended <= reached
+                and name not in self._at_work
+                and not self._is_needed(name)
+            ):
                 open_folder(self._settings.lake, state.target).remove()
                 self._store.forget(name)
                 del self._states[name]
+
+    def _is_needed(self, name: TableName) -> bool:
+        """Check whether another table still has to get this one's rows."""
+        return any(
+            each.origin is not None
+            and each.origin.source == name
+            and each.phase in (Phase.WAITING, Phase.COPYING)
+            for each in self._states.values()
+        )
 
     def _folders(self) -> selected_tables.Folders:
         """Return the owner of each folder: the first table that is copied there."""
@@ -264,8 +285,12 @@ class TableSchedule:
         try:
             while there:
                 with self._guard:
-                    state = self._states.get(there[-1])
-                    if state is not None and state.phase is Phase.DROPPED:
+                    name = there[-1]
+                    state = self._states.get(name)
+                    if state is None and self._settings.rule_of(name) is not None:
+                        state = new_state(self._settings, name)
+                        self._states[name] = self._store.write(state)
+                    elif state is not None and state.phase is Phase.DROPPED:
                         self._copy_again(state, "the table was recreated")
                 there.pop()
         finally:
@@ -285,7 +310,11 @@ class TableSchedule:
             state = self._states.get(name)
             if state is not None and state.phase is not Phase.DROPPED:
                 return
-            if self._settings.is_shadow(name) and is_created_empty(item):
+            if (
+                self._settings.is_shadow(name)
+                and not self._is_needed(name)
+                and is_created_empty(item)
+            ):
                 followed = self.follow_new(item)
                 if followed is not None:
                     self._states[name] = followed

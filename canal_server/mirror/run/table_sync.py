@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from canal_server.errors import (
     CanalError,
+    ClientError,
     ConfigError,
     ConnectionLost,
     DecodeError,
@@ -46,7 +47,11 @@ from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.row_keys import NullKeyError
 from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
 from canal_server.mirror.run import replacements
-from canal_server.mirror.run.copy_target import check_target, log_copied
+from canal_server.mirror.run.copy_target import (
+    check_target,
+    kept_columns,
+    log_copied,
+)
 from canal_server.mirror.session.slots import Slots
 from canal_server.mirror.session.spark_session import cores_of, table_options
 from canal_server.mirror.settings import selected_tables
@@ -61,6 +66,7 @@ from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_columns import TableColumns
 from canal_server.spark.options.offsets import offset_from_json, version_of
 from canal_server.spark.options.servers import Channel
+from canal_server.spark.reading.range_tasks import is_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +76,7 @@ if TYPE_CHECKING:
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
-    from canal_server.mirror.state.state import States
+    from canal_server.mirror.state.state import Origin, States
     from canal_server.model.columns_known import ColumnMeta
     from canal_server.runtime.lifecycle import Stop
     from canal_server.spark.packed.packed_rows import Packed
@@ -175,6 +181,10 @@ class TableSync:
             if (renamed := self._renamed(state, channel)) is not None:
                 return renamed
             state, table = self._start(state, channel)
+        except ClientError as error:
+            if state.origin is None or not is_lost(error):
+                raise
+            raise self._not_in_lake(state, state.origin) from error
         finally:
             channel.close()
         lake = open_table(self._settings, table)
@@ -206,6 +216,8 @@ class TableSync:
                 raise
             log_copied(state, copied, done)
             state = replace(state, position=copied.position, rows=copied.rows)
+            if state.origin is not None:
+                state = replace(state, kept=kept_columns(copied.schema, table))
         self._progress.copied(state.source)
         is_exact = table.is_keyless or state.origin is not None
         seen = 0 if is_exact else version_of(self._latest(state.source))
@@ -244,6 +256,8 @@ class TableSync:
         other = replacements.move_table(self._settings, self._store, state, table)
         if other is None:
             return None
+        schema = open_table(self._settings, table).arrow_schema()
+        assert schema is not None  # it was moved
         log.info("%s: continues in the lake as %s", origin.source, state.source)
         return self._store.write(
             replace(
@@ -255,13 +269,14 @@ class TableSync:
                 seen=0,
                 copied_at=version_of(origin.position),
                 columns=columns,
-                kept=other.kept,
+                kept=kept_columns(schema, table),
                 hidden=hidden_columns(columns, self._rule(state.source)),
                 plan=selected_tables.signature(state.source, self._settings),
                 message="",
                 rows=other.rows,
                 origin=None,
                 ended=0,
+                partitions=None,
             )
         )
 
@@ -273,13 +288,17 @@ class TableSync:
         copied = replacements.taken_rows(self._settings, self._store, state, table)
         if copied is not None:
             return copied
+        raise self._not_in_lake(state, origin)
+
+    def _not_in_lake(self, state: TableState, origin: Origin) -> CanalError:
+        """Return the error for rows of another table that the lake does not have."""
         why = (
             f"table {origin.source} got its name, and the lake does not have the rows "
             "of that table as of then"
         )
         if self._rule(state.source).drift == "stop":
-            raise TableStoppedError(why)
-        raise CopyNeededError(why)
+            return TableStoppedError(why)
+        return CopyNeededError(why)
 
     def _run(self, state: TableState, table: MirrorTable) -> Copied | None:
         """Return the result of a copy; None when it was stopped."""

@@ -215,6 +215,11 @@ class MirrorSettings:
         """The mirror's own folder, below the lake's root."""
         return f"_mirror/{self.name}"
 
+    @property
+    def migrations_folder(self) -> str:
+        """Where the new rows of online schema changes are until the end of these."""
+        return f"{self.folder}/{FOLDER}"
+
     def rule_of(self, name: TableName) -> TableRule | None:
         """Return how a table is mirrored; None: it is not.
 
@@ -230,7 +235,9 @@ class MirrorSettings:
                     return None
                 if base.excludes(name):
                     return None
-                return replace(base, to=f"{self.folder}/{FOLDER}/{{schema}}/{{table}}")
+                return replace(
+                    base, to=f"{self.migrations_folder}/{{schema}}/{{table}}"
+                )
         return self._matching(name)
 
     def is_shadow(self, name: TableName) -> bool:

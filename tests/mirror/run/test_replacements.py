@@ -23,6 +23,7 @@ from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.lake_tables import lake_schema, open_table
 from canal_server.mirror.state.state import Origin, Phase, States, TableState
+from canal_server.mirror.state.table_shape import Partition, Partitions
 from canal_server.model.columns_known import ColumnMeta
 from canal_server.runtime.lifecycle import Stop
 from canal_server.spark.options.offsets import version_of
@@ -67,8 +68,14 @@ class NoChanges:
 class Scene:
     """A mirror whose tables are in a lake, and a source that is not there."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, drift: str):
-        self.settings = read(TEXT.format(drift), str(folder / "m.yml"), {})
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        drift: str,
+        text: str = TEXT,
+    ) -> None:
+        self.settings = read(text.format(drift), str(folder / "m.yml"), {})
         self.folder = folder / "lake"
         self.store = States(open_folder(self.settings.lake, self.settings.folder))
         self.stream = ChangeStream(
@@ -274,23 +281,34 @@ def test_which_table_waits_for_which() -> None:
     t = replace(t, origin=Origin(GHO, SEQ, AFTER))
     u = replace(u, origin=Origin(T, SEQ, AFTER))
 
-    def blocked(*states: TableState) -> list[TableName]:
+    def blocked(*states: TableState, reached: int = 0) -> list[TableName]:
         every = Named.of(*states)
         return [
             each.source
             for each in states
-            if each.phase is Phase.WAITING and replacements.is_blocked(each, every)
+            if each.phase is Phase.WAITING
+            and replacements.is_blocked(each, every, reached)
         ]
 
     going_on = replace(gho, phase=Phase.FOLLOWING)
     ended = replace(gho, phase=Phase.DROPPED)
     assert blocked(t, going_on) == [T]
+    assert blocked(t, going_on, reached=SEQ) == [T]
+    # It is another one by now, or was copied after the statement.
+    assert blocked(t, going_on, reached=SEQ + 1) == []
+    assert blocked(t, replace(going_on, copied_at=SEQ + 1)) == []
+    catching_up = replace(gho, phase=Phase.CATCHING_UP, position=AFTER)
+    assert blocked(t, catching_up) == []
+    before = RangePosition(1, "binlog.000007", 100)
+    assert blocked(t, replace(catching_up, position=before), reached=SEQ + 1) == [T]
     assert blocked(t, ended) == []
     assert blocked(t, ended, u) == [T]
     assert blocked(t, ended, replace(u, phase=Phase.COPYING)) == [T]
     assert blocked(t, ended, replace(u, phase=Phase.STOPPED)) == []
     each_other = replace(gho, origin=Origin(T, SEQ, AFTER))
     assert blocked(t, each_other) == []
+    of_three = replace(gho, origin=Origin(U, SEQ, AFTER))
+    assert blocked(t, of_three, u) == []
 
 
 def test_a_statement_without_an_exact_position() -> None:
@@ -300,3 +318,48 @@ def test_a_statement_without_an_exact_position() -> None:
     settings = read(TEXT.format("copy"), "/conf/m.yml", {})
     assert not replacements.is_possible(settings, T, error.origin, states)
     assert TableDroppedError("dropped").seq == 0
+
+
+def test_rows_that_are_mirrored_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the rule of a table masks is never taken from one without that mask."""
+    masked = r"{{match: 'shop\.t', masks: {{n: 'null'}}, drift: {}}}, {{match: .*}}"
+    text = TEXT.replace("{{match: '.*', drift: {}}}", masked)
+    scene = Scene(tmp_path, monkeypatch, "stop", text)
+    state = scene.table(T, Phase.FOLLOWING, _1=1)
+    other = scene.table(U, Phase.DROPPED, _1=5)
+    scene.store.write(replace(other, ended=SEQ))
+    origin = Origin(U, SEQ, AFTER)
+    state = scene.store.write(replace(state, phase=Phase.WAITING, origin=origin))
+    scene.missing.add(U)
+    scene.sync.sync(state)
+    assert scene.stored(T).phase is Phase.STOPPED
+    assert 5 not in scene.rows(T).values()
+
+
+def test_a_renamed_table_forgets_partitions(scene: Scene) -> None:
+    """A state of an earlier table of the same name has others."""
+    other = scene.table(U, Phase.DROPPED, _7=7)
+    scene.store.write(replace(other, ended=SEQ))
+    scene.missing.add(U)
+    old = Partitions("RANGE", "id", (Partition("p", "5"),))
+    state = TableState(
+        T, "shop/t", Phase.WAITING, origin=Origin(U, SEQ, AFTER), partitions=old
+    )
+    scene.sync.sync(state)
+    assert scene.stored(T).partitions is None
+    assert scene.rows(T) == {7: 7}
+
+
+def test_a_folder_that_is_in_the_way(scene: Scene) -> None:
+    """Files of an abandoned copy there: the rows are taken instead of the folder."""
+    other = scene.table(U, Phase.DROPPED, _7=7)
+    scene.store.write(replace(other, ended=SEQ))
+    scene.missing.add(U)
+    folder = scene.folder / "shop" / "t"
+    folder.mkdir(parents=True)
+    (folder / "copy-x.parquet").write_bytes(b"rest")
+    origin = Origin(U, SEQ, AFTER)
+    scene.sync.sync(TableState(T, "shop/t", Phase.WAITING, origin=origin))
+    assert scene.rows(T) == {7: 7}

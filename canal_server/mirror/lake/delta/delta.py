@@ -291,22 +291,36 @@ class DeltaLakeTable:
             if delta_log.applied(delta, copy_id) >= upto:
                 return
             commit = delta_log.commit(copy_id, upto, note)
-            if self._table.deletes != "soft":
+            before = delta.version()
+            if self._table.deletes == "soft":
+                self._mark(delta, where, upto, at_ms, commit)
+            else:
                 delta.delete(where or None, commit_properties=commit)
-                return
-            at = pa.scalar(at_ms * 1000, TIME.type).as_py()
-            live = f"NOT {quoted(DELETED.name)}"
-            delta.update(
-                {
-                    quoted(DELETED.name): "true",
-                    quoted(SEQ.name): str(upto),
-                    quoted(ROW.name): "0",
-                    quoted(TIME.name): literal(at, TIME.type),
-                },
-                predicate=f"{live} AND {where}" if where else live,
-                writer_properties=delta_rows.WRITER,
-                commit_properties=commit,
-            )
+            if delta.version() == before:  # there was no such row
+                delta_log.commit_alone(delta, commit)
+
+    def _mark(  # those of `delete`
+        self,
+        delta: DeltaTable,
+        where: str,
+        upto: int,
+        at_ms: int,
+        commit: CommitProperties,
+    ) -> None:
+        """Mark rows as deleted."""
+        at = pa.scalar(at_ms * 1000, TIME.type).as_py()
+        live = f"NOT {quoted(DELETED.name)}"
+        delta.update(
+            {
+                quoted(DELETED.name): "true",
+                quoted(SEQ.name): str(upto),
+                quoted(ROW.name): "0",
+                quoted(TIME.name): literal(at, TIME.type),
+            },
+            predicate=f"{live} AND {where}" if where else live,
+            writer_properties=delta_rows.WRITER,
+            commit_properties=commit,
+        )
 
     def has_null(self, column: str) -> bool:
         """Check whether any row has NULL in a column."""

@@ -19,7 +19,7 @@ from fix_lake import LakeRows, lake_rows, lake_table
 from lake_copies import copy_again, rows_of
 from support_paths import TESTS
 
-from canal_server.mirror.lake.delta import copy_difference
+from canal_server.mirror.lake import copy_difference
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.lake_table import ADDED
 

@@ -19,7 +19,8 @@ def identity(mirror: MirrorProcess, table: str) -> str:
     """Return the id by which readers know a table."""
     metadata = mirror.path / mirror.pipeline.schema / table / "metadata"
     newest = (metadata / "version-hint.text").read_text()
-    return json.loads((metadata / f"v{newest}.metadata.json").read_text())["table-uuid"]
+    text = (metadata / f"v{newest}.metadata.json").read_text()
+    return str(json.loads(text)["table-uuid"])
 
 
 def test_tables_of_a_mirror(mirror: MirrorProcess) -> None:

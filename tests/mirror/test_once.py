@@ -66,4 +66,4 @@ def once(mirror, expected: int) -> str:
     """Run it once; returns its log."""
     found = mirror.command("--once")
     assert found.returncode == expected, found.stderr
-    return found.stderr
+    return str(found.stderr)

@@ -195,10 +195,10 @@ def values_of(kind: str, partitions: str, rng: random.Random) -> list[Any]:
     if partitions.startswith("LIST"):
         return [rng.choice((1, 2, -3, None, 4, 5, 0, 3, 7)) for _ in range(ROWS)]
     least = 0 if "UNSIGNED" in kind else -30
-    found = [rng.randrange(least, 90) for _ in range(ROWS)]
+    numbers = [rng.randrange(least, 90) for _ in range(ROWS)]
     if "UNSIGNED" in kind:
-        found += [2**64 - 1, 2**64 - 617, 2**64 - 616, 2**64 - 615]
-    return found if "NOT NULL" in kind else [*found, None, None]
+        numbers += [2**64 - 1, 2**64 - 617, 2**64 - 616, 2**64 - 615]
+    return numbers if "NOT NULL" in kind else [*numbers, None, None]
 
 
 def create(server: PrivateServer, database: str, kind: str, partitions: str) -> None:

@@ -12,6 +12,7 @@ from canal_server.client.range_client import RangePosition
 from canal_server.errors import SourceError
 from canal_server.mirror.follow import partition_watch
 from canal_server.mirror.follow.partition_watch import PartitionWatch
+from canal_server.mirror.rows.copy_positions import OLD_S
 from canal_server.mirror.settings.settings_file import read
 from canal_server.mirror.settings.table_values import TableName
 from canal_server.mirror.state.feed import Feed
@@ -28,7 +29,7 @@ lake: {path: lake}
 tables: [{match: .*}]
 """
 T, U = TableName("shop", "t"), TableName("shop", "u")
-ROWS = [("shop", "t", "RANGE", "`id`", "p", "5")]
+ROWS: list[tuple[str, ...]] = [("shop", "t", "RANGE", "`id`", "p", "5")]
 FOUND = Partitions("RANGE", "`id`", (Partition("p", "5"),))
 
 
@@ -231,5 +232,5 @@ def test_a_source_that_cannot_tell_what_is_visible(
     monkeypatch.setattr(scene.stop, "wait", wait)
     scene.source.is_visible = False
     scene.watch.begin()
-    assert waited == [partition_watch.OLD_S]
+    assert waited == [OLD_S]
     assert scene.source.calls[-2:] == ["query", "latest"]

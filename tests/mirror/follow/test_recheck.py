@@ -154,8 +154,7 @@ def test_not_before_the_stream_is_there(scene: Scene, caplog) -> None:
     scene.poll_until(lambda: scene.asked == 20)  # no poll compares
     assert scene.recheck.compared == 0
     assert scene.found == []
-    assert scene.recheck.awaits_stream
-    assert scene.recheck.is_busy
+    assert (scene.recheck.awaits_stream, scene.recheck.is_busy) == (True, True)
     scene.position = Here.head
     scene.recheck.refusals = 1
     assert len(scene.look()) == 3  # requested again, after that position

@@ -324,7 +324,8 @@ def opened(folder: Any, table: MirrorTable, **options: Any) -> LakeTable:
     if table.form == "iceberg":
         # Only where it is needed, as an extra brings it.
         module = importlib.import_module("canal_server.mirror.lake.iceberg.iceberg")
-        return module.IcebergLakeTable(str(folder), table, **options)
+        made: LakeTable = module.IcebergLakeTable(str(folder), table, **options)
+        return made
     return ChangeLog(open_folder(LakeSettings(path=str(folder))), table)
 
 
@@ -334,7 +335,7 @@ def form(request: pytest.FixtureRequest) -> str:
     if request.param == "iceberg":
         reason = "the extra `iceberg` is not installed"
         pytest.importorskip("pyiceberg", reason=reason)
-    return request.param
+    return str(request.param)
 
 
 def kept(table: MirrorTable, form: str) -> MirrorTable:
@@ -351,14 +352,15 @@ def iceberg_metadata(folder: Any) -> dict[str, Any]:
     """Return the newest metadata file of an Iceberg table, as readers find it."""
     metadata = folder / "metadata"
     number = (metadata / "version-hint.text").read_text()
-    return json.loads((metadata / f"v{number}.metadata.json").read_text())
+    text = (metadata / f"v{number}.metadata.json").read_text()
+    return dict(json.loads(text))
 
 
 def identity(folder: Any, form: str) -> str:
     """Return the id by which readers know a table."""
     if form == "iceberg":
-        return iceberg_metadata(folder)["table-uuid"]
-    return DeltaTable(str(folder)).metadata().id
+        return str(iceberg_metadata(folder)["table-uuid"])
+    return str(DeltaTable(str(folder)).metadata().id)
 
 
 def data_files(folder: Any, form: str) -> set[str]:
@@ -374,7 +376,7 @@ def versions(folder: Any, form: str) -> int:
     """Return how often a table's rows or columns were changed."""
     if form == "iceberg":
         return len(iceberg_metadata(folder)["snapshots"])
-    return DeltaTable(str(folder)).version() + 1
+    return int(DeltaTable(str(folder)).version()) + 1
 
 
 def published(

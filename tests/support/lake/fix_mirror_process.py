@@ -227,7 +227,8 @@ def iceberg_rows(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of an Iceberg table in a folder."""
     from pyiceberg.table import StaticTable  # noqa: PLC0415  # an extra
 
-    return StaticTable.from_metadata(str(folder)).scan().to_arrow().to_pylist()
+    found = StaticTable.from_metadata(str(folder)).scan().to_arrow()
+    return list(found.to_pylist())
 
 
 def by_key(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from canal_server.mirror.lake.delta.delta import DeltaLakeTable
+    from canal_server.mirror.state.lake_tables import LakeTable
 
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",))
 SIZE = 100
@@ -89,12 +89,12 @@ def changes(ids: list[int], value: str, seq: int) -> pa.Table:
     )
 
 
-def all_rows(lake: DeltaLakeTable) -> pa.Table:
+def all_rows(lake: LakeTable) -> pa.Table:
     """Return the rows in the order of their keys."""
     return pa.Table.from_batches(lake.scan()).sort_by("id").combine_chunks()
 
 
-def mixed(path: Path, rng: random.Random) -> DeltaLakeTable:
+def mixed(path: Path, rng: random.Random) -> LakeTable:
     """Return a table of several files, of which merges have mixed the newest."""
     rows = LakeRows(PLAIN, rng)
     lake = published(path, rows)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
+    from canal_server.mirror.state.lake_tables import LakeTable
+
 
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",))
 DAY_S = 86_400
@@ -35,7 +37,7 @@ def files(path: Path) -> pa.Table:
     return pa.table(DeltaTable(str(path)).get_add_actions(flatten=True))
 
 
-def in_small_batches(lake: DeltaLakeTable, rows: LakeRows, count: int = 8) -> None:
+def in_small_batches(lake: LakeTable, rows: LakeRows, count: int = 8) -> None:
     """Apply a few rows that are new, again and again."""
     for number in range(count):
         first = 1_000 + 10 * number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -47,6 +47,8 @@ from canal_server.mirror.state.lake_tables import (
 if TYPE_CHECKING:
     import random
     from pathlib import Path
+
+    from canal_server.mirror.lake.steps import Step
 
 COLUMNS = [("id", "int"), ("n", "smallint"), ("v", "varchar(20)")]
 PLAIN = lake_table(COLUMNS, ("id",), form="iceberg")
@@ -107,7 +109,7 @@ def test_columns_keep_their_ids(tmp_path: Path, rng: random.Random) -> None:
     lake = published(tmp_path, series(rng, 20))
     before = data_files(tmp_path, "iceberg")
     ids = [field["id"] for field in iceberg_metadata(tmp_path)["schemas"][0]["fields"]]
-    steps = [
+    steps: list[Step] = [
         RenameColumn("v", "w"),
         WidenColumn("n", "bigint", ""),
         AddColumn("v", "int", ""),
@@ -272,7 +274,8 @@ def test_another_writer_is_faster(
     rows = series(rng, 20)
     lake, other = published(tmp_path, rows), opened(tmp_path, PLAIN)
     changes = rows.as_changes([rows.put("insert", {"id": 50, "n": 1, "v": "a"})])
-    appear, calls = iceberg_catalog._appear, []
+    appear: Any = iceberg_catalog._appear
+    calls: list[int] = []
 
     def late(*arguments: object) -> None:
         calls.append(1)
@@ -300,7 +303,7 @@ def test_a_file_system_without_links(
     monkeypatch.setattr("pathlib.Path.hardlink_to", refused)
     rows = series(rng, 20)
     lake = published(tmp_path, rows)
-    stale = opened(tmp_path, PLAIN)
+    stale: Any = opened(tmp_path, PLAIN)
     stale_table = stale._catalog.load_table(("shop", "orders"))
     changes = rows.as_changes(rows.random_changes(5))
     lake.apply(COPY, changes, rows.seq + 1, {})

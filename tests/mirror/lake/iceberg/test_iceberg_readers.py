@@ -19,6 +19,7 @@ from canal_server.mirror.lake.steps import AddColumn, RenameColumn
 if TYPE_CHECKING:
     import random
 
+    from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.state.lake_tables import LakeTable
 
 
@@ -32,7 +33,10 @@ def changed(folder: Path, rng: random.Random, deletes: str) -> LakeTable:
         changes = rows.as_changes(rows.random_changes(30))
         lake.apply(COPY, changes, rows.seq + 1, {})
     other = next(c.target for c in rows.table.columns if not c.is_key)
-    steps = [RenameColumn(other, "renamed"), AddColumn("n8", "tinyint", "", "5")]
+    steps: list[Step] = [
+        RenameColumn(other, "renamed"),
+        AddColumn("n8", "tinyint", "", "5"),
+    ]
     lake.evolve(COPY, [*steps, AddColumn(other, "int", "")], rows.seq + 2, {})
     return lake
 

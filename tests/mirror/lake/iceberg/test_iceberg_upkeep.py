@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -130,7 +130,7 @@ def test_snapshots_stay_few(
     rows = filled(PLAIN, rng)
     lake = published(tmp_path, rows)
     first, before = lake.version(), in_order(lake_rows(lake))
-    seen = []
+    seen: list[Any] = []
     for _ in range(30):
         changes = [rows.put("insert", rows.new_row() | {"id": 500 + len(seen)})]
         lake.apply(COPY, rows.as_changes(changes), rows.seq + 1, {})

@@ -109,8 +109,8 @@ class Replicas:
         upto = int(executed.rpartition("-")[2])
         held = {bytes(row[3]).hex() for row in server.execute("XA RECOVER")}
         ends = []
-        for name, begun, ended, how in self._xa_transactions():
-            if name in held and begun > upto:  # it will be executed again
+        for name, started, ended, how in self._xa_transactions():
+            if name in held and started > upto:  # it will be executed again
                 ends.append(f"XA ROLLBACK X'{name}'")
             elif name in held and 0 < ended <= upto:
                 ends.append(f"XA {how} X'{name}'")
@@ -124,7 +124,7 @@ class Replicas:
 
         0: the binlog does not have that end.
         """
-        begun: dict[str, int] = {}
+        started: dict[str, int] = {}
         ended: dict[str, tuple[int, str]] = {}
         number = 0
         for file, *_ in self.source.execute("SHOW BINARY LOGS"):
@@ -134,12 +134,12 @@ class Replicas:
                     number = int(gtid[1])
                 if found := _XA.match(text):
                     if found[1] == "START":
-                        begun[found[2]] = number
+                        started[found[2]] = number
                     else:
                         ended[found[2]] = number, found[1]
         return [
-            (name, begun.get(name, 0), *ended.get(name, (0, "")))
-            for name in begun.keys() | ended.keys()
+            (name, started.get(name, 0), *ended.get(name, (0, "")))
+            for name in started.keys() | ended.keys()
         ]
 
     def executed(self, server: PrivateServer) -> str:

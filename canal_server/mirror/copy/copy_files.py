@@ -165,7 +165,7 @@ class _File:
     def __init__(self, task: CopyTask, name: str, schema: pa.Schema) -> None:
         self._folder = task.folder
         self._name = name
-        self._stats = FileStats(schema, _key_targets(task.table))
+        self._stats = FileStats(schema, task.table.key_targets)
         self._sink = task.folder.create(name)
         codec, level = COMPRESSION
         self._stored = task.file_schema
@@ -225,7 +225,3 @@ class _File:
                 self._sink.close()
         with contextlib.suppress(LakeError):
             self._folder.delete(self._name)
-
-
-def _key_targets(table: MirrorTable) -> list[str]:
-    return [column.target for column in table.columns if column.name in table.key]

@@ -127,6 +127,18 @@ def moves_rows_of(sql: str, table: TableName, schema: str) -> bool:
     )
 
 
+def creates_empty(sql: str, table: TableName) -> bool:
+    """Check whether a statement certainly creates the table, without rows."""
+    # Both dialects have the same statements for that.
+    return any(
+        isinstance(each, CreateLike | CreateTable)
+        and _is(table, each.name)
+        and not (each.temporary or each.if_not_exists or each.or_replace)
+        and not (isinstance(each, CreateTable) and each.is_open)
+        for each in resolve(sql, Context(schema=table.schema))
+    )
+
+
 def _add_operation(
     operation: Operation, table: TableName, effect: StatementEffect, *, exists: bool
 ) -> None:

@@ -5,18 +5,13 @@ Each class says what has to be done with it; the message says why.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from canal_server.client.range_client import RangePosition
-from canal_server.doors.sqltext import SqlTextError
 from canal_server.errors import CanalError
 from canal_server.mirror.ddl.table_statements import read_statement
 from canal_server.mirror.state.state import Origin
 from canal_server.model.versions import EXACT_OFFSETS, position_of_version
-from canal_server.tablemeta.model.operations import CreateLike, CreateTable
-from canal_server.tablemeta.model.session_context import Context
-from canal_server.tablemeta.sql.resolve import resolve
 
 if TYPE_CHECKING:
     from canal_server.mirror.settings.table_values import TableName
@@ -50,21 +45,6 @@ class TableDroppedError(CanalError):
         """
         super().__init__(text)
         self.seq = seq
-
-
-def is_created_empty(item: Packed) -> bool:
-    """Check whether a statement certainly creates its table, without rows."""
-    context = Context(schema=item.table.schema)
-    with suppress(SqlTextError):
-        return any(
-            isinstance(each, CreateLike | CreateTable)
-            and (each.name[0].lower(), each.name[1].lower())
-            == (item.table.schema.lower(), item.table.table.lower())
-            and not (each.temporary or each.if_not_exists or each.or_replace)
-            and not (isinstance(each, CreateTable) and each.is_open)
-            for each in resolve(item.sql, context)
-        )
-    return False
 
 
 def origin_of(item: Packed) -> Origin | None:

@@ -1,4 +1,4 @@
-"""When a mirror ends that runs once, and what it tells then (`mirror --once`).
+"""When a mirror ends that runs once, and what it reports then (`mirror --once`).
 
 It is done when its stream has applied everything that the binlog had at the start, and
 each table follows, is stopped, or was dropped. Failures are retried as in a mirror that
@@ -108,7 +108,7 @@ def _what_is_left(seen: Seen, left: list[TableState]) -> str:
     if seen.reached is not None and not seen.is_settled:
         parts.append("rows that foreign keys changed could not be read again")
     if seen.reached is not None and not seen.is_listed:
-        parts.append("the source did not tell which dropped tables exist again")
+        parts.append("the source did not answer which dropped tables exist again")
     return "; ".join(parts)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RENAME_S: Final = 5.0  # after which a table that was renamed counts as gone
+RENAME_S: Final = 5.0  # after which a renamed table is expected not to return
 
 _GOING_ON: Final = (Phase.CATCHING_UP, Phase.FOLLOWING)
 _WAITING: Final = (Phase.WAITING, Phase.COPYING)
@@ -44,17 +44,16 @@ _WAITING: Final = (Phase.WAITING, Phase.COPYING)
 def is_possible(
     settings: MirrorSettings,
     name: TableName,
-    origin: Origin | None,
+    origin: Origin,
     states: Mapping[TableName, TableState],
 ) -> bool:
     """Check whether the lake has, or will have, the rows that a table got.
 
     Both tables have to be mirrored in the same way.
     """
-    other = None if origin is None else states.get(origin.source)
+    other = states.get(origin.source)
     return (
-        origin is not None
-        and other is not None
+        other is not None
         and (other.phase in _GOING_ON or _has_ended(other, origin))
         and _are_alike(settings.rule_of(name), settings.rule_of(origin.source))
     )

@@ -334,6 +334,8 @@ class Mirror:
             query.reached is None or tables.copies()["pending"]
         ):
             return False
+        if self._ending is not None and tables.running:
+            return True  # a table that may have been copied just now is compared, too
         return verifying.poll(tables, is_once=self._ending is not None)
 
     def _ends(self, query: Query, ending: Ending) -> bool:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from canal_server.errors import CanalError, LakeError
 from canal_server.messages import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.ddl.renames import with_columns
+from canal_server.mirror.ddl.table_statements import creates_empty
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
     TableReplacedError,
     TableStoppedError,
-    is_created_empty,
     origin_of,
 )
 from canal_server.mirror.follow.micro_batches import UNUSABLE_TRIES
@@ -164,7 +164,7 @@ class TableSchedule:
     def _remove_shadows(self) -> None:
         """Remove what is left of schema changes that have ended.
 
-        Not before the batch that ended one is stored: the same batch tells which table
+        Not before the batch that ended one is stored: the same batch shows which table
         gets the rows. Only in the folder for that: an earlier version, or other
         settings, may have mirrored the table for readers.
         """
@@ -313,15 +313,14 @@ class TableSchedule:
             if (
                 self._settings.is_shadow(name)
                 and not self._is_needed(name)
-                and is_created_empty(item)
+                and creates_empty(item.sql, name)
             ):
                 followed = self.follow_new(item)
                 if followed is not None:
                     self._states[name] = followed
                     return
             origin = origin_of(item)
-            if replacements.is_possible(self._settings, name, origin, self._states):
-                assert origin is not None  # is_possible
+            if origin is not None and self._has_rows_of(origin, name):
                 state = state or new_state(self._settings, name)
                 self._replaced(
                     state,
@@ -340,11 +339,9 @@ class TableSchedule:
         """Record that a table can no longer follow the stream."""
         with self._guard:
             state = self._newest(name) or self._states[name]
-            if isinstance(why, TableReplacedError) and replacements.is_possible(
-                self._settings, name, why.origin, self._states
-            ):
-                assert why.origin is not None  # is_possible
-                self._replaced(state, why.origin, str(why))
+            origin = why.origin if isinstance(why, TableReplacedError) else None
+            if origin is not None and self._has_rows_of(origin, name):
+                self._replaced(state, origin, str(why))
                 return
             if isinstance(why, CopyNeededError):
                 rule = self._settings.rule_of(name)
@@ -393,6 +390,10 @@ class TableSchedule:
         if state is None or state.phase is not Phase.FOLLOWING:
             return self._store.read(name)
         return state
+
+    def _has_rows_of(self, origin: Origin, name: TableName) -> bool:
+        """Check whether a table can get another one's rows in the lake."""
+        return replacements.is_possible(self._settings, name, origin, self._states)
 
     def _replaced(
         self, state: TableState, origin: Origin, why: str, pause_s: float = 0

@@ -242,11 +242,8 @@ class MirrorSettings:
 
     def is_shadow(self, name: TableName) -> bool:
         """Check whether a table only has the new rows of an online schema change."""
-        helper = helper_of(name)
-        if helper is None or not helper.is_shadow:
-            return False
-        base = self._matching(helper.base)
-        return base is not None and base.follows_migrations and not base.excludes(name)
+        rule = self.rule_of(name)
+        return rule is not None and rule.to.startswith(f"{self.migrations_folder}/")
 
     def _matching(self, name: TableName) -> TableRule | None:
         return next((rule for rule in self.tables if rule.applies_to(name)), None)

@@ -90,6 +90,12 @@ class MirrorTable:
         return self.form in LOGS
 
     @property
+    def key_targets(self) -> list[str]:
+        """The names of the primary key's columns in the lake."""
+        targets = {column.name: column.target for column in self.columns}
+        return [targets[name] for name in self.key]
+
+    @property
     def is_keyless(self) -> bool:
         """Whether rows are identified only by all of their values."""
         return not self.key

@@ -164,6 +164,8 @@ class Positions:
             waits = not deadline.passed() and _runs(status)
             if state is not None and state.phase is Phase.FOLLOWING:
                 position = self._position(table, state, status)
+                if position is None:
+                    continue  # it has been copied again
                 lags = position.upto < version_of(after)
                 if not (lags and waits and self._changes(position.known, after)):
                     return position
@@ -196,8 +198,10 @@ class Positions:
 
     def _position(
         self, table: MirrorTable, state: TableState, status: Status | None
-    ) -> CopyPosition:
+    ) -> CopyPosition | None:
         """Return the position of a copy that follows the stream.
+
+        None if another copy was started since `state`.
 
         The status was read before the copy, so the copy has all changes before the
         position in the status; for anything newer, its own commit has the position.
@@ -214,6 +218,9 @@ class Positions:
         else:
             raise LakeError(f"the copy at {path} changes faster than it can be read")
         if applied == NOWHERE:
+            now = States(self._folder).read(self._name)
+            if now is None or now.copy_id != state.copy_id:
+                return None
             raise LakeError(
                 f"this mirror did not make the copy at {path}: copy the table again"
             )

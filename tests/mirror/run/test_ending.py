@@ -128,7 +128,7 @@ def test_dropped_tables_that_are_not_listed(ending: Ending, clock: list[float]) 
     """A source that does not answer ends it, as a dropped table may exist again."""
     now = tables(a=Phase.DROPPED)
     text = fail(ending, clock, Seen(tables=now, reached=END, is_listed=False))
-    assert text.endswith("the source did not tell which dropped tables exist again")
+    assert text.endswith("the source did not answer which dropped tables exist again")
 
 
 def test_progress(ending: Ending, clock: list[float]) -> None:

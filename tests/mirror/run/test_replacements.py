@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 
 from canal_server.client.range_client import RangePosition
 from canal_server.errors import SourceError
-from canal_server.mirror.follow.leaving import TableDroppedError, TableReplacedError
 from canal_server.mirror.follow.micro_batches import ChangeStream, note_of
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run import replacements, table_sync
@@ -309,15 +308,6 @@ def test_which_table_waits_for_which() -> None:
     assert blocked(t, each_other) == []
     of_three = replace(gho, origin=Origin(U, SEQ, AFTER))
     assert blocked(t, of_three, u) == []
-
-
-def test_a_statement_without_an_exact_position() -> None:
-    """Nothing is taken from the lake then."""
-    error = TableReplacedError("got its name", None)
-    states = Named.of(TableState(GHO, "x", Phase.FOLLOWING))
-    settings = read(TEXT.format("copy"), "/conf/m.yml", {})
-    assert not replacements.is_possible(settings, T, error.origin, states)
-    assert TableDroppedError("dropped").seq == 0
 
 
 def test_rows_that_are_mirrored_in_another_way(

@@ -16,6 +16,7 @@ from canal_server.mirror.follow.leaving import (
     CopyNeededError,
     TableDroppedError,
     TableReplacedError,
+    origin_at,
 )
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.lake.lake_storage import open_folder
@@ -496,5 +497,20 @@ def test_a_requested_copy_is_one_of_the_source(scene: Scene) -> None:
     scene.schedule.on_leave(C, replaced(renames((SHADOW, C), of=C), SHADOW))
     assert scene.stored(C).origin is not None
     scene.request(C)
+    assert scene.stored(C).origin is None
+    assert scene.started() == [C]
+
+
+@pytest.mark.parametrize("end", [0, version(1, "b.000001", 1 << 32)])
+def test_a_statement_without_an_exact_position(scene: Scene, end: int) -> None:
+    """It is not known where to continue after it, so nothing is taken from the lake."""
+    scene.given(
+        TableState(C, "a/c", Phase.FOLLOWING, "c1"),
+        TableState(SHADOW, "x", Phase.FOLLOWING, "c2"),
+    )
+    item = replace(renames((SHADOW, C), of=C), version=end)
+    origin = origin_at(item, SHADOW)
+    assert origin is None
+    scene.schedule.on_leave(C, TableReplacedError("got its name", origin))
     assert scene.stored(C).origin is None
     assert scene.started() == [C]

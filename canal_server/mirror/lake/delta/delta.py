@@ -81,7 +81,7 @@ class DeltaLakeTable:
         self._options = dict(storage_options or {})
         self._change_feed = change_feed
         self._kept_hours = kept_hours
-        self._key = _key_of(table)
+        self._key = table.key_targets
         self._kept: DeltaTable | None = None
 
     def exists(self) -> bool:
@@ -361,7 +361,7 @@ class DeltaLakeTable:
 
     def use_definition(self, table: MirrorTable) -> None:
         """Use the table's current definition from now on, with its key's new names."""
-        self._table, self._key = table, _key_of(table)
+        self._table, self._key = table, table.key_targets
 
     def compact(self) -> Compacted:
         """Merge small files and reorder keys; the commit changes no row."""
@@ -543,9 +543,3 @@ def _added(
 def _is_like(before: pa.Schema, after: pa.Schema) -> bool:
     """Return whether columns have the same names, types and order."""
     return [(f.name, f.type) for f in before] == [(f.name, f.type) for f in after]
-
-
-def _key_of(table: MirrorTable) -> list[str]:
-    """Return the key columns' names in the lake."""
-    targets = {column.name: column.target for column in table.columns}
-    return [targets[name] for name in table.key]

@@ -42,6 +42,7 @@ from canal_server.mirror.lake.iceberg.iceberg_files import (
     FileWriter,
     copied,
     ends,
+    sync,
 )
 from canal_server.mirror.lake.iceberg.iceberg_reshape import reshaped
 from canal_server.mirror.lake.lake_errors import lake_error, unusable
@@ -102,7 +103,7 @@ class IcebergLakeTable:
         self._table = table
         self._options = dict(catalog or {})
         self._name = identifier_of(table.target)
-        self._key = _key_of(table)
+        self._key = table.key_targets
         self._manifests = Manifests()
         self._opened: Catalog | None = None
 
@@ -199,6 +200,13 @@ class IcebergLakeTable:
         for each in self._copied(io, columns, files, writer):
             staged.append_data_file(each)
         staged.commit()
+        snapshot = creation.table_metadata.current_snapshot()
+        assert snapshot is not None  # it was just added
+        for path in (
+            snapshot.manifest_list,
+            *(each.manifest_path for each in iceberg_commit.manifests_of(snapshot, io)),
+        ):
+            sync(path)
         creation.commit_transaction()
 
     def _difference(
@@ -320,12 +328,12 @@ class IcebergLakeTable:
             reshape = Reshape(arrow_schema(before), steps)
             plan = reshaped(before, table.metadata.last_column_id, reshape, steps)
             with self._writing(table, plan.columns) as writer:
-                change = Change(columns=plan.columns)
+                change = Change(columns=plan.columns, keeps_rows=True)
                 if plan.rewrites or self._table.is_keyless:
                     files = self._manifests.files(table)
                     paths = [each.file_path for each in files]
                     rows = FileRows(table.io, before, paths)
-                    change.removed = set(paths)
+                    change.removed, change.keeps_rows = set(paths), False
                     for number in range(len(paths)):
                         written = writer.write(plan.rows(rows.batches(number)))
                         change.added += [] if written is None else [written]
@@ -333,7 +341,7 @@ class IcebergLakeTable:
 
     def use_definition(self, table: MirrorTable) -> None:
         """Use the table's current definition from now on, with its key's new names."""
-        self._table, self._key = table, _key_of(table)
+        self._table, self._key = table, table.key_targets
 
     def compact(self) -> Compacted:
         """Merge small files and reorder keys; the commit changes no row."""
@@ -489,15 +497,26 @@ class IcebergLakeTable:
             return None
 
     def _existing(self) -> Table:
-        """Return the table's current version. UnusableTableError if it was moved."""
+        """Return the table's current version.
+
+        UnusableTableError if it is in another folder: if it was moved, or if a catalog
+        has the table of another lake under this name. A vacuum would take its files for
+        unknown ones, and a copy would replace the other's rows.
+        """
         table = self._catalog.load_table(self._name)
-        location = table.metadata.location
-        if not self._options and location != self._path:
+        location = table.metadata.location.rstrip("/")
+        if location == self._path:
+            return table
+        if self._options:
             raise UnusableTableError(
-                f"it was made in {location}, and its files name each other by that "
-                "folder: move it back, or move it away and copy the table again"
+                f"table {'.'.join(self._name)} of the catalog is in {location}: write "
+                "lake.path as it was when the table was made, or if another lake has "
+                "this name in the catalog, choose another folder (`to` of its rule)"
             )
-        return table
+        raise UnusableTableError(
+            f"it was made in {location}, and its files name each other by that "
+            "folder: move it back, or move it away and copy the table again"
+        )
 
     def _published(self, copy_id: str) -> Table:
         """Return the table's current version, which must be the given copy."""
@@ -565,9 +584,3 @@ def _within(
         else:
             found.append(file)
     return found
-
-
-def _key_of(table: MirrorTable) -> list[str]:
-    """Return the key columns' names in the lake."""
-    targets = {column.name: column.target for column in table.columns}
-    return [targets[name] for name in table.key]

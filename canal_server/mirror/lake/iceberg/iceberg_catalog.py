@@ -106,8 +106,6 @@ class FolderCatalog(NoopCatalog):
         """
         base, before, number = table.metadata, table.metadata_location, 1
         if isinstance(table, StagedTable):
-            if self._newest() is not None:
-                raise CommitFailedException(f"{self._path} has a table now")
             # What pyiceberg's own catalogs begin with.
             base = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
             before = ""
@@ -121,6 +119,10 @@ class FolderCatalog(NoopCatalog):
             enforce_validation=not before,
             metadata_location=before or None,
         )
+        if self._newest() != (number - 1 or None):
+            # Numbers that old versions had are free again: that of a writer that was
+            # away for long, too.
+            raise CommitFailedException(f"{self._path} has a newer version")
         self._write(number, metadata)
         location = self._location(number)
         return CommitTableResponse.model_validate(
@@ -142,6 +144,7 @@ class FolderCatalog(NoopCatalog):
             ) from None
         finally:
             temporary.unlink(missing_ok=True)
+        _sync_folder(self._metadata)
         # The commit is done: a failure here leaves an older hint.
         with contextlib.suppress(OSError):
             hint = self._metadata / f"{unique}.hint"
@@ -205,6 +208,15 @@ def _write_durably(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _appear(source: Path, target: Path) -> None:

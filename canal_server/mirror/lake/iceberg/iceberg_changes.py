@@ -71,9 +71,9 @@ class Rewriter:
             if not len(hits):
                 continue
             found.append(hits)
-            gone = 0 if soft else pc.sum(is_delete.take(hits)).as_py() or 0
-            deleted += gone
-            updated += len(hits) - gone
+            deletions = 0 if soft else pc.sum(is_delete.take(hits)).as_py() or 0
+            deleted += deletions
+            updated += len(hits) - deletions
             rows = self._merged(number, keys, source, None if soft else is_delete)
             self._replace(change, number, rows)
         matched = pa.chunked_array(found, pa.int64())
@@ -123,8 +123,8 @@ class Rewriter:
                 arrays.append(old)
             merged = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             if is_delete is not None:
-                gone = pc.fill_null(is_delete.take(at), False)
-                merged = merged.filter(pc.invert(gone))
+                deletions = pc.fill_null(is_delete.take(at), False)
+                merged = merged.filter(pc.invert(deletions))
             yield merged
 
     # --- without a key ----------------------------------------------------------------
@@ -150,13 +150,13 @@ class Rewriter:
             return pa.Table.from_batches(parts, self._schema)
 
         made = difference(source, soft=soft, find=find)
-        change, gone = Change(), 0
+        change, deletions = Change(), 0
         for number in hit:
             left = self._without(number, made.removed, soft=soft)
             rows = self._replace(change, number, left)
-            gone += self._files[number].record_count - rows
+            deletions += self._files[number].record_count - rows
         change.added += self._writer.write_table(self._complete(made.added))
-        repeated = gone - made.counts[1]
+        repeated = deletions - made.counts[1]
         return change, Applied(made.counts[0] - repeated, made.counts[1])
 
     def _with_hashes(
@@ -213,7 +213,7 @@ class Rewriter:
     def _replace(
         self, change: Change, number: int, rows: Iterator[pa.RecordBatch]
     ) -> int:
-        """Put rows in the place of a file; returns how many they are."""
+        """Replace a file by one with other rows; returns how many they are."""
         change.removed.add(self._files[number].file_path)
         written = self._writer.write(rows)
         if written is None:

@@ -1,7 +1,8 @@
 """Commits of an Iceberg table: one snapshot each, with the mirror's position.
 
 The copy, the position number and the note are properties of the table, which the same
-metadata file changes as adds the snapshot. A commit without a change of rows adds none.
+metadata file changes as adds the snapshot. A commit that changes neither rows nor
+columns adds none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
@@ -177,7 +179,8 @@ class Commit:
         before = self._metadata.properties
         if news := {k: v for k, v in properties.items() if before.get(k) != v}:
             updates.append(SetPropertiesUpdate(updates=news))
-        if change.added or change.removed:
+        adds_snapshot = bool(change.added or change.removed or change.columns)
+        if adds_snapshot:
             snapshot = self._snapshot(change, schema, properties)
             main = {
                 "ref-name": MAIN_BRANCH,
@@ -192,7 +195,18 @@ class Commit:
             ids = {"snapshot-ids": list(expired)}
             updates.append(RemoveSnapshotsUpdate.model_validate(ids))
         if updates:
+            if not adds_snapshot:
+                self._check_newest()
             self._commit(updates)
+
+    def _check_newest(self) -> None:
+        """Raise CommitFailedException if there is a newer version.
+
+        A catalog compares snapshots only, and this commit adds none.
+        """
+        newest = self._table.catalog.load_table(self._table.name())
+        if newest.metadata_location != self._table.metadata_location:
+            raise CommitFailedException(f"{self._metadata.location} has changed")
 
     def _commit(self, updates: Sequence[TableUpdate]) -> None:
         current = self._metadata.current_snapshot_id
@@ -263,19 +277,19 @@ class Commit:
     def _kept(
         self, removed: set[str], schema: Schema
     ) -> tuple[list[ManifestFile], list[DataFile]]:
-        """Return the manifests of the other files, and the files that go."""
+        """Return the manifests of the other files, and the removed files."""
         kept: list[tuple[ManifestFile, list[ManifestEntry]]] = []
         touched: list[tuple[list[ManifestEntry], list[ManifestEntry]]] = []
-        gone = []
+        dropped = []
         for manifest, entries in self._manifests.of(self._table):
             away = [e for e in entries if e.data_file.file_path in removed]
             if away:
                 stay = [e for e in entries if e.data_file.file_path not in removed]
                 touched.append((stay, away))
-                gone += [each.data_file for each in away]
+                dropped += [each.data_file for each in away]
             elif entries:
                 kept.append((manifest, entries))
-        if missing := removed - {each.file_path for each in gone}:
+        if missing := removed - {each.file_path for each in dropped}:
             raise UnusableTableError(f"it lacks file {min(missing)}")
         small = [e for e in kept if len(e[1]) < ENTRIES_MAX]
         if len(kept) + len(touched) >= MANIFESTS_MAX and len(small) > 1:
@@ -292,7 +306,7 @@ class Commit:
             room -= len(each[0])
         if group:
             found.append(self._again(group, schema))
-        return found, gone
+        return found, dropped
 
     def _again(
         self,

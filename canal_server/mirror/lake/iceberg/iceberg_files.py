@@ -31,7 +31,7 @@ from canal_server.mirror.lake.iceberg.iceberg_columns import (
 from canal_server.mirror.lake.lake_table import UnusableTableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
 
@@ -39,6 +39,7 @@ FILE_ROWS: Final = 150_000  # a change of one row rewrites the whole file
 BATCH_ROWS: Final = 32_768
 COMPRESSION: Final = ("zstd", 1)
 
+_MODE: Final = "write.metadata.metrics.column."  # what is known of a column
 _EXACT: Final = Context(prec=60)
 _KEPT_BOUNDS: Final = 32  # columns with bounds, in addition to those of the key
 
@@ -183,15 +184,21 @@ def described(
 ) -> DataFile:
     """Return a file as manifests describe it, with bounds of its columns."""
     modes = {
-        f"write.metadata.metrics.column.{each.name}": "counts"
+        f"{_MODE}{each.name}": "counts"
         for number, each in enumerate(columns)
         if number >= _KEPT_BOUNDS and each.name not in key and each.name[:1] != "_"
     }
-    statistics = data_file_statistics_from_parquet_metadata(
-        metadata,
-        compute_statistics_plan(schema_of(columns), modes),
-        {each.name: each.id for each in columns},
-    )
+    try:
+        statistics = _statistics(metadata, columns, modes)
+    except UnicodeEncodeError:
+        # pyiceberg cuts texts, and raises the last character of the upper bound: after
+        # U+D7FF there is none.
+        modes |= {
+            f"{_MODE}{each.name}": "counts"
+            for each in columns
+            if pa.types.is_string(each.kind)
+        }
+        statistics = _statistics(metadata, columns, modes)
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
@@ -202,8 +209,19 @@ def described(
         spec_id=0,
         equality_ids=None,
         key_metadata=None,
-        **statistics.to_serialized_dict(),
+        **statistics,
     )
+
+
+def _statistics(
+    metadata: pq.FileMetaData, columns: Sequence[Column], modes: Mapping[str, str]
+) -> dict[str, Any]:
+    found = data_file_statistics_from_parquet_metadata(
+        metadata,
+        compute_statistics_plan(schema_of(columns), dict(modes)),
+        {each.name: each.id for each in columns},
+    )
+    return found.to_serialized_dict()
 
 
 def ends(file: DataFile, column: Column) -> tuple[Any, Any]:

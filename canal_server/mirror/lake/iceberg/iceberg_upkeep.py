@@ -102,11 +102,13 @@ def vacuum(table: Table, manifests: Manifests, path: str, hours: float) -> int:
     """Forget snapshots that are older, and delete files that none needs."""
     kept_ids = _protected(table)
     oldest_ms = time.time() * 1000 - hours * HOUR_MS
-    gone = _replaced_before(table.metadata.snapshots, oldest_ms, kept_ids)
+    expired = _replaced_before(table.metadata.snapshots, oldest_ms, kept_ids)
     before: set[str] = set()
-    if gone:
+    if expired:
         before = _named(table, table.metadata.snapshots)
-        Commit(table, manifests).run(Change(), {}, [each.snapshot_id for each in gone])
+        Commit(table, manifests).run(
+            Change(), {}, [each.snapshot_id for each in expired]
+        )
         table = table.catalog.load_table(table.name())
     now = _named(table, table.metadata.snapshots)
     removed = _delete(table.io, before - now)

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAXVALUE: Final = "MAXVALUE"
+_MAXVALUE: Final = "MAXVALUE"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY_ZERO: Final = 366  # days from MySQL's day 0 to Python's ordinal 1, less one
+_DAYS_BEFORE: Final = 365  # from MySQL's day 0 to the day before Python's first one
 _DAY_S: Final = 86_400
 _COLUMN: Final = re.compile(r"(?:(\w+)\s*\()?\s*(?:`((?:[^`]|``)+)`|(\w+))\s*\)?")
 _INTEGER: Final = re.compile(r"-?\d+")
@@ -171,7 +171,7 @@ def _range(
     sides = []
     if least is not None:
         sides.append(f"{name} >= {value_of(least)}")
-    if most.upper() != MAXVALUE:
+    if most.upper() != _MAXVALUE:
         sides.append(f"{name} < {value_of(most)}")
     text = " AND ".join(sides) or "true"
     return f"({text})" if number else f"({text} OR {name} IS NULL)"
@@ -212,7 +212,7 @@ def _year(text: str, kind: pa.DataType) -> Any:
 
 
 def _to_days(text: str, kind: pa.DataType) -> Any:
-    return _as_time(date.fromordinal(int(text) - _DAY_ZERO + 1), kind)
+    return _as_time(date.fromordinal(int(text) - _DAYS_BEFORE), kind)
 
 
 def _to_seconds(text: str, kind: pa.DataType) -> Any:

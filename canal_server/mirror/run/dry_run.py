@@ -17,7 +17,7 @@ from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.source_columns import left_out_of, unknown_to
 from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.run.overview import aligned
-from canal_server.mirror.run.resume import binlog_problems
+from canal_server.mirror.run.resume import LEFT_OUT, binlog_problems
 from canal_server.mirror.session.spark_session import in_settings, source_options
 from canal_server.mirror.settings.lake_paths import path_warnings
 from canal_server.mirror.settings.selected_tables import (
@@ -125,6 +125,9 @@ def _look_at_database(found: DryRun) -> None:
             seen = survey(control, settings)
             found.tables = seen.tables
             found.problems += seen.problems
+            if seen.left_out:
+                names = ", ".join(map(str, seen.left_out))
+                found.warnings.append(f"{LEFT_OUT}: {names}")
             keys = hidden_keys(control, settings)
             found.warnings += [each.warning for each in keys if each.warning]
             if settings.source.replica is None:

@@ -13,7 +13,6 @@ the database. Leaves out how a table's contents are made equal to files (`lake`)
 
 from __future__ import annotations
 
-import logging
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -27,13 +26,11 @@ from canal_server.mirror.state.state import Phase
 from canal_server.spark.options.offsets import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from canal_server.mirror.settings.mirror_settings import MirrorSettings, TableRule
     from canal_server.mirror.settings.table_values import MirrorTable, TableName
     from canal_server.mirror.state.state import Origin, States, TableState
-
-log = logging.getLogger(__name__)
 
 RENAME_S: Final = 5.0  # after which a renamed table is expected not to return
 
@@ -74,12 +71,19 @@ def is_blocked(
         if other is not None and _will_meet(other, origin.seq, reached):
             return True
     return any(
-        each.origin is not None
-        and each.origin.source == state.source
-        and each.phase in _WAITING
-        and not _waits_for(state, each.source, states)
-        for each in states.values()
+        not _waits_for(state, each.source, states)
+        for each in takers(state.source, states)
     )
+
+
+def takers(
+    name: TableName, states: Mapping[TableName, TableState]
+) -> Iterator[TableState]:
+    """Yield the tables that still have to get a table's rows."""
+    for each in states.values():
+        origin = each.origin if each.phase in _WAITING else None
+        if origin is not None and origin.source == name:
+            yield each
 
 
 def _will_meet(other: TableState, seq: int, reached: int) -> bool:

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LEFT_OUT: Final = (
+    "left out by its name, as a table of an online schema change (migration_tables: "
+    "mirror in the rule mirrors it)"
+)
 SPARSE: Final = ("MINIMAL", "NOBLOB")
 
 
@@ -78,6 +82,8 @@ def look(settings: MirrorSettings, known: Known, stop: Stop) -> Selected:
     problems += [each.text for each in found.found if id(each.rule) not in in_use]
     if problems:
         raise ConfigError(problems)
+    for name in found.left_out:
+        log.info("%s: %s", LEFT_OUT, name)
     stopped: dict[TableName, str] = {}
     for problem in found.found:
         if problem.table is None:

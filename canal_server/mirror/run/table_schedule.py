@@ -183,12 +183,7 @@ class TableSchedule:
 
     def _is_needed(self, name: TableName) -> bool:
         """Check whether another table still has to get this one's rows."""
-        return any(
-            each.origin is not None
-            and each.origin.source == name
-            and each.phase in (Phase.WAITING, Phase.COPYING)
-            for each in self._states.values()
-        )
+        return any(replacements.takers(name, self._states))
 
     def _folders(self) -> selected_tables.Folders:
         """Return the owner of each folder: the first table that is copied there."""

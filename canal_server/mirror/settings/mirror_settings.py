@@ -228,17 +228,19 @@ class MirrorSettings:
         the mirror's own (`is_shadow`).
         """
         helper = helper_of(name)
-        if helper is not None:
-            base = self._matching(helper.base)
-            if base is not None and base.migration_tables == SKIP:
-                if not (helper.is_shadow and base.follows_migrations):
-                    return None
-                if base.excludes(name):
-                    return None
-                return replace(
-                    base, to=f"{self.migrations_folder}/{{schema}}/{{table}}"
-                )
-        return self._matching(name)
+        base = None if helper is None else self._matching(helper.base)
+        if helper is None or base is None or base.migration_tables != SKIP:
+            return self._matching(name)
+        if not (helper.is_shadow and base.follows_migrations) or base.excludes(name):
+            return None
+        return replace(base, to=f"{self.migrations_folder}/{{schema}}/{{table}}")
+
+    def is_left_out(self, name: TableName) -> bool:
+        """Check whether a table is not mirrored because of its name alone.
+
+        It is one of an online schema change, and a rule would match it.
+        """
+        return self._matching(name) is not None and self.rule_of(name) is None
 
     def is_shadow(self, name: TableName) -> bool:
         """Check whether a table only has the new rows of an online schema change."""

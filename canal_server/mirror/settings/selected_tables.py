@@ -83,6 +83,7 @@ class Survey:
 
     tables: tuple[FoundTable, ...]
     found: tuple[Problem, ...]
+    left_out: tuple[TableName, ...] = ()  # tables of online schema changes
 
     @property
     def problems(self) -> list[str]:
@@ -94,8 +95,12 @@ def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
     """Return the tables to mirror, and every problem with them. Raises SourceError."""
     problems: list[Problem] = []
     rows: dict[TableName, tuple[TableRule, int]] = {}
-    for name, rule, kind, about in _selected(connection, settings):
-        if kind == _VERSIONED:
+    left_out = []
+    for name, kind, about in _all_tables(connection):
+        rule = settings.rule_of(name)
+        if rule is None:
+            left_out += [name] if settings.is_left_out(name) else []
+        elif kind == _VERSIONED:
             text = (
                 f"{rule.location}: table {name} is system-versioned, and its old rows "
                 "cannot be distinguished from the new ones: add it to exclude"
@@ -117,7 +122,7 @@ def survey(connection: ControlConnection, settings: MirrorSettings) -> Survey:
             found.append(FoundTable(table, meta.columns, about))
     problems += _unused(settings, {name: metas[name] for name in rows if name in metas})
     problems += _same_targets([each.table for each in found], settings)
-    return Survey(tuple(found), tuple(problems))
+    return Survey(tuple(found), tuple(problems), tuple(left_out))
 
 
 def present(connection: ControlConnection, settings: MirrorSettings) -> set[TableName]:
@@ -125,7 +130,11 @@ def present(connection: ControlConnection, settings: MirrorSettings) -> set[Tabl
 
     Raises SourceError.
     """
-    return {name for name, *_ in _selected(connection, settings)}
+    return {
+        name
+        for name, *_ in _all_tables(connection)
+        if settings.rule_of(name) is not None
+    }
 
 
 def estimate(connection: ControlConnection, name: TableName) -> int:
@@ -137,15 +146,10 @@ def estimate(connection: ControlConnection, name: TableName) -> int:
     return int(found[0][0] or 0) if found else 0
 
 
-def _selected(
-    connection: ControlConnection, settings: MirrorSettings
-) -> Iterator[tuple[TableName, TableRule, str, int]]:
-    """Yield the tables that a rule matches, with their kind and estimated rows."""
+def _all_tables(connection: ControlConnection) -> Iterator[tuple[TableName, str, int]]:
+    """Yield all tables that the account sees, with kind and estimated rows."""
     for schema, table, kind, rows in connection.query(_TABLES, SYSTEM_SCHEMAS):
-        name = TableName(str(schema), str(table))
-        rule = settings.rule_of(name)
-        if rule is not None:
-            yield name, rule, str(kind), int(rows or 0)
+        yield TableName(str(schema), str(table)), str(kind), int(rows or 0)
 
 
 def mirror_table(

@@ -308,3 +308,23 @@ def test_no_arrays_in_iceberg() -> None:
     assert "column v cannot be an array in an Iceberg table" in str(raised.value)
     plain = TableRule(match=".*", form="iceberg")
     assert table_by_rule(TableName("s", "t"), columns, plain).form == "iceberg"
+
+
+def test_tables_of_schema_changes_are_named(source_server, control, database):
+    """Whoever misses a table finds why; one with new rows is kept, invisibly."""
+    source_server.execute(
+        *(
+            f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY)"
+            for name in ("orders", "_orders_ghc", "_orders_old", "_orders_gho", "_x")
+        )
+    )
+    found = survey(control, settings_of(rf"match: '{database}\..*'"))
+    assert found.left_out == (
+        TableName(database, "_orders_ghc"),
+        TableName(database, "_orders_old"),
+    )
+    tables = {each.table.source.table: each.table.target for each in found.tables}
+    assert tables.keys() == {"orders", "_orders_gho", "_x"}
+    assert tables["_orders_gho"].startswith("_mirror/")
+    asked = rf"match: '{database}\..*', migration_tables: mirror"
+    assert survey(control, settings_of(asked)).left_out == ()

@@ -148,6 +148,12 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("the last day", "mirror plot --hours 24"),
         ("also as a picture", "mirror plot --output mirror.svg"),
     ),
+    "mirror sql": (
+        ("all tables, for DuckDB", "mirror sql --engine duckdb"),
+        ("the tables of two mirrors in Spark, and one view of all orders",
+         ("mirror sql --engine spark --with other.yml --name "
+          "'{mirror}_{schema}.{table}' --union 'all.orders=shop\\.orders'")),
+    ),
     "schema": (
         ("the columns of a table an hour ago",
          "schema show --destination shop --table shop.orders --at -1h"),

@@ -125,6 +125,12 @@ function __canal_server_command
                     ' mirror plot --conf' \
                     ' mirror plot --hours' \
                     ' mirror plot --output' \
+                    ' mirror sql --conf' \
+                    ' mirror sql --engine' \
+                    ' mirror sql --with' \
+                    ' mirror sql --name' \
+                    ' mirror sql --union' \
+                    ' mirror sql --catalog' \
                     ' schema show --conf' \
                     ' schema show --destination' \
                     ' schema show --at' \
@@ -149,7 +155,7 @@ function __canal_server_command
             end
         else
             switch "$command $word"
-                case ' start' ' stop' ' check' ' status' ' position' ' position show' ' position seek' ' subscriptions' ' subscriptions list' ' subscriptions remove' ' user' ' user add' ' user passwd' ' user list' ' user remove' ' tail' ' consume' ' unsubscribe' ' decode' ' mirror' ' mirror status' ' mirror copy' ' mirror verify' ' mirror plot' ' schema' ' schema show' ' schema history' ' schema verify' ' schema export' ' schema import' ' completion' ' version'
+                case ' start' ' stop' ' check' ' status' ' position' ' position show' ' position seek' ' subscriptions' ' subscriptions list' ' subscriptions remove' ' user' ' user add' ' user passwd' ' user list' ' user remove' ' tail' ' consume' ' unsubscribe' ' decode' ' mirror' ' mirror status' ' mirror copy' ' mirror verify' ' mirror plot' ' mirror sql' ' schema' ' schema show' ' schema history' ' schema verify' ' schema export' ' schema import' ' completion' ' version'
                     set command "$command $word"
             end
         end
@@ -368,6 +374,7 @@ complete -c canal-server -n '__canal_server_at \' mirror\'' -a status -d 'show t
 complete -c canal-server -n '__canal_server_at \' mirror\'' -a copy -d 'copy tables again'
 complete -c canal-server -n '__canal_server_at \' mirror\'' -a verify -d 'compare the copies with the source'
 complete -c canal-server -n '__canal_server_at \' mirror\'' -a plot -d 'plot delay and throughput over time'
+complete -c canal-server -n '__canal_server_at \' mirror\'' -a sql -d 'print SQL that makes the copies known to an engine'
 complete -c canal-server -n '__canal_server_at \' mirror\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' mirror\'' -l conf -r -F -d 'settings of the mirror (default: mirror.yml in the folder $CANAL_CONF if it exists, else ./mirror.yml)'
 complete -c canal-server -n '__canal_server_at \' mirror\'' -l dry-run -d 'print what would be done and any problems; write nothing'
@@ -391,6 +398,13 @@ complete -c canal-server -n '__canal_server_at \' mirror plot\'' -s h -l help -d
 complete -c canal-server -n '__canal_server_at \' mirror plot\'' -l conf -r -F -d 'settings of the mirror (default: mirror.yml in the folder $CANAL_CONF if it exists, else ./mirror.yml)'
 complete -c canal-server -n '__canal_server_at \' mirror plot\'' -l hours -x -d 'only the last N hours (default: everything)'
 complete -c canal-server -n '__canal_server_at \' mirror plot\'' -l output -r -F -d 'also write the plot to this file'
+complete -c canal-server -n '__canal_server_at \' mirror sql\'' -s h -l help -d 'show this help message and exit'
+complete -c canal-server -n '__canal_server_at \' mirror sql\'' -l conf -r -F -d 'settings of the mirror (default: mirror.yml in the folder $CANAL_CONF if it exists, else ./mirror.yml)'
+complete -c canal-server -n '__canal_server_at \' mirror sql\'' -l engine -x -a 'clickhouse duckdb spark trino' -d 'the engine'
+complete -c canal-server -n '__canal_server_at \' mirror sql\'' -l with -r -F -d 'settings of another mirror, whose tables are to be known as well; may be repeated'
+complete -c canal-server -n '__canal_server_at \' mirror sql\'' -l name -x -d 'the names of the tables in the engine, of {mirror}, {schema} and {table} (default: {schema}.{table})'
+complete -c canal-server -n '__canal_server_at \' mirror sql\'' -l union -x -d 'also a view, schema.name, of the rows of all tables whose schema.table matches the expression, with the columns _mirror and _table; may be repeated'
+complete -c canal-server -n '__canal_server_at \' mirror sql\'' -l catalog -x -d 'the engine\'s name of the catalog: that of Iceberg tables, or in Trino that of the Delta Lake connector (default there: delta)'
 complete -c canal-server -n '__canal_server_at \' schema\'' -a show -d 'print the tables at a position or time'
 complete -c canal-server -n '__canal_server_at \' schema\'' -a history -d 'print who changed a table, when, and how'
 complete -c canal-server -n '__canal_server_at \' schema\'' -a verify -d 'compare the history with the tables of the server'

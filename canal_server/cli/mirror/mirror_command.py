@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli import FAILED
 from canal_server.cli.conf_options import VARIABLE, default_conf
-from canal_server.cli.mirror import mirror_inspect
+from canal_server.cli.mirror import mirror_inspect, mirror_sql
 from canal_server.cli.start import log_to
 from canal_server.errors import CanalError, ConfigError
 from canal_server.messages import mirror_run_messages
@@ -34,7 +34,7 @@ STOP_TIMEOUT_S: Final = (
 )
 EXTRA: Final = ("deltalake", "numpy", "pandas", "py4j", "pyarrow", "pyspark")
 SPARKS: Final = ("py4j", "pyspark")
-_OF_THE_LAKE: Final = ("status", "plot")  # actions that read only the lake
+_OF_THE_LAKE: Final = ("status", "plot", "sql")  # actions that read only the lake
 NOT_CONNECTED: Final = "Py4JNetworkError"
 
 
@@ -79,6 +79,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     which.add_argument("table", nargs="*", default=[], help="schema.table")
     which.add_argument("--all", action="store_true", help="all tables of the mirror")
     mirror_inspect.add_parsers(actions, _add_conf)
+    mirror_sql.add_parser(actions, _add_conf)
 
 
 def _default_conf() -> str:
@@ -114,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
         "copy": _copy,
         "verify": mirror_inspect.verify,
         "plot": mirror_inspect.plot,
+        "sql": mirror_sql.sql,
     }[args.action]
     try:
         settings = _load("settings.settings_file").load(

@@ -1,4 +1,4 @@
-"""What a mirror reports while it runs: status and history, and plots of them.
+"""What a mirror reports: status and history, plots of them, and SQL for its tables.
 
 Leaves out how they are stored (`state.run_history`). `run` and the command line import
 it.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
 
+from duckdb_reader import duckdb_with
 from fix_lake import COPY, LakeRows, in_order, lake_rows, published, random_table
 from fix_random import longer
 from pyiceberg.table import StaticTable
@@ -18,6 +18,7 @@ from canal_server.mirror.lake.steps import AddColumn, RenameColumn
 
 if TYPE_CHECKING:
     import random
+    from pathlib import Path
 
     from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.state.lake_tables import LakeTable
@@ -78,23 +79,9 @@ def test_polars(
 @pytest.mark.parametrize("round_", range(longer(3)))
 def test_duckdb(tmp_path: Path, rng: random.Random, round_: int) -> None:
     """The same, by DuckDB's extension, from the folder alone."""
-    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     table = tmp_path / "table"
     lake = changed(table, rng, "hard")
-    settings = {
-        "autoinstall_known_extensions": "false",
-        "extension_directory": str(tmp_path / "extensions"),
-    }
-    with duckdb.connect(config=settings) as connection:
-        for name in ("avro", "iceberg"):
-            package = f"duckdb_extension_{name}"
-            found = pytest.importorskip(package, reason=f"{package} is not installed")
-            (path,) = Path(found.__file__).parent.rglob("*.duckdb_extension")
-            if path.parent.name != f"v{duckdb.__version__}":
-                pytest.skip(f"{package} is not for DuckDB {duckdb.__version__}")
-            connection.execute(f"INSTALL '{path}'")
-            connection.execute(f"LOAD {name}")
-        connection.execute("SET TimeZone = 'UTC'")
+    with duckdb_with(tmp_path, "avro", "iceberg") as connection:
         connection.execute(f"SELECT * FROM iceberg_scan('{table}')")
         rows = connection.to_arrow_table().to_pylist()
     assert same(rows) == same(lake_rows(lake))

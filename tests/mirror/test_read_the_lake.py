@@ -1,0 +1,56 @@
+"""The examples of the page on reading the lake work as they are written."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra `mirror` is not installed")
+
+from duckdb_reader import duckdb_with
+from fix_lake import COPY, LakeRows, lake_table, published
+from support_paths import TESTS
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+PAGE = (TESTS.parent / "docs/howto/read-the-lake.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SQL = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+CHANGES = 30
+
+
+@pytest.fixture
+def lake(tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder that has the lake of the page."""
+    monkeypatch.chdir(tmp_path)
+    columns = [("id", "int"), ("status", "varchar(20)")]
+    rows = LakeRows(lake_table(columns, ("id",), "hard"), rng)
+    rows.random_changes(CHANGES)
+    table = published(tmp_path / "lake/shop/orders", rows)
+    table.apply(COPY, rows.as_changes(rows.random_changes(CHANGES)), rows.seq + 1, {})
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("code", PYTHON, ids=range(len(PYTHON)))
+def test_python(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each example reads the table and prints what it has."""
+    if "polars" in code:
+        pytest.importorskip("polars", reason="polars is not installed")
+    exec(compile(code, "page", "exec"), {})
+    assert capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("code", SQL, ids=range(len(SQL)))
+def test_duckdb(code: str, tmp_path: Path) -> None:
+    """Each example of DuckDB has rows."""
+    with duckdb_with(tmp_path, "delta") as connection:
+        statements = [part for part in code.split(";") if part.strip()]
+        for statement in statements:
+            if "INSTALL" not in statement:
+                connection.execute(statement)
+        assert connection.fetchall()

@@ -88,17 +88,30 @@ PREPARED = 0.003
 
 @pytest.mark.skipif(longer(1) < 2, reason="CANAL_TEST_LONGER=2 runs it")
 @pytest.mark.parametrize(
-    ("flavour", "options"),
-    [("mysql", ()), ("mariadb", ()), ("mysql", WITHOUT_GTIDS)],
-    ids=["mysql", "mariadb", "mysql-without-gtids"],
-)
-def test_nothing_is_lost_or_doubled(flavour, options, own_server, make_mirror, rng):
+    ("flavour", "options", "form"),
+    [
+        ("mysql", (), "delta"),
+        ("mariadb", (), "delta"),
+        ("mysql", WITHOUT_GTIDS, "delta"),
+        ("mysql", (), "iceberg"),
+        ("mariadb", (), "iceberg"),
+    ],
+    ids=[
+        "mysql", "mariadb", "mysql-without-gtids", "mysql-iceberg", "mariadb-iceberg",
+    ],
+)  # fmt: skip
+def test_nothing_is_lost_or_doubled(  # noqa: PLR0917  # fixtures
+    flavour, options, form, own_server, make_mirror, rng
+):
     """All types, keys or none, tables that change; anything is killed at any moment."""
+    if form == "iceberg":
+        pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
     source = own_server(flavour, options)
     schema = "shop"
     source.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
     mirror = make_mirror(source, schema)
     mirror.settings["copy"] = {"chunk_rows": 100}
+    mirror.settings["lake"] |= {"format": form}
     mirror.settings["stream"] |= {"max_rows": 500, "min_partition_rows": 50}
     ddl_share = DDL_SELDOM if options == WITHOUT_GTIDS else DDL_OFTEN
     load = MirrorLoad(source, schema, rng, statements=ddl_share, prepared=PREPARED)

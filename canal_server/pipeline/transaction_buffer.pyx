@@ -22,7 +22,14 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from canal_server.core.blocks cimport KIND_BEGIN, KIND_ROWS, Block, Record
+from canal_server.core.blocks cimport (
+    FLAG_OPEN,
+    KIND_BEGIN,
+    KIND_OTHER,
+    KIND_ROWS,
+    Block,
+    Record,
+)
 from canal_server.core.runs cimport Runs
 
 
@@ -122,8 +129,11 @@ cdef class TransactionBuffer:
             slot.block, slot.index = <PyObject*>block, i
             self.put_sequence += 1
             self.pending_bytes += bytes_
-            # An END, a DDL, a heartbeat: nothing that follows belongs to it.
-            if record.kind != KIND_BEGIN and record.kind != KIND_ROWS:
+            # An END, a DDL, a heartbeat: nothing that follows belongs to it. The text
+            # of a statement inside a transaction belongs to what follows.
+            if record.kind != KIND_BEGIN and record.kind != KIND_ROWS and not (
+                record.kind == KIND_OTHER and record.flags & FLAG_OPEN
+            ):
                 self.whole_sequence = self.put_sequence
         return stop
 

@@ -225,3 +225,52 @@ def test_source_restarted(own_server, make_pipeline, rng, flavour, how):
         writer.write(20)
         pipeline.receive(client, checker)
     assert checker.repeated == 0
+
+
+def test_held_amid_a_transaction(linked, proxy, source_server):
+    """Nothing of a transaction is delivered before all of it has arrived.
+
+    Also with the texts of statements, which the servers put between its rows.
+    """
+    pipeline = linked()
+    table = f"{pipeline.schema}.t"
+    source_server.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, v LONGTEXT)")
+    texts = (
+        "SET SESSION binlog_annotate_row_events = ON"
+        if source_server.flavour == "mariadb"
+        else "SET SESSION binlog_rows_query_log_events = ON"
+    )
+
+    def write(*ids: int) -> None:
+        inserts = [
+            f"INSERT INTO {table} VALUES ({number}, REPEAT('x', 400000))"
+            for number in ids
+        ]
+        source_server.execute(texts, "BEGIN", *inserts, "COMMIT")
+
+    def ids_of(message) -> list[str]:
+        return [
+            row.after["id"]
+            for entry in message.entries
+            if entry.header.table_name == "t"
+            for row in entry.row_change().row_datas
+        ]
+
+    with pipeline.client() as client:
+        client.subscribe(".*\\..*")
+        write(1)
+        found = []
+        while found != ["1"]:
+            message = client.get(1000, timeout_s=UNIT_S)
+            found += ids_of(message)
+            client.ack(message.id)
+        with proxy.hold(600_000) as held:
+            write(2, 3)
+            assert held.wait(UNIT_S)
+            message = client.get(1000, timeout_s=2)
+            assert ids_of(message) == []
+            client.rollback()
+        while found != ["1", "2", "3"]:
+            message = client.get(1000, timeout_s=UNIT_S)
+            found += ids_of(message)
+            client.ack(message.id)

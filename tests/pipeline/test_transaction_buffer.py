@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from fix_blocks import ALTER, BEGIN, END, HEARTBEAT, OTHER, ROWS, Entries, numbers_in
+from fix_blocks import (
+    ALTER,
+    BEGIN,
+    END,
+    FLAG_OPEN,
+    HEARTBEAT,
+    OTHER,
+    QUERY,
+    ROWS,
+    Entries,
+    numbers_in,
+)
 
 from canal_server.pipeline.transaction_buffer import TransactionBuffer
 
@@ -89,6 +100,20 @@ def test_single_entries_do_not_wait(entries, delivered, kind):
     entries.add(kind, event_type=ALTER)
     delivered.put(buffer, entries.take())
     assert delivered.calls == [[0, 1]]
+
+
+def test_statements_in_a_transaction_wait_with_it(entries, delivered):
+    """The text of a statement, which is before its rows, ends no transaction."""
+    buffer = TransactionBuffer(64, MIB)
+    for _ in range(2):
+        entries.add(OTHER, event_type=QUERY, flags=FLAG_OPEN)
+        entries.add(ROWS)
+    delivered.put(buffer, entries.take())
+    assert delivered.calls == []
+
+    entries.add(END)
+    delivered.put(buffer, entries.take())
+    assert delivered.calls == [[0, 1, 2, 3, 4]]
 
 
 def test_a_long_transaction_is_delivered_in_parts(entries, delivered):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 BEGIN, ROWS, END, HEARTBEAT, OTHER = 1, 2, 3, 4, 5
 QUERY, ALTER = 7, 5
-FLAG_GTID = 1
+FLAG_GTID, FLAG_OPEN = 1, 2
 ENTRY_BYTES = 64  # of an ordinary entry, wrapped as a field of Messages
 
 

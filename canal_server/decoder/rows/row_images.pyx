@@ -451,7 +451,7 @@ cdef inline int put_long_column(RowContext* context, Input* source,
     """Write a value that is preceded by its length: characters, bytes, JSON."""
     cdef uint64_t n = take_le(source, column.a)
     cdef const uint8_t* raw = need(source, n)
-    if raw == NULL:
+    if raw == NULL or source.short:  # without its length, none of a text is there
         return ROW_SHORT
     if role == ROLE_BEFORE:
         before.raw, before.size = raw, <int64_t>n

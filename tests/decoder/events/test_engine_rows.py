@@ -13,6 +13,7 @@ from canal_server.core.blocks import BlockPool
 from canal_server.decoder.events import engine
 from canal_server.decoder.events.engine import Decoder
 from canal_server.errors import DecodeError
+from canal_server.model.columns_known import ColumnMeta, TableMeta
 from canal_server.model.entry import EventType
 
 if TYPE_CHECKING:
@@ -133,6 +134,25 @@ def test_broken_rows(body: bytes, message: str) -> None:
     log.add(b.WRITE_ROWS, body)
     driven = Driven()
     with pytest.raises(DecodeError, match=message):
+        driven.feed(log.as_stream())
+
+
+@pytest.mark.parametrize("rest", [b"", b"\3", b"\3\0", b"\3\0ab", b"\xff\xff"])
+@pytest.mark.parametrize("kind", [b.WRITE_ROWS, b.UPDATE_ROWS])
+def test_rows_that_end_in_a_text(rest: bytes, kind: int) -> None:
+    """A last text that lacks bytes of its length or of itself is no empty text."""
+    log = Binlog()
+    log.start()
+    varchar = (b.VARCHAR, (800).to_bytes(2, "little"))
+    log.add(b.TABLE_MAP, b.table_map_body([INT, varchar]))
+    row = b"\0" + (1).to_bytes(4, "little")
+    images = 1 if kind == b.WRITE_ROWS else 2
+    rows = (row + b"\3\0abc") * (images - 1) + row + rest
+    log.add(kind, b.rows_body(2, rows, images=images))
+    driven = Driven()
+    columns = (ColumnMeta("a", "int"), ColumnMeta("b", "varchar(200)"))
+    driven.meta = TableMeta("db", "t", columns)
+    with pytest.raises(DecodeError, match="its rows end early, in column 2"):
         driven.feed(log.as_stream())
 
 

@@ -34,7 +34,7 @@ from canal_server.mirror.follow.leaving import (
     TableStoppedError,
     origin_at,
 )
-from canal_server.mirror.follow.stream_ends import warn_of_ends
+from canal_server.mirror.follow.stream_ends import warn_of_ends_by
 from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.row_keys import NullKeyError, check_keys
@@ -321,13 +321,13 @@ class Follower:
         if decision.steps or shapes(decision.columns) != shapes(self.columns.all):
             # Also for columns that the lake does not have: a repeated statement is
             # recognized by its position, as its columns match already.
-            before = self.lake.arrow_schema()
             with _needing_a_copy():
+                # Before, as the mirror may be killed in between.
+                if self.lake.applied(self._copy_id) < upto:
+                    before = self.lake.arrow_schema()
+                    warn_of_ends_by(self.table, before, decision.steps)
                 self.lake.evolve(self._copy_id, decision.steps, upto, note)
             self.applied = upto
-            after = self.lake.arrow_schema()
-            if before is not None and after is not None:
-                warn_of_ends(self.table, before, after)
         self._use_columns(decision)
 
     def _changes_partitions(self, item: Packed, note: Mapping[str, str]) -> bool:

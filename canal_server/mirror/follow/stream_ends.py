@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 
 from canal_server.messages import mirror_table_messages
 from canal_server.mirror.lake.lake_table import ADDED
+from canal_server.mirror.lake.reshape import Reshape
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
+    from canal_server.mirror.lake.steps import Step
     from canal_server.mirror.settings.table_values import MirrorTable
 
 log = logging.getLogger(__name__)
@@ -39,3 +43,14 @@ def warn_of_ends(table: MirrorTable, before: pa.Schema, after: pa.Schema) -> Non
     if reasons:
         text = ", ".join(reasons)
         mirror_table_messages.MIRROR_TABLE_ENDS_STREAMS.log(log, table.source, text)
+
+
+def warn_of_ends_by(
+    table: MirrorTable, before: pa.Schema | None, steps: Sequence[Step]
+) -> None:
+    """Log the same before steps change the columns of a table, if it exists.
+
+    UnlikeError for steps that do not fit.
+    """
+    if table.form == "delta" and before is not None:
+        warn_of_ends(table, before, Reshape(before, steps).schema)

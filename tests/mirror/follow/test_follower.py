@@ -9,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from packed_changes import ID, NAME, A, B, rows, statement
 
 from canal_server.client.range_client import RangePosition
+from canal_server.errors import LakeError
 from canal_server.mirror.follow.follower import Follower, is_about, meta_of
 from canal_server.mirror.follow.leaving import (
     CopyNeededError,
@@ -104,6 +105,21 @@ def test_rows_and_ddl_in_order(follow, tmp_path) -> None:
     assert lake_rows(tmp_path) == LEFT
     assert follower.applied == 140
     assert [each.name for each in follower.columns.all] == ["id", "a", "b"]
+
+
+def test_streams_that_end_are_told_before(follow, caplog, monkeypatch) -> None:
+    """A mirror that is killed by the change of columns has logged it."""
+    drop = statement(120, "ALTER TABLE t DROP COLUMN a", (ID,))
+
+    def killed(*_):
+        raise LakeError("no more")
+
+    monkeypatch.setattr(DeltaLakeTable, "evolve", killed)
+    with pytest.raises(LakeError):
+        take(follow(), [drop], 130)
+    assert "shop.t: streams that read it in the lake end: column a disappears" in (
+        caplog.messages
+    )
 
 
 @pytest.mark.parametrize("done", range(1, len(CHANGES) + 1))

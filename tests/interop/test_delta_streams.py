@@ -1,23 +1,15 @@
-"""Streams of Spark's own Delta connector continue when a table is copied again.
-
-The connector is of the newest Delta, with the Spark that it is made for: both are
-fetched, with CANAL_INTEROP=1.
-"""
+"""Streams of Spark's own Delta connector continue when a table is copied again."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fix_interop import SWITCH, need, run
+from fix_delta_streams import in_order, is_old
+from fix_interop import SWITCH
 from fix_lake import LakeRows, lake_rows, lake_table
 from lake_copies import copy_again, rows_of
-from support_paths import TESTS
 
 from canal_server.mirror.lake import copy_difference
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
@@ -25,13 +17,11 @@ from canal_server.mirror.lake.lake_table import ADDED
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from pathlib import Path
 
-HERE = TESTS / "interop" / "delta"
-SPARK = "pyspark==4.2.1"  # that Delta's connector in the pom is made for
-BEFORE = ("delete", "update_preimage")
+    from fix_delta_streams import DeltaStreams
+
 LEFT_OUT = {*ADDED, "_change_type", "_commit_version", "_commit_timestamp"}
-CACHE = Path.home() / ".cache" / "canal-server" / SPARK.replace("==", "-")
 COLUMNS = [("id", "int"), ("v", "varchar(20)")]
 TABLE = lake_table(COLUMNS, ("id",))
 WIDER = lake_table([*COLUMNS, ("more", "bigint")], ("id",))
@@ -43,69 +33,20 @@ pytestmark = [
 ]
 
 
-class Streams:
-    """The program that reads streams."""
-
-    def __init__(self, popen: subprocess.Popen[str]) -> None:
-        self._popen = popen
-
-    def read(self, path: Path, name: str, *, feed: bool) -> dict[str, Any]:
-        """Read a stream to the end of its table."""
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        asked = {"path": str(path), "name": name, "feed": feed}
-        self._popen.stdin.write(json.dumps(asked) + "\n")
-        self._popen.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._popen.stdout.readline())
-        return answer
-
-
-@pytest.fixture(scope="module")
-def streams(tmp_path_factory) -> Iterator[Streams]:
-    """Give the program, in an environment of its own."""
-    maven = need("mvn")
-    need("java")
-    folder = tmp_path_factory.mktemp("delta")
-    fetched = run(
-        *(maven, "--batch-mode", "--quiet", "--file", str(HERE / "pom.xml")),
-        *("dependency:build-classpath", f"-Dmdep.outputFile={folder / 'jars'}"),
-        "-Dmdep.pathSeparator=,",
-    )
-    if fetched.returncode:
-        pytest.skip(f"Delta's connector cannot be had: {fetched.stdout[:200]}")
-    python = CACHE / "bin" / "python"
-    if run(str(python), "-c", "import pyspark").returncode:
-        run(sys.executable, "-m", "venv", str(CACHE))
-        installed = run(str(python), "-m", "pip", "install", "--quiet", SPARK)
-        if installed.returncode:
-            pytest.skip(f"{SPARK} cannot be had: {installed.stderr[:200]}")
-    jars = (folder / "jars").read_text()
-    program = [str(python), str(HERE / "delta_streams.py"), str(folder), jars]
-    with subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as popen:
-        yield Streams(popen)
-        popen.kill()
-
-
 class Reader:
     """Both streams of a table, and the rows that the change feed gives."""
 
-    def __init__(self, streams: Streams, path: Path) -> None:
+    def __init__(self, streams: DeltaStreams, path: Path) -> None:
         self._streams, self._path = streams, path
         self.rows: dict[int, dict[str, Any]] = {}
 
     def read(self) -> tuple[str, str, int]:
         """Read both; return how they ended, and the changes that the feed had."""
         fed = self._streams.read(self._path, f"{self._path.name}-feed", feed=True)
-        # Of a commit, what was before comes first.
-        changes = sorted(
-            fed["rows"],
-            key=lambda row: (row["_commit_version"], row["_change_type"] not in BEFORE),
-        )
+        changes = in_order(fed["rows"])
         for row in changes:
             own = {n: row[n] for n in row if n not in LEFT_OUT}
-            if row["_change_type"] in BEFORE:
+            if is_old(row):
                 del self.rows[own["id"]]
             else:
                 self.rows[own["id"]] = own
@@ -114,9 +55,9 @@ class Reader:
 
 
 @pytest.fixture
-def reader(streams, tmp_path) -> Reader:
+def reader(delta_streams, tmp_path) -> Reader:
     """Give the readers of a table in `tmp_path`."""
-    return Reader(streams, tmp_path)
+    return Reader(delta_streams, tmp_path)
 
 
 def by_id(lake: DeltaLakeTable) -> dict[int, dict[str, Any]]:

@@ -1,0 +1,410 @@
+"""Streams of Spark's Delta connector go on beside a mirror, whatever happens to it.
+
+Rows are written all the time. After each step the streams' copies equal the source. A
+stream may end only where the documents say so, and the mirror did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import pymysql
+import pytest
+from fix_interop import SWITCH
+from mirror_writes import is_lost, is_refused
+from schema_changes import cut_over, gh_ost, run
+from table_streams import TableStream, as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fix_delta_streams import DeltaStreams
+    from fix_mirror_process import MirrorProcess
+    from servers import Server
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(0),
+    pytest.mark.skipif(SWITCH not in os.environ, reason=f"{SWITCH}=1 runs it"),
+]
+
+SCHEMA = "shop"
+TABLES = ("orders", "events")  # of the second one, rows are only added
+CREATE = "CREATE TABLE {} (id INT PRIMARY KEY, n INT, name VARCHAR(20))"
+FILL = (
+    "INSERT INTO {} WITH RECURSIVE s AS (SELECT 1 i UNION ALL SELECT i + 1 FROM s "
+    "WHERE i < 900) SELECT i, i % 7, CONCAT('row ', i) FROM s"
+)
+PAUSE_S = 0.1  # between two transactions
+ENOUGH = 20  # transactions after each step
+
+
+class Writes:
+    """Writes rows on a thread until it is left, whatever becomes of the source."""
+
+    def __init__(self, source: Server) -> None:
+        self.commits = 0
+        self._source = source
+        self._writing = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._errors: list[Exception] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._errors:
+            raise self._errors[0]
+
+    @contextlib.contextmanager
+    def rest(self) -> Iterator[None]:
+        """Have nothing written inside."""
+        with self._writing:
+            yield
+
+    @property
+    def is_well(self) -> bool:
+        """Whether rows are still written."""
+        return not self._errors
+
+    def _run(self) -> None:
+        connection: Any = None
+        number = 1000
+        try:
+            while not self._ended.wait(PAUSE_S):
+                number += 1
+                try:
+                    with self._writing:
+                        connection = connection or self._source.connect(database=SCHEMA)
+                        self._transaction(connection, number)
+                except (OSError, pymysql.err.MySQLError) as error:
+                    # There may be no such table for a moment.
+                    if not is_lost(error) and not is_refused(error):
+                        raise
+                    connection = None
+        except Exception as error:  # noqa: BLE001  # raised by who ends it
+            self._errors.append(error)
+
+    def _transaction(self, connection: Any, number: int) -> None:
+        cursor = connection.cursor()
+        cursor.execute("BEGIN")
+        cursor.execute(f"INSERT INTO events (id, n) VALUES ({number}, {number % 9})")
+        cursor.execute(f"INSERT INTO orders (id, n) VALUES ({number}, 1)")
+        cursor.execute(f"UPDATE orders SET n = n + 1 WHERE id % 97 = {number % 97}")
+        cursor.execute(f"DELETE FROM orders WHERE id = {number - 30}")
+        connection.commit()
+        self.commits += 1
+
+
+class Step(NamedTuple):
+    """Something that happens, and of which tables the streams end with it."""
+
+    name: str
+    do: Callable[[Scene], None]
+    ends: tuple[str, ...] = ()
+
+
+class Scene:
+    """A mirror of two tables, and streams of both: of the table and of the feed."""
+
+    def __init__(
+        self, mirror: MirrorProcess, writes: Writes, streams: DeltaStreams
+    ) -> None:
+        self.mirror = mirror
+        self._writes = writes
+        self.problems: list[str] = []
+        self.streams = [
+            TableStream(streams, mirror.path / SCHEMA / table, feed=feed)
+            for table in TABLES
+            for feed in (True, False)
+        ]
+
+    def take(self, step: Step, *, streams_run: bool) -> None:
+        """Have something happen, with streams that run or that are started after it."""
+        when = "beside" if streams_run else "before"
+        print(f"{time.strftime('%X')} {step.name}, {when} the streams")
+        if not streams_run:
+            for stream in self.streams:
+                stream.stop()
+        before = self._log()
+        step.do(self)
+        self.write_some()
+        self.settle(step, before)
+
+    def settle(self, step: Step, before: list[str]) -> None:
+        """Compare lake and streams with the source, while nothing is written."""
+        ends = step.ends
+        with self._writes.rest():
+            self.mirror.agree(**dict.fromkeys(TABLES, ("id",)))
+            log = self._log()
+            said = log[len(before) :] if log[: len(before)] == before else log
+            warned = [t for t in TABLES if any(is_warning(line, t) for line in said)]
+            if warned != [*ends]:
+                self.report(f"{step.name}: warnings of {warned}")
+            for stream in self.streams:
+                error = stream.settle()
+                if bool(error) != (stream.table in ends):
+                    self.report(f"{step.name}: {stream} ended: {error!r}")
+                if error:
+                    stream.start_anew()
+                    error = stream.settle()
+                self._compare(stream, f"{step.name}: {stream}: {error}")
+
+    def _compare(self, stream: TableStream, where: str) -> None:
+        """Compare the rows of a stream with the source.
+
+        A stream of a table has no updates, nor values of columns that are added later.
+        """
+        truth = {
+            key: {name: as_text(value) for name, value in row.items()}
+            for (key,), row in self.mirror.truth(stream.table, "id").items()
+        }
+        if stream.table == "orders" and not stream.feed:
+            return
+        found = {}
+        for key, row in stream.rows.items():
+            known = dict.fromkeys(truth.get(key, {})) if stream.feed else truth.get(key)
+            given = {n: v for n, v in row.items() if stream.feed or v is not None}
+            found[key] = (known or {}) | given
+        wrong = [
+            f"{found.get(key)} for {truth.get(key)}"
+            for key in sorted(found.keys() | truth.keys())
+            if found.get(key) != truth.get(key)
+        ]
+        if wrong:
+            self.report(f"{where}: {len(wrong)} rows, the first ones {wrong[:3]}")
+            stream.stop()
+            stream.start_anew()  # for what comes next
+            stream.settle()
+
+    def report(self, problem: str) -> None:
+        """Note what is wrong; the test goes on, and fails at its end."""
+        print(problem)
+        self.problems.append(problem)
+
+    def write_some(self) -> None:
+        """Wait until some more rows are written."""
+        enough = self._writes.commits + ENOUGH
+        self.mirror.wait_for(
+            lambda: self._writes.commits >= enough or not self._writes.is_well,
+            "writing",
+        )
+        assert self._writes.is_well
+
+    def copied(self, *tables: str) -> Callable[[], bool]:
+        """Return a check whether tables are copied once more than now."""
+        before = {table: self.mirror.state(table)["copies"] for table in tables}
+        return lambda: all(
+            self.mirror.state(table)["copies"] > before[table]
+            and self.mirror.phase_of(table)[0] == "following"
+            for table in tables
+        )
+
+    def _log(self) -> list[str]:
+        process = self.mirror.process
+        return [*process.log] if process else []
+
+
+def is_warning(line: str, table: str) -> bool:
+    """Return whether a line of the log says that a table's streams end."""
+    return "mirror-table-ends-streams" in line and f"{SCHEMA}.{table}:" in line
+
+
+# --- what happens ---------------------------------------------------------------------
+
+
+def of_both(statement: str) -> Callable[[Scene], None]:
+    """Return a statement on each table."""
+
+    def do(scene: Scene) -> None:
+        run(scene.mirror, *(statement.format(table) for table in TABLES))
+
+    return do
+
+
+def of_orders(*statements: str, copies: bool = False) -> Callable[[Scene], None]:
+    """Return statements, after which the table is copied again or not."""
+
+    def do(scene: Scene) -> None:
+        is_copied = scene.copied("orders")
+        run(scene.mirror, *statements)
+        if copies:
+            scene.mirror.wait_for(is_copied, "the copy")
+
+    return do
+
+
+def swap(scene: Scene) -> None:
+    """Change the table as gh-ost does it."""
+    mirror = scene.mirror
+    found = mirror.source.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = 'orders'"
+        f" AND table_schema = '{SCHEMA}' AND generation_expression = ''"
+    )
+    columns = ", ".join(name for (name,) in found)
+    for statement in gh_ost(mirror, "ADD COLUMN swapped INT", columns):
+        run(mirror, statement)
+    cut_over(mirror, columns)
+    run(mirror, "DROP TABLE IF EXISTS _orders_del")
+
+
+def there_and_back(scene: Scene) -> None:
+    """Give the table another name for a while: its folder moves, the streams follow."""
+    mirror = scene.mirror
+    for name in ("purchases", "orders"):
+        other = "orders" if name == "purchases" else "purchases"
+        run(mirror, f"RENAME TABLE {other} TO {name}")
+        mirror.agree(**{name: ("id",)})
+        for stream in scene.streams:
+            if stream.table == "orders":
+                stream.stop()
+                stream.path = mirror.path / SCHEMA / name
+                if error := stream.settle():
+                    scene.report(f"{stream} of {name}: {error}")
+
+
+def copy(scene: Scene) -> None:
+    """Copy the tables again, one of them with a row that the binlog does not have."""
+    mirror = scene.mirror
+    is_copied = scene.copied(*TABLES)
+    run(
+        mirror,
+        "SET SESSION sql_log_bin = 0",
+        "UPDATE orders SET name = 'unlogged' WHERE id < 4",
+    )
+    request_copies(mirror)
+    mirror.wait_for(is_copied, "the copies")
+
+
+def copy_and_kill(scene: Scene) -> None:
+    """Kill the mirror while tables are copied again."""
+    mirror = scene.mirror
+    is_copied = scene.copied(*TABLES)
+    request_copies(mirror)
+    mirror.wait_for(
+        lambda: any(mirror.phase_of(table)[0] != "following" for table in TABLES),
+        "the beginning of a copy",
+    )
+    mirror.kill()
+    mirror.start(wait=False)
+    mirror.wait_for(is_copied, "the copies")
+
+
+def request_copies(mirror: MirrorProcess) -> None:
+    """Request copies of the tables."""
+    names = (f"{SCHEMA}.{table}" for table in TABLES)
+    mirror.command("copy", *names).check_returncode()
+
+
+def kill_mirror(scene: Scene) -> None:
+    """Kill the mirror, and start it again when more is written."""
+    scene.mirror.kill()
+    scene.write_some()
+    scene.mirror.start(wait=False)
+
+
+def kill_server(scene: Scene) -> None:
+    """Kill canal-server, and start it again when more is written."""
+    scene.mirror.pipeline.kill()
+    scene.write_some()
+    scene.mirror.pipeline.start()
+
+
+def kill_source(scene: Scene) -> None:
+    """Kill the database, and start it again."""
+    scene.mirror.source.kill()
+    scene.mirror.source.restart()
+
+
+STEPS = (
+    Step(
+        "a column with a default is added",
+        of_both("ALTER TABLE {} ADD COLUMN price DECIMAL(9,2) NOT NULL DEFAULT 1.50"),
+    ),
+    Step(
+        "a column is added in the middle",
+        of_both("ALTER TABLE {} ADD COLUMN note VARCHAR(20) AFTER id"),
+    ),
+    Step("the mirror is killed", kill_mirror),
+    Step(
+        "another default, a longer text, an index",
+        of_both(
+            "ALTER TABLE {} ALTER COLUMN price SET DEFAULT 2.50, MODIFY note "
+            "VARCHAR(60) DEFAULT 'of the table', ADD INDEX by_n (n)"
+        ),
+    ),
+    Step("copies", copy),
+    Step("copies, and a kill", copy_and_kill),
+    Step("gh-ost", swap),
+    Step("the server is killed", kill_server),
+    Step(
+        "a generated column",
+        of_orders(
+            "ALTER TABLE orders ADD COLUMN twice BIGINT AS (n * 2) STORED",
+            copies=True,
+        ),
+    ),
+    Step("the table is emptied", of_orders("TRUNCATE TABLE orders")),
+    Step("the table has another name", there_and_back),
+    Step(
+        "a wider type",
+        of_both("ALTER TABLE {} MODIFY n BIGINT"),
+        ends=TABLES,
+    ),
+    Step("the source is killed", kill_source),
+    Step(
+        "NOT NULL",
+        of_orders(
+            "UPDATE orders SET note = '' WHERE note IS NULL",
+            "ALTER TABLE orders MODIFY note VARCHAR(60) NOT NULL DEFAULT 'none'",
+            copies=True,
+        ),
+    ),
+    Step(
+        "a column has another name",
+        of_both("ALTER TABLE {} RENAME COLUMN note TO remark"),
+        ends=TABLES,
+    ),
+    Step(
+        "a column is dropped",
+        of_both("ALTER TABLE {} DROP COLUMN name"),
+        ends=TABLES,
+    ),
+    Step(
+        "the table is created anew",
+        of_orders(
+            "CREATE TABLE orders_new_one LIKE orders",
+            "DROP TABLE orders",
+            "CREATE TABLE orders LIKE orders_new_one",
+            "DROP TABLE orders_new_one",
+        ),
+    ),
+)
+
+
+def test_streams_go_on(own_server, make_mirror, delta_streams) -> None:
+    """Statements, copies and kills end no stream, but those that are told to."""
+    source = own_server("mysql")
+    source.execute(f"CREATE DATABASE {SCHEMA} CHARACTER SET utf8mb4")
+    mirror = make_mirror(source, SCHEMA)
+    for table in TABLES:
+        run(mirror, CREATE.format(table), FILL.format(table))
+    mirror.start()
+    mirror.agree(**dict.fromkeys(TABLES, ("id",)))
+    with Writes(source) as writes:
+        scene = Scene(mirror, writes, delta_streams)
+        scene.take(Step("the beginning", Scene.write_some), streams_run=False)
+        for number, step in enumerate(STEPS):
+            scene.take(step, streams_run=number % 3 != 2)
+    print([str(stream) for stream in scene.streams], f"{writes.commits} transactions")
+    mirror.stop()
+    assert scene.problems == []

@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pymysql
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fix_delta_streams import DeltaStreams
     from fix_mirror_process import MirrorProcess
     from servers import Server
+    from table_streams import Row
 
 pytestmark = [
     pytest.mark.slow,
@@ -106,11 +108,16 @@ class Writes:
 
 
 class Step(NamedTuple):
-    """Something that happens, and of which tables the streams end with it."""
+    """Something that happens, and what the documents say of its streams.
+
+    `ends`: the tables whose streams end. `skips`: tables with commits that have updates
+    beside new rows, so that streams of the table skip both.
+    """
 
     name: str
     do: Callable[[Scene], None]
     ends: tuple[str, ...] = ()
+    skips: tuple[str, ...] = ()
 
 
 class Scene:
@@ -157,24 +164,32 @@ class Scene:
                 if error:
                     stream.start_anew()
                     error = stream.settle()
-                self._compare(stream, f"{step.name}: {stream}: {error}")
+                may_miss = not stream.feed and stream.table in step.skips
+                self._compare(
+                    stream, f"{step.name}: {stream}: {error}", may_miss=may_miss
+                )
 
-    def _compare(self, stream: TableStream, where: str) -> None:
+    def _compare(self, stream: TableStream, where: str, *, may_miss: bool) -> None:
         """Compare the rows of a stream with the source.
 
         A stream of a table has no updates, nor values of columns that are added later.
         """
-        truth = {
+        if stream.table == "orders" and not stream.feed:
+            return
+        truth: dict[Any, Row] = {
             key: {name: as_text(value) for name, value in row.items()}
             for (key,), row in self.mirror.truth(stream.table, "id").items()
         }
-        if stream.table == "orders" and not stream.feed:
-            return
-        found = {}
+        if may_miss:
+            missing = truth.keys() - stream.rows.keys()
+            stream.rows |= {key: truth[key] for key in missing}
+        found: dict[Any, Row] = {}
         for key, row in stream.rows.items():
-            known = dict.fromkeys(truth.get(key, {})) if stream.feed else truth.get(key)
-            given = {n: v for n, v in row.items() if stream.feed or v is not None}
-            found[key] = (known or {}) | given
+            own = truth.get(key, {})
+            if stream.feed:
+                found[key] = dict.fromkeys(own) | row
+            else:
+                found[key] = own | {n: v for n, v in row.items() if v is not None}
         wrong = [
             f"{found.get(key)} for {truth.get(key)}"
             for key in sorted(found.keys() | truth.keys())
@@ -205,13 +220,18 @@ class Scene:
         before = {table: self.mirror.state(table)["copies"] for table in tables}
         return lambda: all(
             self.mirror.state(table)["copies"] > before[table]
-            and self.mirror.phase_of(table)[0] == "following"
+            and follows(self.mirror, table)
             for table in tables
         )
 
     def _log(self) -> list[str]:
         process = self.mirror.process
         return [*process.log] if process else []
+
+
+def follows(mirror: MirrorProcess, table: str) -> bool:
+    """Check whether a table follows the stream."""
+    return mirror.phase_of(table)[0] == "following"
 
 
 def is_warning(line: str, table: str) -> bool:
@@ -263,7 +283,7 @@ def there_and_back(scene: Scene) -> None:
     for name in ("purchases", "orders"):
         other = "orders" if name == "purchases" else "purchases"
         run(mirror, f"RENAME TABLE {other} TO {name}")
-        mirror.agree(**{name: ("id",)})
+        mirror.wait_for(partial(follows, mirror, name), f"{name}, moved")
         for stream in scene.streams:
             if stream.table == "orders":
                 stream.stop()
@@ -291,7 +311,7 @@ def copy_and_kill(scene: Scene) -> None:
     is_copied = scene.copied(*TABLES)
     request_copies(mirror)
     mirror.wait_for(
-        lambda: any(mirror.phase_of(table)[0] != "following" for table in TABLES),
+        lambda: not all(follows(mirror, table) for table in TABLES),
         "the beginning of a copy",
     )
     mirror.kill()
@@ -342,8 +362,8 @@ STEPS = (
             "VARCHAR(60) DEFAULT 'of the table', ADD INDEX by_n (n)"
         ),
     ),
-    Step("copies", copy),
-    Step("copies, and a kill", copy_and_kill),
+    Step("copies", copy, skips=TABLES),
+    Step("copies, and a kill", copy_and_kill, skips=TABLES),
     Step("gh-ost", swap),
     Step("the server is killed", kill_server),
     Step(

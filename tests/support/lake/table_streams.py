@@ -33,6 +33,7 @@ class TableStream:
         self.feed = feed
         self.rows: dict[int, Row] = {}  # by their ids: as of the last change
         self.checkpoints = 0
+        self.interruptions: list[str] = []  # errors after which it went on
         self._streams = streams
         self._batch = -1
         self._runs = False
@@ -68,6 +69,7 @@ class TableStream:
         """
         error = self._streams.settle(self._name) if self._runs else self.start()
         if error:
+            self.interruptions.append(error)
             self.stop()
             error = self.start()
         error = error or self._streams.settle(self._name)

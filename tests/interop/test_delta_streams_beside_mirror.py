@@ -6,26 +6,22 @@ stream may end only where the documents say so, and the mirror did.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pymysql
 import pytest
 from fix_interop import SWITCH
-from mirror_writes import is_lost, is_refused
 from schema_changes import cut_over, gh_ost, run
+from steady_writes import Writes
 from table_streams import TableStream, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from fix_delta_streams import DeltaStreams
     from fix_mirror_process import MirrorProcess
-    from servers import Server
     from table_streams import Row
 
 pytestmark = [
@@ -42,82 +38,24 @@ FILL = (
     "INSERT INTO {} WITH RECURSIVE s AS (SELECT 1 i UNION ALL SELECT i + 1 FROM s "
     "WHERE i < 900) SELECT i, i % 7, CONCAT('row ', i) FROM s"
 )
-PAUSE_S = 0.1  # between two transactions
 ENOUGH = 20  # transactions after each step
-
-
-class Writes:
-    """Writes rows on a thread until it is left, whatever becomes of the source."""
-
-    def __init__(self, source: Server) -> None:
-        self.commits = 0
-        self._source = source
-        self._writing = threading.Lock()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._errors: list[Exception] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        if self._errors:
-            raise self._errors[0]
-
-    @contextlib.contextmanager
-    def rest(self) -> Iterator[None]:
-        """Have nothing written inside."""
-        with self._writing:
-            yield
-
-    @property
-    def is_well(self) -> bool:
-        """Whether rows are still written."""
-        return not self._errors
-
-    def _run(self) -> None:
-        connection: Any = None
-        number = 1000
-        try:
-            while not self._ended.wait(PAUSE_S):
-                number += 1
-                try:
-                    with self._writing:
-                        connection = connection or self._source.connect(database=SCHEMA)
-                        self._transaction(connection, number)
-                except (OSError, pymysql.err.MySQLError) as error:
-                    # There may be no such table for a moment.
-                    if not is_lost(error) and not is_refused(error):
-                        raise
-                    connection = None
-        except Exception as error:  # noqa: BLE001  # raised by who ends it
-            self._errors.append(error)
-
-    def _transaction(self, connection: Any, number: int) -> None:
-        cursor = connection.cursor()
-        cursor.execute("BEGIN")
-        cursor.execute(f"INSERT INTO events (id, n) VALUES ({number}, {number % 9})")
-        cursor.execute(f"INSERT INTO orders (id, n) VALUES ({number}, 1)")
-        cursor.execute(f"UPDATE orders SET n = n + 1 WHERE id % 97 = {number % 97}")
-        cursor.execute(f"DELETE FROM orders WHERE id = {number - 30}")
-        connection.commit()
-        self.commits += 1
 
 
 class Step(NamedTuple):
     """Something that happens, and what the documents say of its streams.
 
-    `ends`: the tables whose streams end. `interrupts`: those whose streams may end if
-    they run, and continue when they are started again. `skips`: tables with commits
-    that have updates beside new rows, so that streams of the table skip both.
+    `is_beside`: whether the streams run meanwhile, or are started afterwards. `ends`:
+    the tables whose streams end. `spares`: those of whose streams that is said, too,
+    but not of those that run. `interrupts`: those whose streams may end if they run,
+    and continue when they are started again. `skips`: tables with commits that have
+    updates beside new rows, so that streams of the table skip both.
     """
 
     name: str
     do: Callable[[Scene], None]
+    is_beside: bool = True
     ends: tuple[str, ...] = ()
+    spares: tuple[str, ...] = ()
     interrupts: tuple[str, ...] = ()
     skips: tuple[str, ...] = ()
 
@@ -137,11 +75,10 @@ class Scene:
             for feed in (True, False)
         ]
 
-    def take(self, step: Step, *, streams_run: bool) -> None:
-        """Have something happen, with streams that run or that are started after it."""
-        when = "beside" if streams_run else "before"
-        print(f"{time.strftime('%X')} {step.name}, {when} the streams")
-        if not streams_run:
+    def take(self, step: Step) -> None:
+        """Have something happen, and compare what comes of it."""
+        print(f"{time.strftime('%X')} {step.name}")
+        if not step.is_beside:
             for stream in self.streams:
                 stream.stop()
         before = self._log()
@@ -156,7 +93,7 @@ class Scene:
             log = self._log()
             said = log[len(before) :] if log[: len(before)] == before else log
             warned = [t for t in TABLES if any(is_warning(line, t) for line in said)]
-            if warned != [*step.ends]:
+            if warned != [*(step.ends or step.spares)]:
                 self.report(f"{step.name}: warnings of {warned}")
             for stream in self.streams:
                 self._check(stream, step)
@@ -181,7 +118,8 @@ class Scene:
     def _compare(self, stream: TableStream, where: str, *, may_miss: bool) -> None:
         """Compare the rows of a stream with the source.
 
-        A stream of a table has no updates, nor values of columns that are added later.
+        A stream of a table has no updates, nor values of columns that are added later;
+        one that ran when a column was dropped still has that column.
         """
         if stream.table == "orders" and not stream.feed:
             return
@@ -196,9 +134,9 @@ class Scene:
         for key, row in stream.rows.items():
             own = truth.get(key, {})
             if stream.feed:
-                found[key] = dict.fromkeys(own) | row
+                found[key] = {name: row.get(name) for name in own}
             else:
-                found[key] = own | {n: v for n, v in row.items() if v is not None}
+                found[key] = {n: row.get(n) or value for n, value in own.items()}
         wrong = [
             f"{found.get(key)} for {truth.get(key)}"
             for key in sorted(found.keys() | truth.keys())
@@ -289,16 +227,16 @@ def swap(scene: Scene) -> None:
 def there_and_back(scene: Scene) -> None:
     """Give the table another name for a while: its folder moves, the streams follow."""
     mirror = scene.mirror
-    for name in ("purchases", "orders"):
-        other = "orders" if name == "purchases" else "purchases"
-        run(mirror, f"RENAME TABLE {other} TO {name}")
-        mirror.wait_for(partial(follows, mirror, name), f"{name}, moved")
-        for stream in scene.streams:
-            if stream.table == "orders":
-                stream.stop()
-                stream.path = mirror.path / SCHEMA / name
-                if error := stream.settle():
-                    scene.report(f"{stream} of {name}: {error}")
+    streams = [stream for stream in scene.streams if stream.table == "orders"]
+    for old, new in (("orders", "purchases"), ("purchases", "orders")):
+        run(mirror, f"RENAME TABLE {old} TO {new}")
+        mirror.wait_for(partial(follows, mirror, new), f"{new}, moved")
+        for stream in streams:
+            stream.stop()
+            stream.path = mirror.path / SCHEMA / new
+            # Nothing is written meanwhile, as there is no table `orders`.
+            if new == "purchases" and (error := stream.settle()):
+                scene.report(f"{stream} of {new} has ended: {error}")
 
 
 def copy(scene: Scene) -> None:
@@ -355,6 +293,7 @@ def kill_source(scene: Scene) -> None:
 
 
 STEPS = (
+    Step("the beginning", Scene.write_some, is_beside=False),
     Step(
         "a column with a default is added",
         of_both("ALTER TABLE {} ADD COLUMN price DECIMAL(9,2) NOT NULL DEFAULT 1.50"),
@@ -365,7 +304,7 @@ STEPS = (
         of_both("ALTER TABLE {} ADD COLUMN note VARCHAR(20) AFTER id"),
         interrupts=TABLES,
     ),
-    Step("the mirror is killed", kill_mirror),
+    Step("the mirror is killed", kill_mirror, is_beside=False),
     Step(
         "another default, a longer text, an index",
         of_both(
@@ -374,7 +313,7 @@ STEPS = (
         ),
     ),
     Step("copies", copy, skips=TABLES),
-    Step("copies, and a kill", copy_and_kill, skips=TABLES),
+    Step("copies, and a kill", copy_and_kill, is_beside=False, skips=TABLES),
     Step("gh-ost", swap, interrupts=("orders",)),
     Step("the server is killed", kill_server),
     Step(
@@ -383,7 +322,7 @@ STEPS = (
             "ALTER TABLE orders ADD COLUMN twice BIGINT AS (n * 2) STORED",
             copies=True,
         ),
-        interrupts=("orders",),
+        is_beside=False,
     ),
     Step("the table is emptied", of_orders("TRUNCATE TABLE orders")),
     Step("the table has another name", there_and_back),
@@ -409,8 +348,15 @@ STEPS = (
     Step(
         "a column is dropped",
         of_both("ALTER TABLE {} DROP COLUMN name"),
+        is_beside=False,
         ends=TABLES,
     ),
+    Step(
+        "a column is dropped beside the streams",
+        of_both("ALTER TABLE {} DROP COLUMN remark"),
+        spares=TABLES,
+    ),
+    Step("the streams are started again", Scene.write_some, is_beside=False),
     Step(
         "the table is created anew",
         of_orders(
@@ -432,11 +378,10 @@ def test_streams_go_on(own_server, make_mirror, delta_streams) -> None:
         run(mirror, CREATE.format(table), FILL.format(table))
     mirror.start()
     mirror.agree(**dict.fromkeys(TABLES, ("id",)))
-    with Writes(source) as writes:
+    with Writes(source, SCHEMA) as writes:
         scene = Scene(mirror, writes, delta_streams)
-        scene.take(Step("the beginning", Scene.write_some), streams_run=False)
-        for number, step in enumerate(STEPS):
-            scene.take(step, streams_run=number % 3 != 2)
+        for step in STEPS:
+            scene.take(step)
     print([str(stream) for stream in scene.streams], f"{writes.commits} transactions")
     mirror.stop()
     assert scene.problems == []

@@ -16,6 +16,7 @@ stream keeps its checkpoint in a folder of its name, below the program's argumen
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,9 @@ class Streams:
 
 
 def condition(failure: PySparkException) -> str:
-    """Return how a stream ended."""
-    return failure.getCondition() or str(failure)
+    """Return how a stream ended: Delta's condition, if it is within Spark's."""
+    found = re.search(r"\[(DELTA_[A-Z_.]+)\]", str(failure))
+    return found[1] if found else failure.getCondition() or str(failure)
 
 
 def main() -> None:

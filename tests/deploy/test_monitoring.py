@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from dashboards import DASHBOARDS, choices, queries
 from prometheus_server import promtool
 from server_folders import Unavailable
 from server_packages import package_tree
@@ -16,7 +17,6 @@ from server_packages import package_tree
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/canal-server.rules.yml"
 MIRROR_RULES = ROOT / "deploy/prometheus/canal-mirror.rules.yml"
-DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
 METRICS = {
     name
     for page in ("metrics.md", "mirror-metrics.md")
@@ -45,11 +45,8 @@ def expressions() -> list[str]:
     """Return all expressions of the dashboards."""
     found = []
     for file in DASHBOARDS:
-        dashboard = json.loads(file.read_text())
-        panels = dashboard["panels"]
-        found += [target["expr"] for panel in panels for target in panel["targets"]]
-        queries = (each["query"] for each in dashboard["templating"]["list"])
-        found += [each["query"] for each in queries if isinstance(each, dict)]
+        found += [each.expression for each in queries(file)]
+        found += [each.series for each in choices(file)]
     return found
 
 

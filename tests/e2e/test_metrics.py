@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from dashboards import FOLDER, check_dashboard
 from fix_store import eventually
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_server import prometheus, promtool
@@ -207,3 +208,19 @@ def test_real_prometheus(pipeline, tmp_path):
     assert "error" not in promtool(
         "check", "metrics", text=scrape(pipeline).encode()
     ).lower().replace("request_error", "")
+
+
+def test_dashboard(pipeline, tmp_path):
+    """Prometheus answers each query of the dashboard, for the server that is chosen."""
+    try:
+        package_tree("prometheus", "prometheus")
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with pipeline.client() as client:
+        exchange(pipeline, client, 3)
+        with pytest.raises(Exception, match="is not exist"):
+            (client.ack(77), client.get(1))
+    with pipeline.client() as client, prometheus(tmp_path, port_of(pipeline)) as server:
+        server.wait_for("canal_instance_client_request_latency_count > 0")
+        client.get(1)  # a latency that only later scrapes have
+        check_dashboard(server, FOLDER / "canal-server.json")

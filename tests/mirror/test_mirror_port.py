@@ -8,6 +8,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
+from dashboards import FOLDER, check_dashboard
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_server import prometheus, promtool
 from server_folders import Unavailable
@@ -155,6 +156,12 @@ def check_with(server: Prometheus, mirror: MirrorProcess, t: str) -> None:
         "}"
     )
     assert found["metric"]["level"] == "warning"
+    check_dashboard(
+        server,
+        FOLDER / "canal-mirror.json",
+        chosen={"table": t},
+        optional={"Progress of copies"},  # while one runs
+    )
 
 
 def test_a_stream_that_fails(mirror) -> None:

@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.lake_table import UnusableTableError
+from canal_server.mirror.lake.store_errors import meaning, without_request
 
 # A file that the log names is missing, or shorter than the log says.
 _LOST: Final = re.compile(
@@ -65,9 +66,11 @@ def _is_of_table(error: Exception) -> bool:
 
 
 def _causes(error: Exception) -> str:
-    """Return an error's causes in one line."""
-    lines: list[str] = []
-    for line in _COLOUR.sub("", str(error)).splitlines():
+    """Return an error's causes in one line; first what to do, if that is known."""
+    text = without_request(_COLOUR.sub("", str(error)))
+    found = "" if isinstance(error, LakeError) else meaning(text)
+    lines: list[str] = [found] if found else []
+    for line in text.splitlines():
         if lines and _END.match(line):
             break
         if text := line.strip().removeprefix("↳").strip():

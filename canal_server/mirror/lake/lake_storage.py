@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from canal_server.errors import LakeError
+from canal_server.mirror.lake.store_errors import meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,10 +44,14 @@ class Folder:
     All names are paths below it. Each method may raise LakeError.
     """
 
-    def __init__(self, filesystem: Any, path: str) -> None:
-        """Set a file system of Arrow, and the path of the folder in it."""
+    def __init__(self, filesystem: Any, path: str, store: str = "") -> None:
+        """Set a file system of Arrow, and the path of the folder in it.
+
+        `store`: what errors call the store, beside the path.
+        """
         self._fs = filesystem
         self._path = path.rstrip("/")
+        self._store = store
         self._is_local = isinstance(filesystem, fs.LocalFileSystem)
 
     def __str__(self) -> str:
@@ -59,7 +64,7 @@ class Folder:
 
     def below(self, name: str) -> Folder:
         """Return a folder inside this one."""
-        return Folder(self._fs, f"{self._path}/{name}")
+        return Folder(self._fs, f"{self._path}/{name}", self._store)
 
     def read(self, name: str) -> bytes | None:
         """Return a whole file; None if it does not exist.
@@ -112,6 +117,14 @@ class Folder:
                 self._fs.delete_dir(self._path)
         except FileNotFoundError:
             return
+
+    def check_bucket(self) -> None:
+        """Raise LakeError if the bucket of this folder does not exist."""
+        bucket = self._path.partition("/")[0]
+        with self._as_lake_error("open", ""):
+            found = self._fs.get_file_info(bucket)
+        if found.type == fs.FileType.NotFound:
+            raise LakeError(self._text_of("open", "", "NoSuchBucket"))
 
     def names(self) -> list[str]:
         """Return the names of the files in this folder, sorted."""
@@ -226,7 +239,13 @@ class Folder:
                 raise
             raise LakeError(f"cannot {what} {path}: no such file or folder") from None
         except (OSError, pa.ArrowException) as error:
-            raise LakeError(f"cannot {what} {path}: {error}") from error
+            raise LakeError(self._text_of(what, path, str(error))) from error
+
+    def _text_of(self, what: str, path: str, text: str) -> str:
+        where = f"{path} in {self._store}" if self._store and path else path
+        found = meaning(text) if self._store else ""
+        reason = f"{found} ({text})" if found else text
+        return f"cannot {what} {where or self._store}: {reason}"
 
 
 def _linked(path: str, target: str) -> bool:
@@ -261,8 +280,25 @@ def open_folder(lake: LakeSettings, path: str = "") -> Folder:
                 f"the store of {lake.path} cannot be opened: {error}; see "
                 "lake.storage_options"
             ) from None
-        root = Folder(store, f"{parts.netloc}{parts.path}")
+        root = Folder(store, f"{parts.netloc}{parts.path}", store_name(lake))
     return root.below(path) if path else root
+
+
+def check_bucket(lake: LakeSettings) -> None:
+    """Raise LakeError if a lake's object store does not have its bucket.
+
+    Reading and listing find nothing there, as in an empty one.
+    """
+    open_folder(lake).check_bucket()
+
+
+def store_name(lake: LakeSettings) -> str:
+    """Return what errors call a lake's object store: bucket and endpoint."""
+    found = _s3_options(lake.storage_options)
+    bucket = f"bucket {urlsplit(lake.path).netloc}"
+    if "endpoint_override" not in found:
+        return f"{bucket} of S3"
+    return f"{bucket} at {found['scheme']}://{found['endpoint_override']}"
 
 
 def s3_properties(options: Mapping[str, str]) -> dict[str, str]:

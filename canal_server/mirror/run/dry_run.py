@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import CanalError, LakeError, SourceError, SourceRefused
 from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.source_columns import left_out_of, unknown_to
-from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.lake.lake_storage import check_bucket, open_folder
 from canal_server.mirror.run.overview import aligned
 from canal_server.mirror.run.resume import LEFT_OUT, binlog_problems
 from canal_server.mirror.session.spark_session import in_settings, source_options
@@ -265,6 +265,7 @@ def _in_its_folder(
 def _check_folder(found: DryRun) -> None:
     lake = found.settings.lake
     if not lake.is_local:
+        check_bucket(lake)
         open_folder(lake, found.settings.folder).names()
         return
     there = Path(lake.path)

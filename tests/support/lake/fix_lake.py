@@ -260,13 +260,13 @@ def write_copy(
         part = table.slice(first, rows_of_file)
         path = folder / copy / f"{number}.parquet"
         pq.write_table(part, path, compression="zstd")
-        stats = _statistics(part)
+        stats = statistics(part)
         name = f"{copy}/{number}.parquet"
         files.append(CopiedFile(name, path.stat().st_size, len(part), stats))
     return files
 
 
-def _statistics(part: pa.Table) -> str:
+def statistics(part: pa.Table) -> str:
     """Return what a copy reports of a file: the ends of some of its columns."""
     ends = {}
     for name in part.column_names:

@@ -6,21 +6,18 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from fix_lake import (
     COPY,
-    copied_rows,
     filled,
     in_order,
     lake_rows,
     lake_table,
     random_table,
-    statistics,
 )
-from fix_s3 import BUCKET, SECRET, USER
+from fix_s3 import BUCKET, SECRET, USER, staged
 from servers import free_port
 
 from canal_server.errors import LakeError
@@ -28,14 +25,12 @@ from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.lake_storage import check_bucket, open_folder
 from canal_server.mirror.lake.steps import AddColumn
 from canal_server.mirror.settings.mirror_settings import LakeSettings
-from canal_server.mirror.settings.table_values import CopiedFile
 from canal_server.mirror.state.lake_lease import Lease, holder
 from canal_server.mirror.state.lake_tables import Applied, lake_schema
 
 if TYPE_CHECKING:
     import random
 
-    import pyarrow as pa
     from fix_lake import LakeRows
     from fix_s3 import S3
 
@@ -49,21 +44,6 @@ def opened(lake: LakeSettings, rows: LakeRows) -> DeltaLakeTable:
     """Open the table of these rows."""
     path = f"{lake.path}/{rows.table.target}"
     return DeltaLakeTable(path, rows.table, lake.storage_options)
-
-
-def staged(lake: LakeSettings, rows: LakeRows, copy: str = COPY) -> list[CopiedFile]:
-    """Write the files of a copy."""
-    folder = open_folder(lake, rows.table.target)
-    live = copied_rows(rows)
-    files = []
-    for number, first in enumerate(range(0, len(live), 15)):
-        part: pa.Table = live.slice(first, 15)
-        name = f"{copy}-{number}.parquet"
-        with folder.open_output(name) as file:
-            pq.write_table(part, file, compression="zstd")
-        size = folder.sizes()[name]
-        files.append(CopiedFile(name, size, len(part), statistics(part)))
-    return files
 
 
 def copied(lake: LakeSettings, rows: LakeRows, copy: str = COPY) -> DeltaLakeTable:

@@ -12,16 +12,23 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from fix_interop import need, run
+from fix_lake import COPY, copied_rows, statistics
 from servers import free_port
 from support_paths import TESTS
 
+from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.settings.mirror_settings import LakeSettings
+from canal_server.mirror.settings.table_values import CopiedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pyarrow as pa
+    from fix_lake import LakeRows
 
 POMS = TESTS / "interop" / "stores"
 BUCKET = "lake"
@@ -62,6 +69,21 @@ class S3:
         return LakeSettings(
             path=f"s3://{BUCKET}/{name}", storage_options=self.options | options
         )
+
+
+def staged(lake: LakeSettings, rows: LakeRows, copy: str = COPY) -> list[CopiedFile]:
+    """Write the files of a copy."""
+    folder = open_folder(lake, rows.table.target)
+    live = copied_rows(rows)
+    files = []
+    for number, first in enumerate(range(0, len(live), 15)):
+        part: pa.Table = live.slice(first, 15)
+        name = f"{copy}-{number}.parquet"
+        with folder.open_output(name) as file:
+            pq.write_table(part, file, compression="zstd")
+        size = folder.sizes()[name]
+        files.append(CopiedFile(name, size, len(part), statistics(part)))
+    return files
 
 
 def jars(pom: str, folder: Path) -> str:

@@ -550,8 +550,10 @@ class IcebergLakeTable:
         except Exception as error:
             if not self._options:
                 raise
-            # A catalog's own library raises what it likes.
-            text = f"cannot {what} {self}: {type(error).__name__}: {error}"
+            # A catalog's own library raises what it likes. Errors of thrift cannot be
+            # raised through a context manager, and are the context of a TypeError.
+            shown = (isinstance(error, TypeError) and error.__context__) or error
+            text = f"cannot {what} {self}: {type(shown).__name__}: {shown}"
             raise LakeError(text) from error
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from fix_lake import (
     write_copy,
 )
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.noop import NoopCatalog
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.iceberg.iceberg import IcebergLakeTable
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fix_lake import LakeRows
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
 
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",), form="iceberg")
 
@@ -99,6 +102,24 @@ def test_a_catalog_that_does_not_answer(
     options["uri"] = f"sqlite:///{tmp_path / 'none' / 'catalog.db'}"
     lake = IcebergLakeTable(str(tmp_path / "t"), PLAIN, options)
     with pytest.raises(LakeError, match="cannot read the lake's table shop/orders"):
+        lake.exists()
+
+
+class Refusing(NoopCatalog):
+    """A catalog whose library has errors that no context manager can pass on."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Raise as pyiceberg's client of Hive's metastore does."""
+        error = TypeError("can't modify immutable instance")
+        error.__context__ = PermissionError(f"no one may read {identifier}")
+        raise error
+
+
+def test_an_error_behind_another(tmp_path: Path) -> None:
+    """The reason is told, not that it could not be passed on."""
+    options = {"py-catalog-impl": f"{__name__}.{Refusing.__name__}"}
+    lake = IcebergLakeTable(str(tmp_path / "t"), PLAIN, options)
+    with pytest.raises(LakeError, match="PermissionError: no one may read"):
         lake.exists()
 
 

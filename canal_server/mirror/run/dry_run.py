@@ -19,7 +19,7 @@ from canal_server.mirror.lake.lake_storage import check_bucket, open_folder
 from canal_server.mirror.run.overview import aligned
 from canal_server.mirror.run.resume import LEFT_OUT, binlog_problems
 from canal_server.mirror.session.spark_session import in_settings, source_options
-from canal_server.mirror.settings.lake_paths import path_warnings
+from canal_server.mirror.settings.lake_paths import checkpoint_warning, path_warnings
 from canal_server.mirror.settings.selected_tables import (
     HIDDEN_PREFIX,
     survey,
@@ -110,6 +110,8 @@ def dry_run(settings: MirrorSettings) -> DryRun:
         _look_at_replica(found, settings.source.replica)
     _look_at_server(found)
     found.warnings += path_warnings(settings)
+    if warning := checkpoint_warning(settings):
+        found.warnings.append(warning)
     _look_at_lake(found)
     _look_at_spark(found)
     return found

@@ -78,6 +78,23 @@ def path_warnings(settings: MirrorSettings) -> Iterator[str]:
             yield f"{rule.location}: to: {warning}"
 
 
+def checkpoint_warning(settings: MirrorSettings) -> str:
+    """Return why Spark may be unable to store its checkpoint, else "".
+
+    It may have been given what it lacks elsewhere, for example in its own folder.
+    """
+    given = ("spark.jars", "spark.hadoop.fs.")
+    if "://" not in settings.checkpoint or any(
+        name.startswith(given) for name in settings.spark
+    ):
+        return ""
+    return (
+        f"checkpoint: Spark has no access to {settings.checkpoint} of its own: set "
+        "checkpoint to a folder that all machines share, or give Spark the package "
+        "hadoop-aws (spark.jars.packages, spark.hadoop.fs.s3.impl)"
+    )
+
+
 def path_warning(path: str) -> str:
     """Return which engines may be unable to read tables below a path, else ""."""
     _, _, rest = path.rpartition("://")

@@ -12,6 +12,7 @@ from canal_server.mirror.settings.lake_paths import (
     NAME_MAX,
     as_folder,
     as_former_folder,
+    checkpoint_warning,
     path_problem,
     path_warnings,
 )
@@ -91,3 +92,20 @@ def test_a_path_that_some_engines_cannot_read(path: str, to: str, warnings: list
     """Characters that are decoded, or that end a path in URLs, are reported."""
     found = path_warnings(read(SETTINGS % (path, to), "m.yml", {}))
     assert [each.partition(": some")[0] for each in found] == warnings
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "warns"),
+    [
+        ("s3://bucket/lake", "", True),
+        ("s3://bucket/lake", "checkpoint: /shared/shop\n", False),
+        ("s3://bucket/lake", "spark: {spark.jars.packages: x}\n", False),
+        ("s3://bucket/lake", "spark: {spark.sql.shuffle.partitions: 4}\n", True),
+        ("/lake", "", False),
+    ],
+)
+def test_a_checkpoint_that_spark_cannot_write(path: str, more: str, warns: bool):
+    """Spark alone has no access to S3, where the checkpoint is with the lake."""
+    found = checkpoint_warning(read(SETTINGS % (path, "{table}") + more, "m.yml", {}))
+    assert bool(found) == warns
+    assert not warns or found.startswith("checkpoint: Spark has no access to s3://")

@@ -139,7 +139,7 @@ def test_what_the_mirror_keeps(s3: S3) -> None:
 
 
 def test_large_files_in_parts(s3: S3) -> None:
-    """A file of several parts is visible when it is complete; no part is left over."""
+    """A file of several parts is visible when it is complete, and not before."""
     folder = open_folder(s3.lake("parts"))
     with folder.open_output("large") as file:
         for _ in range(12):

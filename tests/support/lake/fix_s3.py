@@ -51,7 +51,6 @@ class S3:
     """A running server with one bucket."""
 
     endpoint: str
-    folder: Path  # with the bucket's objects
 
     @property
     def options(self) -> dict[str, str]:
@@ -147,6 +146,6 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     ):
         try:
             wait_for(endpoint, popen, log)
-            yield S3(endpoint=endpoint, folder=folder / "objects" / BUCKET)
+            yield S3(endpoint=endpoint)
         finally:
             popen.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+from fix_interop import SWITCH
 from fix_lake import (
     COPY,
     filled,
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
     from fix_lake import LakeRows
     from fix_s3 import S3
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(SWITCH not in os.environ, reason=f"{SWITCH}=1 runs it"),
+]
 
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",))
 FAST = {"max_retries": "1", "retry_timeout": "2s"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
 
+from fix_interop import SWITCH
 from fix_lake import COPY, filled, in_order, lake_rows, lake_table, random_table
 from fix_s3 import staged
 from pyiceberg.catalog import load_catalog
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
 
     from canal_server.mirror.settings.mirror_settings import LakeSettings
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(SWITCH not in os.environ, reason=f"{SWITCH}=1 runs it"),
+]
 
 PLAIN = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",), form="iceberg")
 

@@ -40,7 +40,7 @@ LAYERS = {
     "arrow": 4, "client": 4, "server": 4,
     "source.read": 4, "source.schema": 4, "source.begin": 4, "source.check": 4,
     "source.pump": 4,
-    "capture": 5, "ranges": 5, "catchup": 5,
+    "capture": 5, "ranges": 5, "catchup": 5, "queues": 5,
     "instance": 6, "cursor_moves": 6,
     "observe": 7, "web": 7, "alarms": 7, "admin": 7,
     "daemon": 8,

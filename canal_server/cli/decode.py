@@ -9,6 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canal_server.cli import flat_output
 from canal_server.cli.conf_options import DEFAULT, VARIABLE
 from canal_server.cli.decode_source import access, position, resolved, source, tls
 from canal_server.cli.filter_option import add_filter_option, filter_of
@@ -108,6 +109,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         action="store_true",
         help="accepted for consistency; the output is always JSON lines",
     )
+    add("--canal-json", action="store_true", help=flat_output.HELP)
     add("--unreadable", metavar="HOW", choices=[each.value for each in Action],
         help="how to handle events that cannot be decoded: skip omits them, raw prints "
         "their bytes; each one is logged")  # fmt: skip
@@ -118,6 +120,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the changes or the differences; returns the exit status."""
     _check(args)
+    flat_output.check_flat_options(args)
     filter_of(args)
     if args.compare:
         import canal_server.source.read.binlog_compare  # noqa: F401, PLC0415  # an optional extra
@@ -195,6 +198,7 @@ class _Printer:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._left: int | None = args.count
+        self._flat = flat_output.FlatOutput() if args.canal_json else None
         self._marks: bool = args.transactions
 
     def take(self, entry: Entry) -> bool:
@@ -209,10 +213,14 @@ class _Printer:
     def take_body(self, body: bytes) -> bool:
         """Print the changes of entries."""
         limit = -1 if self._left is None else self._left
-        found = json_lines(body, marks=self._marks, limit=limit)
-        sys.stdout.write(found.text.decode())
+        if self._flat is not None:
+            text, count, _ = self._flat.lines(body, limit)
+        else:
+            found = json_lines(body, marks=self._marks, limit=limit)
+            text, count = found.text.decode(), found.changes
+        sys.stdout.write(text)
         if self._left is not None:
-            self._left -= found.changes
+            self._left -= count
         return self._left is None or self._left > 0
 
 

@@ -8,27 +8,22 @@ them becomes an object of Python.
 from typing import NamedTuple
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free
 
 from canal_server.arrow.text_values cimport is_utf8
-from canal_server.core.digits cimport put_u64
 from canal_server.core.entry_wire cimport (
     ENTRY_BEGIN, ENTRY_END, ENTRY_ROWDATA, TAG_AFTER, TAG_BEFORE, TAG_ROW, Change,
     EntryHead, Slice, input_of, next_field, read_change, read_entry,
     read_transaction_id, skip_field, take_slice, take_varint,
 )
+from canal_server.core.json_text cimport Text, put, put_number, put_string
 from canal_server.core.wire cimport Input
 
 from canal_server.errors import ProtocolError
 from canal_server.model.entry import EventType
 
-cdef enum:
-    NUMBER_BYTES_MAX = 24
-
 cdef dict type_names = {int(kind): kind.name.encode() for kind in EventType}
-cdef const char* HEX = b"0123456789abcdef"
 
 
 class JsonLines(NamedTuple):
@@ -39,15 +34,6 @@ class JsonLines(NamedTuple):
     whole: bool
 
 
-cdef struct Text:
-    # Text that grows; `failed` when there is no memory, `bad` for other than UTF-8.
-    uint8_t* p
-    size_t n
-    size_t room
-    bint failed
-    bint bad
-
-
 cdef struct Column:
     Slice name
     Slice value
@@ -56,86 +42,11 @@ cdef struct Column:
     bint updated
 
 
-cdef bint reserve(Text* text, size_t n) noexcept nogil:
-    cdef size_t room = text.room
-    cdef uint8_t* p
-    if text.n + n <= room:
-        return True
-    while room < text.n + n:
-        room = 2 * room + 4096
-    p = <uint8_t*>realloc(text.p, room)
-    if p == NULL:
-        text.failed = True
-        return False
-    text.p, text.room = p, room
-    return True
-
-
-cdef void put(Text* text, const char* p, size_t n) noexcept nogil:
-    if reserve(text, n):
-        memcpy(text.p + text.n, p, n)
-        text.n += n
-
-
-cdef void put_number(Text* text, int64_t value) noexcept nogil:
-    cdef uint8_t* end
-    if not reserve(text, NUMBER_BYTES_MAX):
-        return
-    if value < 0:
-        text.p[text.n] = 45
-        text.n += 1
-        end = put_u64(text.p + text.n, -<uint64_t>value)
-    else:
-        end = put_u64(text.p + text.n, <uint64_t>value)
-    text.n = end - text.p
-
-
 cdef void put_text(Text* text, Slice value) noexcept nogil:
-    """Append a string of JSON; characters beyond ASCII stay as they are."""
-    cdef const uint8_t* p = value.p
-    cdef const uint8_t* stop = p + value.n
-    cdef const uint8_t* clean = p
-    cdef uint8_t* to
-    cdef uint8_t c
-    if not is_utf8(value.p, value.n):
+    if is_utf8(value.p, value.n):
+        put_string(text, value)
+    else:
         text.bad = True
-        return
-    if not reserve(text, 6 * value.n + 2):
-        return
-    to = text.p + text.n
-    to[0] = 34
-    to += 1
-    while p < stop:
-        c = p[0]
-        if c >= 32 and c != 34 and c != 92:
-            p += 1
-            continue
-        memcpy(to, clean, p - clean)
-        to += p - clean
-        to[0] = 92
-        if c == 34 or c == 92:
-            to[1] = c
-        elif c == 8:
-            to[1] = 98
-        elif c == 9:
-            to[1] = 116
-        elif c == 10:
-            to[1] = 110
-        elif c == 12:
-            to[1] = 102
-        elif c == 13:
-            to[1] = 114
-        else:
-            to[1], to[2], to[3] = 117, 48, 48
-            to[4], to[5] = HEX[c >> 4], HEX[c & 15]
-            to += 4
-        to += 2
-        p += 1
-        clean = p
-    memcpy(to, clean, p - clean)
-    to += p - clean
-    to[0] = 34
-    text.n = to + 1 - text.p
 
 
 cdef bint read_json_column(Slice field, Column* column) noexcept nogil:
@@ -246,7 +157,7 @@ cdef class Writer:
 
     cdef int begin(self, bytes kind) except -1:
         put(&self.text, b'{"type":"', 9)
-        put(&self.text, kind, len(kind))
+        put(&self.text, <const char*>kind, len(kind))
         put(&self.text, b'","schema":', 11)
         put_text(&self.text, self.head.schema)
         put(&self.text, b',"table":', 9)

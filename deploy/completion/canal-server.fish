@@ -310,6 +310,7 @@ complete -c canal-server -n '__canal_server_at \' tail\'' -l count -x -d 'stop a
 complete -c canal-server -n '__canal_server_at \' tail\'' -l no-ack -d 'do not acknowledge changes, so the position of the client does not move (the server stops reading when its memory for changes is full)'
 complete -c canal-server -n '__canal_server_at \' tail\'' -l transactions -d 'also print the begin and end of transactions'
 complete -c canal-server -n '__canal_server_at \' tail\'' -l json -d 'print JSON lines also on a terminal'
+complete -c canal-server -n '__canal_server_at \' tail\'' -l canal-json -d 'print flat messages, one per line, as the original sends them to message queues; with --count, N messages'
 complete -c canal-server -n '__canal_server_at \' consume\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' consume\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with the canal.properties of the server, for the values of omitted options (default: $CANAL_CONF if set, else conf if it has that file; unused with --host or --port)'
 complete -c canal-server -n '__canal_server_at \' consume\'' -l host -x -d 'host of the server (default: 127.0.0.1)'
@@ -367,6 +368,7 @@ complete -c canal-server -n '__canal_server_at \' decode\'' -l filter -x -d 'tab
 complete -c canal-server -n '__canal_server_at \' decode\'' -l transactions -d 'also print the begin and end of transactions'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l entries -d 'print complete entries with all fields'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l json -d 'accepted for consistency; the output is always JSON lines'
+complete -c canal-server -n '__canal_server_at \' decode\'' -l canal-json -d 'print flat messages, one per line, as the original sends them to message queues; with --count, N messages'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l unreadable -x -a 'skip raw' -d 'how to handle events that cannot be decoded: skip omits them, raw prints their bytes; each one is logged'
 complete -c canal-server -n '__canal_server_at \' decode\'' -l compare -d 'also read with mysql-replication, and print only the differences'
 complete -c canal-server -n '__canal_server_at \' decode\'' -r -F

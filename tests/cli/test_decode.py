@@ -183,6 +183,20 @@ def test_entry_object() -> None:
     assert entry_object(end)["transactionEnd"] == {}
 
 
+def test_flat_messages(capsys, recorded) -> None:
+    """With --canal-json an entry is a line, with all of its rows."""
+    path = recorded("ev_dml")
+    rows = [each for each in decode(capsys, path) if each["type"] == "UPDATE"]
+    flat = decode(capsys, path, "--canal-json")
+    updates = [each for each in flat if each["type"] == "UPDATE"]
+    assert [row["after"] for row in rows] == [
+        row for each in updates for row in each["data"]
+    ]
+    assert len(decode(capsys, path, "--canal-json", "--count", "3")) == 3
+    assert cli.main(["decode", str(path), "--canal-json", "--entries"]) == 2
+    assert "--entries has no effect with --canal-json" in capsys.readouterr().err
+
+
 def test_a_file_that_ends_early(capsys, recorded) -> None:
     """A cut file is printed up to its last whole event, then the error names it."""
     path = recorded("ev_dml")

@@ -7,6 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.cli import flat_output
 from canal_server.cli.filter_option import add_filter_option, filter_of
 from canal_server.cli.interrupts import Interrupts
 from canal_server.cli.server_options import (
@@ -73,6 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="also print the begin and end of transactions",
     )
     add("--json", action="store_true", help="print JSON lines also on a terminal")
+    add("--canal-json", action="store_true", help=flat_output.HELP)
 
 
 def _start(text: str) -> str:
@@ -89,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
             [("--from reads the binlog without a client: leave out --client-id"
              " and --no-ack")]
         )  # fmt: skip
+    flat_output.check_flat_options(args)
     filter_of(args)
     complete_link(args)
     try:

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from canal_server.cli.flat_output import FlatOutput
 from canal_server.client.entry_format import text_lines
 from canal_server.client.frame_reader import entries_of
 from canal_server.client.json_changes import json_lines
@@ -25,6 +26,7 @@ class Printer:
     def __init__(self, args: argparse.Namespace) -> None:
         self._as_json = args.json or not sys.stdout.isatty()
         self._colour = not self._as_json and _uses_colour()
+        self._flat = FlatOutput() if args.canal_json else None
         self._marks: bool = args.transactions
         self._left: int | None = args.count  # None: no limit
         self.has_printed_changes = False  # in the last call
@@ -35,9 +37,20 @@ class Printer:
 
     def take(self, body: bytes | memoryview) -> bool:
         """Print the entries in a body of Messages; false if some were not printed."""
+        if self._flat is not None:
+            return self._take_as_flat(self._flat, body)
         if self._as_json:
             return self._take_as_json(body)
         return self._take_as_text(map(decode_entry, entries_of(body)))
+
+    def _take_as_flat(self, flat: FlatOutput, body: bytes | memoryview) -> bool:
+        text, count, whole = flat.lines(body, -1 if self._left is None else self._left)
+        self.has_printed_changes = count > 0
+        if self._left is not None:
+            self._left -= count
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return whole
 
     def _take_as_json(self, body: bytes | memoryview) -> bool:
         limit = -1 if self._left is None else self._left

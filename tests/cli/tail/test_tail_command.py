@@ -117,6 +117,21 @@ def test_transactions(serve, instance, capsys):
     assert printed(capsys.readouterr().out) == [1, 2]
 
 
+def test_flat_messages(serve, instance, capsys):
+    """With --canal-json each line is a flat message; the count is of these."""
+    port = serve().port
+    instance.store.append(statement(1), statement(2))
+    assert tail(port, "--count", "1", "--canal-json") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert (found["sql"], found["type"], found["data"]) == (
+        "statement 1", "QUERY", None,
+    )  # fmt: skip
+    assert list(found) == sorted(found)
+    assert tail(port, "--canal-json", "--transactions") == 2
+    assert "--transactions has no effect with --canal-json" in capsys.readouterr().err
+
+
 def test_terminal(serve, instance, capsys, monkeypatch):
     """On a terminal lines are for the eye, with colours unless they are unwanted."""
     port = serve().port

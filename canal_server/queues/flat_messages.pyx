@@ -1,0 +1,505 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Flat messages (canal-json), straight from the bytes of entries.
+
+Each entry with rows or a statement is one message, or one for each partition that its
+rows go to. The bytes are those of the original's producers, with their order of keys:
+
+    data, database, es, gtid, id, isDdl, mysqlType, old, pkNames, sql, sqlType, table,
+    ts, type
+
+Nothing of a row becomes an object of Python.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memset
+
+from canal_server.arrow.text_values cimport is_utf8
+from canal_server.core.entry_wire cimport (
+    ENTRY_ROWDATA, EVENT_DELETE, EVENT_INSERT, EVENT_UPDATE, TAG_AFTER, TAG_BEFORE,
+    TAG_ROW, Change, EntryHead, Slice, input_of, next_field, read_change, read_entry,
+    skip_field, take_slice, take_varint,
+)
+from canal_server.core.json_text cimport Text, put, put_number, put_string
+from canal_server.core.wire cimport Input
+
+from canal_server.errors import ProtocolError
+from canal_server.model.entry import EventType
+
+cdef enum:
+    COLUMNS_MAX = 4096      # of a table, as in the servers
+    NO_HASH = 0             # how rows find their partition: all to one
+    HASH_TABLE = 1          # by the name of the table
+    HASH_KEY = 2            # by the values of the primary key
+    HASH_COLUMNS = 3        # by the values of named columns
+
+cdef dict type_names = {int(kind): kind.name.encode() for kind in EventType}
+
+
+cdef struct Column:
+    Slice name
+    Slice value
+    Slice mysql_type
+    int32_t sql_type
+    bint is_key
+    bint is_null
+    bint updated
+
+
+cdef struct Known:
+    # A column of the message, as the last row had it.
+    Slice name
+    Slice mysql_type
+    int32_t sql_type
+    bint is_key
+    bint updated            # in a row so far
+    bint hashed             # its value decides about the partition
+
+
+cdef struct Row:
+    # Where a row's texts end, and where it goes.
+    size_t data_end
+    size_t old_end
+    uint32_t partition
+    bint has_data
+
+
+cdef class Route:
+    """Where messages of a table go, and which partition of it each row does.
+
+    `columns`: names in lower case, for HASH_COLUMNS.
+    """
+
+    cdef readonly str topic
+    cdef readonly uint32_t partitions
+    cdef readonly int mode
+    cdef readonly uint32_t partition
+    cdef readonly tuple columns
+    cdef int32_t begin      # the hash before any value
+
+    def __init__(self, str topic, *, int mode=NO_HASH, uint32_t partitions=1,
+                 uint32_t partition=0, tuple columns=(), str hashed=""):
+        """Set the topic; `hashed`: the text whose hash that of the values starts with."""
+        self.topic, self.mode = topic, mode
+        self.partitions, self.partition = max(partitions, 1), partition
+        self.columns = columns
+        cdef bytes text = hashed.encode(errors="replace")
+        cdef Slice slice
+        slice.p, slice.n = <const uint8_t*>PyBytes_AS_STRING(text), len(text)
+        self.begin = java_hash(slice)
+
+
+cdef int32_t java_hash(Slice text) noexcept nogil:
+    """Return the hash that Java gives a string of this UTF-8."""
+    cdef uint32_t found = 0
+    cdef uint32_t code
+    cdef const uint8_t* p = text.p
+    cdef const uint8_t* end = p + text.n
+    while p < end:
+        code = p[0]
+        if code < 0x80:
+            p += 1
+        elif code < 0xE0:
+            code = (code & 0x1F) << 6 | p[1] & 0x3F
+            p += 2
+        elif code < 0xF0:
+            code = (code & 0x0F) << 12 | (p[1] & 0x3F) << 6 | p[2] & 0x3F
+            p += 3
+        else:
+            code = ((code & 0x07) << 18 | (p[1] & 0x3F) << 12 | (p[2] & 0x3F) << 6
+                    | p[3] & 0x3F) - 0x10000
+            found = 31 * found + (0xD800 | code >> 10)
+            code = 0xDC00 | code & 0x3FF
+            p += 4
+        found = 31 * found + code
+    return <int32_t>found
+
+
+cdef uint32_t partition_of(int32_t hashed, uint32_t count) noexcept nogil:
+    """Return `abs(abs(hash) % count)` as Java computes it."""
+    cdef int32_t least = <int32_t>0x80000000
+    cdef int64_t value = hashed if hashed == least or hashed >= 0 else -<int64_t>hashed
+    value = value % <int64_t>count
+    return <uint32_t>(-value if value < 0 else value)
+
+
+cdef bint read_flat_column(Slice field, Column* column) noexcept nogil:
+    cdef Input source = input_of(field)
+    cdef uint64_t tag
+    memset(column, 0, sizeof(Column))
+    column.name.p = column.value.p = column.mysql_type.p = b""
+    while source.p < source.end:
+        tag = take_varint(&source)
+        if tag == 0x10:
+            column.sql_type = <int32_t>take_varint(&source)
+        elif tag == 0x1A:
+            column.name = take_slice(&source)
+        elif tag == 0x20:
+            column.is_key = take_varint(&source) != 0
+        elif tag == 0x28:
+            column.updated = take_varint(&source) != 0
+        elif tag == 0x30:
+            column.is_null = take_varint(&source) != 0
+        elif tag == 0x42:
+            column.value = take_slice(&source)
+        elif tag == 0x52:
+            column.mysql_type = take_slice(&source)
+        else:
+            skip_field(&source, tag)
+    return not source.short
+
+
+cdef bint equal(Slice one, Slice other) noexcept nogil:
+    return one.n == other.n and (one.n == 0 or memcmp(one.p, other.p, one.n) == 0)
+
+
+cdef class FlatMessages:
+    """Makes messages of batches; for one thread at a time.
+
+    `route_of(schema, table)` returns a Route; it is asked once for each table.
+    """
+
+    cdef object route_of
+    cdef dict routes
+    cdef Text out
+    cdef Text data          # the rows of the current entry, with commas before them
+    cdef Text old
+    cdef Known* known
+    cdef size_t known_n
+    cdef Row* rows
+    cdef size_t rows_n
+    cdef size_t rows_room
+    cdef bint bad
+    cdef EntryHead head
+    cdef Slice gtid
+
+    def __cinit__(self):
+        self.known = <Known*>calloc(COLUMNS_MAX, sizeof(Known))
+        if self.known == NULL:
+            raise MemoryError("no memory for the columns of messages")
+
+    def __init__(self, route_of):
+        """Set the function that knows the routes."""
+        self.route_of = route_of
+        self.routes = {}
+
+    def __dealloc__(self):
+        free(self.out.p)
+        free(self.data.p)
+        free(self.old.p)
+        free(self.known)
+        free(self.rows)
+
+    def convert(self, int64_t batch_id, data, int64_t now_ms):
+        """Return the messages of a body of Messages: topic, partition, bytes.
+
+        Raises ProtocolError for malformed entries.
+        """
+        cdef Py_buffer view
+        cdef Input entries
+        cdef Slice slice
+        cdef list made = []
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            entries.p = <const uint8_t*>view.buf
+            entries.end, entries.short = entries.p + view.len, False
+            while next_field(&entries, 0x12, &slice):
+                check(read_entry(slice.p, slice.n, &self.head))
+                if self.head.kind == ENTRY_ROWDATA:
+                    self.gtid = gtid_of(slice)
+                    self.entry(batch_id, now_ms, made)
+            check(not entries.short)
+        finally:
+            PyBuffer_Release(&view)
+        return made
+
+    cdef int entry(self, int64_t batch_id, int64_t now_ms, list made) except -1:
+        cdef Change change
+        cdef Route route = self.route(self.head.schema, self.head.table)
+        cdef bint is_rows, split
+        cdef bytes kind
+        check(read_change(self.head.store, &change))
+        kind = type_names.get(change.event, b"UPDATE")
+        is_rows = change.event in (EVENT_INSERT, EVENT_UPDATE, EVENT_DELETE)
+        self.data.n = self.old.n = 0
+        self.known_n = self.rows_n = 0
+        self.bad = False
+        if is_rows and not change.is_ddl:
+            check(self.read_rows(&change, route))
+        if self.data.failed or self.old.failed:
+            raise MemoryError("no memory for messages")
+        split = route.mode != NO_HASH and self.data.n > 0
+        if not split:
+            self.put_message(&change, kind, batch_id, now_ms, False, 0)
+            self.finish(made, route.topic, 0 if route.mode != NO_HASH else route.partition)
+            return 0
+        for partition in sorted(self.partitions()):
+            self.put_message(&change, kind, batch_id, now_ms, True, partition)
+            self.finish(made, route.topic, partition)
+        return 0
+
+    cdef set partitions(self):
+        cdef size_t at
+        cdef set found = set()
+        for at in range(self.rows_n):
+            found.add(self.rows[at].partition)
+        return found
+
+    cdef int finish(self, list made, str topic, uint32_t partition) except -1:
+        if self.out.failed:
+            raise MemoryError("no memory for messages")
+        check(not self.bad)
+        made.append((topic, partition, PyBytes_FromStringAndSize(
+            <char*>self.out.p, self.out.n)))
+        return 0
+
+    cdef Route route(self, Slice schema, Slice table):
+        cdef bytes key = schema.p[:schema.n] + b"\0" if schema.n else b"\0"
+        if table.n:
+            key += table.p[:table.n]
+        found = self.routes.get(key)
+        if found is None:
+            if len(self.routes) >= 10_000:
+                self.routes.clear()
+            schema_name, _, name = key.decode(errors="replace").partition("\0")
+            found = self.routes[key] = self.route_of(schema_name, name)
+        return found
+
+    # --- the rows of an entry ---------------------------------------------------------
+
+    cdef bint read_rows(self, const Change* change, Route route) except? False:
+        """Write the rows of the entry one after the other."""
+        cdef Input source = input_of(self.head.store)
+        cdef Slice row
+        cdef uint64_t image = TAG_BEFORE if change.event == EVENT_DELETE else TAG_AFTER
+        while next_field(&source, TAG_ROW, &row):
+            if not self.read_row(row, image, change.event == EVENT_UPDATE, route):
+                return False
+        return not source.short
+
+    cdef bint read_row(self, Slice row, uint64_t image, bint is_update,
+                       Route route) except? False:
+        cdef Input source = input_of(row)
+        cdef Slice field
+        cdef Column column
+        cdef Known* known
+        cdef Row* made
+        cdef size_t at = 0
+        cdef bint is_first = self.rows_n == 0
+        cdef bint is_empty = True
+        cdef int32_t hashed = route.begin
+        while next_field(&source, image, &field):
+            if not read_flat_column(field, &column):
+                return False
+            known = self.find(&column, at, route)
+            if known == NULL:
+                return False
+            at += 1
+            if is_first:
+                known.is_key = column.is_key
+                if route.mode == HASH_KEY:
+                    known.hashed = column.is_key
+            known.sql_type, known.mysql_type = column.sql_type, column.mysql_type
+            if column.updated:
+                known.updated = True
+            put(&self.data, b",{" if is_empty else b",", 2 if is_empty else 1)
+            is_empty = False
+            self.put_text(&self.data, column.name)
+            put(&self.data, b":", 1)
+            if column.is_null:
+                put(&self.data, b"null", 4)
+            else:
+                self.put_text(&self.data, column.value)
+            # Only of UTF-8, which was checked when it was written.
+            if known.hashed and not column.is_null and not self.bad:
+                hashed ^= java_hash(column.value)
+        if source.short:
+            return False
+        if not is_empty:
+            put(&self.data, b"}", 1)
+        if is_update and not self.read_old(row):
+            return False
+        made = self.next_row()
+        made.has_data = not is_empty
+        made.data_end, made.old_end = self.data.n, self.old.n
+        made.partition = partition_of(hashed, route.partitions)
+        return True
+
+    cdef bint read_old(self, Slice row) noexcept:
+        """Write the values before the change, of columns that changed in a row so far."""
+        cdef Input source = input_of(row)
+        cdef Slice field
+        cdef Column column
+        cdef size_t at = 0
+        cdef size_t found
+        cdef bint is_empty = True
+        put(&self.old, b",{", 2)
+        while next_field(&source, TAG_BEFORE, &field):
+            if not read_flat_column(field, &column):
+                return False
+            found = self.index_of(column.name, at)
+            at += 1
+            if found == self.known_n or not self.known[found].updated:
+                continue
+            if not is_empty:
+                put(&self.old, b",", 1)
+            is_empty = False
+            self.put_text(&self.old, column.name)
+            put(&self.old, b":", 1)
+            if column.is_null:
+                put(&self.old, b"null", 4)
+            else:
+                self.put_text(&self.old, column.value)
+        put(&self.old, b"}", 1)
+        return not source.short
+
+    cdef size_t index_of(self, Slice name, size_t guess) noexcept nogil:
+        """Return which known column has this name; their number if none has."""
+        cdef size_t at
+        if guess < self.known_n and equal(self.known[guess].name, name):
+            return guess
+        for at in range(self.known_n):
+            if equal(self.known[at].name, name):
+                return at
+        return self.known_n
+
+    cdef Known* find(self, const Column* column, size_t guess, Route route) except? NULL:
+        """Return the known column of this name, a new one if there is none."""
+        cdef size_t at = self.index_of(column.name, guess)
+        cdef Known* known
+        if at < self.known_n:
+            return &self.known[at]
+        if at == COLUMNS_MAX:
+            raise ProtocolError(f"a row has more than {COLUMNS_MAX} columns")
+        self.known_n += 1
+        known = &self.known[at]
+        memset(known, 0, sizeof(Known))
+        known.name = column.name
+        if route.mode == HASH_COLUMNS:
+            known.hashed = (
+                column.name.p[:column.name.n].decode(errors="replace").lower()
+                in route.columns)
+        return known
+
+    cdef Row* next_row(self) except NULL:
+        cdef Row* grown
+        if self.rows_n == self.rows_room:
+            self.rows_room = 2 * self.rows_room + 64
+            grown = <Row*>realloc(self.rows, self.rows_room * sizeof(Row))
+            if grown == NULL:
+                raise MemoryError("no memory for the rows of messages")
+            self.rows = grown
+        self.rows_n += 1
+        return &self.rows[self.rows_n - 1]
+
+    cdef void put_text(self, Text* text, Slice value) noexcept nogil:
+        if is_utf8(value.p, value.n):
+            put_string(text, value)
+        else:
+            self.bad = True
+
+    # --- the message ------------------------------------------------------------------
+
+    cdef int put_message(self, const Change* change, bytes kind, int64_t batch_id,
+                         int64_t now_ms, bint split, uint32_t partition) except -1:
+        cdef Text* out = &self.out
+        cdef Slice sql = change.sql
+        cdef size_t at
+        cdef bint is_first
+        out.n = 0
+        put(out, b'{"data":', 8)
+        self.put_rows(False, split, partition)
+        put(out, b',"database":', 12)
+        self.put_text(out, self.head.schema)
+        put(out, b',"es":', 6)
+        put_number(out, self.head.time_ms)
+        put(out, b',"gtid":', 8)
+        self.put_text(out, self.gtid)
+        put(out, b',"id":', 6)
+        put_number(out, batch_id)
+        put(out, b',"isDdl":true' if change.is_ddl else b',"isDdl":false',
+            13 if change.is_ddl else 14)
+        put(out, b',"mysqlType":', 13)
+        if self.known_n == 0:
+            put(out, b"null", 4)
+        for at in range(self.known_n):
+            put(out, b"," if at else b"{", 1)
+            self.put_text(out, self.known[at].name)
+            put(out, b":", 1)
+            self.put_text(out, self.known[at].mysql_type)
+        put(out, b"}", 1 if self.known_n else 0)
+        put(out, b',"old":', 7)
+        self.put_rows(True, split, partition)
+        put(out, b',"pkNames":', 11)
+        is_first = True
+        for at in range(self.known_n):
+            if self.known[at].is_key:
+                put(out, b"[" if is_first else b",", 1)
+                is_first = False
+                self.put_text(out, self.known[at].name)
+        put(out, b"null" if is_first else b"]", 4 if is_first else 1)
+        put(out, b',"sql":', 7)
+        self.put_text(out, sql)
+        put(out, b',"sqlType":', 11)
+        if self.known_n == 0:
+            put(out, b"null", 4)
+        for at in range(self.known_n):
+            put(out, b"," if at else b"{", 1)
+            self.put_text(out, self.known[at].name)
+            put(out, b":", 1)
+            put_number(out, self.known[at].sql_type)
+        put(out, b"}", 1 if self.known_n else 0)
+        put(out, b',"table":', 9)
+        self.put_text(out, self.head.table)
+        put(out, b',"ts":', 6)
+        put_number(out, now_ms)
+        put(out, b',"type":"', 9)
+        put(out, <const char*>kind, len(kind))
+        put(out, b'"}', 2)
+        return 0
+
+    cdef void put_rows(self, bint is_old, bint split, uint32_t partition) noexcept:
+        """Append the rows, or what they were before; only those of a partition."""
+        cdef Text* out = &self.out
+        cdef Text* text = &self.old if is_old else &self.data
+        cdef size_t at, end
+        cdef size_t begin = 0
+        cdef size_t start = out.n
+        if not split:
+            if text.n == 0:
+                put(out, b"null", 4)
+                return
+            put(out, text.p, text.n)
+        else:
+            for at in range(self.rows_n):
+                end = self.rows[at].old_end if is_old else self.rows[at].data_end
+                if self.rows[at].partition == partition:
+                    put(out, text.p + begin, end - begin)
+                begin = end
+            if out.n == start:
+                put(out, b"null", 4)
+                return
+        if not out.failed:
+            out.p[start] = 91  # instead of the first comma
+        put(out, b"]", 1)
+
+
+cdef Slice gtid_of(Slice entry) noexcept nogil:
+    """Return the field `gtid` of an entry's header; the head has the transaction's."""
+    cdef Slice header, found
+    cdef Input source
+    found.p, found.n = b"", 0
+    source = input_of(entry)
+    if next_field(&source, 0x0A, &header):
+        source = input_of(header)
+        while next_field(&source, 0x6A, &found):
+            pass
+    return found
+
+
+cdef int check(bint is_right) except -1:
+    if not is_right:
+        raise ProtocolError("malformed entry in a batch")
+    return 0

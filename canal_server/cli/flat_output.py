@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
-from canal_server.queues.flat_messages import FlatMessages, Route
+from canal_server.queues.flat_messages import FlatMessages
+from canal_server.queues.routing import Router, RoutingSettings
 
 if TYPE_CHECKING:
     import argparse
@@ -15,14 +16,13 @@ HELP: Final = (
     "print flat messages, one per line, as the original sends them to message queues; "
     "with --count, N messages"
 )
-_NOWHERE: Final = Route("")
 
 
 class FlatOutput:
     """Turns bodies of Messages into lines; the id of a message is the body's number."""
 
     def __init__(self) -> None:
-        self._messages = FlatMessages(lambda _schema, _table: _NOWHERE)
+        self._messages = FlatMessages(Router(RoutingSettings()))
         self._bodies = 0
 
     def lines(self, body: bytes | memoryview, limit: int = -1) -> tuple[str, int, bool]:

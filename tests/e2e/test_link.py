@@ -259,7 +259,7 @@ def test_held_amid_a_transaction(linked, proxy, source_server):
     with pipeline.client() as client:
         client.subscribe(".*\\..*")
         write(1)
-        found = []
+        found: list[str] = []
         while found != ["1"]:
             message = client.get(1000, timeout_s=UNIT_S)
             found += ids_of(message)

@@ -189,10 +189,15 @@ class _Reader:
         if braces is None:
             return None
         self.at = braces.end()
-        low = int(braces[1])
+        low = self.repeats(braces[1])
         if braces[2] is None:
             return low, low
-        return low, int(braces[3]) if braces[3] else None
+        return low, self.repeats(braces[3]) if braces[3] else None
+
+    def repeats(self, digits: str) -> int:
+        if len(digits) > _REPEATS_DIGITS:
+            raise self.too_large()
+        return int(digits)
 
     def atom(self) -> _Part | str | None:
         """Parse one character, class or group; None for a comment."""
@@ -434,7 +439,8 @@ _END: Final[Instruction] = (END, None, 0)
 # Letters, digits and signs that are literal, and escaped signs.
 _PLAIN: Final = re.compile(r"(?:[\w\-#@%&~`';:=/!<> ]|\\[^\w\\])+")
 _QUANTIFIERS: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-_BRACES: Final = re.compile(r"\{(\d{1,5})(,(\d{1,5})?)?\}", re.ASCII)
+_BRACES: Final = re.compile(r"\{0*(\d+)(,(?:0*(\d+))?)?\}", re.ASCII)
+_REPEATS_DIGITS: Final = 9  # more of them are too many repetitions in any case
 _FLAGS: Final = re.compile(r"\?[ism]+([:)])")
 _POSIX: Final = re.compile(r"\[:(\^?)(\w+):\]")
 _HEX: Final = re.compile("[0-9a-fA-F]{0,2}")

@@ -91,6 +91,8 @@ def test_constructs(piece, text, expected):
         ("(a{1000}){1000}", f"limit {INSTRUCTIONS_MAX}"),
         ("(((a?){9999}){9999}){9999}", f"limit {INSTRUCTIONS_MAX}"),
         ("a{99999}", f"limit {INSTRUCTIONS_MAX}"),
+        ("a{4294967297}", f"limit {INSTRUCTIONS_MAX}"),
+        ("a{1,99999999999999999999}", f"limit {INSTRUCTIONS_MAX}"),
     ],
 )
 def test_refusals(piece, problem):
@@ -99,6 +101,12 @@ def test_refusals(piece, problem):
         compile_piece(piece)
     assert problem in str(refused.value)
     assert f"'{piece}"[:20] in str(refused.value)
+
+
+def test_leading_zeros_of_repetitions():
+    """They count for nothing, however many there are."""
+    assert compile_piece("ta{0000000002}") == compile_piece("ta{2}")
+    assert compile_piece("ta{00,0000000003}") == compile_piece("ta{0,3}")
 
 
 def test_empty_bodies_are_not_written_out():

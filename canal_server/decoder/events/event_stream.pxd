@@ -57,6 +57,7 @@ cdef class EventStream:
     cdef int await_packet(self, const uint8_t* p, size_t waiting,
                           uint64_t payload) noexcept nogil
     cdef uint32_t read_header(self, const uint8_t* p) noexcept nogil
+    cdef void as_expected(self) noexcept nogil
     cdef int check_length(self, uint64_t length) noexcept nogil
     cdef size_t join_packets(self, uint8_t* p, size_t total) noexcept nogil
     cdef int packet_event(self, const uint8_t* p, size_t n, size_t given) noexcept nogil

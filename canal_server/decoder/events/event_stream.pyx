@@ -254,6 +254,7 @@ cdef class EventStream:
             n = self.join_packets(p, total)
             return self.packet_event(p + 4, n, total)
         if n == 0:
+            self.as_expected()
             return self.fail("an empty packet", 0)
         return self.packet_event(p + 4, n, 4 + n)
 
@@ -266,7 +267,7 @@ cdef class EventStream:
         cdef uint32_t length
         if waiting < 5 or p[4] != 0:
             if payload >= PACKET_MAX and waiting >= 5:
-                self.event.type, self.event.offset = 0, self.position
+                self.as_expected()
                 return self.fail("an answer of %d bytes that is not an event", payload)
             return NEED_INPUT
         if waiting < 5 + HEADER_BYTES:
@@ -274,6 +275,7 @@ cdef class EventStream:
         length = read32(p + 5 + 9)
         if length > self.event_bytes_max or payload > <uint64_t>length + 1:
             self.read_header(p + 5)
+            self.event.offset = self.position
             if length <= self.event_bytes_max:
                 return self.fail("a length of %d, with more in its packets", length)
             return self.check_length(length)
@@ -303,6 +305,7 @@ cdef class EventStream:
             self.event_bytes = given
             return SOURCE_ERROR if p[0] == 0xFF else SOURCE_END
         if p[0] != 0:
+            self.as_expected()
             return self.fail("a packet that begins with %d instead of 0", p[0])
         return self.next_event(p + 1, n - 1, given)
 
@@ -313,7 +316,7 @@ cdef class EventStream:
         if n < HEADER_BYTES:
             if given == 0:
                 return NEED_INPUT
-            e.type = 0
+            self.as_expected()
             return self.fail("a header of %d bytes", n)
         if given == 0:
             length = read32(p + 9)
@@ -321,12 +324,15 @@ cdef class EventStream:
                 return NEED_INPUT
         length = self.read_header(p)
         if given == 0:
+            if length < HEADER_BYTES or length > self.event_bytes_max:
+                e.offset = self.position
             if length < HEADER_BYTES:
                 return self.fail("a length of %d", length)
             if n < length:
                 return self.check_length(length)
             given = length
         elif length != n:
+            e.offset = self.position
             e.body, e.body_n = p + HEADER_BYTES, n - HEADER_BYTES
             self.event_bytes, self.raw_n = given, n
             return self.fail("a length of %d that differs from its packet's", length)
@@ -336,7 +342,17 @@ cdef class EventStream:
         self.raw_n = length
         if length > self.event_bytes_max:
             return self.check_length(length)
-        return self.check_sum(p, length)
+        if self.check_sum(p, length) == RUNNING:
+            return RUNNING
+        # Its own position may be damaged. The next one of a stream may be later than
+        # expected, where the server left something out, but not earlier.
+        if not self.packets or e.offset < self.position:
+            e.offset = self.position
+        return BROKEN
+
+    cdef void as_expected(self) noexcept nogil:
+        """Make what cannot be read the next event, of an unknown type."""
+        self.event.type, self.event.offset = 0, self.position
 
     cdef uint32_t read_header(self, const uint8_t* p) noexcept nogil:
         """Make the event with this header the current one; returns its length."""

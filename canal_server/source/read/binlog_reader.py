@@ -63,6 +63,7 @@ _ROWS_QUERY: Final = 29
 _COMPRESSED: Final = range(165, 172)
 
 _FILE_NAME_BYTES_MAX: Final = 512  # FN_REFLEN of MySQL
+_POSITION_MAX: Final = 2**63 - 1  # of files, and of what stores positions
 
 # Clients receive what a statement says to a server of any version.
 _EXECUTABLE_COMMENT: Final = re.compile(r"/\*M?!")
@@ -275,11 +276,16 @@ class Reader:
                 f"ROTATE event with a file name of {len(body) - 8} bytes, limit "
                 f"{_FILE_NAME_BYTES_MAX}"
             )
+        position = int.from_bytes(body[:8], "little")
+        if position > _POSITION_MAX:
+            raise self._broken(
+                f"ROTATE event to position {position}, limit {_POSITION_MAX}"
+            )
         file = body[8:].decode("utf-8", "replace")
         if file != self.decoder.file:
             _log.debug("reading %s", file)
         self.decoder.skip()
-        self.decoder.start(file, int.from_bytes(body[:8], "little"))
+        self.decoder.start(file, position)
 
     def _on_table(self) -> None:
         table_map = parse_table_map(self.decoder.body, mariadb=self._from_mariadb)

@@ -173,6 +173,47 @@ def test_wrong_checksum() -> None:
     assert values_of(driven.entries) == ["1", "2"]
 
 
+@pytest.mark.parametrize("packets", [True, False], ids=["stream", "file"])
+@pytest.mark.parametrize("length", [0, 18, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_position_of_a_wrong_length(length: int, *, packets: bool) -> None:
+    """An event whose header is damaged is where the one before it ended."""
+    log = small_log()
+    at = 4 + sum(len(event) for event in log.events[:6])
+    damaged = bytearray(log.events[6])
+    damaged[9:13] = struct.pack("<I", length)
+    events = [*log.events[:6], bytes(damaged), *log.events[7:]]
+    stream = b"".join(map(in_packets, events) if packets else events)
+    driven = Driven(packets=packets)
+    with pytest.raises(DecodeError) as caught:
+        driven.feed(stream)
+    assert caught.value.position == at
+
+
+@pytest.mark.parametrize("packet", [b"", b"\xfbname", b"\0short"])
+def test_position_of_what_is_no_event(packet: bytes) -> None:
+    """It is not the event before it, whose end is where the next one begins."""
+    log = small_log()
+    driven = Driven()
+    head = len(packet).to_bytes(3, "little") + b"\x20"
+    with pytest.raises(DecodeError, match="event type 0") as caught:
+        driven.feed(log.as_stream() + head + packet)
+    assert caught.value.position == log.position
+
+
+@pytest.mark.parametrize("packets", [True, False], ids=["stream", "file"])
+def test_position_in_a_damaged_header(*, packets: bool) -> None:
+    """A position before the end of the last event is none that an event has."""
+    log = small_log()
+    at = 4 + sum(len(event) for event in log.events[:6])
+    damaged = bytearray(log.events[6])
+    damaged[13:17] = struct.pack("<I", 130)
+    events = [*log.events[:6], bytes(damaged)]
+    driven = Driven(packets=packets)
+    with pytest.raises(DecodeError, match="checksum is wrong") as caught:
+        driven.feed(b"".join(map(in_packets, events) if packets else events))
+    assert caught.value.position == at
+
+
 def test_without_checksums() -> None:
     """A format description can disable checksums."""
     driven = Driven()

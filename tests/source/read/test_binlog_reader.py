@@ -167,6 +167,16 @@ def test_rotate_without_a_name() -> None:
     )
 
 
+def test_rotate_to_a_position_that_no_file_has() -> None:
+    """It is refused: no file is that long, and it cannot be stored."""
+    log = log_with()
+    log.add(b.ROTATE, (1 << 63).to_bytes(8, "little") + b"bin.000002")
+    with pytest.raises(
+        DecodeError, match="ROTATE event to position 9223372036854775808"
+    ):
+        Reading().run(log.as_stream())
+
+
 # --- tables -------------------------------------------------------------------------
 
 

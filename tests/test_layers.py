@@ -37,10 +37,10 @@ LAYERS = {
     "filters": 3, "users": 3, "pipeline": 3, "store": 3, "position": 3, "ha": 3,
     "tablemeta.model": 3, "tablemeta.sql": 3, "tablemeta.tables": 3,
     "tablemeta.storage": 3, "tablemeta.history": 3,
-    "arrow": 4, "client": 4, "server": 4,
+    "arrow": 4, "queues": 4, "client": 4, "server": 4,
     "source.read": 4, "source.schema": 4, "source.begin": 4, "source.check": 4,
     "source.pump": 4,
-    "capture": 5, "ranges": 5, "catchup": 5, "queues": 5,
+    "capture": 5, "ranges": 5, "catchup": 5,
     "instance": 6, "cursor_moves": 6,
     "observe": 7, "web": 7, "alarms": 7, "admin": 7,
     "daemon": 8,
@@ -63,6 +63,7 @@ ORDERED = (
     ("source.read", "source.schema", "source.begin", "source.check", "source.pump"),
     ("filters", "users"),  # rights name tables and columns as filters do
     ("arrow", "client"),  # values of changes are read as those of columns
+    ("arrow", "queues", "client"),  # a handler sends flat messages
     ("capture", "catchup"),
     ("observe", "web"), ("observe", "alarms"),  # all show what destinations report
     ("ranges", "catchup"),  # old events are read with the schemas of ranges
@@ -110,6 +111,7 @@ DOORS = {
     "yaml": {"doors.yaml_document"},
     "pymysql": {"mysql"},
     "sqlalchemy": {"client"},
+    "confluent_kafka": {"client"},
     "javaproperties": {"config"},
     "prometheus_client": {"doors.prometheus"},
     "starlette": {"web"},

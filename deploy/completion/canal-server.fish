@@ -322,7 +322,7 @@ complete -c canal-server -n '__canal_server_at \' consume\'' -l tls-ca-file -r -
 complete -c canal-server -n '__canal_server_at \' consume\'' -l tls-cert-file -r -F -d 'certificate to show to the server, PEM'
 complete -c canal-server -n '__canal_server_at \' consume\'' -l tls-key-file -r -F -d 'its private key, PEM (default: in that file)'
 complete -c canal-server -n '__canal_server_at \' consume\'' -l password-file -r -F -d 'file with the password for the login (default: the password in $CANAL_PASSWORD)'
-complete -c canal-server -n '__canal_server_at \' consume\'' -l handler -x -d 'module:name of a function, object or class, found in the current folder or installed, or one of json-lines, parquet, sql, webhook'
+complete -c canal-server -n '__canal_server_at \' consume\'' -l handler -x -d 'module:name of a function, object or class, found in the current folder or installed, or one of json-lines, parquet, sql, kafka, webhook'
 complete -c canal-server -n '__canal_server_at \' consume\'' -l set -x -d 'setting of the handler; may be repeated'
 complete -c canal-server -n '__canal_server_at \' consume\'' -l set-env -x -d 'setting of the handler with the value of an environment variable, for secrets; may be repeated'
 complete -c canal-server -n '__canal_server_at \' consume\'' -l table -x -d 'table whose changes are handled; may be repeated (default: all that the server selects)'

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from fix_kafka import Kafka
     from fix_pipeline import Pipeline
     from postgres_servers import PrivatePostgres
 
@@ -29,6 +30,7 @@ COLUMNS = "id, name, price, seen, raw, state"
 TABLE = """(id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,2),
     seen DATETIME(6), raw VARBINARY(20), state ENUM('new','paid'))"""
 IDS = 40  # small, so that changes meet
+STATES = {None: None, "new": "1", "paid": "2"}  # as entries have an ENUM
 
 
 class Shop:
@@ -285,3 +287,69 @@ def order_of(file: Path) -> tuple[str, int]:
 def comparable(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[object]]:
     """Return rows as the lines have them."""
     return {row[0]: json.loads(json_text(list(row))) for row in rows}
+
+
+class Topic:
+    """The rows to which the messages of a topic lead, in their order."""
+
+    def __init__(self, kafka: Kafka, name: str) -> None:
+        self._messages = kafka.follow(name, 0)
+        self.tables: dict[str, dict[str, dict[str, str | None]]] = {}
+
+    def read(self) -> None:
+        """Apply what has arrived."""
+        for value in self._messages():
+            message = json.loads(value)
+            rows = self.tables.setdefault(message["table"], {})
+            for number, row in enumerate(message["data"] or ()):
+                old = message["old"][number] if message["old"] else {}
+                rows.pop(old.get("id", row["id"]), None)
+                if message["type"] != "DELETE":
+                    rows[row["id"]] = row
+
+
+def test_a_topic_of_kafka(
+    pipeline: Pipeline, make_kafka: Callable[[], Kafka], rng: random.Random
+) -> None:
+    """However often the consumer and the broker are killed, the topic has all."""
+    kafka = make_kafka()
+    shop = Shop(pipeline, rng)
+    topic = Topic(kafka, "shop")
+    options = (
+        "--handler", "kafka", "--set", f"servers={kafka.servers}",
+        "--set", "topic=shop",
+    )  # fmt: skip
+
+    def log_rows() -> int:
+        topic.read()
+        return len(topic.tables.get("log", ()))
+
+    for number in range(longer(4)):
+        shop.write(rng.randint(50, 200))
+        process = consumer(pipeline, *options)
+        before = log_rows()
+        wait_until(lambda: log_rows() > before, process)  # noqa: B023
+        if number % 2:
+            kafka.kill()
+            shop.write(20)
+            kafka.start()
+        process.send(signal.SIGKILL)
+        process.wait()
+    process = consumer(pipeline, *options)
+
+    def has_all() -> bool:
+        topic.read()
+        return all(
+            sorted(int(id_) for id_ in topic.tables.get(table.partition(".")[2], ()))
+            == [row[0] for row in shop.rows(table)]
+            for table in shop.tables
+        )
+
+    wait_until(has_all, process)
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+    for table in shop.tables:
+        found = topic.tables[table.partition(".")[2]]
+        for id_, name, _, _, _, state in shop.rows(table):
+            row = found[str(id_)]
+            assert (row["name"], row["state"]) == (name, STATES[state])

@@ -26,6 +26,7 @@ READY: Final = {
     "json-lines": f"{_PACKAGE}.json_lines_file:JsonLines",
     "parquet": f"{_PACKAGE}.parquet_files:ParquetFiles",
     "sql": f"{_PACKAGE}.sql_upsert:SqlUpsert",
+    "kafka": f"{_PACKAGE}.kafka_topics:KafkaTopics",
     "webhook": f"{_PACKAGE}.webhook:Webhook",
 }
 _BOOLEANS: Final = {

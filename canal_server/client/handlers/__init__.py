@@ -6,6 +6,7 @@ something to the consumer. Each ready handler is a module, and an example for on
 - `json_lines_file`: lines of JSON in a file
 - `parquet_files`: Parquet files, one for each table and period
 - `sql_upsert`: the tables of another database, kept equal
+- `kafka_topics`: flat messages in topics of Kafka
 - `webhook`: requests to a web service
 
 `canal_server.client` does not import this package, and importing it loads none of the

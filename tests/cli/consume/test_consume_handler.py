@@ -178,7 +178,9 @@ def test_ready_handlers(name, settings, kind):
 def test_ready_handlers_say_what_they_need(name):
     """Without settings, the error names the ones that are required."""
     (problem,) = problems(name)
-    required = {"json-lines": "path", "parquet": "folder"}.get(name, "url")
+    required = {"json-lines": "path", "kafka": "servers", "parquet": "folder"}.get(
+        name, "url"
+    )
     assert problem == f"--set {required}=…: {name} requires it"
 
 

@@ -1,0 +1,166 @@
+"""A private broker of Kafka, one node, from Maven's jars; skips without them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fix_interop import SWITCH, need, run
+from servers import free_port
+from support_paths import TESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+POM = TESTS / "interop" / "kafka" / "pom.xml"
+JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+START_S = 120.0
+POLL_S = 0.1
+CLUSTER = "4L6g3nShT-eMCtK--X86sw"
+
+
+class Kafka:
+    """A broker that can be killed and started again; topics are made when asked for."""
+
+    def __init__(self, java: str, jars: str, folder: Path) -> None:
+        self.port, controller = free_port(), free_port()
+        self._java = (java, *JVM, "-classpath", jars)
+        self._folder = folder
+        self._settings = folder / "server.properties"
+        self._settings.write_text(
+            "process.roles=broker,controller\n"
+            "node.id=1\n"
+            f"controller.quorum.voters=1@127.0.0.1:{controller}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},"
+            f"CONTROLLER://127.0.0.1:{controller}\n"
+            "controller.listener.names=CONTROLLER\n"
+            "inter.broker.listener.name=PLAINTEXT\n"
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
+            f"log.dirs={folder / 'data'}\n"
+            "num.partitions=4\n"
+            "offsets.topic.replication.factor=1\n"
+            "transaction.state.log.replication.factor=1\n"
+            "transaction.state.log.min.isr=1\n"
+        )
+        made = run(*self._java, "kafka.tools.StorageTool", "format",
+                   "-t", CLUSTER, "-c", str(self._settings))  # fmt: skip
+        assert made.returncode == 0, made.stdout + made.stderr
+        self._popen: subprocess.Popen[bytes] | None = None
+
+    @property
+    def servers(self) -> str:
+        """The address of the broker."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> Kafka:
+        """Start it, and wait until it accepts connections."""
+        with (self._folder / "log").open("ab") as log:
+            self._popen = subprocess.Popen(
+                (*self._java, "kafka.Kafka", str(self._settings)),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        give_up_at = time.monotonic() + START_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+            except OSError:
+                assert self._popen.poll() is None, (self._folder / "log").read_text()
+                assert time.monotonic() < give_up_at, "the broker does not answer"
+                time.sleep(POLL_S)
+            else:
+                return self
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._popen is not None:
+            self._popen.kill()
+            self._popen.wait()
+            self._popen = None
+
+    def follow(self, topic: str, partition: int) -> Callable[[], Iterator[bytes]]:
+        """Return a function that yields what a partition has since the last call."""
+        kafka: Any = pytest.importorskip("confluent_kafka")
+        consumer = kafka.Consumer(
+            {"bootstrap.servers": self.servers, "group.id": "nobody",
+             "enable.auto.commit": False, "auto.offset.reset": "earliest",
+             "allow.auto.create.topics": True}
+        )  # fmt: skip
+        consumer.assign([kafka.TopicPartition(topic, partition, 0)])
+
+        def read() -> Iterator[bytes]:
+            while (message := consumer.poll(0.2)) is not None:
+                if not message.error():
+                    yield message.value()
+
+        return read
+
+    def messages(self, topic: str, expected: int) -> dict[int, list[bytes]]:
+        """Return the values of a topic by partition, when there are so many."""
+        kafka: Any = pytest.importorskip("confluent_kafka")
+        consumer = kafka.Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "nobody",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        found: dict[int, list[bytes]] = {}
+        give_up_at = time.monotonic() + START_S
+        try:
+            partitions = consumer.list_topics(topic, timeout=START_S).topics[topic]
+            consumer.assign(
+                [
+                    kafka.TopicPartition(topic, number, kafka.OFFSET_BEGINNING)
+                    for number in partitions.partitions
+                ]
+            )
+            while sum(map(len, found.values())) < expected:
+                message = consumer.poll(1.0)
+                if message is not None and not message.error():
+                    found.setdefault(message.partition(), []).append(message.value())
+                assert time.monotonic() < give_up_at, f"not {expected} in {found}"
+        finally:
+            consumer.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def kafka_jars(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Give the command of Java, and the class path of a broker."""
+    if SWITCH not in os.environ:
+        pytest.skip(f"{SWITCH}=1 runs it")
+    pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
+    maven, java = need("mvn"), need("java")
+    found = tmp_path_factory.mktemp("kafka") / "jars"
+    fetched = run(
+        *(maven, "--batch-mode", "--quiet", "--file", str(POM)),
+        *("dependency:build-classpath", f"-Dmdep.outputFile={found}"),
+    )
+    if fetched.returncode:
+        pytest.skip(f"Kafka cannot be had: {fetched.stdout[:200]}")
+    return java, found.read_text()
+
+
+@pytest.fixture
+def make_kafka(
+    kafka_jars: tuple[str, str], tmp_path: Path
+) -> Iterator[Callable[[], Kafka]]:
+    """Give a function that starts a broker, which is ended after the test."""
+    made: list[Kafka] = []
+
+    def make() -> Kafka:
+        folder = tmp_path / f"kafka{len(made)}"
+        folder.mkdir()
+        made.append(Kafka(*kafka_jars, folder))
+        return made[-1].start()
+
+    yield make
+    for each in made:
+        each.kill()

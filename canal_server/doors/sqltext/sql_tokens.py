@@ -65,9 +65,11 @@ _NOT_MARIADB: Final = range(50700, 100000)
 _MYSQL_MAX: Final = 99999
 
 
-# For a text that is read completely. Tables have at most 4,096 columns and 8,192
-# partitions; a token needs some hundred bytes and microseconds.
+# For a text that is read completely. Tables have at most 4,096 columns, 8,192
+# partitions and 65,535 labels in an ENUM; a token needs some hundred bytes and some
+# microseconds, which nothing interrupts.
 SQL_CHARS_MAX: Final = 4 * 1024 * 1024
+TOKENS_MAX: Final = 1 << 18
 
 
 def tokens(sql: str, dialect: Dialect, *, chars_max: int | None = None) -> list[Token]:
@@ -101,6 +103,8 @@ def scan(
     if chars_max is None and len(sql) > SQL_CHARS_MAX:
         raise SqlTextError(f"the text has {len(sql)} characters, limit {SQL_CHARS_MAX}")
     text = _opened(sql, dialect, chars_max)
+    if len(text) > TOKENS_MAX:
+        _refuse_many(text, dialect)
     try:
         # A new one each time: it holds the text, and threads share the class.
         tokenizer = _tokenizer(
@@ -111,6 +115,24 @@ def scan(
         # The error of sqlglot quotes the text, which may hold a password.
         raise SqlTextError("a quote or a comment has no end") from error
 
+
+def _refuse_many(text: str, dialect: Dialect) -> None:
+    """Raise SqlTextError when a text has more words and signs than `TOKENS_MAX`.
+
+    A quoted text counts once. This takes a fraction of the tokenizer's time.
+    """
+    chunk = _chunk(dialect.ansi_quotes, dialect.no_backslash_escapes, dialect.mariadb)
+    count = 0
+    for match in chunk.finditer(text):
+        if match.lastgroup == "plain":
+            count += len(_WORD_OR_SIGN.findall(match[0]))
+        else:
+            count += 1
+        if count > TOKENS_MAX:
+            raise SqlTextError(f"the text has more than {TOKENS_MAX} words and signs")
+
+
+_WORD_OR_SIGN: Final = re.compile(r"\w+|[^\w\s]")
 
 _KINDS: Final = {
     TokenType.VAR: Kind.WORD,

@@ -37,6 +37,8 @@ _ENDS: Final = frozenset(("PARTITION", "REMOVE"))
 
 # Items that are parsed completely, and what may follow them.
 _WHOLE: Final = frozenset(("ADD", "DROP", "MODIFY", "CHANGE", "RENAME"))
+# Of one statement: twice as many as a table can have columns, for DROP and ADD.
+_ITEMS_MAX: Final = 8192
 _FOLLOWING: Final = frozenset((",", ";", "", *_ENDS))
 
 
@@ -59,6 +61,8 @@ class AlterationReader(DefinitionReader):
                     self.raise_error(f"{word} followed by {self.peek()[:40]!r}")
             else:
                 found += self._options()
+            if len(found) > _ITEMS_MAX:
+                self.raise_error(f"more than {_ITEMS_MAX} changes of one table")
             self.skip_to((",", *_ENDS))
             if not self.accept(","):
                 break

@@ -48,6 +48,9 @@ _ENDS: Final = frozenset((",", ")", ";", "", "FIRST", "AFTER", "PARTITION", "REM
 _OPERATORS: Final = frozenset("+-*/%|&^<>=!~") | {"DIV", "MOD", "AND", "OR"}
 
 
+# Of a table, for all servers.
+_COLUMNS_MAX: Final = 4096
+_KEYS_MAX: Final = 255
 _EXPLICIT_SINCE: Final = {False: 80002, True: 101000}
 _CHARSETS: Final = frozenset(("CHARACTER", "CHARSET", "CHAR"))
 _ALGORITHMS: Final = frozenset(("BTREE", "HASH", "RTREE"))
@@ -180,8 +183,12 @@ class DefinitionReader(SqlReader):
     def _element(self, found: Body) -> None:
         if self.key_stands_here():
             self.key_or_constraint(found)
+            if len(found.keys) > _KEYS_MAX:
+                self.raise_error(f"more than {_KEYS_MAX} keys")
         else:
             found.columns.append(self.column())
+            if len(found.columns) > _COLUMNS_MAX:
+                self.raise_error(f"more than {_COLUMNS_MAX} columns")
         # The remaining elements have no effect here (FIRST and AFTER never have any).
         self.skip_to((",",))
 

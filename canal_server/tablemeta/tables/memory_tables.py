@@ -48,7 +48,7 @@ from canal_server.tablemeta.tables.table_changes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from canal_server.model.positions import EntryPosition
     from canal_server.tablemeta.model.operations import Name, Operation
@@ -348,8 +348,9 @@ class MemoryTableMeta:
                         self, name, f"the statement ended with error {context.error}"
                     )
             return
-        for number, (old, new) in enumerate(operation.pairs):
-            if _is_renamed_again(operation.pairs[number:]):
+        renamed_again = _renamed_again(operation.pairs)
+        for (old, new), is_again in zip(operation.pairs, renamed_again, strict=True):
+            if is_again:
                 # The first one was a temporary table, which row format does not log.
                 continue
             if self._is_temporary(old, context):
@@ -551,15 +552,16 @@ class MemoryTableMeta:
     }
 
 
-def _is_renamed_again(pairs: tuple[tuple[Name, Name], ...]) -> bool:
-    """Return whether the first table is renamed twice, and no other becomes it."""
-    old = pairs[0][0]
-    for other, new in pairs[1:]:
-        if other == old:
-            return True
-        if new == old:
-            return False
-    return False
+def _renamed_again(pairs: Sequence[tuple[Name, Name]]) -> list[bool]:
+    """Return for each pair whether its table is renamed later, and none becomes it."""
+    found = []
+    # By name, whether the next pair with it renames it; else that pair creates it.
+    renames: dict[Name, bool] = {}
+    for old, new in reversed(pairs):
+        found.append(renames.get(old, False))
+        renames[new] = False
+        renames[old] = True
+    return found[::-1]
 
 
 class _Changing:

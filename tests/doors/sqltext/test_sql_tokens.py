@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from canal_server.doors.sqltext import Dialect, Kind, SqlTextError, Token, tokens
-from canal_server.doors.sqltext.sql_tokens import SQL_CHARS_MAX
+from canal_server.doors.sqltext.sql_tokens import SQL_CHARS_MAX, TOKENS_MAX
 
 MYSQL = Dialect(server_version=80400)
 MARIADB = Dialect(mariadb=True, server_version=101100)
@@ -188,3 +188,18 @@ def test_long_texts_are_refused():
     with pytest.raises(SqlTextError, match=f"limit {SQL_CHARS_MAX}"):
         tokens(text, Dialect())
     assert tokens(text, Dialect(), chars_max=100)[0].text == "ALTER"
+
+
+@pytest.mark.parametrize("text", ["x,", "(", ") ", "/*!1*/ x", "'' ", "- "])
+def test_too_many_tokens_are_refused(text):
+    """A text of too many words and signs is refused before it is split."""
+    with pytest.raises(SqlTextError, match=f"more than {TOKENS_MAX} words and signs"):
+        tokens("CREATE " + text * TOKENS_MAX, Dialect())
+
+
+def test_a_long_text_with_few_tokens():
+    """A quoted text counts once, however many words and signs it has."""
+    text = "COMMENT '" + "x, " * (TOKENS_MAX // 2) + "'"
+    assert tokens(text, Dialect())[0].text == "COMMENT"
+    labels = ",".join(f"'{each}'" for each in range(65535))
+    assert len(tokens(f"a ENUM({labels})", Dialect())) == 2 * 65535 + 3

@@ -307,3 +307,25 @@ def test_known_options(options: str) -> None:
     (operation,) = resolve(f"CREATE TABLE t (a INT) {options}", Context(schema="d"))
     assert isinstance(operation, CreateTable)
     assert operation.is_open == ("SELECT" in options)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (",".join(f"c{n} INT" for n in range(4097)), "more than 4096 columns"),
+        ("a INT" + ", KEY (a)" * 256, "more than 255 keys"),
+    ],
+)
+def test_more_than_a_table_can_have(body, problem):
+    """A statement that no server executes is unknown, with its table."""
+    sql = f"CREATE TABLE t ({body})"
+    assert resolve(sql, MYSQL) == [Unknown(problem, (("d", "t"),))]
+    most = ",".join(f"c{n} INT" for n in range(4096))
+    assert len(columns(f"CREATE TABLE t ({most})")) == 4096
+
+
+def test_more_changes_than_a_table_can_have():
+    """An ALTER TABLE of too many changes is unknown, with its table."""
+    sql = "ALTER TABLE t " + ",".join(["MODIFY a INT"] * 8193)
+    problem = "more than 8192 changes of one table"
+    assert resolve(sql, MYSQL) == [Unknown(problem, (("d", "t"),))]

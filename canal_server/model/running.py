@@ -31,7 +31,7 @@ def decode(data: bytes | None) -> Running | None:
     try:
         content = json.loads(data or b"{}")
         return Running(str(content["address"]), content.get("active") is not False)
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -16,6 +16,7 @@ from canal_server.errors import LeaseLost, MetaStoreError, ZooKeeperError
 from canal_server.messages import position_messages
 from canal_server.model import znodes
 from canal_server.position.atomic_file import Disk, replace_content
+from canal_server.position.meta_file import damage_message
 from canal_server.position.node_writer import LeasedNodes
 from canal_server.runtime.private_files import unwritten
 
@@ -103,8 +104,9 @@ def _encoded(away_s: Mapping[int, float]) -> bytes:
 
 def _decoded(data: bytes, where: str) -> dict[int, float]:
     try:
-        found = json.loads(data)["away_s"]
-        return {int(each): max(0.0, float(away)) for each, away in found.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        with damage_message():
+            found = json.loads(data)["away_s"]
+            return {int(each): max(0.0, float(away)) for each, away in found.items()}
+    except (ValueError, OverflowError) as error:
         position_messages.LAST_SEEN_DAMAGED.log(_log, where, error)
         return {}

@@ -310,7 +310,7 @@ class SubscriptionNodes(LeasedNodes):
             ]
         except ZooKeeperError as error:
             raise MetaStoreError(f"cannot read the subscriptions: {error}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise MetaStoreError(
                 f"the content of {self._path} or below is not a valid subscription:"
                 f" {error!r}; remove that node"

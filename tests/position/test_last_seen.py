@@ -47,7 +47,11 @@ def test_kept(make_shelf):
 
 
 @pytest.mark.parametrize(
-    "content", [b"{", b"[]", b'{"away_s": 1}', b'{"away_s": {"x": 1}}', b"\xff"]
+    "content",
+    [
+        *(b"{", b"[]", b'{"away_s": 1}', b'{"away_s": {"x": 1}}', b"\xff"),
+        *(b"[" * 200_000, b'{"away_s": ' * 100_000),
+    ],
 )
 def test_damaged_file(path, caplog, content):
     """A damaged file counts as none, and is logged."""

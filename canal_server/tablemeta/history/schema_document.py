@@ -78,7 +78,7 @@ def from_document(text: str) -> Exported:
     """Parse a document of `to_document`. Raises TableMetaError for anything else."""
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TableMetaError(f"not valid JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise TableMetaError(f"not a JSON object with the format {FORMAT!r}")

@@ -232,7 +232,10 @@ def schemas_of_java(data: str) -> tuple[StoredSchema, ...]:
     All tables are uncertain: the base dump may be newer than its position, and the Java
     server ignores statements that its parser does not understand.
     """
-    found = json.loads(data)
+    try:
+        found = json.loads(data)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  # content, not a type
     schemas = []

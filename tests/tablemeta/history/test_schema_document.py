@@ -60,6 +60,7 @@ def changed(**values):
     ("text", "problem"),
     [
         ("", "not valid JSON"),
+        ("[" * 200_000, "not valid JSON"),
         ("[]", "not a JSON object with the format"),
         ("{}", "not a JSON object with the format"),
         (changed(format="x"), "not a JSON object with the format"),

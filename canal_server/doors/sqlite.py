@@ -46,6 +46,10 @@ _RIGHTS: Final = frozenset(
 _NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _NO_RIGHTS: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 _NO_DESCRIPTORS: Final = frozenset((errno.EMFILE, errno.ENFILE))
+_REMEDIES: Final = {  # of `open_private`
+    errno.ELOOP: "symbolic links are not followed there: remove it",
+    errno.EINVAL: "a regular file is created in its place",
+}
 _IN_THE_WAY: Final = frozenset((errno.EEXIST, errno.ENOTDIR, errno.EISDIR))
 
 
@@ -442,8 +446,8 @@ class Database:
     def _remedy_of_system(self, number: int | None) -> str:
         if number in _NO_ROOM:
             return self._remedy_of_room
-        if number == errno.ELOOP:
-            return "symbolic links are not followed there: remove it"
+        if number in _REMEDIES:
+            return _REMEDIES[number]
         if number in _NO_DESCRIPTORS:
             return descriptor_shortage() or "it has some again"
         if number in _NO_RIGHTS:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canal_server.doors.zookeeper import end_session
 from canal_server.errors import ZooKeeperError
 from canal_server.messages import cluster_messages
-from canal_server.runtime.private_files import open_private, reason_of
+from canal_server.runtime.private_files import open_private, read_whole, reason_of
 
 if TYPE_CHECKING:
     from canal_server.doors.zookeeper import ZooKeeper
@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 
 ANSWER_S: Final = 5.0  # for ZooKeeper to hand over the session; it answered just now
 PROC: Final = Path("/proc")
-_BYTES_MAX: Final = 4096  # of our file
 _START_FIELD: Final = 19  # of /proc/<pid>/stat, after the name: the start time
 
 
@@ -75,7 +74,10 @@ class Predecessor:
                     self._servers,
                     found["process"][0],
                 )
-        except (OSError, ValueError, LookupError, TypeError, ZooKeeperError) as error:
+        except (
+            *(OSError, ValueError, LookupError, TypeError, RecursionError),
+            ZooKeeperError,
+        ) as error:
             log.info(
                 "could not end the session that an earlier server may have left with"
                 " ZooKeeper at %s; it ends after its timeout: %s",
@@ -112,8 +114,7 @@ class Predecessor:
     def _read(self) -> dict[str, Any] | None:
         """Return what an earlier server stored, None unless it is certainly dead."""
         try:
-            with self.path.open("rb") as file:
-                found: dict[str, Any] = json.loads(file.read(_BYTES_MAX))
+            found: dict[str, Any] = json.loads(read_whole(self.path))
         except FileNotFoundError:
             return None
         pid, started = found["process"]

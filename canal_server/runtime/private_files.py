@@ -40,12 +40,33 @@ def make_private_folder(path: Path) -> None:
     path.chmod(FOLDER_OWNER_ONLY)  # the umask may have removed rights
 
 
-def open_private(path: Path, flags: int) -> int:
+def open_private(path: Path, flags: int, *, may_be_pipe: bool = False) -> int:
     """Open a file, which is created for its owner only; returns its descriptor.
 
-    Raises OSError, with ELOOP for a symbolic link.
+    Raises OSError, with ELOOP for a symbolic link. A pipe, whose opening could block
+    until someone reads or writes, is refused; `may_be_pipe`: only without a reader.
     """
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_OWNER_ONLY)
+    try:
+        fd = os.open(
+            path,
+            flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+            FILE_OWNER_ONLY,
+        )
+    except OSError as error:
+        if error.errno == errno.ENXIO and not may_be_pipe:  # nobody reads it
+            raise _not_regular(path) from None
+        raise
+    if not may_be_pipe and not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _not_regular(path)
+    return fd
+
+
+def _not_regular(path: Path) -> OSError:
+    return OSError(errno.EINVAL, _NOT_REGULAR, str(path))
+
+
+_NOT_REGULAR: Final = "not a regular file, remove it"
 
 
 def read_whole(path: Path) -> bytes:
@@ -55,12 +76,10 @@ def read_whole(path: Path) -> bytes:
     block until someone writes, or a file larger than memory.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as file:
+    try:
         found = os.fstat(fd)
-        if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file, remove it", str(path))
+            raise _not_regular(path)
         if found.st_size > READ_BYTES_MAX:
             raise OSError(
                 errno.EFBIG,
@@ -68,7 +87,10 @@ def read_whole(path: Path) -> bytes:
                 " copy of it or remove it",
                 str(path),
             )
-        return file.read(READ_BYTES_MAX)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(READ_BYTES_MAX)
+    finally:
+        os.close(fd)
 
 
 def refuse_link(path: Path) -> None:
@@ -98,6 +120,10 @@ def reason_of(error: OSError) -> str:
     if error.errno == errno.ELOOP and error.filename is not None:
         name = os.fsdecode(error.filename)
         return f"{name} is a symbolic link, which is not followed: remove it"
+    if error.errno == errno.EISDIR and error.filename is not None:
+        return f"{os.fsdecode(error.filename)} is a folder: remove it"
+    if error.strerror == _NOT_REGULAR:
+        return f"{error.filename} is not a regular file: remove it"
     if error.errno == errno.EMFILE:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return (

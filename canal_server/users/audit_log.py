@@ -130,9 +130,8 @@ class AuditLog:
     def _open(self) -> None:
         assert self._path is not None, "events are noted"
         self._close()
-        # A pipe that nobody reads is an error, and not waited for.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-        self._fd = open_private(self._path, flags)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._fd = open_private(self._path, flags, may_be_pipe=True)
 
     def _write(self, line: bytes) -> None:
         """Write a line, or nothing of it. Raises OSError."""

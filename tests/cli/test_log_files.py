@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import closing
 
 import pytest
@@ -63,6 +64,27 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"--log-dir .*file: cannot write there"):
         LogFolder(tmp_path / "file")
+
+
+def test_a_pipe_in_place_of_a_file(tmp_path):
+    """A pipe is refused at once, also if a program reads it."""
+    path = tmp_path / "canal/canal.log"
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match=f"{path} is not a regular file: remove it"):
+        LogFolder(tmp_path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(ConfigError, match="not a regular file"):
+        LogFolder(tmp_path)
+    os.close(reader)
+
+
+def test_a_destination_with_a_pipe_in_place_of_its_file(folder, tmp_path):
+    """Its lines are in the server's file."""
+    (tmp_path / "logs/shop").mkdir()
+    os.mkfifo(tmp_path / "logs/shop/shop.log")
+    write(folder, "one", "shop")
+    assert (tmp_path / "logs/canal/canal.log").read_text() == "one\n"
 
 
 def test_a_destination_whose_file_cannot_be_opened(folder, tmp_path):

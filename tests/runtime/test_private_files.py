@@ -25,7 +25,7 @@ from canal_server.runtime.private_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from canal_server.doors.zookeeper import ZooKeeper
@@ -160,6 +160,59 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(OSError, match="not a regular file, remove it"):
         Disk().read(path)
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_APPEND):
+        with pytest.raises(OSError, match="meta") as failed:
+            open_private(path, flags)
+        assert reason_of(failed.value) == f"{path} is not a regular file: remove it"
+
+
+def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    """The error names it."""
+    with pytest.raises(OSError, match=str(tmp_path)):
+        Disk().read(tmp_path)
+    with pytest.raises(OSError, match=str(tmp_path)) as failed:
+        open_private(tmp_path, os.O_RDWR | os.O_CREAT)
+    assert reason_of(failed.value) == f"{tmp_path} is a folder: remove it"
+
+
+@pytest.mark.parametrize("name", [control.LOCK_NAME, control.SOCKET_NAME])
+def test_a_folder_in_place_of_a_file_of_a_server(tmp_path: Path, name: str) -> None:
+    """The server does not start, and names the folder."""
+    (tmp_path / name).mkdir()
+    with pytest.raises(ControlError, match=f"{tmp_path / name} is a folder: remove it"):
+        ControlServer(tmp_path, {}).start()
+
+
+def test_a_pipe_in_place_of_the_lock_of_a_server(tmp_path: Path) -> None:
+    """The server does not start, and names the pipe."""
+    os.mkfifo(tmp_path / control.LOCK_NAME)
+    with pytest.raises(
+        ControlError, match=f"{control.LOCK_NAME} is not a regular file: remove it"
+    ):
+        ControlServer(tmp_path, {}).start()
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (os.mkfifo, r"not a regular file, remove it \(.*x\.sqlite\.lock\); a regular"),
+        (
+            os.mkdir,
+            r"Is a directory \(.*x\.sqlite\.lock\); .* or a folder that of a file",
+        ),
+    ],
+)
+def test_locks_of_databases_are_files(
+    tmp_path: Path, make: Callable[[Path], None], problem: str
+) -> None:
+    """A pipe or folder in place of the lock of a database is an error with its name."""
+    path = tmp_path / "x.sqlite"
+    make(path.with_name("x.sqlite.lock"))
+    database = Database(
+        path, FileForm("test", 1, (("CREATE TABLE t (a)",),), "", MetaStoreError)
+    )
+    with pytest.raises(MetaStoreError, match=problem):
+        database.open()
 
 
 def test_a_file_larger_than_memory_is_not_read(tmp_path: Path) -> None:

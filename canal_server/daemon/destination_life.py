@@ -295,12 +295,17 @@ class DestinationLife:
         destination_messages.DESTINATION_RESTARTING.log(log, self.destination)
         self._lease.wake()
 
-    def settle(self) -> None:
+    def settle(self, deadline: Deadline) -> None:
         """Wait until it runs or cannot run; no wait for a shared or lazy one."""
         if self._lease.shared or self.config.lazy:
             return
         with self._changed:
-            self._changed.wait_for(self._is_settled)
+            if not self._changed.wait_for(self._is_settled, deadline.remaining_s()):
+                log.info(
+                    "destination %s is still starting; its clients wait, all others"
+                    " are served",
+                    self.destination,
+                )
 
     def status(self) -> dict[str, object]:
         """Return the status for people, as JSON values; never blocks."""

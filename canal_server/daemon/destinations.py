@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canal_server.daemon.destination_life import DestinationLife
 from canal_server.errors import CanalError, ClientError, ConfigError
 from canal_server.filters.client_filters import client_filter
 from canal_server.messages import destination_messages
+from canal_server.runtime.lifecycle import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
     from canal_server.ports import Lease, RunningInstance
-    from canal_server.runtime.lifecycle import Deadline
 
 log = logging.getLogger(__name__)
+
+SETTLE_S: Final = 5.0  # that a server waits for its destinations before it serves any
 
 
 class Destinations:
@@ -64,12 +66,15 @@ class Destinations:
     def start(self) -> None:
         """Start every instance that is not lazy; a failing one does not stop others.
 
-        An instance that waits for ZooKeeper or for other servers does not, either.
+        An instance that waits for ZooKeeper or for other servers does not, either. One
+        that takes longer than `SETTLE_S`, as with very large stored filters, continues
+        to start when this returns.
         """
         for life in self._lives.values():
             life.start()
+        deadline = Deadline(SETTLE_S)
         for life in self._lives.values():
-            life.settle()
+            life.settle(deadline)
 
     def request_stop(self) -> None:
         """Ask all instances to stop; from now on none starts."""

@@ -166,7 +166,7 @@ class Instance:
             for number, pipeline in self.pipelines.items():
                 newest = self._positions.newest(number)
                 pipeline.begin_with(newest.identity if newest else None)
-            self._begin_stages()
+            self._begin_stages(self._start_stop)
         except BaseException:
             self._stages.end()  # some of them may have started
             for stop in self._stops():
@@ -181,9 +181,14 @@ class Instance:
         ranges = (each.stop for each in self._ranges)
         return (self._clients.lagging.presence.stop, *ranges, self.meta.stop)
 
-    def _begin_stages(self) -> None:
-        """Give each known client its cursor, and begin to read."""
-        serve_stored_clients(self.meta, self.destination, self._serve_stored)
+    def _begin_stages(self, stop: Stop | None = None) -> None:
+        """Give each known client its cursor, and begin to read.
+
+        With `stop` requested, some clients have none: then the pumps end at once.
+        """
+        serve_stored_clients(self.meta, self.destination, self._serve_stored, stop)
+        if stop is not None and stop.requested():
+            self._stages.request_stop()
         # Only now: who finds a store finds its cursor in it.
         self.store = self._stages.stores
         self._stages.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.capture.source_parts import executed_sets_of
@@ -40,17 +41,37 @@ if TYPE_CHECKING:
     from canal_server.ports import MetaManager, TablePredicate
     from canal_server.position.gtid_cache import Completed, ExecutedSets
     from canal_server.ranges.range_cursors import SubscriptionStorage
+    from canal_server.runtime.lifecycle import Stop
 
 _log = logging.getLogger(__name__)
 
+PROGRESS_S: Final = 5.0  # between log lines about a start that takes long
 OWNER_ANSWER_S: Final = 5.0  # for ZooKeeper's answer who may write a history
 
 
 def serve_stored_clients(
-    meta: MetaManager, destination: str, serve: Callable[[ClientIdentity], None]
+    meta: MetaManager,
+    destination: str,
+    serve: Callable[[ClientIdentity], None],
+    stop: Stop | None = None,
 ) -> None:
-    """Serve each known client; one whose filter cannot be used is refused."""
-    for identity in meta.subscriptions(destination):
+    """Serve each known client; one whose filter cannot be used is refused.
+
+    Filters near the limit of all take many seconds. A stop ends it before the next one.
+    """
+    clients = meta.subscriptions(destination)
+    logged_s = time.monotonic()
+    for count, identity in enumerate(clients):
+        if stop is not None and stop.requested():
+            return
+        if time.monotonic() - logged_s >= PROGRESS_S:
+            logged_s = time.monotonic()
+            _log.info(
+                "destination %s: prepared the filters of %d of %d clients",
+                destination,
+                count,
+                len(clients),
+            )
         try:
             serve(identity)
         except ClientError as error:

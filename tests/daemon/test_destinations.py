@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from functools import partial
 
@@ -10,6 +11,7 @@ from fix_daemon import Makes
 from fix_destinations import LONG, SharedLease, configs, released
 from fix_store import eventually, in_thread
 
+import canal_server.daemon.destinations
 from canal_server.errors import CanalError, ConfigError
 from canal_server.runtime.lifecycle import Deadline
 
@@ -28,6 +30,30 @@ def test_all_but_lazy_ones_start(destinations_of):
         True,
         False,
     ]
+
+
+def test_one_that_starts_slowly_does_not_hold_others_up(
+    destinations_of, monkeypatch, caplog
+):
+    """Others are served while it starts; its client waits for it."""
+    monkeypatch.setattr(canal_server.daemon.destinations, "SETTLE_S", 0.1)
+    makes = Makes()
+    destinations = destinations_of(configs("slow", "b"), makes)
+    slow = next(each for each in makes.made if each.destination == "slow")
+    slow.may_start.clear()
+    with caplog.at_level(logging.INFO):
+        destinations.start()
+    assert destinations.running("slow") is None
+    assert "destination slow is still starting" in caplog.text
+    assert destinations.start_lazy("b")
+    found: list[object] = []
+    client = threading.Thread(
+        target=lambda: found.append(destinations.start_lazy("slow"))
+    )
+    client.start()
+    slow.may_start.set()
+    client.join(LONG)
+    assert found == [slow]
 
 
 def test_a_lazy_one_starts_once(destinations_of):

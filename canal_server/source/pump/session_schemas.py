@@ -98,6 +98,7 @@ class SessionSchemas:
             info,
             destination=self._config.destination,
             scanner=DdlScanner(self._config, access, turn),
+            stop=turn,
         )
         begin = schemas.begin(position, stored, beginning.files, beginning.scanner)
         self._schemas = schemas

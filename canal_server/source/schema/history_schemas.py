@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from canal_server.model.positions import LogPosition
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
+    from canal_server.runtime.lifecycle import Stop
     from canal_server.source.read.available_positions import SourceFiles
     from canal_server.source.read.binlog_scan import Scanner
     from canal_server.source.read.ddl_scan import DdlScanner
@@ -48,8 +49,11 @@ class HistorySchemas:
         *,
         destination: str,
         scanner: DdlScanner,
+        stop: Stop,
     ) -> None:
+        """Store what to use; with `stop` requested no statement is applied."""
         self._tsdb = tsdb
+        self._stop = stop
         self._destination = destination
         self._control = control
         self._info = info
@@ -121,7 +125,15 @@ class HistorySchemas:
         return answer
 
     def apply(self, statement: DdlStatement) -> None:
-        """Apply a statement; durable when this returns."""
+        """Apply a statement; durable when this returns.
+
+        Raises ConnectionLost when a stop is requested: received statements of megabytes
+        can take a minute in all.
+        """
+        if self._stop.requested():
+            raise ConnectionLost(
+                f"stopped before the statement at {statement.position}"
+            )
         self._tsdb.apply(record_of(statement, self._collations))
         self._asked.clear()
 

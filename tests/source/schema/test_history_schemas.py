@@ -8,6 +8,7 @@ import pytest
 from fix_source_access import access_of
 
 from canal_server.config.schema import InstanceConfig
+from canal_server.errors import ConnectionLost
 from canal_server.model.positions import EntryPosition
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.control_connection import ControlConnection
@@ -46,12 +47,14 @@ class Session:
         self.control = ControlConnection(access)
         self.control.open()
         self.scanner = DdlScanner(CONFIG, access, Stop())
+        self.stop = Stop()
         self.images = HistorySchemas(
             self.tsdb,
             self.control,
             read_server_info(self.control),
             destination=CONFIG.destination,
             scanner=self.scanner,
+            stop=self.stop,
         )
         self.read_to = self.here()
         self.images.begin(
@@ -117,6 +120,16 @@ def test_a_doubt_is_settled(session: Session) -> None:
     session.read()
     assert session.find() == ["a", "b", "c"]
     assert not session.is_uncertain()
+
+
+def test_a_stop_comes_before_the_next_statement(session: Session) -> None:
+    """A statement that is left when a stop is requested is applied by the next one."""
+    assert session.find() == ["a", "b"]
+    session.run("ALTER TABLE t ADD c INT")
+    session.stop.request()
+    with pytest.raises(ConnectionLost, match="stopped before the statement"):
+        session.read()
+    assert session.find() == ["a", "b"]
 
 
 def test_a_doubt_stays(session: Session, caplog: pytest.LogCaptureFixture) -> None:

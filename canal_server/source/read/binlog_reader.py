@@ -139,6 +139,7 @@ class Reader:
         self._filters = filters
         self._error_of_packet = error_of_packet
         self._deliver: Deliver = lambda _spans: True
+        self._stop: Stop | None = None
         self._halts = {
             engine.HALT_TABLE: self._on_table,
             engine.HALT_QUERY: self._on_query,
@@ -177,6 +178,7 @@ class Reader:
         """
         feed = self.decoder.feed
         self._deliver = deliver
+        self._stop = stop
         while not stop.requested():
             with feed.space(min(self.decoder.missing, 1 << 24)) as space:
                 count = source.try_receive_into(space)
@@ -522,6 +524,8 @@ class Reader:
         decoder.begin_payload()
         try:
             for piece in pieces:
+                if self._stop is not None and self._stop.requested():
+                    raise ConnectionLost("stopped inside a compressed transaction")
                 self._feed_inner(piece)
             decoder.finish_payload()
         except DecodeError:

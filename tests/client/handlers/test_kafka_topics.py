@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NOW_S = 1_700_000_000.5
 TOPIC = "shop"
-BY_KEY = {"partition_hash": r".*\..*:$pk$", "partitions": 4}
+BY_KEY: dict[str, Any] = {"partition_hash": r".*\..*:$pk$", "partitions": 4}
 
 
 class Batch(NamedTuple):

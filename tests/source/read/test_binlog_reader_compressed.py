@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import TYPE_CHECKING
 
 import binlog_bytes as b
 import pytest
@@ -13,6 +14,9 @@ from reader_driver import INT, Reading, insert, log_with
 from canal_server.errors import ConnectionLost, DecodeError
 from canal_server.model.entry import EventType
 from canal_server.runtime.lifecycle import Stop
+
+if TYPE_CHECKING:
+    from canal_server.ports import Span
 
 
 def inner_transaction(*values: int) -> bytes:
@@ -69,6 +73,29 @@ def test_stopped_inside_of_a_payload() -> None:
     source = Bytes([log.as_stream()])
     with pytest.raises(ConnectionLost, match="inside a compressed"):
         reading.reader.run(source, lambda _: False, reading.note_idle, Stop())
+
+
+def test_a_stop_inside_of_a_payload() -> None:
+    """A stop does not wait for the end of a transaction that inflates to much."""
+    log = log_with()
+    events = inner_transaction(*range(1_000_000))
+    log.add(
+        b.PAYLOAD,
+        b.payload_body(zstandard.compress(events), algorithm=0, size=len(events)),
+    )
+    reading, stop = Reading(), Stop()
+    delivered = 0
+
+    def deliver(spans: list[Span]) -> bool:
+        nonlocal delivered
+        delivered += sum(last - first for _, first, last in spans)
+        stop.request()
+        return True
+
+    source = Bytes([log.as_stream()])
+    with pytest.raises(ConnectionLost, match="inside a compressed"):
+        reading.reader.run(source, deliver, reading.note_idle, stop)
+    assert delivered > 0
 
 
 def deflated(data: bytes) -> bytes:

@@ -19,6 +19,7 @@ ERROR_MARK = 0xFF  # first byte of an error packet
 TEXT_MAX = 1_024  # characters of a server's text in an error; MySQL sends up to 512
 
 READING_BINLOG_FAILED = 1236  # the one code for everything that ends a dump
+_SAME_ID = 4052  # MariaDB's code for a replica's id in use; others send 1236
 _DENIED = 1045  # at login: name or password; later: a missing privilege
 
 # The connection is lost or about to be; the next one may work.
@@ -130,6 +131,8 @@ def source_error(
     if errno == READING_BINLOG_FAILED:
         message += f", requested start {position}" if position else ""
         return _dump_error(text, message)
+    if errno == _SAME_ID:
+        return _same_id(message, errno)
     if errno in _LOST:
         return ConnectionLost(message, errno=errno)
     if errno in _REFUSED:
@@ -155,15 +158,19 @@ def is_missing_privilege(errno: int) -> bool:
     return errno == _DENIED or _GRANT in _REFUSED.get(errno, "")
 
 
+def _same_id(message: str, errno: int) -> ConnectionLost:
+    """Return the error for an id that another replica has: the position is valid."""
+    return ConnectionLost(
+        f"{message}; two replicas use one id: give each instance its own"
+        " canal.instance.mysql.slaveId",
+        errno=errno,
+    )
+
+
 def _dump_error(text: str, message: str) -> SourceError:
     low = text.lower()
     if "same server_uuid" in low or "same server_id" in low:
-        # Another replica connected with the same id: the position is still valid.
-        return ConnectionLost(
-            f"{message}; two replicas use one id: give each instance its own "
-            "canal.instance.mysql.slaveId",
-            errno=READING_BINLOG_FAILED,
-        )
+        return _same_id(message, READING_BINLOG_FAILED)
     if any(part in low for part in _PURGED_TEXTS):
         return BinlogPurged(
             f"{message}; the binlog of this server does not contain that position: it"

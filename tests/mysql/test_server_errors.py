@@ -50,6 +50,11 @@ NOT_PURGED = [
         (1236, "log event entry exceeded max_allowed_packet", SourceRefused),
         (1236, "Binary log is not open", SourceRefused),
         (1236, "A replica with the same server_uuid/server_id as this", ConnectionLost),
+        (
+            4052,
+            "A slave with the same server_uuid/server_id is already",
+            ConnectionLost,
+        ),
         (1227, "you need (at least one of) the REPLICATION SLAVE", SourceRefused),
         (1045, "Access denied for user 'canal'@'h'", SourceRefused),
         (1130, "Host 'h' is not allowed to connect", SourceRefused),
@@ -116,3 +121,14 @@ def test_what_is_no_error_packet(packet: bytes):
     with pytest.raises(ValueError, match="not an error packet"):
         parse_error_packet(packet)
     assert type(error_of_packet(packet, address="db:3306")) is ConnectionLost
+
+
+def test_an_id_in_use_twice_names_the_setting():
+    """The code of a MySQL and that of a MariaDB lead to one remedy."""
+    text = "A slave with the same server_uuid/server_id is already connected"
+    for errno in (1236, 4052):
+        error = source_error(errno, text, address="db:3306")
+        assert str(error) == (
+            f"db:3306: {text} (error {errno}); two replicas use one id: give each"
+            " instance its own canal.instance.mysql.slaveId"
+        )

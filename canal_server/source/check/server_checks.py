@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from canal_server.errors import CanalError
+from canal_server.errors import CanalError, SourceError
 from canal_server.model.check_results import fail, ok, skip, warn
+from canal_server.mysql.server_errors import account_text, is_missing_privilege
 
 if TYPE_CHECKING:
     from canal_server.model.check_results import CheckResult
@@ -71,7 +72,7 @@ def check_other_replicas(facts: SourceFacts, checked: CheckedSource) -> CheckRes
     if not own:
         return ok(name, "no replica can have an id that is chosen at the start")
     if isinstance(replicas, CanalError):
-        return skip(name, f"{key} = {own}", str(replicas))
+        return skip(name, f"{key} = {own}", _why_not_shown(facts, replicas))
     hosts = [each.host for each in replicas if each.server_id == own]
     elsewhere = [host for host in hosts if host != checked.host_name]
     remedy = f"set {key} = 0, or another id"
@@ -90,3 +91,18 @@ def check_other_replicas(facts: SourceFacts, checked: CheckedSource) -> CheckRes
             remedy,
         )
     return ok(name, f"no other replica of the source has the id {own}")
+
+
+def _why_not_shown(facts: SourceFacts, error: CanalError) -> str:
+    """Return why the replicas are not known.
+
+    A MariaDB wants a privilege for it that reading its binlog does not need.
+    """
+    denied = isinstance(error, SourceError) and is_missing_privilege(error.errno or 0)
+    if not denied or not facts.info.is_mariadb:
+        return str(error)
+    return (
+        "only accounts with REPLICATION MASTER ADMIN see the replicas; it is optional,"
+        " for this check alone: GRANT REPLICATION MASTER ADMIN ON *.* TO"
+        f" {account_text(*facts.capture.account)}"
+    )

@@ -86,3 +86,25 @@ def test_other_replicas(replicas, checked, outcome):
     assert found.outcome is outcome
     if outcome is FAIL:
         assert found.text.startswith("canal.instance.mysql.slaveId is 9, which a")
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [
+        (
+            {"version": "11.4.2-MariaDB"},
+            (
+                "only accounts with REPLICATION MASTER ADMIN see the replicas; it is"
+                " optional, for this check alone: GRANT REPLICATION MASTER ADMIN ON *.*"
+                " TO 'u'@'%'"
+            ),
+        ),
+        ({}, "denied"),
+    ],
+)
+def test_replicas_that_are_not_shown(variables, why):
+    """What a MariaDB wants for it is not what reading its binlog needs."""
+    facts = facts_of(variables=variables, replicas=SourceRefused("denied", errno=1227))
+    found = check_other_replicas(facts, checked_of(slave_id=9))
+    assert found.outcome is SKIP
+    assert found.text == f"cannot check canal.instance.mysql.slaveId = 9: {why}"

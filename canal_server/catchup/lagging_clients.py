@@ -118,10 +118,14 @@ class LaggingClients:
         return client_id in self._lagging
 
     def on_move(self, client_id: int) -> None:
-        """Note that a client is moved: its entries are retained for a while."""
+        """Note that a client is moved: its entries are retained for a while.
+
+        Its cursor in the ring stays, so that a get that waits there ends as those of
+        the other clients do: without entries, when the ring is replaced.
+        """
         self.presence.saw(client_id)
         if self.stores is not None:
-            self.stores.unsubscribe(client_id)
+            self.stores.end_reader(client_id)
 
     def _is_diverted(self, client_id: int) -> bool:
         return self.stores is not None and self.stores.is_diverted(client_id)

@@ -241,11 +241,15 @@ class ClientStores:
 
     def unsubscribe(self, client_id: int) -> None:
         """Forget a client."""
+        self.end_reader(client_id)
+        self._ring.unsubscribe(client_id)
+
+    def end_reader(self, client_id: int) -> None:
+        """Divert a client no longer; a get that waits for its reader finds nothing."""
         diverted = self._diverted.pop(client_id, None)
         if diverted is not None and diverted.reader is not None:
             diverted.reader.request_stop()
             diverted.reader.store.close()
-        self._ring.unsubscribe(client_id)
 
     def get(
         self,

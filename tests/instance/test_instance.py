@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -225,6 +226,32 @@ def test_a_move_begins_where_the_slowest_needs_something(
     eventually(lambda: reading(instance))
     mysql_server.execute(f"INSERT INTO {database}.u VALUES (2)")
     assert tables(rows_of(instance, 1, 2)) == ["u"]
+
+
+def test_a_get_that_waits_during_a_move(
+    mysql_server: Server, running: Callable[..., Instance]
+) -> None:
+    """It finds nothing, whether its client is moved or not; both stay connected."""
+    instance = running(config_for(source_of(mysql_server)))
+    clients = (1, 2)
+    for client_id in clients:
+        subscribe(instance, identity(client_id=client_id))
+    eventually(lambda: reading(instance))
+    begun = threading.Barrier(len(clients) + 1)
+    old = instance.store
+
+    def get_all(client_id: int) -> None:
+        begun.wait(PATIENCE_S)
+        while old.get(client_id, 1000, PATIENCE_S) is not None:
+            pass
+
+    pending = [in_thread(get_all, each) for each in clients]
+    begun.wait(PATIENCE_S)
+    latest = EntryPosition(*mysql_server.binlog_position(), included=True)
+    instance.seek([1], instance.log_position(latest))
+    for each in pending:
+        each.result(PATIENCE_S)
+    assert instance.store is not old
 
 
 def test_who_is_not_moved(

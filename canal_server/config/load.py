@@ -103,7 +103,8 @@ def load_server(conf_dir: Path, environ: Mapping[str, str]) -> ServerConfig:
 def load_managed(conf_dir: Path, environ: Mapping[str, str]) -> ManagedConf | None:
     """Return where the settings from canal-admin are, None: it hands out none.
 
-    Raises ConfigError for invalid local settings.
+    Raises ConfigError for local settings that are invalid. Without a canal-admin they
+    are left to `load`, which reports those of destinations with them.
     """
     return _Loading(conf_dir, environ).managed()
 
@@ -239,8 +240,10 @@ class _Loading:
         local = self._local_file()
         lookup = Lookup(self._environ, [local])
         folder = self._managed_folder(local)
+        if folder is None:
+            return None
         server = self._server(lookup)
-        if folder is not None and not server.admin_passwd:
+        if not server.admin_passwd:
             self._problems.add(
                 local.origin,
                 "canal.admin.passwd",
@@ -249,8 +252,6 @@ class _Loading:
                 " its password; set hex(SHA1(SHA1(password))) of its canal.adminPasswd",
             )
         self._problems.raise_if_any()
-        if folder is None:
-            return None
         if server.admin_port <= 0:
             server = replace(server, admin_port=ADMIN_PORT)
         return ManagedConf(server, folder / MAIN_FILE, folder / "instances")

@@ -8,6 +8,7 @@ import resource
 
 import pytest
 
+from canal_server import cli
 from canal_server.cli.start import allow_descriptors, log_to
 
 
@@ -55,3 +56,19 @@ def test_a_traceback_keeps_its_lines():
     assert lines[0].endswith("failed")
     assert lines[1] == "Traceback (most recent call last):"
     assert lines[-1] == r"ValueError: a\x1b[2Jb"
+
+
+def test_all_problems_at_once(make_conf, capsys):
+    """A wrong setting of the server hides none of a destination."""
+    conf = make_conf(
+        "canal.destinations = a\ncanal.alarm.after.seconds = 60s\n",
+        a="canal.instance.master.address = here\ncanal.instance.gtidon = perhaps\n",
+    )
+    assert cli.main(["start", "--conf", str(conf)]) == 2
+    shown = capsys.readouterr().err
+    for key in (
+        "canal.alarm.after.seconds",
+        "canal.instance.gtidon",
+        "canal.instance.dbUsername",
+    ):
+        assert key in shown

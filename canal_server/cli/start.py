@@ -25,9 +25,11 @@ from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError, ConfigError
 from canal_server.instance.instance import Instance
 from canal_server.messages import daemon_messages
+from canal_server.model.quoted import printable
 from canal_server.runtime.background import SIGNALLED, Starter, detach
 from canal_server.runtime.log_levels import LEVELS, LogLevels
 from canal_server.runtime.private_files import reason_of
+from canal_server.server.process_zone import unknown_zone
 
 if TYPE_CHECKING:
     import argparse
@@ -142,6 +144,7 @@ def _serve(  # noqa: PLR0917  # what a run consists of
     folder = None if log_dir is None else LogFolder(log_dir)
     levels = log_to(args.log_level, folder, args.log_format)
     allow_descriptors()
+    warn_of_zone()
     settings.log_doubts()
     while True:
         zookeepers = ZooKeepers()
@@ -220,6 +223,12 @@ def allow_descriptors() -> None:
     except (OSError, ValueError) as error:
         # The usual limit suffices for a few instances.
         daemon_messages.DESCRIPTOR_LIMIT_KEPT.log(log, soft, error)
+
+
+def warn_of_zone() -> None:
+    """Log a TZ that names no zone: TIMESTAMP columns are then written in UTC."""
+    if zone := unknown_zone():
+        daemon_messages.TIME_ZONE_UNKNOWN.log(log, printable(zone))
 
 
 def log_to(

@@ -230,3 +230,13 @@ THROUGHPUT_FAILED = Message(
     meaning="The plots of the page have a gap. The destinations are not affected.",
     remedy="Report the traceback that follows the line.",
 )
+
+TIME_ZONE_UNKNOWN = Message(
+    name="time-zone-unknown",
+    level=WARNING,
+    text="TZ=%s is no time zone of this machine: UTC is used",
+    meaning="The environment variable `TZ` is neither the name of a zone nor a rule."
+    " TIMESTAMP columns, and the times of the log, are written in UTC.",
+    remedy="Set `TZ` to a name that `timedatectl list-timezones` lists, or to `UTC`,"
+    " and restart the server. A container may need its package `tzdata`.",
+)

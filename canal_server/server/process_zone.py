@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import zoneinfo
 from pathlib import Path
 from typing import Final
 
 LOCAL: Final = Path("/etc/localtime")
 NAMES_BELOW: Final = "/zoneinfo/"  # in the path that LOCAL is a link to
+# "std offset dst […]", where std is letters or <…> (POSIX.1-2017, 8.3, TZ).
+_RULE: Final = re.compile(
+    r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?[0-9].*", re.DOTALL
+)
 
 
 def zone_name(local: Path = LOCAL) -> str:
@@ -29,3 +34,26 @@ def zone_name(local: Path = LOCAL) -> str:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         return ""
     return name
+
+
+def unknown_zone() -> str:
+    """Return the value of TZ if it is no zone of this machine, otherwise nothing.
+
+    The C library then uses UTC without a word.
+    """
+    value = os.environ.get("TZ", "")
+    name = value.removeprefix(":")
+    if not name or _RULE.fullmatch(name):
+        return ""
+    # Not by ZoneInfo: it also has the names of the package tzdata, which the C library
+    # does not read. UTC needs no file.
+    if name == "UTC" or _has_file(name):
+        return ""
+    return value
+
+
+def _has_file(name: str) -> bool:
+    try:
+        return any(Path(folder, name).is_file() for folder in zoneinfo.TZPATH)
+    except (ValueError, OSError):  # not a name that a file can have
+        return False

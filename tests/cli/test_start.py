@@ -9,7 +9,7 @@ import resource
 import pytest
 
 from canal_server import cli
-from canal_server.cli.start import allow_descriptors, log_to
+from canal_server.cli.start import allow_descriptors, log_to, warn_of_zone
 
 
 def test_descriptors():
@@ -72,3 +72,15 @@ def test_all_problems_at_once(make_conf, capsys):
         "canal.instance.dbUsername",
     ):
         assert key in shown
+
+
+def test_a_zone_that_does_not_exist(monkeypatch, caplog):
+    """A misspelt TZ is logged at the start: nothing else shows that UTC is used."""
+    monkeypatch.setenv("TZ", "Europe/Berlim")
+    warn_of_zone()
+    assert caplog.messages == [
+        "TZ=Europe/Berlim is no time zone of this machine: UTC is used"
+    ]
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    warn_of_zone()
+    assert len(caplog.messages) == 1

@@ -16,8 +16,9 @@ from canal_server.errors import ConfigError, ZooKeeperError
 from canal_server.ha.address import LOOPBACK
 from canal_server.ha.cluster_view import look
 from canal_server.model.check_results import fail, ok, skip, warn
+from canal_server.model.quoted import printable
 from canal_server.server.listener import listen
-from canal_server.server.process_zone import zone_name
+from canal_server.server.process_zone import unknown_zone, zone_name
 from canal_server.tls.certificates import check_expiry_of
 from canal_server.tls.server_tls import expires_at, load_context
 
@@ -88,7 +89,7 @@ def check_host(config: DaemonConfig) -> tuple[list[CheckResult], Running | None]
         check_http_port(config.server, running),
         *check_tls(config.server.tls),
         *check_users(config),
-        time_zone(zone_name()),
+        time_zone(zone_name(), unknown_zone()),
         *check_zookeepers(config.instances),
     ]
     return results, running
@@ -223,8 +224,19 @@ def _extra_port(
 # --- the time zone, and ZooKeeper -----------------------------------------------------
 
 
-def time_zone(name: str) -> CheckResult:
-    """Check that the zone in which TIMESTAMP columns are written has a name."""
+def time_zone(name: str, unknown: str = "") -> CheckResult:
+    """Check that the zone in which TIMESTAMP columns are written has a name.
+
+    `unknown` is the value of TZ if it is no zone.
+    """
+    if unknown:
+        return warn(
+            "time_zone",
+            f"TZ={printable(unknown)} is no time zone of this machine: TIMESTAMP"
+            " columns are written in UTC",
+            "set the environment variable TZ to a zone that `timedatectl"
+            " list-timezones` lists, or to UTC",
+        )
     if name:
         return ok("time_zone", f"TIMESTAMP columns are written in the zone {name}")
     return warn(

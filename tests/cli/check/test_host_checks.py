@@ -280,6 +280,12 @@ def test_time_zones():
     found = time_zone("")
     assert found.outcome is Outcome.WARN
     assert found.remedy == "set the environment variable TZ, such as TZ=UTC"
+    found = time_zone("", "Europe/Berlim")
+    assert found.outcome is Outcome.WARN
+    assert found.text == (
+        "TZ=Europe/Berlim is no time zone of this machine: TIMESTAMP columns are"
+        " written in UTC"
+    )
 
 
 def test_a_zookeeper_that_does_not_answer(make_conf, check, monkeypatch):

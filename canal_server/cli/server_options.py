@@ -10,7 +10,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli.conf_options import DEFAULT, VARIABLE, default_conf
+from canal_server.cli.conf_options import (
+    DEFAULT,
+    VARIABLE,
+    default_conf,
+    destination_of,
+)
 from canal_server.client.canal import CanalClient
 from canal_server.client.connection.login import LoginRefused
 from canal_server.client.range_client import RangedClient
@@ -30,9 +35,14 @@ DESTINATION: Final = "example"
 _ANY: Final = ("", "0.0.0.0", "::")  # noqa: S104  # wildcard listen addresses
 
 
-def add_link_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the server, the destination and the login."""
+def add_link_options(parser: argparse.ArgumentParser, *, changes: bool = False) -> None:
+    """Add the options for the server, the destination and the login.
+
+    `changes`: the command changes something, so that it takes no destination for want
+    of a name where several are configured.
+    """
     add = parser.add_argument
+    several = "; required if there are several" if changes else ""
     add("--conf", metavar="DIR", type=Path, help="folder with the canal.properties of "
         "the server, for the values of omitted options (default: "
         f"${VARIABLE} if set, else {DEFAULT} if it has that file; unused with --host "
@@ -40,7 +50,7 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
     add("--host", help=f"host of the server (default: {HOST})")
     add("--port", type=int, help=f"port of the server (default: {PORT})")
     add("--destination", help="name (default: the only configured destination, else "
-        f"{DESTINATION})")  # fmt: skip
+        f"{DESTINATION}{several})")  # fmt: skip
     add("--user", default="", help="user name for the login")
     add("--tls", action="store_true", help="connect with TLS")
     add("--tls-ca-file", default="", metavar="FILE", help="certificates of the trusted "
@@ -53,10 +63,10 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
         f"the login (default: the password in ${PASSWORD_VARIABLE})")  # fmt: skip
 
 
-def complete_link(args: argparse.Namespace) -> None:
+def complete_link(args: argparse.Namespace, *, changes: bool = False) -> None:
     """Fill in omitted options from the conf folder, or with defaults.
 
-    Raises ConfigError.
+    `changes` as in `add_link_options`. Raises ConfigError.
     """
     conf = args.conf
     if conf is None and args.host is None and args.port is None:
@@ -75,8 +85,8 @@ def complete_link(args: argparse.Namespace) -> None:
         if args.port is None and config.server.port:
             args.port = config.server.port
         names = [each.destination for each in config.instances]
-        if args.destination is None and len(names) == 1:
-            (args.destination,) = names
+        if args.destination is None and (len(names) == 1 or (changes and names)):
+            args.destination = destination_of(config, None).destination
     args.host = args.host or HOST
     args.port = PORT if args.port is None else args.port
     args.destination = args.destination or DESTINATION

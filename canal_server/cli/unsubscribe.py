@@ -34,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         epilog="Exit status: 0 success, 1 failure, or the client is not subscribed, 2 "
         "invalid settings or options, 130 interrupted by Ctrl-C.",
     )
-    add_link_options(parser)
+    add_link_options(parser, changes=True)
     parser.add_argument(
         "--client-id",
         type=int,
@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Unsubscribe; status 1 if the server refuses, or has no such client."""
-    complete_link(args)
+    complete_link(args, changes=True)
     client = client_of(args, args.client_id)
     try:
         with client:

@@ -340,7 +340,7 @@ complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -s h -l help -d
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with the canal.properties of the server, for the values of omitted options (default: $CANAL_CONF if set, else conf if it has that file; unused with --host or --port)'
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l host -x -d 'host of the server (default: 127.0.0.1)'
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l port -x -d 'port of the server (default: 11111)'
-complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l destination -x -a '(__canal_server_destinations)' -d 'name (default: the only configured destination, else example)'
+complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l destination -x -a '(__canal_server_destinations)' -d 'name (default: the only configured destination, else example; required if there are several)'
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l user -x -d 'user name for the login'
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l tls -d 'connect with TLS'
 complete -c canal-server -n '__canal_server_at \' unsubscribe\'' -l tls-ca-file -r -F -d 'certificates of the trusted authorities, PEM (default: those of the system)'

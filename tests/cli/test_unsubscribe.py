@@ -84,6 +84,18 @@ def test_whose(serve, capsys):
     assert "--client-id" in capsys.readouterr().err
 
 
+def test_one_of_several_destinations(make_conf, capsys):
+    """Where several are configured, one has to be named."""
+    master = (
+        "canal.instance.master.address = 127.0.0.1:1\n"
+        "canal.instance.dbUsername = u\ncanal.instance.dbPassword = p\n"
+    )
+    conf = make_conf("canal.destinations = example,shop", example=master, shop=master)
+    assert main(["unsubscribe", "--conf", str(conf), "--client-id", "7"]) == 2
+    shown = capsys.readouterr().err
+    assert "select a destination with --destination: example, shop" in shown
+
+
 def test_a_destination_that_is_not_there(serve, capsys):
     """The server's refusal is shown, with server and destination."""
     port = serve().port

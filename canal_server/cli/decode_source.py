@@ -30,6 +30,7 @@ from canal_server.source.begin.seek_target import (
     Kind,
     TargetFinder,
     TargetText,
+    before_text,
     inside_text,
     parse_target,
 )
@@ -147,5 +148,8 @@ def resolved(
     )
     if target.inside is not None:
         text = inside_text(target_text.text, f"{found.file}:{found.offset}")
+        print(f"canal-server decode: {text}", file=sys.stderr)
+    elif target.is_before:
+        text = before_text(target_text.text, found.file)
         print(f"canal-server decode: {text}", file=sys.stderr)
     return found

@@ -221,6 +221,11 @@ def _effects(
             f"{target.inside} is inside a transaction: using the end of the previous"
             " one"
         )
+    if target.is_before:
+        yield (
+            "that time is before the first transaction in the binlog of the source:"
+            f" using the beginning of its oldest file, {target.position.journal_name}"
+        )
     for each in moved:
         yield f"client {each.identity.client_id}{_effect(view, target.position, each)}"
     if others:

@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ClientError
-from canal_server.model.positions import binlog_file_number
 from canal_server.mysql.binlogs import purged_gtids
 from canal_server.protocol.range_messages import PURGED
+from canal_server.source.begin.whole_binlog import is_first_of_all
 
 if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.source.read.binlog_scan import Scanner
 
-FIRST_NUMBER: Final = 1  # of a binlog's files
 _YEAR_9999_MS: Final = 253_402_300_799_000
 
 
@@ -29,15 +28,9 @@ def check_nothing_before(
     info: ServerInfo,
     scanner: Scanner,
 ) -> None:
-    """Raise ClientError unless nothing was changed before a binlog's first file.
-
-    Nothing was when the file is the first one that the server ever wrote, and no GTID
-    set precedes it, as it does on a server restored from a backup.
-    """
-    if binlog_file_number(file) == FIRST_NUMBER:
-        before = str(scanner.head_of(file, mariadb=info.is_mariadb))
-        if not before and not purged_gtids(control, info):
-            return
+    """Raise ClientError unless nothing was changed before a binlog's first file."""
+    if is_first_of_all(file, info, scanner, lambda: purged_gtids(control, info)):
+        return
     created_ms = scanner.first_event_ms(file)
     next_ms = created_ms + 1000  # times in binlogs are whole seconds
     raise ClientError(

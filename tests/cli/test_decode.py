@@ -12,6 +12,7 @@ from ddl_event import statement_of
 from fix_daemon import child_environ
 from fix_store import eventually
 from golden_form import load_workload
+from purge import purge
 
 from canal_server import cli
 from canal_server.cli.decode import DIFFERENT, entry_object
@@ -370,7 +371,22 @@ def test_times(capsys, make_conf, database, source_server) -> None:
     )
     assert made in before
     assert rows_of(before) == []
-    output = failure(capsys, 1, *options, "--from", "-520w")
+
+
+@pytest.mark.slow
+def test_a_time_before_the_oldest_file(capsys, own_server) -> None:
+    """A whole binlog is read from its beginning, which is said; a purged one is not."""
+    server = own_server("mysql")
+    options = ["--source", server.url, "--from", "-520w"]
+    assert cli.main(["decode", *options]) == 0
+    first = server.execute("SHOW BINARY LOGS")[0][0]
+    assert capsys.readouterr().err == (
+        "canal-server decode: -520w is before the first transaction in the binlog of"
+        f" the source: starting with its oldest file, {first}\n"
+    )
+    server.execute("FLUSH BINARY LOGS")
+    purge(server, server.binlog_position()[0])
+    output = failure(capsys, 1, *options)
     assert "`--from oldest` starts at the oldest file" in output
 
 

@@ -18,7 +18,12 @@ from canal_server.errors import ClientError
 from canal_server.model.moments import moment_ms, time_text
 from canal_server.mysql.replication import FIRST_EVENT
 from canal_server.protocol.range_messages import NOT_HERE, UNKNOWN_SUBSCRIPTION
-from canal_server.source.begin.seek_target import Kind, inside_text, parse_target
+from canal_server.source.begin.seek_target import (
+    Kind,
+    before_text,
+    inside_text,
+    parse_target,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -172,10 +177,7 @@ class _Follower:
             oldest = self._client.locate(self._destination, "earliest")
             if oldest == at:
                 asked = time_text(int(self._start.removeprefix(_TIME)))
-                text = (
-                    f"{asked} is before the first transaction in the binlog of the"
-                    f" source: starting with its oldest file, {at.journal}"
-                )
+                text = before_text(asked, at.journal)
         if text:
             print(f"canal-server tail: {text}", file=sys.stderr)
 

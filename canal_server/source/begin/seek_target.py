@@ -20,6 +20,7 @@ from canal_server.mysql.replication import FIRST_EVENT
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.begin.search import BinlogSearch
 from canal_server.source.begin.start_finder import StartFinder
+from canal_server.source.begin.whole_binlog import is_first_of_all
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.read.gtid_sets import parse, subtract
 from canal_server.source.read.start_position import StartPosition
@@ -56,10 +57,14 @@ class TargetText:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A position between transactions; `inside`: the requested one, if not such."""
+    """A position between transactions; `inside`: the requested one, if not such.
+
+    `is_before`: a time before the first transaction was requested.
+    """
 
     position: EntryPosition
     inside: EntryPosition | None = None
+    is_before: bool = False
 
 
 def parse_target(text: str) -> TargetText:
@@ -90,6 +95,14 @@ def inside_text(asked: str, found: str) -> str:
     return f"{asked} is inside a transaction: starting before it, at {found}"
 
 
+def before_text(asked: str, file: str) -> str:
+    """Describe a time before the first transaction of a whole binlog."""
+    return (
+        f"{asked} is before the first transaction in the binlog of the source: starting"
+        f" with its oldest file, {file}"
+    )
+
+
 class TargetFinder:
     """Finds targets in one source's binlog."""
 
@@ -109,7 +122,7 @@ class TargetFinder:
             case Kind.GTIDS:
                 return Target(self._after_set(target.text))
             case Kind.TIME:
-                return Target(self._at_time(target))
+                return self._at_time(target)
             case Kind.OLDEST:
                 return Target(self._oldest())
             case Kind.LATEST:
@@ -141,7 +154,7 @@ class TargetFinder:
             included=True,
         )
 
-    def _at_time(self, target: TargetText) -> EntryPosition:
+    def _at_time(self, target: TargetText) -> Target:
         view = self._view
         if target.time_ms > view.now_ms:
             raise PositionError(
@@ -151,12 +164,14 @@ class TargetFinder:
             )
         oldest = view.files.files[0].name
         if view.scanner.first_event_ms(oldest) > target.time_ms:
+            if is_first_of_all(oldest, view.info, view.scanner, lambda: view.purged):
+                return Target(self._oldest(), is_before=True)
             raise PositionError(
                 f"{target.text} is before the oldest binlog file, {oldest};"
                 f" `{self._option} oldest` starts at the oldest file"
             )
         position = self._start(HostConfig(timestamp_ms=target.time_ms))
-        return EntryPosition(
+        found = EntryPosition(
             position.file,
             position.position,
             target.time_ms,
@@ -164,6 +179,7 @@ class TargetFinder:
             None if position.gtids is None else str(position.gtids),
             included=True,
         )
+        return Target(found)
 
     def _start(self, configured: HostConfig) -> StartPosition:
         view = self._view

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 from fix_pipeline import POLL_S
 from fix_source_access import access_of
+from purge import purge
 
 from canal_server.config.schema import InstanceConfig, SourceConfig
 from canal_server.core.gtid.mysql_sets import GtidSet
@@ -176,8 +177,24 @@ def test_times(positioned):
         assert position.position is not None
         with pytest.raises(PositionError, match="is in the future by the clock of"):
             find(str((now_s + 3600) * 1000))
-        with pytest.raises(PositionError, match="is before the oldest binlog file"):
-            find("2001-01-01T00:00:00Z")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_a_time_before_the_oldest_file(own_server, flavour):
+    """It means the beginning of a whole binlog; what was purged is refused."""
+    server, early = own_server(flavour), "2001-01-01T00:00:00Z"
+    first = server.execute("SHOW BINARY LOGS")[0][0]
+    with viewed(server) as view:
+        found = TargetFinder(view).find(parse_target(early))
+    assert found.is_before
+    assert (found.position.journal_name, found.position.position) == (first, 4)
+    server.execute("FLUSH BINARY LOGS")
+    file, _ = server.binlog_position()
+    purge(server, file)
+    refused = pytest.raises(PositionError, match="is before the oldest binlog file")
+    with finding(server) as find, refused:
+        find(early)
 
 
 def test_sets(positioned):

@@ -535,6 +535,11 @@ class _Loading:
         for file in self._files:
             warnings += unknown_warnings(file, destinations, self._used)
             warnings += [
+                f"{file.origin}: {key}: written in lines"
+                f" {', '.join(map(str, lines))}: the last one counts"
+                for key, lines in file.repeated
+            ]
+            warnings += [
                 f"{file.origin}: {key}: non-ASCII characters are read as ISO-8859-1;"
                 " write them as \\uXXXX"
                 for key in file.non_ascii

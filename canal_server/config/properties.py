@@ -39,6 +39,7 @@ class Properties:
     origin: str  # the file name for messages
     values: dict[str, str]
     non_ascii: tuple[str, ...] = ()  # keys whose values contain non-ASCII bytes
+    repeated: tuple[tuple[str, tuple[int, ...]], ...] = ()  # keys, and their lines
 
 
 def read_properties(path: Path) -> Properties:
@@ -46,7 +47,7 @@ def read_properties(path: Path) -> Properties:
     content = _content(path)
     try:
         values = javaproperties.loads(content)
-        return Properties(str(path), values, _non_ascii(content))
+        return Properties(str(path), values, _non_ascii(content), _repeated(content))
     except javaproperties.InvalidUEscapeError:
         # The escape is not shown, as it may be a part of a password.
         raise UnreadableError(
@@ -95,3 +96,14 @@ def _non_ascii(content: bytes) -> tuple[str, ...]:
         for element in javaproperties.parse(content)
         if isinstance(element, javaproperties.KeyValue) and not element.source.isascii()
     )
+
+
+def _repeated(content: bytes) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return the keys that are written more than once, with the lines of each."""
+    lines: dict[str, list[int]] = {}
+    line = 1
+    for element in javaproperties.parse(content):
+        if isinstance(element, javaproperties.KeyValue):
+            lines.setdefault(element.key, []).append(line)
+        line += element.source.count("\n")
+    return tuple((key, tuple(at)) for key, at in lines.items() if len(at) > 1)

@@ -104,3 +104,18 @@ def test_raw_characters_are_reported(make_conf):
     conf = make_conf(f"{MAIN}canal.instance.filter.regex = größe\n")
     (warning,) = warnings_of(conf)
     assert "canal.instance.filter.regex: non-ASCII characters" in warning
+
+
+def test_a_key_written_twice(make_conf) -> None:
+    """Both lines are named, as only the last one counts; the values are not shown."""
+    conf = make_conf(
+        "canal.destinations = example\n# port\ncanal.port = 11\\\n111\n\n"
+        "canal.port: 11112\n"
+    )
+    config = load(conf, {})
+    assert config.server.port == 11112
+    (warning,) = (each for each in config.warnings if "written" in each)
+    assert warning == (
+        f"{conf / 'canal.properties'}: canal.port: written in lines 3, 6: the last one"
+        " counts"
+    )

@@ -42,6 +42,7 @@ class Failures:
         self._destination = destination
         self._backoff = backoff or Backoff()
         self._logged = LogThrottle()  # errors and warnings since the last success
+        self._was_elsewhere = False  # the last line was about another position
 
     def forget(self) -> None:
         """Reset: a session delivered something, or another server is read."""
@@ -71,9 +72,13 @@ class Failures:
             delay_s = max(delay_s, STUBBORN_DELAY_S)
         if elsewhere:
             delay_s = 0.0
-        if self._is_news(message):
+        # If that fails too, the line with the remedy comes once more, as the last one.
+        if self._is_news(message) or (self._was_elsewhere and not elsewhere):
+            self._was_elsewhere = elsewhere
             when = f"next attempt in {delay_s:.1f} s"
-            if delay_s < SHOWN_S_MIN:
+            if elsewhere:
+                when = "looking for another position at once"
+            elif delay_s < SHOWN_S_MIN:
                 when = "retrying at once"
             source_messages.SOURCE_FAILED.log(_log, self._destination, message, when)
         return delay_s

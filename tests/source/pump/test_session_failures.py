@@ -54,8 +54,26 @@ def test_an_address_where_nobody_answers() -> None:
 
 def test_no_wait_is_no_figure(caplog: pytest.LogCaptureFixture) -> None:
     """Where nothing is waited for, the line says so instead of a figure."""
-    assert Failures("d").fail(LOST, "gone", elsewhere=True, counting=False) == 0
-    assert caplog.messages == ["destination d: gone; retrying at once"]
+    failures = Failures("d", Backoff(0.01, 0.01, jitter=0.0))
+    failures.fail(LOST, "gone", elsewhere=False, counting=False)
+    assert failures.fail(LOST, "elsewhere", elsewhere=True, counting=False) == 0
+    assert caplog.messages == [
+        "destination d: gone; retrying at once",
+        "destination d: elsewhere; looking for another position at once",
+    ]
+
+
+def test_the_remedy_is_said_last(caplog: pytest.LogCaptureFixture) -> None:
+    """Another position is looked for in between, which is not what is to be done."""
+    failures = Failures("d", Backoff(1.0, 8.0, jitter=0.0))
+    for _ in range(4):
+        failures.fail(PURGED, "old: seek", elsewhere=False, counting=False)
+        failures.fail(PURGED, "old", elsewhere=True, counting=False)
+    assert [each.partition(";")[0] for each in caplog.messages] == [
+        "destination d: old: seek",
+        "destination d: old",
+        "destination d: old: seek",
+    ]
 
 
 def test_each_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
+from deltalake.table import TableFeatures
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from canal_server.errors import LakeError
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRIES: Final = 5  # of a commit that conflicts with another writer's
+_LOCAL_TIMES: Final = "timestampNtz"
 
 
 class DeltaLakeTable:
@@ -174,6 +176,7 @@ class DeltaLakeTable:
         commit: CommitProperties,
     ) -> None:
         """Replace all files, and the columns, by those of a copy."""
+        self._allow_local_times(delta, schema)
         configuration = self._properties(schema, files)
         # Before, so that no file has statistics of a column that must have none.
         self._set_properties(delta, configuration)
@@ -233,6 +236,20 @@ class DeltaLakeTable:
         if wanted.items() - delta.metadata().configuration.items():
             delta.alter.set_table_properties(
                 dict(wanted), commit_properties=delta_log.commit_of_upkeep(delta)
+            )
+
+    @staticmethod
+    def _allow_local_times(delta: DeltaTable, schema: pa.Schema) -> None:
+        """Declare the feature of Delta without which no TIMESTAMP_NTZ can be read.
+
+        Other operations of delta-rs do so themselves.
+        """
+        has_any = any(pa.types.is_timestamp(f.type) and not f.type.tz for f in schema)
+        if has_any and _LOCAL_TIMES not in (delta.protocol().writer_features or ()):
+            delta.alter.add_feature(
+                TableFeatures.TimestampWithoutTimezone,
+                allow_protocol_versions_increase=True,
+                commit_properties=delta_log.commit_of_upkeep(delta),
             )
 
     def _delete_staged(self, files: Sequence[CopiedFile]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
-from fix_lake import LakeRows, filled, lake_table, published
+from fix_lake import LakeRows, filled, in_order, lake_rows, lake_table, published
 from lake_copies import Keyless, copy_again, keyless_copy, rows_of, set_rows
 
 from canal_server.mirror.state.lake_tables import Applied
@@ -67,3 +67,19 @@ def test_settings_of_the_table(tmp_path: Path, rng: random.Random) -> None:
     found = DeltaTable(str(tmp_path)).metadata().configuration
     assert found["delta.enableChangeDataFeed"] == "false"
     assert found["delta.logRetentionDuration"] == "interval 5 hours"
+
+
+@pytest.mark.parametrize("more", ["datetime(6)", "int"])
+def test_a_copy_with_another_column(
+    tmp_path: Path, rng: random.Random, more: str
+) -> None:
+    """The table can be read, and changed, whatever the type of a new column is."""
+    plain = lake_table([("id", "int"), ("v", "varchar(20)")], ("id",))
+    wider = lake_table([("id", "int"), ("v", "varchar(20)"), ("m", more)], ("id",))
+    published(tmp_path, filled(plain, rng))
+    rows = filled(wider, rng)
+    lake = published(tmp_path, rows, "copy-2")
+    assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+    changes = rows.as_changes(rows.random_changes(20))
+    lake.apply("copy-2", changes, rows.seq + 1, {})
+    assert in_order(lake_rows(lake)) == in_order(rows.rows.values())

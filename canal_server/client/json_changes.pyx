@@ -14,7 +14,7 @@ from libc.stdlib cimport free
 from canal_server.arrow.text_values cimport is_utf8
 from canal_server.core.entry_wire cimport (
     ENTRY_BEGIN, ENTRY_END, ENTRY_ROWDATA, TAG_AFTER, TAG_BEFORE, TAG_ROW, Change,
-    EntryHead, Slice, input_of, next_field, read_change, read_entry,
+    EntryHead, Slice, gtid_field, input_of, next_field, read_change, read_entry,
     read_transaction_id, skip_field, take_slice, take_varint,
 )
 from canal_server.core.json_text cimport Text, put, put_number, put_string
@@ -131,20 +131,6 @@ cdef bint put_row(Text* text, Slice row) noexcept nogil:
     return True
 
 
-cdef Slice gtid_of(const uint8_t* p, size_t n) noexcept nogil:
-    """Return the field `gtid` of an entry's header; the head has the transaction's."""
-    cdef Slice entry, header, found
-    cdef Input source
-    found.p, found.n = NULL, 0
-    entry.p, entry.n = p, n
-    source = input_of(entry)
-    if next_field(&source, 0x0A, &header):
-        source = input_of(header)
-        while next_field(&source, 0x6A, &found):
-            pass
-    return found
-
-
 cdef class Writer:
     """Writes the lines of one body."""
 
@@ -257,7 +243,7 @@ def json_lines(data, *, bint marks=False, Py_ssize_t limit=-1):
         entries.end, entries.short = entries.p + view.len, False
         while next_field(&entries, 0x12, &slice):
             check(read_entry(slice.p, slice.n, &writer.head))
-            writer.gtid = gtid_of(slice.p, slice.n)
+            writer.gtid = gtid_field(slice)
             if writer.head.kind == ENTRY_ROWDATA:
                 count += writer.changes(-1 if limit < 0 else limit - count, &whole)
             elif writer.head.kind == ENTRY_BEGIN and marks:

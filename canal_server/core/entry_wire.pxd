@@ -110,3 +110,15 @@ cdef inline bint next_field(Input* source, uint64_t tag, Slice* field) noexcept 
 
 cdef inline bint same(Slice slice, const uint8_t* p, size_t n) noexcept nogil:
     return slice.n == n and (n == 0 or memcmp(slice.p, p, n) == 0)
+
+
+cdef inline Slice gtid_field(Slice entry) noexcept nogil:
+    """Return the field `gtid` of an entry's header; EntryHead has the transaction's."""
+    cdef Slice header, found
+    cdef Input source = input_of(entry)
+    found.p, found.n = b"", 0
+    if next_field(&source, 0x0A, &header):
+        source = input_of(header)
+        while next_field(&source, 0x6A, &found):
+            pass
+    return found

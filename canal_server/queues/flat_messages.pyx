@@ -14,13 +14,13 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
 
 from canal_server.arrow.text_values cimport is_utf8
 from canal_server.core.entry_wire cimport (
     ENTRY_ROWDATA, EVENT_DELETE, EVENT_INSERT, EVENT_UPDATE, TAG_AFTER, TAG_BEFORE,
-    TAG_ROW, Change, EntryHead, Slice, input_of, next_field, read_change, read_entry,
-    skip_field, take_slice, take_varint,
+    TAG_ROW, Change, EntryHead, Slice, gtid_field, input_of, next_field, read_change,
+    read_entry, same, skip_field, take_slice, take_varint,
 )
 from canal_server.core.json_text cimport Text, put, put_number, put_string
 from canal_server.core.wire cimport Input
@@ -63,7 +63,6 @@ cdef struct Row:
     size_t data_end
     size_t old_end
     uint32_t partition
-    bint has_data
 
 
 cdef class Route:
@@ -151,10 +150,6 @@ cdef bint read_flat_column(Slice field, Column* column) noexcept nogil:
     return not source.short
 
 
-cdef bint equal(Slice one, Slice other) noexcept nogil:
-    return one.n == other.n and (one.n == 0 or memcmp(one.p, other.p, one.n) == 0)
-
-
 cdef class FlatMessages:
     """Makes messages of batches; for one thread at a time.
 
@@ -208,7 +203,7 @@ cdef class FlatMessages:
             while next_field(&entries, 0x12, &slice):
                 check(read_entry(slice.p, slice.n, &self.head))
                 if self.head.kind == ENTRY_ROWDATA:
-                    self.gtid = gtid_of(slice)
+                    self.gtid = gtid_field(slice)
                     self.entry(batch_id, now_ms, made)
             check(not entries.short)
         finally:
@@ -306,12 +301,7 @@ cdef class FlatMessages:
                 known.updated = True
             put(&self.data, b",{" if is_empty else b",", 2 if is_empty else 1)
             is_empty = False
-            self.put_text(&self.data, column.name)
-            put(&self.data, b":", 1)
-            if column.is_null:
-                put(&self.data, b"null", 4)
-            else:
-                self.put_text(&self.data, column.value)
+            self.put_column(&self.data, &column)
             # Only of UTF-8, which was checked when it was written.
             if known.hashed and not column.is_null and not self.bad:
                 hashed ^= java_hash(column.value)
@@ -322,7 +312,6 @@ cdef class FlatMessages:
         if is_update and not self.read_old(row):
             return False
         made = self.next_row()
-        made.has_data = not is_empty
         made.data_end, made.old_end = self.data.n, self.old.n
         made.partition = partition_of(hashed, route.partitions)
         return True
@@ -346,22 +335,17 @@ cdef class FlatMessages:
             if not is_empty:
                 put(&self.old, b",", 1)
             is_empty = False
-            self.put_text(&self.old, column.name)
-            put(&self.old, b":", 1)
-            if column.is_null:
-                put(&self.old, b"null", 4)
-            else:
-                self.put_text(&self.old, column.value)
+            self.put_column(&self.old, &column)
         put(&self.old, b"}", 1)
         return not source.short
 
     cdef size_t index_of(self, Slice name, size_t guess) noexcept nogil:
         """Return which known column has this name; their number if none has."""
         cdef size_t at
-        if guess < self.known_n and equal(self.known[guess].name, name):
+        if guess < self.known_n and same(name, self.known[guess].name.p, self.known[guess].name.n):
             return guess
         for at in range(self.known_n):
-            if equal(self.known[at].name, name):
+            if same(name, self.known[at].name.p, self.known[at].name.n):
                 return at
         return self.known_n
 
@@ -393,6 +377,15 @@ cdef class FlatMessages:
             self.rows = grown
         self.rows_n += 1
         return &self.rows[self.rows_n - 1]
+
+    cdef void put_column(self, Text* text, const Column* column) noexcept nogil:
+        """Append the name and the value of a column."""
+        self.put_text(text, column.name)
+        put(text, b":", 1)
+        if column.is_null:
+            put(text, b"null", 4)
+        else:
+            self.put_text(text, column.value)
 
     cdef void put_text(self, Text* text, Slice value) noexcept nogil:
         if is_utf8(value.p, value.n):
@@ -484,19 +477,6 @@ cdef class FlatMessages:
         if not out.failed:
             out.p[start] = 91  # instead of the first comma
         put(out, b"]", 1)
-
-
-cdef Slice gtid_of(Slice entry) noexcept nogil:
-    """Return the field `gtid` of an entry's header; the head has the transaction's."""
-    cdef Slice header, found
-    cdef Input source
-    found.p, found.n = b"", 0
-    source = input_of(entry)
-    if next_field(&source, 0x0A, &header):
-        source = input_of(header)
-        while next_field(&source, 0x6A, &found):
-            pass
-    return found
 
 
 cdef int check(bint is_right) except -1:

@@ -1,4 +1,4 @@
-"""How engines of SQL are told where a table of the lake is, each in its own dialect.
+"""Statements that make tables of the lake known to engines of SQL, in their dialects.
 
 Leaves out which tables there are (`lake_statements`), and running the statements.
 """
@@ -224,7 +224,7 @@ class ClickHouse(Dialect):
         return f"CREATE DATABASE IF NOT EXISTS {self.identifier(schema)};"
 
     def create_table(self, entry: LakeEntry) -> str:
-        """Return a table with the engine of its format, made anew for new columns."""
+        """Return a table of its format; it replaces one that lacks new columns."""
         if entry.catalog_table:
             return ""
         is_local = "://" not in entry.location

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ COLUMNS = (
     "destination", "table", "op", "before", "after", "sql",
     "_commit_version", "_seq", "_row",
 )  # fmt: skip
+SHOWN = 3000  # characters of a row in an error
 FIELDS = "destination, version, seq, row, name, sql, body"
 
 
@@ -42,7 +44,8 @@ class StreamSink:
             if known.fetchone():
                 select = f"SELECT {FIELDS} FROM received WHERE batch = ?"
                 before = sorted(db.execute(select, (batch,)).fetchall())
-                assert _same(before, rows), f"batch {batch} is not what it was"
+                found = _difference(before, rows)
+                assert not found, f"batch {batch} is not what it was: {found}"
                 db.execute("INSERT INTO again VALUES (?)", (batch,))
                 return
             db.execute("INSERT INTO ledger VALUES (?)", (batch,))
@@ -73,21 +76,28 @@ class StreamSink:
             return int(db.execute(select, (table,)).fetchone()[0])
 
 
-def _same(before: list[tuple[Any, ...]], rows: list[tuple[Any, ...]]) -> bool:
-    """Return whether a batch that arrived again is the same one.
+def _difference(before: list[tuple[Any, ...]], rows: list[tuple[Any, ...]]) -> str:
+    """Return how a batch that arrived again differs; empty: it is the same one.
 
     Where another server is the source by then, the numbers of transactions are larger
     ones; the transactions and what is in them stay.
     """
     if before == rows:
-        return True
-    for name in {row[0] for row in (*before, *rows)}:
+        return ""
+    for name in sorted({row[0] for row in (*before, *rows)}):
         old, new = ([row for row in part if row[0] == name] for part in (before, rows))
         if old == new:
             continue
-        if _numbered(old) != _numbered(new) or not old[-1][1] < new[0][1]:
-            return False
-    return True
+        pairs = zip_longest(_numbered(old), _numbered(new))
+        for number, (was, is_now) in enumerate(pairs):
+            if was != is_now:
+                return (
+                    f"{name} had {len(old)} rows and has {len(new)}; row {number} was"
+                    f" {str(was)[:SHOWN]} and is {str(is_now)[:SHOWN]}"
+                )
+        if not old[-1][1] < new[0][1]:
+            return f"{name}: the same rows, in transactions {old[0][1]} and {new[0][1]}"
+    return ""
 
 
 def _numbered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

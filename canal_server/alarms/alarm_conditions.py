@@ -56,6 +56,11 @@ def conditions_of(
         text = f"reading lags {lag_s:.0f} s behind the source"
         yield Condition(name, "lag", text)
     yield from _lagging_clients(reading, limits)
+    delivery = status.get("delivery") or {}
+    if delivery.get("state") in ("blocked", "stopped"):
+        since_s = now_s - delivery["since_ms"] / 1000
+        text = f"delivery to {delivery['queue']}: {delivery['reason']}"
+        yield Condition(name, "delivery", text, since_s=since_s)
     for warning in status.get("warnings", ()):
         yield Condition(name, "warning", str(warning), about=str(warning))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from canal_server.config.schema import RoutingConfig
 from canal_server.errors import ConfigError
 from canal_server.queues.flat_messages import FlatMessages
-from canal_server.queues.routing import Router, RoutingSettings
+from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +23,7 @@ class FlatOutput:
     """Turns bodies of Messages into lines; the id of a message is the body's number."""
 
     def __init__(self) -> None:
-        self._messages = FlatMessages(Router(RoutingSettings()))
+        self._messages = FlatMessages(Router(RoutingConfig()))
         self._bodies = 0
 
     def lines(self, body: bytes | memoryview, limit: int = -1) -> tuple[str, int, bool]:

@@ -14,6 +14,7 @@ from canal_server.config.keys.mode_keys import (
     SERVER_MODES,
     SOURCE_MODES,
 )
+from canal_server.config.keys.queue_keys import QUEUE_KEYS, ROUTING_KEYS
 from canal_server.config.keys.server_keys import PORT_KEYS
 from canal_server.config.keys.setting import Key
 from canal_server.config.keys.source_keys import SOURCE_KEYS
@@ -22,13 +23,14 @@ from canal_server.config.keys.tls_keys import TLS_KEYS
 
 __all__ = ["INSTANCE_KEYS", "MODE_KEYS", "PER_DESTINATION", "SERVER_KEYS", "Key"]
 
-SERVER_KEYS = (*PORT_KEYS, *TLS_KEYS, *MANAGER_KEYS)
+SERVER_KEYS = (*PORT_KEYS, *TLS_KEYS, *MANAGER_KEYS, *QUEUE_KEYS)
 INSTANCE_KEYS = (
     *SOURCE_KEYS,
     *FILTER_KEYS,
     *STORE_KEYS,
     *POSITION_KEYS,
     *TABLE_META_KEYS,
+    *ROUTING_KEYS,
 )
 
 # Keys that decide what is served. Those in PER_DESTINATION also exist as

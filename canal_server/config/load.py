@@ -42,6 +42,7 @@ from canal_server.config.schema import (
     HostConfig,
     InstanceConfig,
     PositionConfig,
+    RoutingConfig,
     ServerConfig,
     SourceConfig,
     StoreConfig,
@@ -404,6 +405,7 @@ class _Loading:
             store=StoreConfig(**fields_of(read, "store.")),
             position=PositionConfig(wiring=wiring, **fields_of(read, "position.")),
             table_meta=TableMetaConfig(**fields_of(read, "table_meta.")),
+            routing=RoutingConfig(**fields_of(read, "routing.")),
         )
         if grouped:
             group_sources.check(sources, lookup, own.origin, problems)

@@ -42,9 +42,6 @@ EXPRESSION = re.compile(r"(?P<prefix>.*)\{(?P<first>\d{1,9})-(?P<last>\d{1,9})\}
 
 def refuse_server_modes(lookup: Lookup, problems: Problems) -> None:
     """Report unsupported modes of the whole server."""
-    mode = find(lookup, "canal.serverMode", problems)
-    if mode and mode.text.lower() != "tcp":
-        _refuse(problems, "canal.serverMode", mode, "unsupported mode; write tcp")
     managed = find(lookup, MODE_KEY, problems)
     if managed and managed.text.lower() == MANAGER and not is_managed(lookup, problems):
         _refuse(

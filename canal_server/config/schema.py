@@ -89,6 +89,40 @@ class ManagerConfig:
     name: str = ""  # under which it is added; empty: the host's
 
 
+class ServerMode(StrEnum):
+    """How changes leave the server."""
+
+    TCP = "tcp"  # clients pull them
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueConfig:
+    """The message queue that all destinations are delivered to."""
+
+    mode: ServerMode = ServerMode.TCP  # TCP: there is none
+    flat: bool = True  # JSON, not protobuf
+    batch_size: int = 50  # as of a client: KiB, or entries with ITEMSIZE
+    database_hash: bool = True  # the schema's name is part of the hash of columns
+    serves_clients: bool = False  # the port for clients is opened as well
+    too_large_topic: str = ""  # for a note in place of a message; empty: stop
+    # Settings of the producer, as its own manual names them.
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingConfig:
+    """The topics and partitions of a destination's messages."""
+
+    topic: str = ""  # of what no expression matches; empty: the destination's name
+    partition: int = 0  # of all messages, without a hash
+    partitions: int = 1  # of the topic, for a hash
+    partition_hash: str = ""
+    dynamic_topic: str = ""
+    dynamic_topic_partitions: str = ""
+    database_hash: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """The TCP port for clients."""
@@ -125,6 +159,7 @@ class ServerConfig:
     alarm_command: str = field(default="", repr=False)  # without a shell
     tls: TlsConfig = TlsConfig()
     manager: ManagerConfig = ManagerConfig()
+    queue: QueueConfig = QueueConfig()
 
     @property
     def clients_log_in(self) -> bool:
@@ -333,6 +368,7 @@ class InstanceConfig:
     store: StoreConfig = StoreConfig()
     position: PositionConfig = PositionConfig()
     table_meta: TableMetaConfig = TableMetaConfig()
+    routing: RoutingConfig = RoutingConfig()
 
     @property
     def by_source(self) -> tuple[InstanceConfig, ...]:

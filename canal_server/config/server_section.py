@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,12 @@ from canal_server.config.key_reading import fields_of, read_all
 from canal_server.config.key_tables import SERVER_KEYS
 from canal_server.config.password_forms import is_given
 from canal_server.config.problems import find
+from canal_server.config.queue_section import mode_of, read_queue
 from canal_server.config.schema import (
     ClientCertificates,
     ManagerConfig,
     ServerConfig,
+    ServerMode,
     TlsConfig,
 )
 from canal_server.runtime.loopback import is_loopback
@@ -33,11 +36,15 @@ def read_server(
         field: anchored(conf_dir, value) if isinstance(value, Path) else value
         for field, value in read_all(SERVER_KEYS, lookup, problems, conf_dir).items()
     }
+    mode = mode_of(lookup, problems)
     server = ServerConfig(
         **fields_of(read, ""),
         tls=TlsConfig(**fields_of(read, "tls.")),
         manager=ManagerConfig(**fields_of(read, "manager.")),
+        queue=read_queue(read, mode, lookup, problems),
     )
+    if mode is not ServerMode.TCP and not server.queue.serves_clients:
+        server = replace(server, listen=False)
     _check_tls(server.tls, lookup, problems)
     _check_login(server, lookup, problems)
     return server

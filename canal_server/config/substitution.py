@@ -92,6 +92,17 @@ class Lookup:
         except UnresolvableError:
             return True
 
+    def names(self, prefix: str) -> list[str]:
+        """Return the keys that begin with a prefix, by files and the environment."""
+        return sorted(
+            {
+                key
+                for each in (self.values, self._environ)
+                for key in each
+                if key.startswith(prefix)
+            }
+        )
+
     def rank(self, origin: str) -> int:
         """Return how much a value counts: the later its file the more."""
         if origin == ENVIRONMENT:

@@ -47,43 +47,32 @@ INERT = (
     "canal.instance.parser.parallel",
     "canal.instance.parser.parallelThreadSize",
     "canal.instance.parser.parallelBufferSize",
+    "canal.mq.canalGetTimeout",
+    "canal.mq.send.thread.size",
+    "canal.mq.build.thread.size",
 )
 
 MESSAGE_QUEUES = (
-    Unserved("canal.mq.flatMessage", ("true",)),
-    Unserved("canal.mq.canalBatchSize", ("50",)),
-    Unserved("canal.mq.canalGetTimeout", ("100",)),
     Unserved("canal.mq.accessChannel", ("local",)),
-    Unserved("canal.mq.database.hash", ("true",)),
-    Unserved("canal.mq.send.thread.size", ("30",)),
-    Unserved("canal.mq.build.thread.size", ("8",)),
-    Unserved("canal.mq.topic", ("example",)),
-    Unserved("canal.mq.partition", ("0",)),
     Unserved("canal.mq.enableDynamicQueuePartition", ("false",)),
-    *(
-        Unserved(f"canal.mq.{word}")
-        for word in (
-            "partitionsNum",
-            "partitionHash",
-            "dynamicTopic",
-            "dynamicTopicPartitionNum",
-            "servers",
-            "acks",
-            "compressionType",
-            "retries",
-            "batchSize",
-            "lingerMs",
-            "maxRequestSize",
-            "bufferMemory",
-            "kafka.kerberos.enable",
-            "kafka.kerberos.krb5.file",
-            "kafka.kerberos.jaas.file",
-            "kafka.kerberos.krb5FilePath",
-            "kafka.kerberos.jaasFilePath",
-            "producerGroup",
-            "namespace",
-        )
-    ),
+    Unserved("canal.mq.producerGroup"),
+    Unserved("canal.mq.namespace"),
+)
+# Keys of message queues that have an effect in some modes only.
+QUEUE_NAMES = (
+    "canal.mq.servers",
+    "canal.mq.acks",
+    "canal.mq.compressionType",
+    "canal.mq.retries",
+    "canal.mq.batchSize",
+    "canal.mq.lingerMs",
+    "canal.mq.maxRequestSize",
+    "canal.mq.bufferMemory",
+    "canal.mq.kafka.kerberos.enable",
+    "canal.mq.kafka.kerberos.krb5.file",
+    "canal.mq.kafka.kerberos.jaas.file",
+    "canal.mq.kafka.kerberos.krb5FilePath",
+    "canal.mq.kafka.kerberos.jaasFilePath",
 )
 
 CLOUD = (
@@ -112,7 +101,7 @@ NEAR = 0.85  # similarity of a name that is probably a typo
 KNOWN = frozenset(
     [key.name for key in (*SERVER_KEYS, *INSTANCE_KEYS)]
     + [key.name for key in UNSERVED]
-    + [*MODE_KEYS, *INERT, *group_sources.KEYS]
+    + [*MODE_KEYS, *INERT, *QUEUE_NAMES, *group_sources.KEYS]
     + form_names((*SERVER_KEYS, *INSTANCE_KEYS))
 )
 

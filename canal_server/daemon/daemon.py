@@ -6,6 +6,7 @@
     pid file       ── if requested
     destinations   ── the instances, lazy ones at their first client
     server         ── started when the instances can serve clients
+    message queue  ── delivers the destinations, if the mode asks for it
     metrics        ── for Prometheus, unless that is turned off
     page           ── the HTTP port, unless that is turned off
     alarms         ── of all destinations
@@ -33,21 +34,26 @@ from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
 from canal_server.alarms.alarm_watch import Alarms, AlarmWatch
 from canal_server.config.load import MAIN_FILE, InstanceLoader
+from canal_server.config.schema import ServerMode
 from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
-from canal_server.daemon.control import LOCK_NAME, ControlError, ControlServer
+from canal_server.daemon.control import LOCK_NAME, ControlServer
+from canal_server.daemon.cursor_requests import CursorRequests
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.loaded_files import LoadedFiles
 from canal_server.daemon.process_signals import signals
 from canal_server.daemon.settings_watch import SettingsWatch
 from canal_server.daemon.subscription_requests import SubscriptionRequests
+from canal_server.delivery.queue_delivery import (
+    QueueDelivery,
+    check_routing,
+    reserved_ids,
+)
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
 from canal_server.ha.address import LOOPBACK
 from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
-from canal_server.model.cursors import cursors_to_json
-from canal_server.model.positions import log_position_from_json
 from canal_server.observe.all_metrics import metrics_server, metrics_text
 from canal_server.observe.certificate_expiry import CertificateExpiry
 from canal_server.observe.certificate_watch import CertificateWatch
@@ -71,9 +77,13 @@ if TYPE_CHECKING:
 
     from canal_server.admin.managed_settings import ManagedSettings
     from canal_server.alarms.alarm_hooks import AlarmHook
-    from canal_server.config.schema import DaemonConfig, InstanceConfig, ServerConfig
-    from canal_server.daemon.control import Arguments
-    from canal_server.daemon.destination_life import MakeInstance
+    from canal_server.config.schema import (
+        DaemonConfig,
+        InstanceConfig,
+        QueueConfig,
+        ServerConfig,
+    )
+    from canal_server.daemon.destination_life import Instance, MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
     from canal_server.instance.change_tap import ChangeTap
     from canal_server.runtime.log_levels import LogLevels
@@ -125,7 +135,9 @@ class Daemon:
             lambda: self.port,
             config.data_dir / LOCK_NAME,
         )
-        self._destinations = Destinations(config.instances, make_instance, leases.of)
+        self._destinations = Destinations(
+            config.instances, _checked(make_instance, config.server.queue), leases.of
+        )
         tls = (
             None
             if config.server.tls.cert_file is None
@@ -144,8 +156,14 @@ class Daemon:
             lambda: self._audit.note("users", None, "file", users=self._users.names)
         )
         self._server = Server(
-            config.server, self._destinations, tls, self._users, self._audit
+            config.server,
+            self._destinations,
+            tls,
+            self._users,
+            self._audit,
+            reserved=reserved_ids(config.server.queue),
         )
+        self._delivery = self._queue_delivery()
         self._certificates = CertificateWatch(
             CertificateExpiry(
                 config.server.tls, self._destinations.configs, self.readings
@@ -162,12 +180,13 @@ class Daemon:
         self._subscriptions = SubscriptionRequests(
             self._destinations, self._server, self._audit
         )
+        self._cursors = CursorRequests(self._destinations, self._audit)
         self._control = ControlServer(
             config.data_dir,
             {"status": self.status, "stop": self._on_stop_command},
             {
-                "positions": self._positions,
-                "seek": self._seek,
+                "positions": self._cursors.positions,
+                "seek": self._cursors.seek,
                 "subscriptions": self._subscriptions.list_all,
                 "unsubscribe": self._subscriptions.remove,
             },
@@ -197,6 +216,8 @@ class Daemon:
             self._start("instances", self._destinations)
             if self._config.server.listen:
                 self._start("server", self._server)
+            if self._delivery is not None:
+                self._start("message queue", self._delivery)
             for name, stage in (
                 ("watch of users", self._users_watch()),
                 ("metrics", self._metrics),
@@ -250,6 +271,13 @@ class Daemon:
                 daemon_messages.STAGE_STOP_FAILED.log(log, name, error)
             ended = False
         return ended
+
+    def _queue_delivery(self) -> QueueDelivery | None:
+        if self._config.server.queue.mode is ServerMode.TCP:
+            return None
+        return QueueDelivery(
+            self._config.server.queue, self._destinations, self._server.local_client
+        )
 
     def _metrics_server(self) -> MetricsServer | None:
         server = self._config.server
@@ -337,14 +365,26 @@ class Daemon:
 
     def readings(self) -> list[Reading]:
         """Return what each destination shows now: for metrics, page and alarms."""
-        return [self._reading_of(each) for each in self._destinations.status()]
+        return [self._reading_of(each) for each in self._instances()]
 
     def reading(self, destination: str) -> Reading:
         """Return what one destination shows now. Raises ClientError."""
         self._destinations.require(destination)
         status = self._destinations.status_of(destination)
         assert status is not None, "it is known"
-        return self._reading_of(status)
+        return self._reading_of({**status, **self._delivered(destination)})
+
+    def _instances(self) -> list[dict[str, Any]]:
+        """Return the status of each destination, with its delivery if there is one."""
+        return [
+            {**each, **self._delivered(str(each["destination"]))}
+            for each in self._destinations.status()
+        ]
+
+    def _delivered(self, destination: str) -> dict[str, object]:
+        if self._delivery is None:
+            return {}
+        return {"delivery": self._delivery.status_of(destination)}
 
     def _reading_of(self, status: Mapping[str, object]) -> Reading:
         name = str(status["destination"])
@@ -353,7 +393,7 @@ class Daemon:
 
     def status(self) -> dict[str, object]:
         """Return the status of this process for the control socket."""
-        instances = self._destinations.status()
+        instances = self._instances()
         refused = self._watch.refused() if self._watch is not None else {}
         self._subscriptions.add_queries(instances)
         for each in instances:
@@ -458,39 +498,7 @@ class Daemon:
 
     def positions(self, destination: str) -> dict[str, object]:
         """Return the positions of a destination's clients, if it runs here."""
-        return self._positions({"destination": destination})
-
-    def _positions(self, arguments: Arguments) -> dict[str, object]:
-        """Return the positions of a destination's clients, if it runs here.
-
-        Also the error for which it does not run, or does not read.
-        """
-        name = str(arguments.get("destination"))
-        found = self._destinations.cursors(name)
-        status = self._destinations.status_of(name) or {}
-        failure = {each: status.get(each) for each in ("error", "error_since_ms")}
-        if found is None:
-            return {"running": False, **failure}
-        return {"running": True, **failure, **cursors_to_json(found)}
-
-    def _seek(self, arguments: Arguments) -> dict[str, object]:
-        """Move clients of a destination to positions. Raises CanalError."""
-        try:
-            destination = str(arguments["destination"])
-            clients = [int(each) for each in arguments["clients"]]
-            positions = [log_position_from_json(p) for p in arguments["positions"]]
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ControlError(f"invalid seek request: {error!r}") from error
-        self._destinations.seek(destination, clients, *positions)
-        self._audit.note(
-            "seek",
-            None,
-            LOCAL,
-            destination=destination,
-            client_ids=clients,
-            to=[str(each) for each in positions],
-        )
-        return {}
+        return self._cursors.positions({"destination": destination})
 
     def _on_stop_command(self) -> dict[str, object]:
         log.info("received a stop command on the control socket, shutting down")
@@ -498,6 +506,16 @@ class Daemon:
         self._audit.note("stop_server", None, LOCAL)
         self.stop.request()
         return {"pid": os.getpid()}
+
+
+def _checked(make_instance: MakeInstance, queue: QueueConfig) -> MakeInstance:
+    """Return what makes instances whose messages have valid topics."""
+
+    def make(config: InstanceConfig, *, held: Callable[[], bool]) -> Instance:
+        check_routing(config, queue)
+        return make_instance(config, held=held)
+
+    return make
 
 
 def _warn_of_open_port(server: ServerConfig) -> None:

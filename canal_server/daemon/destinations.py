@@ -49,6 +49,7 @@ class Destinations:
         self._make_lease = make_lease
         self._changing = threading.Lock()
         self._stopping = False
+        self._on_change: list[Callable[[], None]] = []
         self._ending: list[DestinationLife] = []  # those removed or replaced
         lives: dict[str, DestinationLife] = {}
         problems: list[str] = []
@@ -105,6 +106,17 @@ class Destinations:
 
     # --- while it runs ----------------------------------------------------------------
 
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Call a function after each change of what is configured; it must not block.
+
+        Called before `start`, or by one thread.
+        """
+        self._on_change.append(call)
+
+    def _changed(self) -> None:
+        for call in self._on_change:
+            call()
+
     def names(self) -> list[str]:
         """Return the names of the destinations."""
         return list(self._lives)
@@ -149,6 +161,7 @@ class Destinations:
                 elif is_used:
                     life.request_run()
             life.start()
+        self._changed()
 
     def remove(self, destination: str) -> None:
         """End a destination; returns at once. What is stored of it is kept."""
@@ -158,6 +171,7 @@ class Destinations:
             self._lives = lives
             if life is not None:
                 self._end(life)
+        self._changed()
 
     def stop(self, destination: str) -> None:
         """Stop a destination until `resume`, as an operator asks; returns at once.
@@ -168,6 +182,12 @@ class Destinations:
         with self._changing:
             self._life(destination).hold()
         log.info("destination %s was stopped by an operator", destination)
+
+    def request_run(self, destination: str) -> None:
+        """Let a lazy destination run, for what needs no client; returns at once."""
+        life = self._lives.get(destination)
+        if life is not None:
+            life.request_run()
 
     def resume(self, destination: str) -> None:
         """Start a destination, after `stop` or if it is lazy; returns at once.

@@ -9,12 +9,10 @@ from canal_server.messages import (
     client_messages,
     cluster_messages,
     daemon_messages,
+    delivery_messages,
     destination_messages,
     filter_messages,
     history_messages,
-    mirror_run_messages,
-    mirror_stream_messages,
-    mirror_table_messages,
     position_messages,
     ranged_read_messages,
     server_messages,
@@ -22,6 +20,11 @@ from canal_server.messages import (
     spark_messages,
 )
 from canal_server.messages.message import Message
+from canal_server.messages.mirror import (
+    mirror_run_messages,
+    mirror_stream_messages,
+    mirror_table_messages,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -48,6 +51,7 @@ SERVER_AREAS: Final = (
     Area("Process and settings", daemon_messages),
     Area("Destinations", destination_messages),
     Area("Clients", server_messages),
+    Area("Message queues", delivery_messages),
     Area("Filters", filter_messages),
     Area("Cursors and positions", position_messages),
     Area("Sources", source_messages),

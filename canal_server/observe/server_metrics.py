@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from canal_server.delivery.delivery_status import State
 from canal_server.doors.prometheus.metric_families import Families
 from canal_server.observe.readings import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from canal_server.doors.prometheus.metric_families import Metric
     from canal_server.instance.instance_metrics import InstanceMetrics
@@ -25,6 +26,8 @@ def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
             _add_sources(families, reading.destination, reading.metrics)
             _add_store(families, reading, reading.metrics)
             _add_clients(families, reading)
+        if delivery := reading.status.get("delivery"):
+            _add_delivery(families, reading.destination, delivery)
     yield from families.all()
 
 
@@ -146,3 +149,42 @@ def _add_clients(families: Families, reading: Reading) -> None:
             cursor.rows,
             **labels,
         )
+
+
+def _add_delivery(families: Families, name: str, found: Mapping[str, Any]) -> None:
+    """Add what a message queue has taken, as the status has it."""
+    for state in State:
+        families.gauge(
+            "canal_delivery_state",
+            "1 for the state of the delivery to the message queue",
+            float(state.value == found["state"]),
+            destination=name,
+            state=state.value,
+        )
+    for suffix, help_, value in (
+        ("in_flight", "Messages that the broker has not confirmed", "in_flight"),
+        ("in_flight_bytes", "Bytes of these messages", "in_flight_bytes"),
+    ):
+        families.gauge(
+            f"canal_delivery_{suffix}", help_, found[value], destination=name
+        )
+    for suffix, help_, value in (
+        ("batches", "Batches that were confirmed and acked", "batches"),
+        ("failures", "Failures after which messages were sent again", "failures"),
+        ("too_large", "Messages left out because of their size", "too_large"),
+    ):
+        families.counter(
+            f"canal_delivery_{suffix}_total", help_, found[value], destination=name
+        )
+    for topic, counts in found["topics"].items():
+        for suffix, help_ in (
+            ("messages", "Messages that the broker has confirmed"),
+            ("bytes", "Bytes of these messages"),
+        ):
+            families.counter(
+                f"canal_delivery_{suffix}_total",
+                help_,
+                counts[suffix],
+                destination=name,
+                topic=topic,
+            )

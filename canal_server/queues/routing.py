@@ -16,6 +16,8 @@ from canal_server.queues.flat_messages import Route
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from canal_server.config.schema import RoutingConfig
+
 _NO_HASH, _BY_TABLE, _BY_KEY, _BY_COLUMNS = range(4)  # as in flat_messages
 _KEY: Final = "$pk$"
 _SEPARATORS: Final = re.compile("[,;]")
@@ -23,23 +25,10 @@ _IS_REGEX: Final = re.compile(r"[*?+|(){}\[\]\\$^]")
 _OF_TABLES: Final = "\\."  # in an expression for schema.table, not for a schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingSettings:
-    """The settings of a destination, as they are written."""
-
-    topic: str = ""
-    partition: int = 0  # of all messages, without a hash
-    partitions: int = 1  # of the topic, for a hash
-    partition_hash: str = ""
-    dynamic_topic: str = ""
-    dynamic_topic_partitions: str = ""
-    database_hash: bool = True
-
-
 class Router:
     """Finds the route of each table. Raises ConfigError for invalid settings."""
 
-    def __init__(self, settings: RoutingSettings) -> None:
+    def __init__(self, settings: RoutingConfig) -> None:
         """Compile the expressions."""
         self._settings = settings
         problems: list[str] = []

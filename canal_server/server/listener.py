@@ -26,6 +26,7 @@ from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import reason_of
 from canal_server.server.admission import Admission, Limits
 from canal_server.server.client_connection import Connection, Settings
+from canal_server.server.local_client import LocalClient
 from canal_server.server.refusal_log import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport
@@ -34,6 +35,8 @@ from canal_server.users.failed_logins import DELAY_MAX_S, FailedLogins, group_of
 from canal_server.users.user_directory import UserDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from canal_server.ports import Instances
     from canal_server.server.request_counts import RequestCounts
     from canal_server.tls.server_tls import ServerTls
@@ -61,14 +64,20 @@ class Server:
         tls: ServerTls | None = None,
         users: UserDirectory | None = None,
         audit: AuditLog | None = None,
+        *,
+        reserved: Mapping[int, str] | None = None,
     ) -> None:
-        """Create without starting; without `users`, everybody may log in."""
+        """Create without starting; without `users`, everybody may log in.
+
+        `reserved`: client ids that connections are refused, and what uses them.
+        """
         self._audit = audit or AuditLog(None)
         self._config = config
         self._tls = tls
         self.users = users or UserDirectory(None, Credentials())
         self.users.on_change(self._end_changed)
-        self._service = Service(instances)
+        self._instances = instances
+        self._service = Service(instances, reserved)
         self._stop = Stop()
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
@@ -93,6 +102,10 @@ class Server:
         self._threads: list[threading.Thread] = []
         self._exhausted = False  # descriptors or memory, since the last client
         self.port = config.port  # the real one once bound
+
+    def local_client(self, identity: ClientIdentity) -> LocalClient:
+        """Return a client inside of this process."""
+        return LocalClient(self._service, self._instances, identity)
 
     def bind(self) -> None:
         """Bind the port, and let clients wait until the start.

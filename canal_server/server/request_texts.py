@@ -1,4 +1,4 @@
-"""The texts of errors about requests, as canal's clients know them."""
+"""Who makes requests, and the texts of errors about them, as clients know them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING
 
 from canal_server.errors import ClientError
 from canal_server.model.quoted import printable
+from canal_server.protocol import server_session
 
 if TYPE_CHECKING:
     from canal_server.model.identity import ClientIdentity
-    from canal_server.protocol import server_session
+
+
+def identity_of(request: server_session.Request) -> ClientIdentity | None:
+    """Return the client that a request is about, None: it names none."""
+    if isinstance(request, server_session.Login):
+        return request.subscribe
+    found: ClientIdentity | None = getattr(request, "identity", None)
+    return found
 
 
 def log_text(request: server_session.Request) -> str:

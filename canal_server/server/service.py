@@ -37,18 +37,24 @@ from typing import TYPE_CHECKING
 
 from canal_server.errors import CanalError, ClientError, StoreError
 from canal_server.messages import server_messages
-from canal_server.model.positions import PositionRange
 from canal_server.model.quoted import printable, quoted
 from canal_server.protocol import server_session
-from canal_server.protocol.framing import messages_header
 from canal_server.protocol.range_messages import RangeRequest
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.runtime.log_context import log_about
 from canal_server.server.cursor_alignment import join_cursors, skip_rejected
 from canal_server.server.range_service import RangedService
-from canal_server.server.replies import ACCEPTED, EMPTY, NOTHING, Refusal
+from canal_server.server.replies import (
+    ACCEPTED,
+    EMPTY,
+    NOTHING,
+    Refusal,
+    registered,
+    reply_of,
+)
 from canal_server.server.request_counts import RequestCounters
 from canal_server.server.request_texts import (
+    identity_of,
     instance_ended,
     log_text,
     name_of,
@@ -57,7 +63,7 @@ from canal_server.server.request_texts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from canal_server.model.batch import Batch
     from canal_server.model.identity import ClientIdentity
@@ -89,8 +95,15 @@ class _Seat:
 class Service:
     """Answers the requests of all connections."""
 
-    def __init__(self, instances: Instances) -> None:
+    def __init__(
+        self, instances: Instances, reserved: Mapping[int, str] | None = None
+    ) -> None:
+        """Serve these instances; `reserved` says what uses client ids in this process.
+
+        Connections are refused these ids.
+        """
         self._instances = instances
+        self._reserved = reserved or {}
         self.ranged = RangedService(instances)
         self.counters = RequestCounters()
         self._seats: dict[ClientIdentity, _Seat] = {}
@@ -120,6 +133,7 @@ class Service:
         try:
             if rights is not None:
                 rights.check(request)
+            self._check_reserved(request)
             visited = None if visits is None else self._visited(request, visits)
             if isinstance(request, server_session.Fetch):
                 return self._get(request, peer_fd, wait_s, visited, rights)
@@ -152,6 +166,14 @@ class Service:
             took_ms=(time.monotonic() - started_s) * 1000,
         )
 
+    def _check_reserved(self, request: server_session.Request) -> None:
+        identity = identity_of(request)
+        if identity is not None and identity.client_id in self._reserved:
+            raise ClientError(
+                f"client id {identity.client_id} is used by"
+                f" {self._reserved[identity.client_id]}: use another one"
+            )
+
     def _visited(
         self, request: server_session.Request, visits: Visits
     ) -> RunningInstance | None:
@@ -160,9 +182,7 @@ class Service:
         Returns that instance. Raises ClientError for a get or an ack when another
         instance served this connection before.
         """
-        identity: ClientIdentity | None = getattr(request, "identity", None)
-        if isinstance(request, server_session.Login):
-            identity = request.subscribe
+        identity = identity_of(request)
         if identity is None:
             return None
         # Files of the log have these names: none that a client made up.
@@ -327,13 +347,31 @@ class Service:
 
         Only from the instance `visited`, unless that is None; as `rights` show it.
         """
+        fetched = self.fetch(identity, size, timeout_s, peer_fd, visited)
+        if fetched is None:
+            return EMPTY
+        instance, batch_id, batch = fetched
+        return reply_of(instance, identity, batch_id, batch, rights)
+
+    def fetch(
+        self,
+        identity: ClientIdentity,
+        size: int,
+        timeout_s: float | None,
+        peer_fd: int | None = None,
+        visited: RunningInstance | None = None,
+    ) -> tuple[RunningInstance, int, Batch] | None:
+        """Fetch the next batch and register it; return it with its instance and id.
+
+        Only from the instance `visited`, unless that is None. None: no batch in time.
+        """
         instance = self._subscribed(identity, visited)
         seat = self._seat(identity, instance)
         deadline = Deadline(timeout_s)
         if not seat.turn.acquire(blocking=False) and not seat.turn.acquire(
             timeout=-1 if timeout_s is None else timeout_s
         ):
-            return EMPTY
+            return None
         try:
             rollbacks = seat.rollbacks
             while True:
@@ -352,18 +390,15 @@ class Service:
                         _redeliver(instance, identity, seat)
                     raise not_started(identity)
                 if batch is None:
-                    return EMPTY
+                    return None
                 with seat.lock, instance.steady():
                     current = self._seats[identity] is seat
                     if not current or instance.store is not seat.store:
-                        return EMPTY  # the batch belongs to the old store
+                        return None  # the batch belongs to the old store
                     if seat.rollbacks == rollbacks:
-                        batch_id = _register(instance, identity, batch)
-                        break
+                        return instance, registered(instance, identity, batch), batch
                     seat.store.rollback(identity.client_id)
                     rollbacks = seat.rollbacks
-            # Without the locks, for which others wait: it may take a while.
-            return _reply(instance, identity, batch_id, batch, rights)
         finally:
             seat.turn.release()
 
@@ -508,61 +543,6 @@ def _why_not_served(instance: RunningInstance, identity: ClientIdentity) -> str:
     return instance.why_lost(identity.client_id) or instance.why_refused(
         identity.client_id
     )
-
-
-def _register(
-    instance: RunningInstance,
-    identity: ClientIdentity,
-    batch: Batch,
-) -> int:
-    """Register a batch and return its id. Requires the identity's lock."""
-    at = instance.log_position
-    batch_id = instance.meta.add_batch(
-        identity,
-        PositionRange(
-            at(batch.start),
-            at(batch.end),
-            None if batch.ack is None else at(batch.ack),
-            batch.last_sequence,
-            {
-                source: at(position)
-                for source, position in batch.source_positions.items()
-            },
-        ),
-    )
-    if log.isEnabledFor(logging.DEBUG):
-        log.debug(
-            "client %d of %s: batch %d of %d bytes, up to %s",
-            identity.client_id,
-            identity.destination,
-            batch_id,
-            batch.size,
-            batch.end,
-            extra={"batch": batch_id, "position": str(batch.end)},
-        )
-    return batch_id
-
-
-def _reply(
-    instance: RunningInstance,
-    identity: ClientIdentity,
-    batch_id: int,
-    batch: Batch,
-    rights: SessionRights | None,
-) -> Reply:
-    """Return a registered batch as a reply, as `rights` show it."""
-    try:
-        if rights is None:
-            return (messages_header(batch_id, batch.size), *batch.slices)
-
-        def filter_of(one: ClientIdentity) -> str:
-            known = instance.meta.subscriptions(one.destination)
-            return next((each.filter for each in known if each == one), "")
-
-        slices = rights.outgoing(identity, batch, filter_of)
-        return (messages_header(batch_id, sum(map(len, slices))), *slices)
-    except ValueError as error:  # the batch stays open: a rollback redelivers it
-        raise StoreError(f"{error}; ask for fewer entries") from error
 
 
 def _redeliver(

@@ -55,6 +55,9 @@ FILLED_ELSEWHERE = {
     "position.wiring",
     "source.number",
     "group",
+    "queue.mode",
+    "queue.properties",
+    "routing.database_hash",
 }
 
 

@@ -175,8 +175,8 @@ def test_one_destination_later(make_conf):
         ("canal.destinations.expr = e", "write it like example{1-3}"),
         (f"{MAIN}canal.auto.scan = perhaps", "write true or false"),
         (
-            f"{MAIN}canal.serverMode = kafka",
-            "canal.serverMode = kafka: unsupported mode; write tcp",
+            f"{MAIN}canal.serverMode = rabbitMQ",
+            "canal.serverMode = rabbitMQ: RabbitMQ is not supported yet; write",
         ),
         (
             f"{MAIN}canal.zkServers = z:2181",
@@ -254,7 +254,7 @@ def test_all_problems_at_once(make_conf):
     bad = "canal.instance.master.address = x:y:z\ncanal.instance.gtidon = perhaps\n"
     bad += ACCOUNT
     conf = make_conf(
-        "canal.destinations = a, b\ncanal.port = x\ncanal.serverMode = kafka\n"
+        "canal.destinations = a, b\ncanal.port = x\ncanal.serverMode = rocketMQ\n"
         "canal.instance.transaction.size = 1000\n",
         a=bad,
         b=bad,

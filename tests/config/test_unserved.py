@@ -21,12 +21,12 @@ def test_one_warning_lists_what_is_not_served(make_conf):
     conf = make_conf(
         "canal.destinations = example,b\ncanal.aliyun.uid = 9000\n",
         example=f"{MASTER}canal.instance.multi.stream.on = true\n",
-        b=f"{MASTER}canal.mq.dynamicTopic = a\n",
+        b=f"{MASTER}canal.mq.namespace = a\n",
     )
     (warning,) = warnings_of(conf)
     assert warning == (
         "not supported, no effect: canal.aliyun.uid,"
-        " canal.instance.multi.stream.on, canal.mq.dynamicTopic"
+        " canal.instance.multi.stream.on, canal.mq.namespace"
     )
 
 
@@ -37,6 +37,7 @@ def test_one_warning_lists_what_is_not_served(make_conf):
         "canal.instance.detecting.enable = on",
         "canal.instance.parser.parallelThreadSize = 16",
         "canal.mq.flatMessage = TRUE",
+        "canal.mq.dynamicTopic = a",
         "kafka.bootstrap.servers = elsewhere:9092",
     ],
 )

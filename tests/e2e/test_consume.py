@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from fix_pipeline import UNIT_S, Process
+from fix_pipeline import Process
 from fix_postgres import PostgresDatabase
 from fix_random import longer
 from forked_command import ForkedCommand
+from random_shop import COLUMNS, Shop, Topic, wait_until
 
 from canal_server.client.handlers.change_json import json_text
 
@@ -25,69 +26,6 @@ if TYPE_CHECKING:
     from fix_kafka import Kafka
     from fix_pipeline import Pipeline
     from postgres_servers import PrivatePostgres
-
-COLUMNS = "id, name, price, seen, raw, state"
-TABLE = """(id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,2),
-    seen DATETIME(6), raw VARBINARY(20), state ENUM('new','paid'))"""
-IDS = 40  # small, so that changes meet
-STATES = {None: None, "new": "1", "paid": "2"}  # as entries have an ENUM
-
-
-class Shop:
-    """Writes random transactions to tables of the source.
-
-    Two have changes of all kinds. Whatever is lost of them may be repaired by a later
-    change, so each transaction also inserts a row into a third one.
-    """
-
-    def __init__(self, pipeline: Pipeline, rng: random.Random) -> None:
-        self._pipeline = pipeline
-        self._rng = rng
-        self.tables = tuple(
-            f"{pipeline.schema}.{each}" for each in ("orders", "parts", "log")
-        )
-        self._next = 0
-        for each in self.tables:
-            pipeline.source.execute(f"CREATE TABLE {each} {TABLE}")
-
-    def write(self, transactions: int) -> None:
-        """Execute so many transactions."""
-        with self._pipeline.source.connect(autocommit=False) as connection:
-            for _ in range(transactions):
-                with connection.cursor() as cursor:
-                    for _ in range(self._rng.randint(1, 6)):
-                        cursor.execute(*self._statement())
-                    self._next += 1
-                    log = f"INSERT INTO {self.tables[2]} (id) VALUES ({self._next})"
-                    cursor.execute(log)
-                connection.commit()
-
-    def rows(self, table: str) -> Sequence[tuple[Any, ...]]:
-        """Return all rows of a table."""
-        return tuple(
-            self._pipeline.source.execute(f"SELECT {COLUMNS} FROM {table} ORDER BY id")
-        )
-
-    def _statement(self) -> tuple[str, tuple[object, ...]]:
-        rng, table = self._rng, self._rng.choice(self.tables[:2])
-        values = (
-            f"näme{rng.random()}",
-            rng.randint(-(10**9), 10**9) / 100,
-            f"2026-01-{rng.randint(1, 28)} 01:02:03.{rng.randint(0, 999999):06}",
-            rng.randbytes(rng.randint(0, 20)),
-            rng.choice(("new", "paid", None)),
-        )
-        first, second = rng.randrange(IDS), rng.randrange(IDS)
-        what = rng.random()
-        if what < 0.5:
-            return f"REPLACE INTO {table} VALUES (%s,%s,%s,%s,%s,%s)", (first, *values)
-        if what < 0.7:
-            return f"UPDATE {table} SET name = %s WHERE id > %s", (values[0], first)
-        if what < 0.8:
-            return f"UPDATE IGNORE {table} SET id = %s WHERE id = %s", (first, second)
-        if what < 0.99:
-            return f"DELETE FROM {table} WHERE id = %s", (first,)
-        return f"DELETE FROM {table} WHERE id > %s", (first,)
 
 
 def consumer(pipeline: Pipeline, *options: str) -> Process:
@@ -105,14 +43,6 @@ def rows_of(postgres: PostgresDatabase, table: str) -> Sequence[tuple[Any, ...]]
     if postgres.execute(f"SELECT to_regclass('{table}')") == [(None,)]:
         return ()
     return tuple(postgres.execute(f"SELECT {COLUMNS} FROM {table} ORDER BY id"))
-
-
-def wait_until(condition: Callable[[], bool], process: Process) -> None:
-    """Wait until something is the case; shows the log of a process if it never is."""
-    give_up_at = time.monotonic() + 6 * UNIT_S
-    while not condition():
-        assert time.monotonic() < give_up_at, "".join(process.log)
-        time.sleep(0.005)
 
 
 def until_equal(shop: Shop, postgres: PostgresDatabase, process: Process) -> None:
@@ -289,46 +219,23 @@ def comparable(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[object]]:
     return {row[0]: json.loads(json_text(list(row))) for row in rows}
 
 
-class Topic:
-    """The rows to which the messages of a topic lead, in their order."""
-
-    def __init__(self, kafka: Kafka, name: str) -> None:
-        self._messages = kafka.follow(name, 0)
-        self.tables: dict[str, dict[str, dict[str, str | None]]] = {}
-
-    def read(self) -> None:
-        """Apply what has arrived."""
-        for value in self._messages():
-            message = json.loads(value)
-            rows = self.tables.setdefault(message["table"], {})
-            for number, row in enumerate(message["data"] or ()):
-                old = message["old"][number] if message["old"] else {}
-                rows.pop(old.get("id", row["id"]), None)
-                if message["type"] != "DELETE":
-                    rows[row["id"]] = row
-
-
 def test_a_topic_of_kafka(
     pipeline: Pipeline, make_kafka: Callable[[], Kafka], rng: random.Random
 ) -> None:
     """However often the consumer and the broker are killed, the topic has all."""
     kafka = make_kafka()
     shop = Shop(pipeline, rng)
-    topic = Topic(kafka, "shop")
+    topic = Topic(kafka.follow("shop", 0))
     options = (
         "--handler", "kafka", "--set", f"servers={kafka.servers}",
         "--set", "topic=shop",
     )  # fmt: skip
 
-    def log_rows() -> int:
-        topic.read()
-        return len(topic.tables.get("log", ()))
-
     for number in range(longer(4)):
         shop.write(rng.randint(50, 200))
         process = consumer(pipeline, *options)
-        before = log_rows()
-        wait_until(lambda: log_rows() > before, process)  # noqa: B023
+        before = topic.count("log")
+        wait_until(lambda: topic.count("log") > before, process)  # noqa: B023
         if number % 2:
             kafka.kill()
             shop.write(20)
@@ -337,19 +244,7 @@ def test_a_topic_of_kafka(
         process.wait()
     process = consumer(pipeline, *options)
 
-    def has_all() -> bool:
-        topic.read()
-        return all(
-            sorted(int(id_) for id_ in topic.tables.get(table.partition(".")[2], ()))
-            == [row[0] for row in shop.rows(table)]
-            for table in shop.tables
-        )
-
-    wait_until(has_all, process)
+    wait_until(lambda: topic.has_all(shop), process)
     process.send(signal.SIGTERM)
     assert process.wait() == 0
-    for table in shop.tables:
-        found = topic.tables[table.partition(".")[2]]
-        for id_, name, _, _, _, state in shop.rows(table):
-            row = found[str(id_)]
-            assert (row["name"], row["state"]) == (name, STATES[state])
+    topic.check(shop)

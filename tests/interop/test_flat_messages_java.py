@@ -20,8 +20,9 @@ from golden_form import DATA, decode_fields, load_workload
 from random_entries import random_body
 from support_paths import TESTS
 
+from canal_server.config.schema import RoutingConfig
 from canal_server.queues.flat_messages import FlatMessages
-from canal_server.queues.routing import Router, RoutingSettings
+from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
     import random
@@ -114,7 +115,7 @@ def routing_of(**given: Any) -> dict[str, Any]:
 
 def ours(routing: dict[str, Any], body: bytes) -> Found:
     """Return our messages with the same settings."""
-    settings = RoutingSettings(
+    settings = RoutingConfig(
         topic=routing["topic"],
         partitions=routing["partitionsNum"],
         partition_hash=routing["partitionHash"],

@@ -89,7 +89,7 @@ def test_names_that_occur_twice() -> None:
 
 def test_all_tables_are_collected() -> None:
     """Each module with messages is an area."""
-    tables = {path.stem for path in TABLES.glob("*_messages.py")}
+    tables = {path.stem for path in TABLES.rglob("*_messages.py")}
     assert tables == {area.table.__name__.rpartition(".")[2] for area in AREAS}
 
 

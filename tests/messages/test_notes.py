@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from reference import message_pages
 
-from canal_server.messages import mirror_notes, server_notes, source_notes
+from canal_server.messages import server_notes, source_notes
 from canal_server.messages.message_areas import all_messages
+from canal_server.messages.mirror import mirror_notes
 
 if TYPE_CHECKING:
     from canal_server.messages.note import Note

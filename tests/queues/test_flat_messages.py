@@ -13,12 +13,13 @@ from golden_form import DATA, decode_fields, load_workload
 from random_entries import random_body, random_entry
 
 from canal_server.client.frame_reader import entries_of
+from canal_server.config.schema import RoutingConfig
 from canal_server.errors import ProtocolError
 from canal_server.model.entry import EntryType, EventType
 from canal_server.protocol.entry_messages import Entry, decode_entry
 from canal_server.protocol.protobuf import encode, varint
 from canal_server.queues.flat_messages import FlatMessages, Route
-from canal_server.queues.routing import Router, RoutingSettings
+from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
     import random
@@ -132,7 +133,7 @@ EXPRESSIONS = {
 
 def ours(how: str, body: bytes) -> list[tuple[str, int, bytes]]:
     """Return the messages of a body."""
-    settings = RoutingSettings(
+    settings = RoutingConfig(
         topic="top", partitions=PARTITIONS, partition_hash=EXPRESSIONS[how]
     )
     return FlatMessages(Router(settings)).convert(BATCH, body, NOW_MS)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from canal_server.config.schema import RoutingConfig
 from canal_server.errors import ConfigError
-from canal_server.queues.routing import Router, RoutingSettings
+from canal_server.queues.routing import Router
 
 
 def topic(dynamic: str, schema: str, table: str, default: str = "to.p") -> str:
     """Return the topic of a table."""
-    settings = RoutingSettings(topic=default, dynamic_topic=dynamic)
+    settings = RoutingConfig(topic=default, dynamic_topic=dynamic)
     return Router(settings)(schema, table).topic
 
 
@@ -55,7 +56,7 @@ def test_statements_on_no_table() -> None:
 )
 def test_hashes(hashes: str, mode: int, columns: tuple[str, ...]) -> None:
     """By the table, the key, or columns; the first expression that matches counts."""
-    settings = RoutingSettings(topic="t", partitions=5, partition_hash=hashes)
+    settings = RoutingConfig(topic="t", partitions=5, partition_hash=hashes)
     route = Router(settings)("shop", "orders")
     assert (route.mode, route.columns) == (mode, columns)
     assert route.partitions == (5 if mode else 1)
@@ -63,7 +64,7 @@ def test_hashes(hashes: str, mode: int, columns: tuple[str, ...]) -> None:
 
 def test_numbers_of_partitions() -> None:
     """A topic may have its own number; without a hash, the partition is a setting."""
-    settings = RoutingSettings(
+    settings = RoutingConfig(
         partitions=3,
         partition_hash=".*",
         dynamic_topic=r".*\..*",
@@ -72,12 +73,12 @@ def test_numbers_of_partitions() -> None:
     router = Router(settings)
     assert router("shop", "orders").partitions == 7
     assert router("bank", "orders").partitions == 3
-    assert Router(RoutingSettings(topic="t", partition=2))("a", "b").partition == 2
+    assert Router(RoutingConfig(topic="t", partition=2))("a", "b").partition == 2
 
 
 def test_wrong_settings() -> None:
     """All problems at once, with key, item and reason."""
-    settings = RoutingSettings(
+    settings = RoutingConfig(
         partition_hash="a(:id",
         dynamic_topic="t:b(",
         dynamic_topic_partitions="t,u:x,v:0",

@@ -17,6 +17,7 @@ from canal_server.config.keys.mode_keys import (
     SERVER_MODES,
     SOURCE_MODES,
 )
+from canal_server.config.keys.queue_keys import QUEUE_KEYS, ROUTING_KEYS
 from canal_server.config.keys.source_keys import (
     CONNECTION_KEYS,
     host_keys,
@@ -40,7 +41,12 @@ FOREIGN = "*not in the Java server*"  # which ignores such a key
 def pages() -> dict[Path, str]:
     """Return the page by its path."""
     slots = {
-        "server": entries(SERVER_KEYS, ServerConfig()) + modes(SERVER_MODES),
+        "server": entries(
+            [key for key in SERVER_KEYS if key not in QUEUE_KEYS], ServerConfig()
+        )
+        + modes(SERVER_MODES),
+        "queue": entries(QUEUE_KEYS, ServerConfig()),
+        "routing": entries(ROUTING_KEYS),
         "destination": modes(DESTINATION_MODES),
         "master": entries((*host_keys("master"), unreadable_key())),
         "standby": standby_table(),

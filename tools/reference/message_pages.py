@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canal_server.messages import mirror_notes, server_notes, source_notes
+from canal_server.messages import server_notes, source_notes
 from canal_server.messages.message_areas import MIRROR_AREAS, SERVER_AREAS, Area
+from canal_server.messages.mirror import mirror_notes
 from reference.markdown import notice, table
 
 if TYPE_CHECKING:

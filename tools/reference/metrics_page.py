@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from canal_server.delivery.delivery_status import DeliveryStatus, State
 from canal_server.instance.instance_metrics import InstanceMetrics, SourceMetrics
 from canal_server.observe.certificate_expiry import (
     SERVER,
@@ -100,5 +101,22 @@ def _reading() -> Reading:
         sources={1: source},
     )
     requests = RequestCounts(packets=Counter(GET=1), errors=Counter({400: 1}))
-    status = {"running": True, "state": "running", "clients": [1001]}
+    delivery = DeliveryStatus(
+        queue="kafka at 127.0.0.1:9092",
+        state=State.DELIVERING,
+        reason="",
+        since_ms=0,
+        in_flight=0,
+        in_flight_bytes=0,
+        batches=0,
+        failures=0,
+        too_large=0,
+        topics={"example": (0, 0)},
+    )
+    status = {
+        "running": True,
+        "state": "running",
+        "clients": [1001],
+        "delivery": delivery.as_json(),
+    }
     return Reading("example", status, requests, metrics)

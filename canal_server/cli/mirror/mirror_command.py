@@ -19,7 +19,7 @@ from canal_server.cli.conf_options import VARIABLE, default_conf
 from canal_server.cli.mirror import mirror_inspect, mirror_sql
 from canal_server.cli.start import log_to
 from canal_server.errors import CanalError, ConfigError
-from canal_server.messages import mirror_run_messages
+from canal_server.messages.mirror import mirror_run_messages
 from canal_server.runtime.lifecycle import Stop
 from canal_server.runtime.log_levels import LEVELS
 

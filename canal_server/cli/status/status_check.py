@@ -9,7 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.cli.status.status_text import ago_text, blocked_text, error_text
+from canal_server.cli.status.status_text import (
+    ago_text,
+    blocked_text,
+    delivery_text,
+    error_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +71,11 @@ def _of_destination(each: dict[str, Any], limits: Limits) -> Iterator[Finding]:
     blocked = each.get("blocked")
     if blocked and time.time() - blocked["since_ms"] / 1000 >= limits.blocked_s:
         yield Finding(BROKEN, f"{name}: {blocked_text(blocked)}")
+    delivery = each.get("delivery") or {}
+    if delivery.get("state") in ("blocked", "stopped"):
+        since_s = time.time() - delivery["since_ms"] / 1000
+        if delivery["state"] == "stopped" or since_s >= limits.blocked_s:
+            yield Finding(BROKEN, f"{name}: {delivery_text(delivery)}")
     lag_s = (each.get("lag") or {}).get("seconds")
     if limits.lag_s is not None and lag_s is not None and lag_s > limits.lag_s:
         yield Finding(LAGS, f"{name}: {_above('lag', lag_s, limits.lag_s)}")

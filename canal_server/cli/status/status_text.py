@@ -34,6 +34,25 @@ def blocked_text(blocked: dict[str, Any]) -> str:
     return f"blocked: {blocked['reason']} (since {ago})"
 
 
+def delivery_text(delivery: dict[str, Any]) -> str:
+    """Return what the delivery to a message queue does."""
+    queue, reason = delivery["queue"], delivery["reason"]
+    ago = ago_text(time.time() - delivery["since_ms"] / 1000)
+    match delivery["state"]:
+        case "delivering":
+            text = f"delivers to {queue}"
+        case "blocked":
+            text = f"{queue} takes nothing: {reason} (since {ago})"
+        case "stopped":
+            text = f"delivery to {queue} has stopped: {reason} (since {ago})"
+        case _:
+            text = f"delivery to {queue} waits until the destination runs here"
+    sent = f"{delivery['messages']} messages since the start"
+    if waiting := delivery["in_flight"]:
+        sent += f", {waiting} not confirmed"
+    return f"{text}; {sent}"
+
+
 def lag_cell(status: dict[str, Any]) -> str:
     """Return the lag behind the source for the table."""
     seconds = (status.get("lag") or {}).get("seconds")
@@ -41,10 +60,12 @@ def lag_cell(status: dict[str, Any]) -> str:
 
 
 def standing_lines(status: dict[str, Any]) -> Iterator[str]:
-    """Yield warnings, what blocks reading, and the slowest client."""
+    """Yield warnings, what blocks reading, the message queue, the slowest client."""
     yield from (f"warning: {each}" for each in status.get("warnings", ()))
     if blocked := status.get("blocked"):
         yield blocked_text(blocked)
+    if delivery := status.get("delivery"):
+        yield delivery_text(delivery)
     if slowest := status.get("slowest_client"):
         number, seconds = slowest["entries"], slowest["seconds"]
         parts = [] if number is None else [f"{number} entries"]

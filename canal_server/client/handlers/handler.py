@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from canal_server.errors import CanalError
+from canal_server.runtime.optional_packages import optional_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,16 +121,7 @@ def calls_of(handler: object) -> HandlerCalls:
 
 def required(module: str, handler: str, *, extra: str) -> Any:
     """Return a module of an optional package. Raises CanalError with the extra."""
-    package = module.partition(".")[0]
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != package:
-            raise
-        raise CanalError(
-            f"the handler {handler} needs {package}, which is not installed: "
-            f"pip install 'canal-server[{extra}]'"
-        ) from None
+    return optional_module(module, f"the handler {handler}", extra=extra)
 
 
 def _nothing() -> None:

@@ -7,31 +7,29 @@ when requests are repeated.
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from canal_server.client.handlers.handler import Rejected, RetryLater, required
-from canal_server.errors import CanalError, ConfigError
+from canal_server.client.handlers.handler import Rejected, RetryLater
+from canal_server.config.schema import RoutingConfig
+from canal_server.errors import ConfigError
 from canal_server.queues.flat_messages import FlatMessages
-from canal_server.queues.routing import Router, RoutingSettings
+from canal_server.queues.producers.kafka_producer import KafkaProducer
+from canal_server.queues.producers.queue_producer import (
+    BrokerUnavailableError,
+    MessageRefusedError,
+    Sending,
+)
+from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-logger = logging.getLogger(__name__)
+    from collections.abc import Callable, Iterator
 
 FLUSH_S: Final = 30.0  # until unconfirmed messages are reported, and sent again
-OPEN_S: Final = 10.0
 POLL_S: Final = 0.1
-_OURS: Final = {
-    "enable.idempotence": True,  # implies acks=all, and keeps the order of a partition
-    "linger.ms": 5,
-    "compression.type": "lz4",
-    "message.timeout.ms": 0,  # never given up by the library: `flush` reports
-}
+CLOSE_S: Final = 10.0
 _FIXED: Final = {
     "acks", "request.required.acks", "delivery.timeout.ms", "message.timeout.ms",
     "enable.idempotence", "bootstrap.servers", "metadata.broker.list",
@@ -88,8 +86,7 @@ class KafkaTopics:
     ) -> None:
         if not (topic or dynamic_topic):
             raise ValueError("expected topic, dynamic_topic or both")
-        self._kafka = required("confluent_kafka", "kafka", extra="kafka")
-        settings = RoutingSettings(
+        settings = RoutingConfig(
             topic=topic,
             partition=partition,
             partitions=partitions,
@@ -99,112 +96,87 @@ class KafkaTopics:
             database_hash=database_hash,
         )
         self._flat = FlatMessages(Router(settings))
-        self._servers = servers
         given = _read(Path(config)) if config is not None else {}
-        self._config = _OURS | given | {"bootstrap.servers": servers}
+        self._producer = KafkaProducer(
+            given | {"bootstrap.servers": servers},
+            purpose="the handler kafka",
+            size_remedy="is too large: raise message.max.bytes of `config`, and of the"
+            " topic (max.message.bytes)",
+        )
         self._clock = clock
-        self._producer: Any = None
-        self._pending = 0  # messages that are not confirmed
-        self._failure: CanalError | None = None  # the first since the last flush
-        self._reason = ""  # the last error of a connection
-        try:
-            self._made()  # connects to nobody yet
-        except (self._kafka.KafkaException, ValueError, TypeError) as error:
-            raise ConfigError([f"settings of Kafka: {_text_of(error)}"]) from None
+        self._sending = Sending()
 
     def open(self) -> None:
         """Ask the brokers for their topics. Raises RetryLater."""
-        self._producer = self._made()
-        try:
-            self._producer.list_topics(timeout=OPEN_S)
-        except self._kafka.KafkaException as error:
-            raise RetryLater(
-                f"Kafka at {self._servers} does not answer: "
-                f"{self._reason or _text_of(error)}"
-            ) from None
+        with _as_ours():
+            self._producer.open()
 
     def handle_message(self, message: Batch) -> None:
-        """Send the messages of a batch, without waiting for the brokers."""
+        """Send the messages of a batch, without waiting for the brokers.
+
+        Raises RetryLater, Rejected.
+        """
         now_ms = int(self._clock() * 1000)
-        for topic, partition, value in self._flat.convert(
-            message.id, message.body, now_ms
-        ):
-            self._send(topic, partition, value)
+        messages = self._flat.convert(message.id, message.body, now_ms)
+        with _as_ours():
+            self._producer.prepare(messages)
+            for each in messages:
+                self._send(each)
         self._producer.poll(0)
 
     def flush(self) -> None:
         """Wait until all messages are confirmed. Raises RetryLater, Rejected."""
         deadline_s = time.monotonic() + FLUSH_S
-        while self._pending and self._failure is None:
+        sending = self._sending
+        while sending.pending and not (sending.failure or sending.refused):
             if time.monotonic() > deadline_s:
                 raise RetryLater(
-                    f"Kafka at {self._servers} has not confirmed {self._pending} "
-                    f"messages in {FLUSH_S:g} s"
-                    + (f": {self._reason}" if self._reason else "")
+                    f"Kafka at {self._producer.servers} has not confirmed"
+                    f" {sending.pending} messages in {FLUSH_S:g} s" + self._reason()
                 )
             self._producer.poll(POLL_S)
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
 
     def rollback(self) -> None:
         """Forget what is not sent, and wait for the answers to what is."""
-        self._producer.purge(in_flight=False, blocking=True)
-        deadline_s = time.monotonic() + FLUSH_S
-        while self._pending and time.monotonic() < deadline_s:
-            self._producer.poll(POLL_S)
-        if self._pending:
-            # A request that nobody answers: its producer ends, with what it still has.
-            self._producer.purge(blocking=True)
-            self._producer = self._made()
-        self._pending, self._failure, self._reason = 0, None, ""
+        self._producer.abandon(FLUSH_S)
+        self._sending = Sending()
 
     def close(self) -> None:
         """Send what was handled, if that is possible soon."""
-        if self._producer is not None:
-            self._producer.flush(OPEN_S)
+        self._producer.close(CLOSE_S)
 
-    def _made(self) -> Any:
-        config = self._config | {"error_cb": self._on_error}
-        return self._kafka.Producer(config, logger=logger)
-
-    def _send(self, topic: str, partition: int, value: bytes) -> None:
-        produce, kafka = self._producer.produce, self._kafka
+    def _send(self, message: tuple[str, int, bytes]) -> None:
         deadline_s = time.monotonic() + FLUSH_S
-        while True:
-            try:
-                produce(topic, value, partition=partition, on_delivery=self._delivered)
-            except BufferError:  # the queue of the producer is full
-                self._producer.poll(POLL_S)
-                if self._failure is not None:
-                    raise self._failure from None
-                if time.monotonic() > deadline_s:
-                    raise RetryLater(
-                        f"Kafka at {self._servers} accepts no messages: {self._reason}"
-                    ) from None
-            except kafka.KafkaException as error:
-                raise self._as_ours(error.args[0], topic, len(value)) from None
-            else:
-                self._pending += 1
-                return
+        while not self._producer.try_send(message, self._sending):
+            self._producer.poll(POLL_S)
+            self._raise_failure()
+            if time.monotonic() > deadline_s:
+                raise RetryLater(
+                    f"Kafka at {self._producer.servers} accepts no messages"
+                    + self._reason()
+                )
 
-    def _delivered(self, error: Any, message: Any) -> None:
-        self._pending -= 1
-        if error is not None and self._failure is None:
-            size = len(message.value() or b"")
-            self._failure = self._as_ours(error, message.topic(), size)
+    def _raise_failure(self) -> None:
+        with _as_ours():
+            for _, refused in self._sending.refused:
+                raise refused
+            if self._sending.failure is not None:
+                raise self._sending.failure
 
-    def _as_ours(self, error: Any, topic: str, size: int) -> CanalError:
-        """Return what an error of a message means for the consumer."""
-        codes = self._kafka.KafkaError
-        if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
-            return Rejected(
-                f"topic {topic}: a message of {size} bytes is too large: raise "
-                "message.max.bytes of `config`, and of the topic (max.message.bytes)"
-            )
-        return RetryLater(f"topic {topic}: {error.str()}")
+    def _reason(self) -> str:
+        return f": {self._producer.last_error}" if self._producer.last_error else ""
 
-    def _on_error(self, error: Any) -> None:
-        self._reason = error.str()
+
+@contextlib.contextmanager
+def _as_ours() -> Iterator[None]:
+    """Raise errors of the producer as what they mean for a consumer."""
+    try:
+        yield
+    except MessageRefusedError as error:
+        raise Rejected(str(error)) from None
+    except BrokerUnavailableError as error:
+        raise RetryLater(str(error)) from None
 
 
 def _read(path: Path) -> dict[str, str]:
@@ -231,9 +203,3 @@ def _read(path: Path) -> dict[str, str]:
     if problems:
         raise ConfigError(problems)
     return found
-
-
-def _text_of(error: Exception) -> str:
-    found = error.args[0] if error.args else error
-    text = found.str() if hasattr(found, "str") else found
-    return str(text)

@@ -10,9 +10,10 @@ SCAN_INTERVAL_S = 5.0
 SERVER_MODES = (
     Mode(
         "canal.serverMode",
-        "`tcp`",
+        "`tcp` or `kafka`",
         "tcp",
-        "How changes leave the server. Only `tcp` is supported.",
+        "How changes leave the server: clients pull them, or they are sent to [Apache"
+        " Kafka](../howto/message-queues.md).",
     ),
     Mode(
         "canal.destinations",

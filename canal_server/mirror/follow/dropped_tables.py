@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import SourceError
-from canal_server.messages import mirror_stream_messages
+from canal_server.messages.mirror import mirror_stream_messages
 from canal_server.mirror.settings import selected_tables
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.runtime.backoff import Backoff

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import ConfigError, SourceError
-from canal_server.messages import mirror_stream_messages
+from canal_server.messages.mirror import mirror_stream_messages
 from canal_server.mirror.follow.key_values import has_values
 from canal_server.mirror.settings import selected_tables
 from canal_server.mirror.settings.table_values import TableName

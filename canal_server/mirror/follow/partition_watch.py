@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import CanalError, ConnectionLost
-from canal_server.messages import mirror_stream_messages
+from canal_server.messages.mirror import mirror_stream_messages
 from canal_server.mirror.rows.copy_positions import OLD_S, await_visible, latest
 from canal_server.mirror.session.spark_session import table_options
 from canal_server.mirror.settings.table_values import TableName

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_server.errors import CanalError, LakeError
-from canal_server.messages import mirror_stream_messages
+from canal_server.messages.mirror import mirror_stream_messages
 from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.conditions import Where
 from canal_server.mirror.lake.hashes import row_hashes

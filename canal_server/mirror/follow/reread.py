@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from canal_server.errors import DecodeError, SourceError
-from canal_server.messages import mirror_stream_messages
+from canal_server.messages.mirror import mirror_stream_messages
 from canal_server.mirror.follow.key_values import (
     KeyValues,
     changed_values,

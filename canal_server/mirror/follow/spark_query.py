@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError
-from canal_server.messages import mirror_stream_messages
+from canal_server.messages.mirror import mirror_stream_messages
 from canal_server.mirror.follow.stream_start import (
     DataLossError,
     reset_subscription,

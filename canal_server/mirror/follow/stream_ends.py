@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from canal_server.messages import mirror_table_messages
+from canal_server.messages.mirror import mirror_table_messages
 from canal_server.mirror.lake.lake_table import ADDED
 from canal_server.mirror.lake.reshape import Reshape
 

@@ -26,7 +26,7 @@ from canal_server.client.range_client import (
     UNKNOWN_SUBSCRIPTION,
 )
 from canal_server.errors import CanalError, ClientError, SourceError
-from canal_server.messages import mirror_stream_messages
+from canal_server.messages.mirror import mirror_stream_messages
 from canal_server.mirror.session.spark_session import in_settings, stream_options
 from canal_server.mirror.state.feed import Feed, has_all, read_feed
 from canal_server.mysql.control_connection import ControlConnection

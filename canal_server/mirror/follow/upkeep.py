@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import LakeError
-from canal_server.messages import mirror_table_messages
+from canal_server.messages.mirror import mirror_table_messages
 from canal_server.mirror.follow.table_faults import fault_of
 from canal_server.mirror.state.lake_tables import open_table
 

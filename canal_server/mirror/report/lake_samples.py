@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError
-from canal_server.messages import mirror_run_messages
+from canal_server.messages.mirror import mirror_run_messages
 from canal_server.mirror.settings.selected_tables import mirror_table
 from canal_server.mirror.state.lake_tables import open_table
 from canal_server.mirror.state.state import Phase

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import LakeError
-from canal_server.messages import mirror_run_messages
+from canal_server.messages.mirror import mirror_run_messages
 from canal_server.mirror.session.idle import Idle
 from canal_server.mirror.state.run_history import (
     Batch,

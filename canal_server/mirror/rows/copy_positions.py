@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
-from canal_server.messages import mirror_run_messages
+from canal_server.messages.mirror import mirror_run_messages
 from canal_server.model.positions import binlog_file_number
 from canal_server.mysql.binlogs import executed_gtids, server_time_s
 from canal_server.mysql.control_connection import ControlConnection

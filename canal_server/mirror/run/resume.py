@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
-from canal_server.messages import mirror_run_messages, mirror_table_messages
+from canal_server.messages.mirror import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.follow.leaving import (
     TableStoppedError,

@@ -27,7 +27,7 @@ from canal_server.errors import (
     LakeError,
     SourceError,
 )
-from canal_server.messages import mirror_run_messages
+from canal_server.messages.mirror import mirror_run_messages
 from canal_server.mirror.copy.copy_watch import CopyWatches
 from canal_server.mirror.follow.dropped_tables import DroppedTables
 from canal_server.mirror.follow.key_changes import KeyChanges

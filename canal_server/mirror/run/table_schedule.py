@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from canal_server.errors import CanalError, LakeError
-from canal_server.messages import mirror_run_messages, mirror_table_messages
+from canal_server.messages.mirror import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.ddl.renames import with_columns
 from canal_server.mirror.ddl.table_statements import creates_empty
 from canal_server.mirror.follow.leaving import (

@@ -22,7 +22,7 @@ from canal_server.errors import (
     LakeError,
     SourceError,
 )
-from canal_server.messages import mirror_table_messages
+from canal_server.messages.mirror import mirror_table_messages
 from canal_server.mirror.copy.copy_changes import NEAR_ROWS, CatchUp
 from canal_server.mirror.copy.copy_files import copy_schema
 from canal_server.mirror.copy.copying import Copied, CopyJob

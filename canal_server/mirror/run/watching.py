@@ -16,7 +16,7 @@ from canal_server.config.schema import TlsConfig
 from canal_server.doors.prometheus.metrics_server import MetricsServer
 from canal_server.doors.prometheus.metrics_text import MetricsText
 from canal_server.errors import ConfigError
-from canal_server.messages import mirror_run_messages
+from canal_server.messages.mirror import mirror_run_messages
 from canal_server.mirror.follow.source_end import SourceEnd
 from canal_server.mirror.report.lake_samples import LakeSamples
 from canal_server.mirror.report.mirror_counts import MessageCounter, MirrorCounts

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import CanalError, ConfigError
-from canal_server.messages import mirror_run_messages
+from canal_server.messages.mirror import mirror_run_messages
 from canal_server.mirror.session.idle import INTERVAL, INTERVAL_MS
 from canal_server.mirror.session.spark_errors import reason
 from canal_server.mirror.session.spark_log import quieten

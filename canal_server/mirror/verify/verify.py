@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.storagelevel import StorageLevel
 
 from canal_server.errors import CanalError, ConfigError, LakeError, SourceError
-from canal_server.messages import mirror_run_messages
+from canal_server.messages.mirror import mirror_run_messages
 from canal_server.mirror.follow.foreign_keys import hidden_keys
 from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.lake_storage import open_folder

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import LakeError
-from canal_server.messages import mirror_run_messages, mirror_table_messages
+from canal_server.messages.mirror import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.session.spark_session import cores_of
 from canal_server.mirror.settings.table_values import LOGS
 from canal_server.mirror.state.state import Phase

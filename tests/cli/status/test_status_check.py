@@ -91,6 +91,32 @@ def test_a_wait_for_clients():
     assert found(patient, instances=[HEALTHY | {"blocked": blocked(3600)}]) == []
 
 
+def delivery(state, seconds):
+    """Return the delivery to a queue in a state since so many seconds."""
+    return {
+        "queue": "kafka at a:9092", "state": state, "reason": "refused",
+        "since_ms": ago_ms(seconds), "messages": 5, "in_flight": 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "expected"),
+    [
+        ("delivering", 3600, ""),
+        ("waiting", 3600, ""),
+        ("blocked", 5, ""),
+        ("blocked", 3600, "kafka at a:9092 takes nothing: refused (since 60 min)"),
+        ("stopped", 5, "delivery to kafka at a:9092 has stopped: refused (since 5 s)"),
+    ],
+)
+def test_a_message_queue(state, seconds, expected):
+    """One that takes nothing for long is wrong, and one that refused a message."""
+    instance = HEALTHY | {"delivery": delivery(state, seconds)}
+    sent = "5 messages since the start, 2 not confirmed"
+    wrong = [(BROKEN, f"a: {expected}; {sent}")] if expected else []
+    assert found(instances=[instance]) == wrong
+
+
 def test_no_limit():
     """Lag counts only where a limit is given."""
     limits = Limits(lag_s=None, client_lag_s=None, blocked_s=10)

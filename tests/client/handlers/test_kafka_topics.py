@@ -15,10 +15,12 @@ from random_entries import random_body
 
 from canal_server.client.handlers import Rejected, RetryLater, kafka_topics
 from canal_server.client.handlers.kafka_topics import KafkaTopics
+from canal_server.config.schema import RoutingConfig
 from canal_server.errors import ConfigError
 from canal_server.protocol.protobuf import varint
 from canal_server.queues.flat_messages import FlatMessages
-from canal_server.queues.routing import Router, RoutingSettings
+from canal_server.queues.producers import kafka_producer
+from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
     import random
@@ -60,7 +62,7 @@ def kafka(make_kafka: Callable[[], Kafka]) -> Kafka:
 def test_messages(kafka: Kafka, rng: random.Random) -> None:
     """All are there, in their order of each partition, with the bytes of queues."""
     batches = [Batch(number, random_body(rng, 5)) for number in range(1, 60)]
-    settings = RoutingSettings(topic=TOPIC, partition_hash=r".*\..*:$pk$", partitions=4)
+    settings = RoutingConfig(topic=TOPIC, partition_hash=r".*\..*:$pk$", partitions=4)
     flat = FlatMessages(Router(settings))
     expected: dict[int, list[bytes]] = {}
     for batch in batches:
@@ -144,7 +146,7 @@ def test_a_message_that_is_too_large(kafka: Kafka) -> None:
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The start waits for the brokers, and names them."""
-    monkeypatch.setattr(kafka_topics, "OPEN_S", 0.5)
+    monkeypatch.setattr(kafka_producer, "OPEN_S", 0.5)
     handler = KafkaTopics("127.0.0.1:1", TOPIC)
     with pytest.raises(RetryLater, match=r"Kafka at 127\.0\.0\.1:1 does not answer: "):
         handler.open()

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from canal_server.messages import mirror_run_messages, mirror_table_messages
+from canal_server.messages.mirror import mirror_run_messages, mirror_table_messages
 from canal_server.mirror.copy.copying import CopyProgress
 from canal_server.mirror.follow.micro_batches import BatchReport
 from canal_server.mirror.report.mirror_counts import (

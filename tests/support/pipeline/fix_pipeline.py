@@ -123,6 +123,7 @@ class Pipeline:
         self._host = "127.0.0.1" if proxy else source.host
         self._running: Process | None = None
         self.server_port_requested = 0  # a free one
+        self.main_settings: Settings = {}  # more of canal.properties
         file, offset = source.binlog_position()
         self.settings: Settings = {
             "canal.instance.master.address": f"{self._host}:{self._port}",
@@ -144,6 +145,7 @@ class Pipeline:
                 "canal.port": self.server_port_requested,
                 "canal.destinations": DESTINATION,
                 "canal.instance.global.spring.xml": wiring,
+                **self.main_settings,
             },
         )
         write_properties(self.conf / DESTINATION / "instance.properties", self.settings)
@@ -171,7 +173,7 @@ class Pipeline:
         assert self._running is None
         self._running = Process(ForkedCommand(["start", "--conf", str(self.conf)]))
         self._running.wait_for_log(STARTED)
-        self.server_port = int(ask(self.conf, "status")["port"])
+        self.server_port = int(ask(self.conf, "status")["port"] or 0)  # 0: none
 
     def kill(self) -> None:
         """End the server as a crash would."""

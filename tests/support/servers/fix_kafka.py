@@ -89,7 +89,7 @@ class Kafka:
         consumer = kafka.Consumer(
             {"bootstrap.servers": self.servers, "group.id": "nobody",
              "enable.auto.commit": False, "auto.offset.reset": "earliest",
-             "allow.auto.create.topics": True}
+             "allow.auto.create.topics": True, "log_level": 0}
         )  # fmt: skip
         consumer.assign([kafka.TopicPartition(topic, partition, 0)])
 

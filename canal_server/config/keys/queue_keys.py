@@ -1,0 +1,100 @@
+"""The keys of message queues: of the server, and of a destination's topics."""
+
+from __future__ import annotations
+
+from canal_server.config import values
+from canal_server.config.keys.setting import Key
+from canal_server.config.values import INT32_MAX
+
+PARTITIONS_MAX = 100_000
+TOPIC_CHARACTERS_MAX = 249  # of Kafka
+
+QUEUE_KEYS = (
+    Key(
+        "canal.mq.flatMessage",
+        "queue.flat",
+        values.boolean,
+        "The form of messages: `true` is [canal-json](../howto/tail.md#flat-messages)."
+        " The other form of the Java server, protobuf, is not supported.",
+    ),
+    Key(
+        "canal.mq.canalBatchSize",
+        "queue.batch_size",
+        values.integer(1, INT32_MAX),
+        "How much is taken from the ring at a time: KiB, or entries with"
+        " [`ITEMSIZE`](#canalinstancememorybatchmode).",
+    ),
+    Key(
+        "canal.mq.database.hash",
+        "queue.database_hash",
+        values.boolean,
+        "Whether the name of the database is part of the hash of columns, see"
+        " [`canal.mq.partitionHash`](#canalmqpartitionhash).",
+    ),
+    Key(
+        "canal.mq.serveClients",
+        "queue.serves_clients",
+        values.boolean,
+        "`true` opens the port for clients as well. They cannot use the client id 1001,"
+        " which is that of the message queue.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.tooLargeTopic",
+        "queue.too_large_topic",
+        values.text,
+        "The topic for [notes about messages that are too large for the"
+        " broker](../howto/message-queues.md#messages-that-are-too-large), which are"
+        " left out then. Empty means that delivery of the destination stops.",
+        ours=True,
+    ),
+)
+
+ROUTING_KEYS = (
+    Key(
+        "canal.mq.topic",
+        "routing.topic",
+        values.text,
+        "The topic of all changes that `canal.mq.dynamicTopic` does not match. Empty"
+        " means the name of the destination.",
+    ),
+    Key(
+        "canal.mq.partition",
+        "routing.partition",
+        values.integer(0, PARTITIONS_MAX),
+        "The partition of all messages, unless `canal.mq.partitionHash` is set.",
+    ),
+    Key(
+        "canal.mq.partitionsNum",
+        "routing.partitions",
+        values.integer(1, PARTITIONS_MAX),
+        "How many partitions a topic has, for `canal.mq.partitionHash`.",
+    ),
+    Key(
+        "canal.mq.partitionHash",
+        "routing.partition_hash",
+        values.text,
+        "Which partition the rows of a table go to: items, separated by commas, of"
+        " which the first one counts that matches. `database.table` is the hash of the"
+        " table's name, `database.table:id^name` that of the values of these columns,"
+        " `database.table:$pk$` that of the primary key; the part before the colon may"
+        " be a regular expression. Other tables go to partition 0.",
+    ),
+    Key(
+        "canal.mq.dynamicTopic",
+        "routing.dynamic_topic",
+        values.text,
+        "Topics of tables: items, separated by commas, of which the first one counts"
+        " that matches. `topic:expression` is a name and the tables or databases of"
+        " that topic. An expression alone makes a topic of each: `database_table` for"
+        " an expression with `\\\\.`, or the name of the database. A `.` in the name of"
+        " a topic becomes `_`.",
+    ),
+    Key(
+        "canal.mq.dynamicTopicPartitionNum",
+        "routing.dynamic_topic_partitions",
+        values.text,
+        "How many partitions topics have that do not have `canal.mq.partitionsNum`:"
+        " `topic:number`, separated by commas; the topic may be a regular expression.",
+    ),
+)

@@ -1,0 +1,107 @@
+"""Reads the settings of message queues: what keys there are, old ones, and producers'.
+
+The Java server hands keys that begin with the name of a broker to that one's library,
+without this prefix. Older releases had keys `canal.mq.…` for some of them, which still
+count more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from canal_server.config.key_reading import fields_of
+from canal_server.config.problems import find
+from canal_server.config.schema import QueueConfig, ServerMode
+
+if TYPE_CHECKING:
+    from canal_server.config.problems import Problems
+    from canal_server.config.substitution import Lookup
+
+MODE_KEY: Final = "canal.serverMode"
+CLIENT_ID: Final = 1001  # that of the Java server, so that its cursor is continued
+FLAT_KEY: Final = "canal.mq.flatMessage"
+
+# Old keys, and the new ones without `kafka.`.
+LEGACY: Final = {
+    "canal.mq.servers": "bootstrap.servers",
+    "canal.mq.acks": "acks",
+    "canal.mq.compressionType": "compression.type",
+    "canal.mq.retries": "retries",
+    "canal.mq.batchSize": "batch.size",
+    "canal.mq.lingerMs": "linger.ms",
+    "canal.mq.maxRequestSize": "max.request.size",
+    "canal.mq.bufferMemory": "buffer.memory",
+}
+_KERBEROS: Final = ("canal.mq.kafka.kerberos.enable", "kafka.kerberos.enable")
+_UNSUPPORTED: Final = {
+    "rocketmq": "the client library of RocketMQ for Python is not maintained",
+    "rabbitmq": "RabbitMQ is not supported yet",
+    "pulsarmq": "Pulsar is not supported yet",
+}
+
+
+def mode_of(lookup: Lookup, problems: Problems) -> ServerMode:
+    """Return how changes leave the server; reports one that is not supported."""
+    found = find(lookup, MODE_KEY, problems)
+    word = found.text.lower() if found else ServerMode.TCP
+    if word in (ServerMode.TCP, ServerMode.KAFKA):
+        return ServerMode(word)
+    assert found is not None
+    why = _UNSUPPORTED.get(word, "unknown mode")
+    problems.add(found.origin, MODE_KEY, found.text, f"{why}; write tcp or kafka")
+    return ServerMode.TCP
+
+
+def read_queue(
+    read: dict[str, object], mode: ServerMode, lookup: Lookup, problems: Problems
+) -> QueueConfig:
+    """Return the settings of the message queue; `read` are the values of keys."""
+    config = QueueConfig(mode=mode, **fields_of(read, "queue."))
+    if mode is ServerMode.TCP:
+        return config
+    _check_form(config, lookup, problems)
+    _check_kerberos(lookup, problems)
+    prefix = f"{mode.value.lower()}."
+    given = _with_prefix(prefix, lookup, problems)
+    for old, new in LEGACY.items():
+        if (found := find(lookup, old, problems)) is not None:
+            given[new] = found.text
+    # The Java server forces an order; here it is kept without that.
+    given.pop("max.in.flight.requests.per.connection", None)
+    return replace(config, properties=tuple(sorted(given.items())))
+
+
+def _with_prefix(prefix: str, lookup: Lookup, problems: Problems) -> dict[str, str]:
+    """Return all keys of a producer, without the prefix; also those that are blank."""
+    given = {}
+    for key in lookup.names(prefix):
+        found = find(lookup, key, problems, secret=True)
+        given[key.removeprefix(prefix)] = "" if found is None else found.text
+    return given
+
+
+def _check_form(config: QueueConfig, lookup: Lookup, problems: Problems) -> None:
+    found = find(lookup, FLAT_KEY, problems)
+    if found is not None and not config.flat:
+        problems.add(
+            found.origin,
+            FLAT_KEY,
+            found.text,
+            "messages in the form of protobuf are not supported; write true, and read"
+            " canal-json",
+        )
+
+
+def _check_kerberos(lookup: Lookup, problems: Problems) -> None:
+    for key in _KERBEROS:
+        found = find(lookup, key, problems)
+        if found is not None and found.text.lower() == "true":
+            problems.add(
+                found.origin,
+                key,
+                found.text,
+                "the files of Java are not read; set kafka.security.protocol,"
+                " kafka.sasl.mechanism = GSSAPI, kafka.sasl.kerberos.service.name,"
+                " .keytab and .principal instead",
+            )

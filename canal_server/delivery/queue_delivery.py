@@ -1,0 +1,169 @@
+"""Delivers all destinations to the message queue that `canal.serverMode` names."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from canal_server.config.queue_section import CLIENT_ID
+from canal_server.config.schema import ServerMode
+from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
+from canal_server.errors import ConfigError
+from canal_server.model.identity import ClientIdentity
+from canal_server.queues.flat_messages import FlatMessages
+from canal_server.queues.producers.kafka_producer import KafkaProducer
+from canal_server.queues.producers.kafka_settings import librdkafka_settings
+from canal_server.queues.routing import Router
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canal_server.config.schema import InstanceConfig, QueueConfig, RoutingConfig
+    from canal_server.runtime.lifecycle import Deadline
+    from canal_server.server.local_client import LocalClient
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_BYTES: Final = 32 * 1024 * 1024  # as `buffer.memory` of the Java client
+_BUFFER: Final = "queue.buffering.max.kbytes"
+_KIB: Final = 1024
+
+
+class Destinations(Protocol):
+    """What is delivered."""
+
+    def configs(self) -> Sequence[InstanceConfig]:
+        """Return the settings of all destinations."""
+
+    def request_run(self, destination: str) -> None:
+        """Let a lazy destination run."""
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Call a function after each change of the destinations."""
+
+
+class QueueDelivery:
+    """A stage: a worker for each destination, also for those that come later."""
+
+    def __init__(
+        self,
+        config: QueueConfig,
+        destinations: Destinations,
+        client_of: Callable[[ClientIdentity], LocalClient],
+    ) -> None:
+        """Check the settings of the producer. Raises CanalError."""
+        self._config = config
+        self._settings = librdkafka_settings(dict(config.properties))
+        self._destinations = destinations
+        self._client_of = client_of
+        self._queue = f"{config.mode.value} at {self._settings['bootstrap.servers']}"
+        self._make_producer().close(0.0)
+        self._lock = threading.Lock()
+        self._workers: dict[str, QueueWorker] = {}
+        self._routings: dict[str, RoutingConfig] = {}
+        self._ending: list[QueueWorker] = []
+        self._stopping = False
+
+    def start(self) -> None:
+        """Start a worker for each destination, which waits until that runs here."""
+        self._destinations.on_change(self._follow)
+        self._follow()
+
+    def request_stop(self) -> None:
+        """Ask all workers to stop."""
+        with self._lock:
+            self._stopping = True
+            workers = list(self._workers.values())
+        for each in workers:
+            each.request_stop()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait for all workers; false when the deadline passed first."""
+        with self._lock:
+            workers = [*self._ending, *self._workers.values()]
+        return all(each.join(deadline) for each in workers)
+
+    def status_of(self, destination: str) -> dict[str, object] | None:
+        """Return what the delivery of a destination does, None: there is none."""
+        worker = self._workers.get(destination)
+        return None if worker is None else worker.status().as_json()
+
+    def _follow(self) -> None:
+        """Start and stop workers, as the destinations are now."""
+        with self._lock:
+            if self._stopping:
+                return
+            configs = {each.destination: each for each in self._destinations.configs()}
+            workers = dict(self._workers)
+            for name in [each for each in workers if each not in configs]:
+                self._end(workers.pop(name))
+                del self._routings[name]
+            for name, config in configs.items():
+                routing = routing_of(config, self._config)
+                before = workers.get(name)
+                if before is not None and self._routings[name] == routing:
+                    continue
+                if before is not None:
+                    self._end(before)
+                workers[name] = self._started(config, routing, before)
+                self._routings[name] = routing
+            self._workers = workers
+
+    def _started(
+        self, config: InstanceConfig, routing: RoutingConfig, after: QueueWorker | None
+    ) -> QueueWorker:
+        worker = QueueWorker(
+            self._client_of(ClientIdentity(config.destination, CLIENT_ID)),
+            self._queue,
+            self._make_producer,
+            FlatMessages(Router(routing)).convert,
+            WorkerLimits(
+                self._config.batch_size,
+                int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB)) * _KIB,
+                self._config.too_large_topic,
+            ),
+            after=after,
+        )
+        worker.start()
+        if config.lazy:
+            self._destinations.request_run(config.destination)
+        return worker
+
+    def _end(self, worker: QueueWorker) -> None:
+        worker.request_stop()
+        self._ending = [each for each in self._ending if not each.has_ended]
+        self._ending.append(worker)
+
+    def _make_producer(self) -> KafkaProducer:
+        mode = self._config.mode.value
+        return KafkaProducer(self._settings, purpose=f"canal.serverMode = {mode}")
+
+
+def routing_of(instance: InstanceConfig, queue: QueueConfig) -> RoutingConfig:
+    """Return how the messages of a destination find their topics and partitions."""
+    return replace(
+        instance.routing,
+        topic=instance.routing.topic or instance.destination,
+        database_hash=queue.database_hash,
+    )
+
+
+def check_routing(instance: InstanceConfig, queue: QueueConfig) -> None:
+    """Raise ConfigError when the topics of a destination cannot be used."""
+    if queue.mode is ServerMode.TCP:
+        return
+    try:
+        Router(routing_of(instance, queue))
+    except ConfigError as error:
+        name = instance.file or instance.destination
+        problems = [f"{name}: {each}" for each in error.problems]
+        raise ConfigError(problems) from None
+
+
+def reserved_ids(queue: QueueConfig) -> dict[int, str]:
+    """Return the client ids that delivery uses, and what for."""
+    if queue.mode is ServerMode.TCP:
+        return {}
+    return {CLIENT_ID: f"the delivery to {queue.mode.value}"}

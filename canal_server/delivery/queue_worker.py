@@ -1,0 +1,363 @@
+"""Delivers one destination to a message queue: fetches, sends, acks.
+
+::
+
+    ring ──► fetch ──► messages ──► producer ──► broker
+      ▲                                │
+      └───── ack, in order ◄───────────┘ confirmations
+
+Several batches are on their way at a time. One is acked when the broker has confirmed
+all of it, and all before it. After a failure, everything since the last ack is sent
+again, in the same order, once the broker has answered what was on its way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from canal_server.delivery.delivery_status import DeliveryCounts, DeliveryStatus, State
+from canal_server.delivery.too_large_note import note_of
+from canal_server.errors import CanalError
+from canal_server.messages import delivery_messages
+from canal_server.queues.producers.queue_producer import (
+    BrokerUnavailableError,
+    MessageRefusedError,
+    Sending,
+)
+from canal_server.runtime.backoff import Backoff
+from canal_server.runtime.lifecycle import Stop
+from canal_server.runtime.log_context import log_about
+from canal_server.runtime.log_throttle import LogThrottle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.queues.producers.queue_producer import Message, Producer
+    from canal_server.runtime.lifecycle import Deadline
+    from canal_server.server.local_client import LocalClient
+
+    Encode = Callable[[int, bytes, int], list[Message]]  # batch id, entries, time in ms
+
+log = logging.getLogger(__name__)
+
+ABSENT_S: Final = 0.2  # between looks for a destination that does not run here
+IDLE_FETCH_S: Final = 0.5  # that a fetch waits if nothing is on its way
+BUSY_FETCH_S: Final = 0.01  # if something is: confirmations are noticed so late
+POLL_S: Final = 0.05
+BATCHES_MAX: Final = 256  # on their way at a time
+BLOCKED_AFTER_S: Final = 10.0  # without a confirmation
+RETRY_MAX_S: Final = 30.0
+ABANDON_S: Final = 1.0
+END_S: Final = 2.0  # for what is on its way when the server stops
+
+
+class WorkerLimits(NamedTuple):
+    """How much is taken at a time, and how much may be on its way."""
+
+    batch_size: int  # as of a client
+    in_flight_bytes: int
+    too_large_topic: str  # empty: stop
+
+
+class _OnWay(NamedTuple):
+    batch_id: int
+    sending: Sending
+
+
+class QueueWorker:
+    """A stage: the thread that delivers one destination.
+
+    `make_producer` is called by that thread. It begins when the worker `after`, which
+    had other settings, has ended.
+    """
+
+    def __init__(
+        self,
+        client: LocalClient,
+        queue: str,
+        make_producer: Callable[[], Producer],
+        encode: Encode,
+        limits: WorkerLimits,
+        *,
+        after: QueueWorker | None = None,
+    ) -> None:
+        self.destination = client.identity.destination
+        self._client = client
+        self._queue = queue
+        self._make_producer = make_producer
+        self._producer: Producer | None = None
+        self._encode = encode
+        self._limits = limits
+        self._after = after
+        self._stop = Stop()
+        self._window: deque[_OnWay] = deque()
+        self._counts = DeliveryCounts()
+        self._state, self._reason = State.WAITING, ""
+        self._since_ms = _now_ms()
+        self._confirmed = 0  # by the producer, when it was looked at last
+        self._progress_s = 0.0  # when that changed
+        self._backoff = Backoff(max_s=RETRY_MAX_S)
+        self._throttle = LogThrottle()
+        self._thread = threading.Thread(
+            target=self._live, name=f"{self.destination} queue", daemon=True
+        )
+
+    # --- Stage ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        """Ask to stop; returns at once."""
+        self._stop.request()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until stopped; false when the deadline passed first."""
+        if self._thread.ident is not None:
+            self._thread.join(deadline.remaining_s())
+        return not self._thread.is_alive()
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether it was started and its thread has ended."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    def status(self) -> DeliveryStatus:
+        """Return what it does; never blocks."""
+        sendings = [each.sending for each in tuple(self._window)]
+        counts = self._counts
+        return DeliveryStatus(
+            queue=self._queue,
+            state=self._state,
+            reason=self._reason,
+            since_ms=self._since_ms,
+            in_flight=sum(each.pending for each in sendings),
+            in_flight_bytes=sum(each.sent_bytes for each in sendings),
+            batches=counts.batches,
+            failures=counts.failures,
+            too_large=counts.too_large,
+            topics=dict(counts.topics),
+        )
+
+    # --- the thread -------------------------------------------------------------------
+
+    def _live(self) -> None:
+        log_about(self.destination, self._client.identity.client_id)
+        if self._after is not None:
+            self._after._thread.join()  # noqa: SLF001  # of this class
+            self._after = None
+        while not self._stop.requested():
+            try:
+                self._attempt()
+            except Exception as error:  # noqa: BLE001  # a bug must not end it
+                delivery_messages.DELIVERY_CRASHED.log(
+                    log, self.destination, exc_info=True
+                )
+                self._wait_to_retry(repr(error))
+        with contextlib.suppress(CanalError):
+            self._finish()
+        self._client.disconnect()
+
+    def _attempt(self) -> None:
+        """Deliver until something ends it, and wait as long as that asks for."""
+        try:
+            if not self._client.connect():
+                self._become(State.WAITING)
+                self._stop.wait(ABSENT_S)
+                return
+            if self._producer is None:
+                producer = self._make_producer()
+                producer.open()
+                self._producer = producer
+            self._deliver(self._producer)
+        except MessageRefusedError as error:
+            self._stay_stopped(error)
+        except CanalError as error:
+            if self._stop.requested():
+                return
+            if isinstance(error, BrokerUnavailableError):
+                self._failed(error)
+            elif self._client.is_served():
+                # The cursor was moved, or the destination cannot serve it, and says so.
+                self._client.disconnect()
+                log.info(
+                    "destination %s: delivery begins again: %s", self.destination, error
+                )
+                self._wait_to_retry(str(error))
+            else:
+                self._become(State.WAITING)
+                self._stop.wait(ABSENT_S)
+
+    def _deliver(self, producer: Producer) -> None:
+        """Deliver until a stop. What else ends it is raised, with all given back."""
+        try:
+            while not self._stop.requested():
+                if self._has_room():
+                    self._send_next(producer)
+                else:
+                    producer.poll(POLL_S)
+                self._settle(producer)
+        except CanalError:
+            self._give_back(producer)
+            raise
+
+    def _has_room(self) -> bool:
+        on_way = sum(each.sending.sent_bytes for each in self._window)
+        return len(self._window) < BATCHES_MAX and on_way < self._limits.in_flight_bytes
+
+    def _send_next(self, producer: Producer) -> None:
+        """Fetch a batch, if there is one, and hand its messages over."""
+        wait_s = BUSY_FETCH_S if self._window else IDLE_FETCH_S
+        fetched = self._client.fetch(self._limits.batch_size, wait_s)
+        producer.poll(0)
+        if fetched is None:
+            return
+        messages = self._encode(fetched.batch_id, fetched.body, _now_ms())
+        sending = Sending()
+        producer.prepare(messages)
+        if not self._window:
+            self._progress_s = time.monotonic()
+        self._window.append(_OnWay(fetched.batch_id, sending))
+        for message in messages:
+            try:
+                self._send(producer, message, sending)
+            except MessageRefusedError as error:
+                self._send_note(producer, message, sending, error)
+        sending.is_complete = True
+
+    def _send(self, producer: Producer, message: Message, sending: Sending) -> None:
+        while not producer.try_send(message, sending):
+            producer.poll(POLL_S)
+            self._note_progress(producer)
+            if self._stop.requested() or not self._client.is_served():
+                raise CanalError("ended while messages waited to be sent")
+
+    def _send_note(
+        self,
+        producer: Producer,
+        message: Message,
+        sending: Sending,
+        error: MessageRefusedError,
+    ) -> None:
+        """Send a note in place of a message that is too large, or raise its error."""
+        topic = self._limits.too_large_topic
+        if not topic or error.topic == topic:
+            raise error
+        _, partition, value = message
+        note = (topic, 0, note_of(error, partition, value))
+        delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, error, topic)
+        self._counts.too_large += 1
+        producer.prepare([note])
+        self._send(producer, note, sending)
+
+    def _settle(self, producer: Producer) -> None:
+        """Ack what is confirmed. Raises the first failure of a message."""
+        for each in self._window:
+            while each.sending.refused:
+                message, error = each.sending.refused[0]
+                self._send_note(producer, message, each.sending, error)
+                del each.sending.refused[0]
+            if each.sending.failure is not None:
+                raise each.sending.failure
+        self._ack_confirmed()
+        self._note_progress(producer)
+
+    def _ack_confirmed(self) -> None:
+        while self._window and self._window[0].sending.is_confirmed:
+            self._client.ack(self._window[0].batch_id)
+            self._counts.confirmed(self._window.popleft().sending)
+            self._backoff.reset()
+
+    def _note_progress(self, producer: Producer) -> None:
+        """Say so when the broker confirms nothing for long."""
+        now_s = time.monotonic()
+        if not self._window or producer.confirmed != self._confirmed:
+            self._confirmed, self._progress_s = producer.confirmed, now_s
+            self._become(State.DELIVERING)
+        if now_s - self._progress_s < BLOCKED_AFTER_S:
+            return
+        why = producer.last_error or f"no confirmation for {BLOCKED_AFTER_S:g} s"
+        if self._state is not State.BLOCKED:
+            delivery_messages.DELIVERY_BLOCKED.log(
+                log, self.destination, self._queue, why
+            )
+        self._become(State.BLOCKED, why)
+
+    def _give_back(self, producer: Producer) -> None:
+        """Have all that is not acked delivered again, once the broker has answered."""
+        while (
+            any(each.sending.pending for each in self._window)
+            and not self._stop.requested()
+            and self._client.is_served()
+        ):
+            producer.poll(POLL_S)
+            self._note_progress(producer)
+        with contextlib.suppress(CanalError):
+            self._ack_confirmed()
+        if any(each.sending.pending for each in self._window):
+            producer.abandon(ABANDON_S)
+        self._window.clear()
+        with contextlib.suppress(CanalError):
+            self._client.rollback()
+
+    def _failed(self, error: CanalError) -> None:
+        """Log a failure, and wait before the next attempt."""
+        self._counts.failures += 1
+        text = str(error)
+        if self._throttle.is_news(text, time.monotonic()):
+            delivery_messages.DELIVERY_FAILED.log(
+                log, self.destination, self._queue, text
+            )
+        self._wait_to_retry(text)
+
+    def _wait_to_retry(self, why: str) -> None:
+        self._become(State.BLOCKED, why)
+        self._stop.wait(self._backoff.delay_s(time.monotonic()))
+
+    def _stay_stopped(self, error: MessageRefusedError) -> None:
+        """Deliver nothing until the destination is started again."""
+        self._counts.failures += 1
+        delivery_messages.DELIVERY_STOPPED.log(log, self.destination, error)
+        self._become(State.STOPPED, str(error))
+        while self._client.is_served() and not self._stop.wait(ABSENT_S):
+            pass
+
+    def _finish(self) -> None:
+        """Ack what is confirmed soon, and forget the rest."""
+        producer = self._producer
+        if producer is None:
+            return
+        end_s = time.monotonic() + END_S
+        while (
+            any(each.sending.pending for each in self._window)
+            and time.monotonic() < end_s
+        ):
+            producer.poll(POLL_S)
+        try:
+            self._ack_confirmed()
+        finally:
+            producer.close(0.0)
+
+    def _become(self, state: State, reason: str = "") -> None:
+        if state is not self._state:
+            if self._state in (State.BLOCKED, State.STOPPED) and (
+                state is State.DELIVERING
+            ):
+                log.info(
+                    "destination %s: delivered to %s again",
+                    self.destination,
+                    self._queue,
+                )
+                self._throttle.forget()
+            self._since_ms = _now_ms()
+        self._state, self._reason = state, reason
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

@@ -1,0 +1,59 @@
+"""Messages of the delivery to message queues."""
+
+from __future__ import annotations
+
+from logging import ERROR, WARNING
+
+from canal_server.messages.message import Message
+
+DELIVERY_BLOCKED = Message(
+    name="delivery-blocked",
+    level=WARNING,
+    text="destination %s: %s confirms nothing: %s",
+    meaning="Messages were sent, but the broker has not confirmed them for 10 s. They"
+    " are sent until it does; the ring fills meanwhile, and reading stops when it is"
+    " full. Nothing is lost.",
+    remedy="Start the broker, or restore the connection to it; delivery continues by"
+    " itself.",
+)
+
+DELIVERY_CRASHED = Message(
+    name="delivery-crashed",
+    level=ERROR,
+    text="destination %s: delivery failed with an internal error",
+    meaning="The delivery met an error that it does not expect. It begins again after"
+    " the last acked batch.",
+    remedy="Report the traceback that follows the line.",
+)
+
+DELIVERY_FAILED = Message(
+    name="delivery-failed",
+    level=WARNING,
+    text="destination %s: delivery to %s failed: %s",
+    meaning="The broker is not available, or cannot take messages of this kind now."
+    " They are sent again, at growing intervals of up to 30 s, and in the same order."
+    " The line is repeated every ten minutes.",
+    remedy="Fix the cause given in the text; delivery continues by itself.",
+)
+
+DELIVERY_STOPPED = Message(
+    name="delivery-stopped",
+    level=ERROR,
+    text="destination %s: delivery stopped, nothing is acked any more: %s",
+    meaning="The broker refuses a message for good, so sending it again would not help."
+    " The message and what comes after it stay in the binlog.",
+    remedy="Raise the limits that the text names, then stop and start the destination"
+    " on the [page](../howto/page.md), or restart canal-server. Or set"
+    " [`canal.mq.tooLargeTopic`](configuration.md#canalmqtoolargetopic).",
+)
+
+MESSAGE_TOO_LARGE = Message(
+    name="message-too-large",
+    level=WARNING,
+    text="destination %s: left out a message and sent a note: %s; the note is in topic"
+    " %s",
+    meaning="A message is larger than the broker accepts, and"
+    " [`canal.mq.tooLargeTopic`](configuration.md#canalmqtoolargetopic) is set.",
+    remedy="Read the rows that the note names from the database, and raise the limits"
+    " that the text names.",
+)

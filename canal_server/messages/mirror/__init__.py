@@ -1,0 +1,1 @@
+"""What the mirror logs, and what its errors mean to an operator."""

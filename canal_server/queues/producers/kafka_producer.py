@@ -1,0 +1,199 @@
+"""Sends messages to Apache Kafka: idempotent, confirmed by all replicas, in order."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from canal_server.errors import ConfigError
+from canal_server.queues.producers.queue_producer import (
+    BrokerUnavailableError,
+    MessageRefusedError,
+)
+from canal_server.runtime.optional_packages import optional_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from canal_server.errors import CanalError
+    from canal_server.queues.producers.queue_producer import Message, Sending
+
+logger = logging.getLogger(__name__)
+
+OPEN_S: Final = 10.0
+_POLL_S: Final = 0.05
+_OURS: Final = {
+    "linger.ms": "5",
+    "compression.type": "lz4",
+}
+_FIXED: Final = {
+    "enable.idempotence": "true",  # implies acks=all, and keeps the order of partitions
+    "message.timeout.ms": "0",  # never given up by the library
+    "acks": "all",
+}
+_REMEDY_OF_SIZE: Final = (
+    "is too large: raise kafka.max.request.size, and max.message.bytes of the topic"
+)
+
+
+class KafkaProducer:
+    """A producer of one thread; implements `queue_producer.Producer`.
+
+    `settings` are those of librdkafka, with `bootstrap.servers`. Raises ConfigError for
+    those that it refuses; no text shows a value.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        *,
+        purpose: str = "Kafka",
+        size_remedy: str = _REMEDY_OF_SIZE,
+    ) -> None:
+        self._kafka = optional_module("confluent_kafka", purpose, extra="kafka")
+        self._config = {**_OURS, **settings, **_FIXED}
+        self.servers = settings["bootstrap.servers"]
+        self._size_remedy = size_remedy
+        self.last_error = ""
+        self.confirmed = 0
+        self._counts: dict[str, int] = {}  # partitions of topics that are there
+        self._on_way = 0
+        try:
+            self._producer: Any = self._made()  # connects to nobody yet
+        except (self._kafka.KafkaException, ValueError, TypeError) as error:
+            raise ConfigError([f"settings of Kafka: {_text_of(error)}"]) from None
+
+    def open(self) -> None:
+        """Ask the brokers for their topics. Raises BrokerUnavailableError."""
+        try:
+            self._producer.list_topics(timeout=OPEN_S)
+        except self._kafka.KafkaException as error:
+            raise self._unavailable(error) from None
+        self.last_error = ""
+
+    def prepare(self, messages: Iterable[Message]) -> None:
+        """Find the topics of messages, which the brokers may create on that occasion.
+
+        Raises BrokerUnavailableError when one is missing, or has too few partitions.
+        """
+        counts = self._counts
+        for topic, partition, _ in messages:
+            if partition >= counts.get(topic, 0):
+                self._find(topic, partition)
+
+    def try_send(self, message: Message, sending: Sending) -> bool:
+        """Hand a message to librdkafka; false: its queue is full.
+
+        Raises MessageRefusedError, BrokerUnavailableError.
+        """
+        topic, partition, value = message
+
+        def on_delivery(error: Any, _: object) -> None:
+            self._on_way -= 1
+            if error is None:
+                self.last_error = ""
+                self.confirmed += 1
+                sending.answered(message, None)
+            else:
+                sending.answered(message, self._failure(error, topic, len(value)))
+
+        try:
+            self._producer.produce(
+                topic, value, partition=partition, on_delivery=on_delivery
+            )
+        except BufferError:
+            return False
+        except self._kafka.KafkaException as error:
+            raise self._failure(error.args[0], topic, len(value)) from None
+        self._on_way += 1
+        sending.note(topic, len(value))
+        return True
+
+    def poll(self, timeout_s: float) -> None:
+        """Note what was confirmed, waiting for the first confirmation."""
+        self._producer.poll(timeout_s)
+
+    def abandon(self, wait_s: float) -> None:
+        """Forget what is not confirmed.
+
+        Waits for the answers to requests that are on their way, which would otherwise
+        be carried out after later ones.
+        """
+        self._producer.purge(in_flight=False, blocking=True)
+        deadline_s = time.monotonic() + wait_s
+        while self._on_way and time.monotonic() < deadline_s:
+            self._producer.poll(_POLL_S)
+        if self._on_way:
+            # A request that nobody answers: its producer ends, with what it still has.
+            self._producer.purge(blocking=True)
+            self._producer.poll(0)
+            self._producer = self._made()
+            self._on_way = 0
+
+    def close(self, wait_s: float) -> None:
+        """Disconnect, after a wait for what is not confirmed."""
+        self._producer.flush(wait_s)
+        self._producer.purge(blocking=True)
+        self._producer.poll(0)
+
+    def _made(self) -> Any:
+        config = self._config | {"error_cb": self._on_error}
+        return self._kafka.Producer(config, logger=_Details())
+
+    def _find(self, topic: str, partition: int) -> None:
+        """Learn how many partitions a topic has. Raises BrokerUnavailableError."""
+        codes = self._kafka.KafkaError
+        try:
+            found = self._producer.list_topics(topic, timeout=OPEN_S).topics.get(topic)
+        except self._kafka.KafkaException as error:
+            raise self._unavailable(error) from None
+        problem = None if found is None else found.error
+        if problem is not None and problem.code() == codes.UNKNOWN_TOPIC_OR_PART:
+            raise BrokerUnavailableError(
+                f"topic {topic} does not exist at {self.servers}: create it, or let the"
+                " brokers do so (auto.create.topics.enable)"
+            )
+        if problem is not None and problem.code() != codes.LEADER_NOT_AVAILABLE:
+            raise BrokerUnavailableError(f"topic {topic}: {problem.str()}")
+        count = 0 if found is None else len(found.partitions)
+        if count == 0:
+            raise BrokerUnavailableError(f"topic {topic} is being created")
+        if partition >= count:
+            raise BrokerUnavailableError(
+                f"topic {topic} has {count} partitions, a message is for partition"
+                f" {partition}: add partitions, or lower canal.mq.partitionsNum,"
+                " canal.mq.dynamicTopicPartitionNum or canal.mq.partition"
+            )
+        self._counts[topic] = count
+
+    def _unavailable(self, error: Exception) -> BrokerUnavailableError:
+        return BrokerUnavailableError(
+            f"Kafka at {self.servers} does not answer: "
+            f"{self.last_error or _text_of(error)}"
+        )
+
+    def _failure(self, error: Any, topic: str, size: int) -> CanalError:
+        """Return what an error of a message means."""
+        codes = self._kafka.KafkaError
+        if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
+            return MessageRefusedError(topic, size, self._size_remedy)
+        self._counts.pop(topic, None)
+        return BrokerUnavailableError(f"topic {topic}: {error.str()}")
+
+    def _on_error(self, error: Any) -> None:
+        self.last_error = error.str()
+
+
+class _Details:
+    """Takes what librdkafka logs: its errors are in those of messages and calls."""
+
+    def log(self, _level: int, text: str, *args: object) -> None:
+        """Log it for those who look for details."""
+        logger.debug(text, *args)
+
+
+def _text_of(error: Exception) -> str:
+    found = error.args[0] if error.args else error
+    text = found.str() if hasattr(found, "str") else found
+    return str(text)

@@ -1,0 +1,183 @@
+"""Settings of Kafka's Java producer, as librdkafka has them.
+
+The Java server hands keys that begin with `kafka.` to the Java client. Most of them
+exist in librdkafka by the same name; what differs is in the tables here. What neither
+of them knows is an error when the producer is created.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import ConfigError
+from canal_server.tls.key_stores import client_of_store, trusted_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SERVERS_KEY: Final = "bootstrap.servers"
+KIB: Final = 1024
+
+_RENAMED: Final = {
+    "max.request.size": "message.max.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+
+# Decided here: a message is sent until it is confirmed by all replicas, in order. Or
+# they configure how the Java client works inside.
+_IGNORED: Final = frozenset(
+    {
+        "acks",
+        "auto.include.jmx.reporter",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "interceptor.classes",
+        "kerberos.enable",  # reported where it is true
+        "kerberos.jaas.file",
+        "kerberos.krb5.file",
+        "key.serializer",
+        "max.block.ms",
+        "max.in.flight.requests.per.connection",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "retries",
+        "security.providers",
+        "ssl.enabled.protocols",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "value.serializer",
+    }
+)
+_REFUSED: Final = {
+    "transactional.id": "cannot be set",
+    "message.timeout.ms": "cannot be set: no message may get lost",
+    "sasl.client.callback.handler.class": "a class of Java; use librdkafka's settings",
+    "sasl.login.callback.handler.class": "a class of Java; use librdkafka's settings",
+    "ssl.engine.factory.class": "a class of Java; use librdkafka's settings",
+}
+_KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105  # a name
+_STORES: Final = ("ssl.truststore.", "ssl.keystore.", _KEY_PASSWORD)
+_INLINE: Final = (
+    "ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key",
+)  # fmt: skip
+_JAAS: Final = "sasl.jaas.config"
+_OPTION: Final = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+_ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
+_PEM_HEAD: Final = b"-----BEGIN"
+
+
+def librdkafka_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of the Java producer as those of librdkafka.
+
+    Names of librdkafka stay as they are. Raises ConfigError with every problem; none
+    shows a value.
+    """
+    problems: list[str] = []
+    made: dict[str, str] = {}
+    for key, value in given.items():
+        if key in _REFUSED:
+            problems.append(f"kafka.{key}: {_REFUSED[key]}")
+        elif key == "buffer.memory":
+            if value.isdecimal() and int(value) >= KIB:
+                made["queue.buffering.max.kbytes"] = str(int(value) // KIB)
+            else:
+                problems.append(f"kafka.{key}: write a number of bytes, {KIB} or more")
+        elif key == _JAAS:
+            made |= _login(value, problems)
+        elif key == _ENDPOINT:
+            made[key] = value.strip().lower() or "none"  # Java's blank turns it off
+        elif value and key not in _IGNORED and not key.startswith(_STORES):
+            made[_RENAMED.get(key, key)] = value
+    _add_stores(given, made, problems)
+    if not given.get(SERVERS_KEY):
+        problems.append(f"kafka.{SERVERS_KEY}: not set; write host:port,host:port")
+    if problems:
+        raise ConfigError(problems)
+    return made
+
+
+def _login(text: str, problems: list[str]) -> dict[str, str]:
+    """Return the account in a text for JAAS."""
+    module = text.partition(" ")[0].rpartition(".")[2]
+    options = {
+        name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain
+        for name, quoted, plain in _OPTION.findall(text)
+    }
+    names = {
+        "PlainLoginModule": {"username": "sasl.username", "password": "sasl.password"},
+        "ScramLoginModule": {"username": "sasl.username", "password": "sasl.password"},
+        "Krb5LoginModule": {
+            "keyTab": "sasl.kerberos.keytab",
+            "principal": "sasl.kerberos.principal",
+        },
+    }.get(module)
+    if names is None:
+        problems.append(
+            f"kafka.{_JAAS}: expected PlainLoginModule, ScramLoginModule or"
+            " Krb5LoginModule with their options; for OAuth, set librdkafka's"
+            " kafka.sasl.oauthbearer.*"
+        )
+        return {}
+    missing = [name for name in names if name not in options]
+    if missing:
+        problems.append(f"kafka.{_JAAS}: {module} without {' and '.join(missing)}")
+    return {names[name]: options[name] for name in names if name in options}
+
+
+def _add_stores(
+    given: Mapping[str, str], made: dict[str, str], problems: list[str]
+) -> None:
+    """Add certificates and keys of files: PEM, or Java's key stores in PKCS #12."""
+    for key, read in (
+        ("ssl.truststore.location", _trusted),
+        ("ssl.keystore.location", _own),
+    ):
+        path = given.get(key)
+        if not path:
+            continue
+        try:
+            made |= read(Path(path), given)
+        except OSError as error:
+            problems.append(f"kafka.{key} = {path}: {error.strerror}")
+        except ValueError as error:
+            problems.append(f"kafka.{key} = {path}: {error}")
+    for key in _INLINE:
+        if given.get(key):
+            made[_RENAMED[key]] = given[key]
+    if given.get(_KEY_PASSWORD) and "ssl.certificate.pem" not in made:
+        made[_KEY_PASSWORD] = given[_KEY_PASSWORD]
+
+
+def _trusted(path: Path, given: Mapping[str, str]) -> dict[str, str]:
+    if _is_pem(path):
+        return {"ssl.ca.location": str(path)}
+    return {"ssl.ca.pem": trusted_of(path, given.get("ssl.truststore.password", ""))}
+
+
+def _own(path: Path, given: Mapping[str, str]) -> dict[str, str]:
+    if _is_pem(path):
+        return {"ssl.certificate.location": str(path), "ssl.key.location": str(path)}
+    store = client_of_store(path, given.get("ssl.keystore.password", ""))
+    pem = store.pem.decode("ascii")
+    return {"ssl.certificate.pem": pem, "ssl.key.pem": pem}
+
+
+def _is_pem(path: Path) -> bool:
+    with path.open("rb") as file:
+        return _PEM_HEAD in file.read(4096)

@@ -1,0 +1,109 @@
+"""What a producer of messages does, whatever the broker, and its errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from canal_server.errors import CanalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Message = tuple[str, int, bytes]  # topic, partition, value
+
+
+class BrokerUnavailableError(CanalError):
+    """The broker cannot take messages now: send them again later."""
+
+
+class MessageRefusedError(CanalError):
+    """The broker refuses a message for good: to send it again does not help."""
+
+    def __init__(self, topic: str, size: int, reason: str) -> None:
+        super().__init__(f"topic {topic}: a message of {size} bytes {reason}")
+        self.topic = topic
+        self.size = size
+        self.reason = reason
+
+
+class Sending:
+    """Messages that are on their way, those of a batch for example.
+
+    `failure` is the first error; it may come before the others are answered. Messages
+    that are refused for good are in `refused` instead.
+    """
+
+    __slots__ = (
+        "failure", "is_complete", "pending", "refused", "sent_bytes", "topics",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.is_complete = False  # whether all were handed to the producer
+        self.pending = 0  # messages that the broker has not answered
+        self.sent_bytes = 0
+        self.topics: dict[str, list[int]] = {}  # messages and bytes, by topic
+        self.failure: CanalError | None = None
+        self.refused: list[tuple[Message, MessageRefusedError]] = []
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether the broker has all messages."""
+        missing = self.pending or self.failure or self.refused
+        return self.is_complete and not missing
+
+    def answered(self, message: Message, error: CanalError | None) -> None:
+        """Note the broker's answer to a message."""
+        self.pending -= 1
+        if isinstance(error, MessageRefusedError):
+            self.refused.append((message, error))
+        elif error is not None and self.failure is None:
+            self.failure = error
+
+    def note(self, topic: str, size: int) -> None:
+        """Count a message that was handed to the producer."""
+        self.pending += 1
+        self.sent_bytes += size
+        counts = self.topics.get(topic)
+        if counts is None:
+            counts = self.topics[topic] = [0, 0]
+        counts[0] += 1
+        counts[1] += size
+
+
+class Producer(Protocol):
+    """Sends messages in order; for one thread. Confirmations come in `poll`."""
+
+    @property
+    def last_error(self) -> str:
+        """Return the last error of a connection; empty: none since it worked."""
+
+    @property
+    def confirmed(self) -> int:
+        """Return how many messages were confirmed so far."""
+
+    def open(self) -> None:
+        """Connect. Raises BrokerUnavailableError."""
+
+    def prepare(self, messages: Iterable[Message]) -> None:
+        """Make sure that messages can be sent, before any of them is.
+
+        Raises BrokerUnavailableError with the reason, such as a missing topic.
+        """
+
+    def try_send(self, message: Message, sending: Sending) -> bool:
+        """Hand over a message; false: there is no room now, so poll first.
+
+        Raises MessageRefusedError, BrokerUnavailableError.
+        """
+
+    def poll(self, timeout_s: float) -> None:
+        """Note what was confirmed; waits if nothing was."""
+
+    def abandon(self, wait_s: float) -> None:
+        """Forget what is not confirmed, once the broker has answered, or after a time.
+
+        Nothing of it is sent later.
+        """
+
+    def close(self, wait_s: float) -> None:
+        """Disconnect, after a wait for what is not confirmed."""

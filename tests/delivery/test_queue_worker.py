@@ -1,0 +1,342 @@
+"""The worker of a destination, with a broker that fails as the test says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_server import DESTINATION, FakeInstance, FakeInstances
+from fix_store import eventually
+from service_calls import put
+
+from canal_server.delivery import queue_worker
+from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
+from canal_server.errors import ClientError
+from canal_server.model.identity import ClientIdentity
+from canal_server.protocol import server_session
+from canal_server.protocol.entry_messages import Entry
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
+from canal_server.queues.producers.queue_producer import (
+    BrokerUnavailableError,
+    MessageRefusedError,
+    Sending,
+)
+from canal_server.runtime.lifecycle import Deadline
+from canal_server.server.local_client import LocalClient
+from canal_server.server.service import Service
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable, Iterator
+
+    from canal_server.delivery.queue_worker import Encode
+    from canal_server.queues.producers.queue_producer import Message
+
+WHO = ClientIdentity(DESTINATION, 1001)
+TOPIC, NOTES = "shop", "notes"
+LIMITS = WorkerLimits(4, 100, "")
+DEADLINE_S = 30.0
+
+
+class Broker:
+    """A broker and the producer for it: keeps messages, confirms some at each poll.
+
+    `fails(topic, value)` returns what becomes of a message: an error, or None.
+    """
+
+    def __init__(self, room: int = 1000) -> None:
+        self.room = room
+        self.kept: list[tuple[str, bytes]] = []
+        self.fails: Callable[[str, bytes], Exception | None] = lambda *_: None
+        self.missing: set[str] = set()  # topics
+        self.per_poll = 1000  # messages that a poll confirms
+        self.waiting: list[tuple[Message, Sending]] = []
+        self.last_error = ""
+        self.confirmed = 0
+        self.abandoned = 0
+
+    def open(self) -> None:
+        """Do nothing."""
+
+    def prepare(self, messages: Iterable[Message]) -> None:
+        """Refuse missing topics."""
+        for topic, _, _ in messages:
+            if topic in self.missing:
+                raise BrokerUnavailableError(f"topic {topic} does not exist")
+
+    def try_send(self, message: Message, sending: Sending) -> bool:
+        """Keep a message if there is room."""
+        if len(self.waiting) >= self.room:
+            return False
+        sending.note(message[0], len(message[2]))
+        self.waiting.append((message, sending))
+        return True
+
+    def poll(self, timeout_s: float) -> None:
+        """Answer the first messages."""
+        del timeout_s
+        for _ in range(min(self.per_poll, len(self.waiting))):
+            message, sending = self.waiting.pop(0)
+            topic, _, value = message
+            error = self.fails(topic, value)
+            if error is None:
+                self.kept.append((topic, value))
+                self.confirmed += 1
+            sending.answered(message, error)  # type: ignore[arg-type]
+
+    def abandon(self, wait_s: float) -> None:
+        """Forget what waits."""
+        del wait_s
+        self.abandoned += len(self.waiting)
+        self.waiting.clear()
+
+    def close(self, wait_s: float) -> None:
+        """Forget what waits."""
+        self.abandon(wait_s)
+
+    def numbers(self, topic: str = TOPIC) -> list[int]:
+        """Return the numbers of the entries that arrived."""
+        return [int(value) for name, value in self.kept if name == topic]
+
+
+def encode(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+    """Return a message for each entry, with its number."""
+    del batch_id, now_ms
+    return [
+        (TOPIC, 0, str(decode(Entry, each).header.logfile_offset).encode())
+        for each in decode(Messages, body).messages
+    ]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for little."""
+    for name in ("ABSENT_S", "IDLE_FETCH_S", "POLL_S"):
+        monkeypatch.setattr(queue_worker, name, 0.005)
+    monkeypatch.setattr(queue_worker, "RETRY_MAX_S", 0.51)
+
+
+@pytest.fixture
+def make(instances: FakeInstances) -> Iterator[Callable[..., QueueWorker]]:
+    """Give a function that starts a worker, which is stopped after the test."""
+    made: list[QueueWorker] = []
+
+    def start(
+        broker: Broker, limits: WorkerLimits = LIMITS, encoder: Encode = encode
+    ) -> QueueWorker:
+        client = LocalClient(Service(instances), instances, WHO)
+        worker = QueueWorker(client, "a broker", lambda: broker, encoder, limits)
+        made.append(worker)
+        worker.start()
+        return worker
+
+    yield start
+    for each in made:
+        each.request_stop()
+        assert each.join(Deadline(DEADLINE_S))
+
+
+def acked(instance: FakeInstance) -> int:
+    """Return how many entries were acked."""
+    return instance.store.cursors[WHO.client_id].acked
+
+
+def test_all_arrives(
+    instance: FakeInstance, make: Callable[..., QueueWorker]
+) -> None:  # fmt: skip
+    """Each entry once, in order; everything is acked, and counted by topic."""
+    broker = Broker()
+    put(instance, *range(20))
+    worker = make(broker)
+    put(instance, *range(20, 50))
+    eventually(lambda: WHO.client_id in instance.store.cursors)
+    eventually(lambda: acked(instance) == 50)
+    assert broker.numbers() == list(range(50))
+    status = worker.status()
+    assert (status.state, status.in_flight, status.failures) == ("delivering", 0, 0)
+    assert status.topics == {TOPIC: (50, 90)}
+
+
+@pytest.mark.parametrize("room", [3, 1000])
+def test_failures_at_random(
+    instances: FakeInstances,
+    make: Callable[..., QueueWorker],
+    rng: random.Random,
+    room: int,
+) -> None:
+    """Nothing is lost or acked early, and what comes again comes in order."""
+    broker = Broker(room)
+    broker.per_poll = 2
+    delivered: set[bytes] = set()
+    early: list[int] = []
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        assert topic == TOPIC
+        if rng.random() < 0.05:
+            return BrokerUnavailableError("not now")
+        delivered.add(value)
+        return None
+
+    broker.fails = fails
+    current = instances.started[DESTINATION]
+    put(current, *range(100))
+
+    def watch(instance: FakeInstance) -> None:
+        ack = instance.store.ack
+
+        def checked(client_id: int, last: int) -> None:
+            numbers = [str(each.logfile_offset).encode() for each in (
+                decode(Entry, record[0][2:]).header
+                for record in instance.store.records[: last + 1]
+            )]  # fmt: skip
+            early.extend(int(each) for each in numbers if each not in delivered)
+            ack(client_id, last)
+
+        instance.store.ack = checked  # type: ignore[method-assign]
+
+    watch(current)
+    make(broker)
+    for restarts in range(1, 4):
+        eventually(lambda: WHO.client_id in current.store.cursors)  # noqa: B023
+        eventually(lambda: acked(current) > 10)  # noqa: B023
+        # It ends, and another one begins with what was not acked, and more.
+        del instances.started[DESTINATION]
+        current.store.close()
+        records = current.store.records[acked(current) :]
+        numbers = [decode(Entry, each[0][2:]).header.logfile_offset for each in records]
+        current = FakeInstance(DESTINATION)
+        put(current, *numbers, *range(restarts * 100, restarts * 100 + 100))
+        watch(current)
+        instances.started[DESTINATION] = current
+    eventually(lambda: WHO.client_id in current.store.cursors)
+    eventually(lambda: acked(current) == len(current.store.records))
+    assert early == []
+    found = broker.numbers()
+    first_times = list(dict.fromkeys(found))
+    assert sorted(first_times) == list(range(400))
+    # Not before an earlier one, unless that failed; at the end all are in order.
+    assert found[-1] == 399
+    last_times = list(dict.fromkeys(reversed(found)))
+    assert last_times == sorted(last_times, reverse=True)
+
+
+def test_a_topic_that_is_missing(
+    instance: FakeInstance, make: Callable[..., QueueWorker]
+) -> None:
+    """It delays delivery, with the reason; nothing is sent twice."""
+    broker = Broker()
+    broker.missing.add(TOPIC)
+    put(instance, 1, 2)
+    worker = make(broker)
+    eventually(lambda: worker.status().state == "blocked")
+    eventually(lambda: worker.status().reason == f"topic {TOPIC} does not exist")
+    broker.missing.clear()
+    eventually(lambda: broker.numbers() == [1, 2])
+    eventually(lambda: worker.status().state == "delivering")
+
+
+def test_a_message_that_is_too_large(
+    instances: FakeInstances, make: Callable[..., QueueWorker]
+) -> None:
+    """Delivery stops, and nothing after it is acked, until the destination restarts."""
+    instance = instances.started[DESTINATION]
+    broker = Broker()
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        return MessageRefusedError(topic, 9, "is too large") if value == b"6" else None
+
+    broker.fails = fails
+    put(instance, *range(4), *range(4, 10))
+    worker = make(broker)
+    eventually(lambda: worker.status().state == "stopped")
+    assert worker.status().reason == "topic shop: a message of 9 bytes is too large"
+    assert acked(instance) == 4
+    broker.fails = lambda *_: None
+    before = list(broker.numbers())
+    del instances.started[DESTINATION]
+    instance.store.close()
+    again = FakeInstance(DESTINATION)
+    put(again, *range(4, 10))
+    instances.started[DESTINATION] = again
+    eventually(lambda: WHO.client_id in again.store.cursors)
+    eventually(lambda: acked(again) == 6)
+    assert broker.numbers()[len(before) :] == list(range(4, 10))
+    assert worker.status().state == "delivering"
+
+
+def test_a_note_in_place_of_a_message(
+    instance: FakeInstance, make: Callable[..., QueueWorker]
+) -> None:
+    """With a topic for notes, delivery continues; the note has the keys of rows."""
+    message = {
+        "data": [{"id": "1", "name": "x" * 5000}, {"id": None, "name": "y"}],
+        "database": "shop", "table": "orders", "type": "INSERT", "pkNames": ["id"],
+        "es": 5, "id": 3, "gtid": "", "isDdl": False,
+    }  # fmt: skip
+    large = json.dumps(message).encode()
+    broker = Broker()
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        refused = topic == TOPIC and value == large
+        return (
+            MessageRefusedError(topic, len(value), "is too large") if refused else None
+        )
+
+    broker.fails = fails
+
+    def with_large(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        found = encode(batch_id, body, now_ms)
+        return [(TOPIC, 2, large) if each[2] == b"2" else each for each in found]
+
+    put(instance, *range(4))
+    worker = make(broker, LIMITS._replace(too_large_topic=NOTES), with_large)
+    eventually(lambda: WHO.client_id in instance.store.cursors)
+    eventually(lambda: acked(instance) == 4)
+    assert broker.numbers() == [0, 1, 3]
+    (note,) = (json.loads(value) for topic, value in broker.kept if topic == NOTES)
+    assert note.pop("reason").endswith("is too large")
+    assert note == {
+        "topic": TOPIC, "partition": 2, "bytes": len(large), "database": "shop",
+        "table": "orders", "type": "INSERT", "es": 5, "gtid": "", "id": 3,
+        "isDdl": False, "pkNames": ["id"], "rows": 2,
+        "keys": [{"id": "1"}, {"id": None}],
+    }  # fmt: skip
+    assert worker.status().too_large == 1
+
+
+def test_a_broker_that_confirms_nothing(
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is said once, with the last error; a limited amount is on its way."""
+    monkeypatch.setattr(queue_worker, "BLOCKED_AFTER_S", 0.05)
+    broker = Broker()
+    broker.per_poll = 0
+    broker.last_error = "Connection refused"
+    put(instance, *range(1000, 1100))
+    worker = make(broker, LIMITS._replace(in_flight_bytes=40))
+    eventually(lambda: worker.status().state == "blocked")
+    assert worker.status().reason == "Connection refused"
+    assert worker.status().in_flight_bytes == 48  # a batch of 4 more than 40
+    broker.per_poll = 1000
+    eventually(lambda: acked(instance) == 100)
+    eventually(lambda: worker.status().state == "delivering")
+    said = [each for each in caplog.messages if "confirms nothing" in each]
+    assert len(said) == 1
+
+
+def test_its_client_id_is_taken(instances: FakeInstances) -> None:
+    """A connection cannot use it; the refusal says what does."""
+    service = Service(instances, {1001: "the delivery to kafka"})
+    reply = service.answer(server_session.Subscribe(WHO), None, 0.0, {})
+    text = b"".join(reply or ())
+    assert b"client id 1001 is used by the delivery to kafka: use another one" in text
+    other = ClientIdentity(DESTINATION, 1002)
+    reply = service.answer(server_session.Subscribe(other), None, 0.0, {})
+    assert b"is used by" not in b"".join(reply or ())
+    with pytest.raises(ClientError, match="should subscribe first"):
+        service.fetch(WHO, 1, 0.0)

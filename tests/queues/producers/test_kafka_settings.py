@@ -1,0 +1,109 @@
+"""Settings of the Java producer, as librdkafka has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from canal_server.errors import ConfigError
+from canal_server.queues.producers.kafka_settings import librdkafka_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVERS = {"bootstrap.servers": "a:9092,b:9092"}
+SHIPPED = {  # of canal's own file
+    "bootstrap.servers": "127.0.0.1:9092",
+    "acks": "all",
+    "compression.type": "none",
+    "batch.size": "16384",
+    "linger.ms": "1",
+    "max.request.size": "1048576",
+    "buffer.memory": "33554432",
+    "max.in.flight.requests.per.connection": "1",
+    "retries": "0",
+    "kerberos.enable": "false",
+    "kerberos.krb5.file": "../conf/kerberos/krb5.conf",
+    "kerberos.jaas.file": "../conf/kerberos/jaas.conf",
+}
+
+
+def problems(**given: str) -> list[str]:
+    """Return what is wrong with settings, whose names have `__` for a point."""
+    names = {key.replace("__", "."): value for key, value in given.items()}
+    with pytest.raises(ConfigError) as raised:
+        librdkafka_settings(SERVERS | names)
+    return raised.value.problems
+
+
+def test_the_file_of_canal() -> None:
+    """Names that differ are translated; what is decided here is left out."""
+    assert librdkafka_settings(SHIPPED) == {
+        "bootstrap.servers": "127.0.0.1:9092",
+        "compression.type": "none",
+        "batch.size": "16384",
+        "linger.ms": "1",
+        "message.max.bytes": "1048576",
+        "queue.buffering.max.kbytes": "32768",
+    }
+
+
+def test_they_are_known(tmp_path: Path) -> None:
+    """A producer accepts what is made of the file, and of a log-in."""
+    kafka = pytest.importorskip("confluent_kafka", reason="no extra `kafka`")
+    kafka.Producer(librdkafka_settings(SHIPPED))
+    pem = tmp_path / "ca.pem"
+    pem.write_text("-----BEGIN CERTIFICATE-----\n")
+    made = librdkafka_settings(
+        SERVERS
+        | {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": "org.apache.kafka.common.security.scram."
+            r'ScramLoginModule required username="canal" password="a\"b c";',
+            "ssl.truststore.location": str(pem),
+            "ssl.endpoint.identification.algorithm": "",
+        }
+    )
+    assert (made["sasl.username"], made["sasl.password"]) == ("canal", 'a"b c')
+    assert made["ssl.ca.location"] == str(pem)
+    assert made["ssl.endpoint.identification.algorithm"] == "none"
+
+
+def test_names_of_librdkafka_stay() -> None:
+    """Whoever knows them may write them."""
+    given = SERVERS | {"statistics.interval.ms": "5000", "ssl.ca.location": "/x"}
+    assert librdkafka_settings(given) == given
+
+
+def test_certificates_of_java_stores(tmp_path: Path) -> None:
+    """PKCS #12 is read; for JKS, the error says how to convert it."""
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    (text,) = problems(ssl__truststore__location=str(store))
+    assert text.startswith(f"kafka.ssl.truststore.location = {store}: a key store in")
+    assert "keytool -importkeystore" in text
+    (text,) = problems(ssl__keystore__location=str(tmp_path / "none.p12"))
+    assert text.endswith("none.p12: No such file or directory")
+
+
+def test_problems() -> None:
+    """All are reported; none shows a value that may be secret."""
+    found = problems(
+        transactional__id="x",
+        buffer__memory="many",
+        sasl__jaas__config="my.own.Module required secret=s3cret;",
+    )
+    assert found == [
+        "kafka.transactional.id: cannot be set",
+        "kafka.buffer.memory: write a number of bytes, 1024 or more",
+        "kafka.sasl.jaas.config: expected PlainLoginModule, ScramLoginModule or"  # noqa: ISC004
+        " Krb5LoginModule with their options; for OAuth, set librdkafka's"
+        " kafka.sasl.oauthbearer.*",
+    ]
+    assert problems(sasl__jaas__config="a.PlainLoginModule required username=u;") == [
+        "kafka.sasl.jaas.config: PlainLoginModule without password"
+    ]
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers: not set"):
+        librdkafka_settings({})

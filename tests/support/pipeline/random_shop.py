@@ -1,0 +1,133 @@
+"""Tables of a shop with random changes, and what a topic of messages makes of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from fix_pipeline import UNIT_S
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator, Sequence
+
+    from fix_pipeline import Pipeline, Process
+
+COLUMNS = "id, name, price, seen, raw, state"
+TABLE = """(id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,2),
+    seen DATETIME(6), raw VARBINARY(20), state ENUM('new','paid'))"""
+IDS = 40  # small, so that changes meet
+STATES = {None: None, "new": "1", "paid": "2"}  # as entries have an ENUM
+
+
+class Shop:
+    """Writes random transactions to tables of the source.
+
+    Two have changes of all kinds. Whatever is lost of them may be repaired by a later
+    change, so each transaction also inserts a row into a third one.
+    """
+
+    def __init__(self, pipeline: Pipeline, rng: random.Random) -> None:
+        self._pipeline = pipeline
+        self._rng = rng
+        self.tables = tuple(
+            f"{pipeline.schema}.{each}" for each in ("orders", "parts", "log")
+        )
+        self._next = 0
+        for each in self.tables:
+            pipeline.source.execute(f"CREATE TABLE {each} {TABLE}")
+
+    def write(self, transactions: int) -> None:
+        """Execute so many transactions."""
+        with self._pipeline.source.connect(autocommit=False) as connection:
+            for _ in range(transactions):
+                with connection.cursor() as cursor:
+                    for _ in range(self._rng.randint(1, 6)):
+                        cursor.execute(*self._statement())
+                    self._next += 1
+                    log = f"INSERT INTO {self.tables[2]} (id) VALUES ({self._next})"
+                    cursor.execute(log)
+                connection.commit()
+
+    def rows(self, table: str) -> Sequence[tuple[Any, ...]]:
+        """Return all rows of a table."""
+        return tuple(
+            self._pipeline.source.execute(f"SELECT {COLUMNS} FROM {table} ORDER BY id")
+        )
+
+    def _statement(self) -> tuple[str, tuple[object, ...]]:
+        rng, table = self._rng, self._rng.choice(self.tables[:2])
+        values = (
+            f"näme{rng.random()}",
+            rng.randint(-(10**9), 10**9) / 100,
+            f"2026-01-{rng.randint(1, 28)} 01:02:03.{rng.randint(0, 999999):06}",
+            rng.randbytes(rng.randint(0, 20)),
+            rng.choice(("new", "paid", None)),
+        )
+        first, second = rng.randrange(IDS), rng.randrange(IDS)
+        what = rng.random()
+        if what < 0.5:
+            return f"REPLACE INTO {table} VALUES (%s,%s,%s,%s,%s,%s)", (first, *values)
+        if what < 0.7:
+            return f"UPDATE {table} SET name = %s WHERE id > %s", (values[0], first)
+        if what < 0.8:
+            return f"UPDATE IGNORE {table} SET id = %s WHERE id = %s", (first, second)
+        if what < 0.99:
+            return f"DELETE FROM {table} WHERE id = %s", (first,)
+        return f"DELETE FROM {table} WHERE id > %s", (first,)
+
+
+class Topic:
+    """The rows to which the messages of partitions lead, in their order."""
+
+    def __init__(self, *partitions: Callable[[], Iterator[bytes]]) -> None:
+        """Each of `partitions` returns what came since the last call."""
+        self._partitions = partitions
+        self.tables: dict[str, dict[str, dict[str, str | None]]] = {}
+        self.messages = 0
+
+    def read(self) -> None:
+        """Apply what has arrived."""
+        for partition in self._partitions:
+            for value in partition():
+                self.messages += 1
+                self._apply(json.loads(value))
+
+    def _apply(self, message: dict[str, Any]) -> None:
+        rows = self.tables.setdefault(message["table"], {})
+        for number, row in enumerate(message["data"] or ()):
+            old = message["old"][number] if message["old"] else {}
+            rows.pop(old.get("id", row["id"]), None)
+            if message["type"] != "DELETE":
+                rows[row["id"]] = row
+
+    def count(self, table: str) -> int:
+        """Return how many rows a table has by what has arrived."""
+        self.read()
+        return len(self.tables.get(table, ()))
+
+    def has_all(self, shop: Shop) -> bool:
+        """Return whether the tables have the keys of the source's."""
+        self.read()
+        return all(
+            sorted(int(id_) for id_ in self.tables.get(table.partition(".")[2], ()))
+            == [row[0] for row in shop.rows(table)]
+            for table in shop.tables
+        )
+
+    def check(self, shop: Shop) -> None:
+        """Check that the rows are those of the source."""
+        for table in shop.tables:
+            found = self.tables[table.partition(".")[2]]
+            for id_, name, _, _, _, state in shop.rows(table):
+                row = found[str(id_)]
+                assert (row["name"], row["state"]) == (name, STATES[state])
+
+
+def wait_until(condition: Callable[[], bool], process: Process) -> None:
+    """Wait until something is the case; shows the log of a process if it never is."""
+    give_up_at = time.monotonic() + 6 * UNIT_S
+    while not condition():
+        assert time.monotonic() < give_up_at, "".join(process.log)
+        time.sleep(0.005)

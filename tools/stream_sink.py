@@ -80,7 +80,8 @@ def _difference(before: list[tuple[Any, ...]], rows: list[tuple[Any, ...]]) -> s
     """Return how a batch that arrived again differs; empty: it is the same one.
 
     Where another server is the source by then, the numbers of transactions are larger
-    ones; the transactions and what is in them stay.
+    ones; the transactions and what is in them stay. A replica changes rows of tables
+    without a key in an order of its own.
     """
     if before == rows:
         return ""
@@ -101,10 +102,10 @@ def _difference(before: list[tuple[Any, ...]], rows: list[tuple[Any, ...]]) -> s
 
 
 def _numbered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return sorted rows of a destination with the transactions numbered from 0."""
+    """Return rows of a destination, sorted, with the transactions numbered from 0."""
     versions = sorted({row[1] for row in rows})
     order = {version: number for number, version in enumerate(versions)}
-    return [(order[version], *rest[2:]) for _, version, *rest in rows]
+    return sorted((order[version], *rest[2:]) for _, version, *rest in rows)
 
 
 def _fields(row: Any) -> tuple[Any, ...]:

@@ -39,6 +39,10 @@ _WIDER = (
     ),
     (r"^enum\((.*?)\)(?= |$)", r"enum(\1,'later')"),
 )
+# Bytes that become characters of these may be half a surrogate pair. Neither server
+# shows what follows it, though the binlog has it.
+_BYTES = re.compile(r"(var)?binary\b|\w*blob\b|bit\b|geometry\b", re.IGNORECASE)
+_WIDE = re.compile(r"CHARACTER SET (ucs2|utf16|utf16le|utf32)\b")
 
 Tables = dict[str, RandomTable]
 
@@ -194,6 +198,8 @@ class TableChanges:
         if column is None:
             return None
         kind = rng.choice(ORDINARY)(rng, self._flavour)
+        if _BYTES.match(column.kind.definition) and _WIDE.search(kind.definition):
+            return None  # it may become a text that no SELECT shows as a whole
         new = replace(column, kind=kind)
         sql = altered(table, f"MODIFY COLUMN {defined(new)}")
         return "another type", [sql], [with_column(table, column, new)]

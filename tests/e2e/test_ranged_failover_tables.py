@@ -52,14 +52,13 @@ def test_the_same_rows(
     )
     pipeline.start()
     query = Query(SimpleNamespace(pipeline=pipeline, follower=None))  # type: ignore[arg-type]
-    load = Load(
-        replicas.source, schema, Ledger(tmp_path / "values"), rng, per_second=60
-    )
+    ledger = Ledger(tmp_path / "values")
+    load = Load(replicas.source, schema, ledger, rng, per_second=60)
     taken: list[tuple[Any, Any, Any]] = []
     with closing(ledger), closing(query):
         with load:
-            while len(taken) < longer(30):
-                end = query.planned(300)
+            while len(taken) < longer(60):
+                end = query.planned(40)
                 if end is None:
                     continue
                 planned = query.driver.plan(*map(offset_from_json, (query.log, end)))
@@ -70,7 +69,7 @@ def test_the_same_rows(
                 replicas.catch_up()
                 replicas.source.kill()
                 replicas.take_over()
-            load._stop.set()
+                load.server = replicas.source
         assert not load.errors
         query.restart()
         del taken[0]  # its start has no GTID set

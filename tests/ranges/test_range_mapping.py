@@ -216,6 +216,39 @@ def test_sets_without_a_look(make_lake, replicas, table):
     assert lake.looks()[1] == before[1]
 
 
+NOT_RECEIVED = (
+    ("ANALYZE TABLE {t}",),
+    ("CREATE VIEW {t}v AS SELECT 1",),
+    ("OPTIMIZE TABLE {t}",),
+    ("ALTER TABLE {t} PARTITION BY KEY (a) PARTITIONS 3",),
+    ("CREATE USER '{n}'@'%'", "DROP USER '{n}'@'%'"),
+    ("FLUSH TABLES",),
+    ("BEGIN", "SAVEPOINT a", "INSERT INTO {t} VALUES (8)", "ROLLBACK TO a", "COMMIT"),
+    ("FLUSH BINARY LOGS",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("statements", NOT_RECEIVED, ids=lambda each: each[0])
+def test_what_nobody_receives_follows(make_lake, replicas, table, statements, gtid_on):
+    """A range whose next transaction has no entries is found on the other server."""
+    source = replicas.source
+    lake = make_lake(source, gtid_on=gtid_on)
+    start = lake.subscribe()
+    insert(source, table, 0)
+    start, _ = next_rows(lake, start, 1)
+    insert(source, table, 1)
+    end, rows = next_rows(lake, start, 1)
+    assert rows == [1]
+    name = table.replace(".", "")
+    source.execute(*(each.format(t=table, n=name) for each in statements))
+    insert(source, table, 2)
+    replicas.catch_up()
+    lake = make_lake(replicas.replica, gtid_on=gtid_on)
+    lake.subscribe()
+    assert numbers_after(lake, start, end) == [1]
+    assert next_rows(lake, end, 1)[1] == [2]
+
+
 def test_idle_over_two_changes(make_lake, replicas, table, gtid_on):
     """A reader without new data survives two changes of the source."""
     source, replica = replicas.source, replicas.replica

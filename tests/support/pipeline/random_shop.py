@@ -28,7 +28,11 @@ class Shop:
     change, so each transaction also inserts a row into a third one.
     """
 
-    def __init__(self, pipeline: Pipeline, rng: random.Random) -> None:
+    def __init__(
+        self, pipeline: Pipeline, rng: random.Random, *, moves_keys: bool = True
+    ) -> None:
+        """Create the tables; without `moves_keys`, no row gets another key."""
+        self._moves_keys = moves_keys
         self._pipeline = pipeline
         self._rng = rng
         self.tables = tuple(
@@ -71,7 +75,7 @@ class Shop:
             return f"REPLACE INTO {table} VALUES (%s,%s,%s,%s,%s,%s)", (first, *values)
         if what < 0.7:
             return f"UPDATE {table} SET name = %s WHERE id > %s", (values[0], first)
-        if what < 0.8:
+        if what < 0.8 and self._moves_keys:
             return f"UPDATE IGNORE {table} SET id = %s WHERE id = %s", (first, second)
         if what < 0.99:
             return f"DELETE FROM {table} WHERE id = %s", (first,)
@@ -85,17 +89,18 @@ class Topic:
         """Each of `partitions` returns what came since the last call."""
         self._partitions = partitions
         self.tables: dict[str, dict[str, dict[str, str | None]]] = {}
-        self.messages = 0
+        self.log: list[str] = []  # ids of the table `log`, as they came
 
     def read(self) -> None:
         """Apply what has arrived."""
         for partition in self._partitions:
             for value in partition():
-                self.messages += 1
                 self._apply(json.loads(value))
 
     def _apply(self, message: dict[str, Any]) -> None:
         rows = self.tables.setdefault(message["table"], {})
+        if message["table"] == "log":
+            self.log += [row["id"] for row in message["data"] or ()]
         for number, row in enumerate(message["data"] or ()):
             old = message["old"][number] if message["old"] else {}
             rows.pop(old.get("id", row["id"]), None)

@@ -27,7 +27,8 @@ CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 class Kafka:
     """A broker that can be killed and started again; topics are made when asked for."""
 
-    def __init__(self, java: str, jars: str, folder: Path) -> None:
+    def __init__(self, java: str, jars: str, folder: Path, *more: str) -> None:
+        """Make the folder of a broker; `more` are lines of its settings."""
         self.port, controller = free_port(), free_port()
         self._java = (java, *JVM, "-classpath", jars)
         self._folder = folder
@@ -45,7 +46,7 @@ class Kafka:
             "num.partitions=4\n"
             "offsets.topic.replication.factor=1\n"
             "transaction.state.log.replication.factor=1\n"
-            "transaction.state.log.min.isr=1\n"
+            "transaction.state.log.min.isr=1\n" + "".join(f"{line}\n" for line in more)
         )
         made = run(*self._java, "kafka.tools.StorageTool", "format",
                    "-t", CLUSTER, "-c", str(self._settings))  # fmt: skip
@@ -82,6 +83,13 @@ class Kafka:
             self._popen.kill()
             self._popen.wait()
             self._popen = None
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Create a topic."""
+        admin: Any = pytest.importorskip("confluent_kafka.admin")
+        client = admin.AdminClient({"bootstrap.servers": self.servers})
+        new = admin.NewTopic(topic, num_partitions=partitions, replication_factor=1)
+        client.create_topics([new])[topic].result(START_S)
 
     def follow(self, topic: str, partition: int) -> Callable[[], Iterator[bytes]]:
         """Return a function that yields what a partition has since the last call."""
@@ -151,14 +159,17 @@ def kafka_jars(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.fixture
 def make_kafka(
     kafka_jars: tuple[str, str], tmp_path: Path
-) -> Iterator[Callable[[], Kafka]]:
-    """Give a function that starts a broker, which is ended after the test."""
+) -> Iterator[Callable[..., Kafka]]:
+    """Give a function that starts a broker, which is ended after the test.
+
+    Its arguments are lines of more settings.
+    """
     made: list[Kafka] = []
 
-    def make() -> Kafka:
+    def make(*more: str) -> Kafka:
         folder = tmp_path / f"kafka{len(made)}"
         folder.mkdir()
-        made.append(Kafka(*kafka_jars, folder))
+        made.append(Kafka(*kafka_jars, folder, *more))
         return made[-1].start()
 
     yield make

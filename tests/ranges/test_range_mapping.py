@@ -225,10 +225,11 @@ NOT_RECEIVED = (
     ("FLUSH TABLES",),
     ("BEGIN", "SAVEPOINT a", "INSERT INTO {t} VALUES (8)", "ROLLBACK TO a", "COMMIT"),
     ("FLUSH BINARY LOGS",),
+    ("XA START '{n}'", "XA END '{n}'", "XA PREPARE '{n}'", "XA ROLLBACK '{n}'"),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("statements", NOT_RECEIVED, ids=lambda each: each[0])
+@pytest.mark.parametrize("statements", NOT_RECEIVED, ids=lambda each: each[-1])
 def test_what_nobody_receives_follows(make_lake, replicas, table, statements, gtid_on):
     """A range whose next transaction has no entries is found on the other server."""
     source = replicas.source

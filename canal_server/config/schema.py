@@ -106,6 +106,9 @@ class QueueConfig:
     database_hash: bool = True  # the schema's name is part of the hash of columns
     serves_clients: bool = False  # the port for clients is opened as well
     too_large_topic: str = ""  # for a note in place of a message; empty: stop
+    create_topics: bool = False
+    topic_replicas: int = -1  # of created ones; -1: the default of the brokers
+    topic_settings: tuple[tuple[str, str], ...] = ()  # of created ones
     # Settings of the producer, as its own manual names them.
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 

@@ -87,6 +87,18 @@ def text(value: str) -> str:
     return value
 
 
+@reader("`key=value`, separated by commas")
+def pairs(value: str) -> tuple[tuple[str, str], ...]:
+    """Parse pairs of a key and a value."""
+    found = []
+    for item in filter(None, map(str.strip, value.split(","))):
+        key, equals, text_ = item.partition("=")
+        if not (key.strip() and equals):
+            raise ValueError(f"{item} has no value; write key=value")
+        found.append((key.strip(), text_.strip()))
+    return tuple(found)
+
+
 @reader("regular expressions, separated by commas")
 def tables(value: str) -> str:
     """Return a list of tables unchanged, if it is a valid filter."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
@@ -13,12 +14,12 @@ from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
 from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
 from canal_server.queues.flat_messages import FlatMessages
-from canal_server.queues.producers.kafka_producer import KafkaProducer
+from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
 from canal_server.queues.producers.kafka_settings import librdkafka_settings
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from canal_server.config.schema import InstanceConfig, QueueConfig, RoutingConfig
     from canal_server.runtime.lifecycle import Deadline
@@ -59,7 +60,7 @@ class QueueDelivery:
         self._destinations = destinations
         self._client_of = client_of
         self._queue = f"{config.mode.value} at {self._settings['bootstrap.servers']}"
-        self._make_producer().close(0.0)
+        self._make_producer(None).close(0.0)
         self._lock = threading.Lock()
         self._workers: dict[str, QueueWorker] = {}
         self._routings: dict[str, RoutingConfig] = {}
@@ -114,11 +115,12 @@ class QueueDelivery:
     def _started(
         self, config: InstanceConfig, routing: RoutingConfig, after: QueueWorker | None
     ) -> QueueWorker:
+        router = Router(routing)
         worker = QueueWorker(
             self._client_of(ClientIdentity(config.destination, CLIENT_ID)),
             self._queue,
-            self._make_producer,
-            FlatMessages(Router(routing)).convert,
+            partial(self._make_producer, router),
+            FlatMessages(router).convert,
             WorkerLimits(
                 self._config.batch_size,
                 int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB)) * _KIB,
@@ -136,9 +138,25 @@ class QueueDelivery:
         self._ending = [each for each in self._ending if not each.has_ended]
         self._ending.append(worker)
 
-    def _make_producer(self) -> KafkaProducer:
-        mode = self._config.mode.value
-        return KafkaProducer(self._settings, purpose=f"canal.serverMode = {mode}")
+    def _make_producer(self, router: Router | None) -> KafkaProducer:
+        return producer_of(self._config, self._settings, router)
+
+
+def producer_of(
+    queue: QueueConfig, settings: Mapping[str, str], router: Router | None
+) -> KafkaProducer:
+    """Return a producer; with a router, it may create topics if that is configured.
+
+    Raises CanalError.
+    """
+    creation = None
+    if router is not None and queue.create_topics:
+        creation = TopicCreation(
+            router.partitions_of, queue.topic_replicas, dict(queue.topic_settings)
+        )
+    return KafkaProducer(
+        settings, purpose=f"canal.serverMode = {queue.mode.value}", creation=creation
+    )
 
 
 def routing_of(instance: InstanceConfig, queue: QueueConfig) -> RoutingConfig:

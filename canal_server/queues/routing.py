@@ -41,7 +41,7 @@ class Router:
     def __call__(self, schema: str, table: str) -> Route:
         """Return the route of a table; of a statement on none, with empty names."""
         topic = self._topic(schema, table)
-        partitions = self._partitions(topic)
+        partitions = self.partitions_of(topic)
         name = f"{schema}.{table}"
         if not self._hashes:
             return Route(topic, partition=self._settings.partition)
@@ -60,6 +60,12 @@ class Router:
             columns=each.columns,
             hashed=hashed,
         )
+
+    def fixed_topics(self) -> list[str]:
+        """Return the topics that are known by name, not by those of tables."""
+        named = [each.topic.replace(".", "_") for each in self._topics if each.topic]
+        default = self._settings.topic
+        return [default.replace(".", "_") if self._topics else default, *named]
 
     def _topic(self, schema: str, table: str) -> str:
         default = self._settings.topic
@@ -81,7 +87,8 @@ class Router:
             if each.names.has(name):
                 yield each.topic or name.lower()
 
-    def _partitions(self, topic: str) -> int:
+    def partitions_of(self, topic: str) -> int:
+        """Return how many partitions a topic has by the settings."""
         for each in self._counts:
             if each.names.has(topic):
                 return each.partitions

@@ -9,6 +9,7 @@ import pytest
 from fix_random import longer
 from random_shop import Shop, Topic, wait_until
 
+from canal_server.cli import main
 from canal_server.errors import ClientError
 
 if TYPE_CHECKING:
@@ -195,3 +196,59 @@ def test_clients_beside_it(
     ):
         pass
     stopped.stop()
+
+
+def test_topics_are_created(
+    stopped: Pipeline, make_kafka: Callable[..., Kafka], rng: random.Random
+) -> None:
+    """With the partitions and settings that are asked for."""
+    kafka = make_kafka("auto.create.topics.enable=false")
+    shop = Shop(stopped, rng, moves_keys=False)
+    stopped.main_settings |= {
+        "canal.mq.topics.create": "true",
+        "canal.mq.topics.settings": "retention.ms=3600000",
+    }
+    deliver(stopped, kafka, **(BY_KEY | {"canal.mq.partitionsNum": 3}))
+    shop.write(20)
+    topic = Topic(*(kafka.follow("shop", number) for number in range(3)))
+    wait_until(lambda: topic.has_all(shop), stopped.process)
+    admin: Any = pytest.importorskip("confluent_kafka.admin")
+    client = admin.AdminClient({"bootstrap.servers": kafka.servers})
+    resource = admin.ConfigResource("topic", "shop")
+    config = client.describe_configs([resource])[resource].result(10)
+    assert config["retention.ms"].value == "3600000"
+    assert len(client.list_topics("shop").topics["shop"].partitions) == 3
+    stopped.stop()
+
+
+def test_check(
+    stopped: Pipeline, make_kafka: Callable[..., Kafka], capsys: Any
+) -> None:  # fmt: skip
+    """What it says of brokers and topics."""
+    kafka = make_kafka("auto.create.topics.enable=false")
+    stopped.main_settings |= {
+        "canal.serverMode": "kafka", "kafka.bootstrap.servers": kafka.servers,
+    }  # fmt: skip
+
+    def found(**settings: Any) -> list[str]:
+        stopped.configure(settings)
+        main(["check", "--conf", str(stopped.conf)])
+        lines = capsys.readouterr().out.splitlines()
+        return [each for each in lines if "topic" in each or "kafka" in each.lower()]
+
+    (queue, topic) = found(**BY_KEY)
+    assert f"kafka at {kafka.servers} answers, 0 topics" in queue
+    assert "warn" in topic
+    assert "topic shop does not exist" in topic
+    assert "create it with 4 partitions" in topic
+    kafka.create("shop", 2)
+    assert "FAIL" in found()[-1]
+    assert "has 2 partitions, 4 are needed" in found()[-1]
+    (_, topic) = found(**{"canal.mq.partitionsNum": 2})
+    assert "ok" in topic
+    assert "topic shop has 2 partitions" in topic
+    kafka.kill()
+    (queue, topic) = found()
+    assert "FAIL" in queue
+    assert f"Kafka at {kafka.servers} does not answer" in queue
+    assert "skip" in topic

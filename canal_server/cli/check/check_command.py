@@ -12,6 +12,7 @@ from canal_server.cli import FAILED, UNUSABLE
 from canal_server.cli.actions import add_listing_options, print_json
 from canal_server.cli.check.history_checks import check_history
 from canal_server.cli.check.host_checks import check_host
+from canal_server.cli.check.queue_checks import check_queue
 from canal_server.cli.conf_options import load_chosen
 from canal_server.cli.position.position_found import find_cursors
 from canal_server.cursor_moves.source_cursors import parts_of
@@ -56,7 +57,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Check everything that must hold for a server to run with a conf"
         " folder: settings, data folder, disk, ports, ZooKeeper, and for each"
         " destination its servers, their settings, the privileges of the account, the"
-        " filter, stored positions and the table history. Print a line for each thing:"
+        " filter, stored positions, the table history, and the topics of a message"
+        " queue. Print a line for each thing:"
         " ok, warn, FAIL or skip, with the statement or the key that corrects it."
         " Change nothing.",
         epilog=EXIT_STATUS,
@@ -110,7 +112,7 @@ def check_all(config: DaemonConfig) -> list[CheckResult]:
             config.instances,
         ):
             results += found
-    return results
+    return [*results, *check_queue(config, SERVER)]
 
 
 def check_destination(

@@ -48,6 +48,30 @@ QUEUE_KEYS = (
         " left out then. Empty means that delivery of the destination stops.",
         ours=True,
     ),
+    Key(
+        "canal.mq.topics.create",
+        "queue.create_topics",
+        values.boolean,
+        "`true` creates a topic that is missing, with as many partitions as"
+        " `canal.mq.partitionsNum` or `canal.mq.dynamicTopicPartitionNum` says.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.topics.replicas",
+        "queue.topic_replicas",
+        values.integer(-1, 1000),
+        "The number of replicas of a created topic. -1 means the default of the"
+        " brokers.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.topics.settings",
+        "queue.topic_settings",
+        values.pairs,
+        "Settings of a created topic, such as"
+        " `retention.ms=604800000,max.message.bytes=10485760`.",
+        ours=True,
+    ),
 )
 
 ROUTING_KEYS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import ConfigError
@@ -14,7 +15,7 @@ from canal_server.queues.producers.queue_producer import (
 from canal_server.runtime.optional_packages import optional_module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from canal_server.errors import CanalError
     from canal_server.queues.producers.queue_producer import Message, Sending
@@ -23,6 +24,10 @@ logger = logging.getLogger(__name__)
 
 OPEN_S: Final = 10.0
 _POLL_S: Final = 0.05
+_OF_MESSAGES: Final = (
+    "batch.size", "compression.level", "compression.type", "linger.ms",
+    "queue.buffering.max.kbytes",
+)  # fmt: skip
 _OURS: Final = {
     "linger.ms": "5",
     "compression.type": "lz4",
@@ -37,11 +42,25 @@ _REMEDY_OF_SIZE: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """How topics are created: their partitions, replicas and settings.
+
+    `partitions_of` returns how many partitions a topic is to have. -1 replicas: as many
+    as the brokers make by default.
+    """
+
+    partitions_of: Callable[[str], int]
+    replicas: int = -1
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
 class KafkaProducer:
     """A producer of one thread; implements `queue_producer.Producer`.
 
-    `settings` are those of librdkafka, with `bootstrap.servers`. Raises ConfigError for
-    those that it refuses; no text shows a value.
+    `settings` are those of librdkafka, with `bootstrap.servers`; without `creation`,
+    the brokers create topics, or nobody. Raises ConfigError for settings that are
+    refused; no text shows a value.
     """
 
     def __init__(
@@ -50,11 +69,13 @@ class KafkaProducer:
         *,
         purpose: str = "Kafka",
         size_remedy: str = _REMEDY_OF_SIZE,
+        creation: TopicCreation | None = None,
     ) -> None:
         self._kafka = optional_module("confluent_kafka", purpose, extra="kafka")
         self._config = {**_OURS, **settings, **_FIXED}
         self.servers = settings["bootstrap.servers"]
         self._size_remedy = size_remedy
+        self._creation = creation
         self.last_error = ""
         self.confirmed = 0
         self._counts: dict[str, int] = {}  # partitions of topics that are there
@@ -143,6 +164,8 @@ class KafkaProducer:
 
     def _find(self, topic: str, partition: int) -> None:
         """Learn how many partitions a topic has. Raises BrokerUnavailableError."""
+        if self._creation is not None and topic not in self._counts:
+            self._create(topic, partition, self._creation)
         codes = self._kafka.KafkaError
         try:
             found = self._producer.list_topics(topic, timeout=OPEN_S).topics.get(topic)
@@ -166,6 +189,49 @@ class KafkaProducer:
                 " canal.mq.dynamicTopicPartitionNum or canal.mq.partition"
             )
         self._counts[topic] = count
+
+    def _create(self, topic: str, partition: int, creation: TopicCreation) -> None:
+        """Create a topic unless it exists. Raises BrokerUnavailableError."""
+        admin = optional_module("confluent_kafka.admin", "Kafka", extra="kafka")
+        config = {
+            key: value
+            for key, value in self._config.items()
+            if key not in _FIXED and key not in _OF_MESSAGES
+        }
+        client = admin.AdminClient(config, logger=_Details())
+        new = admin.NewTopic(
+            topic,
+            num_partitions=max(creation.partitions_of(topic), partition + 1),
+            replication_factor=creation.replicas,
+            config=dict(creation.settings),
+        )
+        made = client.create_topics([new], operation_timeout=OPEN_S)[topic]
+        try:
+            made.result(2 * OPEN_S)
+        except self._kafka.KafkaException as error:
+            code = error.args[0].code()
+            if code == self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            raise BrokerUnavailableError(
+                f"topic {topic} cannot be created: {_text_of(error)}"
+            ) from None
+        except TimeoutError:
+            raise BrokerUnavailableError(
+                f"topic {topic} cannot be created: Kafka at {self.servers} does not"
+                f" answer: {self.last_error}"
+            ) from None
+        logger.info("created topic %s at %s", topic, self.servers)
+
+    def topics(self) -> dict[str, int]:
+        """Return all topics that the account may see, with their partitions.
+
+        Raises BrokerUnavailableError.
+        """
+        try:
+            found = self._producer.list_topics(timeout=OPEN_S).topics
+        except self._kafka.KafkaException as error:
+            raise self._unavailable(error) from None
+        return {name: len(each.partitions) for name, each in found.items()}
 
     def _unavailable(self, error: Exception) -> BrokerUnavailableError:
         return BrokerUnavailableError(

@@ -1,0 +1,84 @@
+"""Checks of the message queue: brokers that answer, topics with enough partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from canal_server.config.schema import ServerMode
+from canal_server.delivery.queue_delivery import producer_of, routing_of
+from canal_server.errors import CanalError, ConfigError
+from canal_server.model.check_results import CheckResult, fail, ok, skip, warn
+from canal_server.queues.producers.kafka_settings import librdkafka_settings
+from canal_server.queues.routing import Router
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from canal_server.config.schema import DaemonConfig, InstanceConfig, QueueConfig
+
+QUEUE: Final = "message_queue"
+TOPICS: Final = "topics"
+
+
+def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
+    """Yield what is found; nothing if no message queue is configured.
+
+    `server` is the subject of what concerns no single destination.
+    """
+    queue = config.server.queue
+    if queue.mode is ServerMode.TCP:
+        return
+    topics: Mapping[str, int] | None = None
+    try:
+        producer = producer_of(queue, librdkafka_settings(dict(queue.properties)), None)
+        topics = producer.topics()
+        producer.close(0.0)
+    except ConfigError as error:
+        yield from (fail(QUEUE, each).of(server) for each in error.problems)
+    except CanalError as error:
+        yield fail(QUEUE, str(error)).of(server)
+    else:
+        text = f"{queue.mode.value} at {producer.servers} answers"
+        yield ok(QUEUE, f"{text}, {len(topics)} topics").of(server)
+    for instance in config.instances:
+        if topics is None:
+            why = "the brokers do not answer, or cannot be asked"
+            yield skip(TOPICS, "topics and their partitions", why).of(
+                instance.destination
+            )
+        else:
+            for each in _check_topics(instance, queue, topics):
+                yield each.of(instance.destination)
+
+
+def _check_topics(
+    instance: InstanceConfig, queue: QueueConfig, topics: Mapping[str, int]
+) -> Iterator[CheckResult]:
+    routing = routing_of(instance, queue)
+    try:
+        router = Router(routing)
+    except ConfigError as error:
+        yield from (fail(TOPICS, each) for each in error.problems)
+        return
+    for name in dict.fromkeys(router.fixed_topics()):
+        count = topics.get(name)
+        needed = router.partitions_of(name) if routing.partition_hash else 1
+        needed = max(needed, routing.partition + 1)
+        if count is None and queue.create_topics:
+            yield ok(TOPICS, f"topic {name} will be created, {needed} partitions")
+        elif count is None:
+            yield warn(
+                TOPICS,
+                f"topic {name} does not exist, or the account may not see it: create"
+                f" it with {needed} partitions, set canal.mq.topics.create, or leave it"
+                " to the brokers (auto.create.topics.enable)",
+            )
+        elif count < needed:
+            yield fail(
+                TOPICS,
+                f"topic {name} has {count} partitions, {needed} are needed: add"
+                " partitions, or lower canal.mq.partitionsNum,"
+                " canal.mq.dynamicTopicPartitionNum or canal.mq.partition",
+            )
+        else:
+            yield ok(TOPICS, f"topic {name} has {count} partitions")

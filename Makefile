@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py MANIFEST.in $(wildcard deploy/man/* deploy/completion/*) $(shell find canal_server pyspark_canal -name '*.py*' -not -name '*.pyc' -o -name '*.pxd')
 CHECKED := canal_server pyspark_canal tests tools benchmarks
 
-.PHONY: help demo demo-spark test docs bench bench-spark bench-mirror spark-plot format dev
+.PHONY: help demo demo-spark test docs bench bench-spark bench-kafka bench-mirror spark-plot format dev
 .PHONY: servers clean soak wheels
 .PHONY: lock audit sbom
 .PHONY: demo-needs lint lint-format lint-style lint-types lint-dead
@@ -26,6 +26,7 @@ help:
 	@echo '             where a link leads nowhere'
 	@echo 'make bench   measure speed and memory; B=--quick tries it out'
 	@echo 'make bench-spark  the same of the Spark source; needs Java 17 or 21'
+	@echo 'make bench-kafka  the same of the delivery to Kafka; KAFKA_SERVERS names a broker'
 	@echo 'make bench-mirror  the same of the mirror; needs Java 17 or 21'
 	@echo 'make spark-plot'
 	@echo '             draw how soon changes are in Spark; needs Java 17 or 21;'
@@ -77,6 +78,10 @@ bench-spark: $(VENV)/installed
 	$(BIN)/pip install --quiet 'canal-server[spark]'
 	$(BIN)/python benchmarks/range_memory.py $(filter --quick,$(B))
 	$(BIN)/python benchmarks/spark_source.py $(B)
+
+bench-kafka: $(VENV)/installed
+	$(BIN)/pip install --quiet 'canal-server[kafka]'
+	$(BIN)/python benchmarks/kafka_mode.py $(B)
 
 bench-mirror: $(VENV)/installed
 	$(BIN)/pip install --quiet 'canal-server[mirror]'

@@ -91,6 +91,11 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def data_dir(self) -> Path:
+        """Return the folder with the control socket."""
+        return Path(self._folder.name)
+
+    @property
     def pid(self) -> int:
         """Return the id of the running process."""
         assert self._process is not None

@@ -225,6 +225,9 @@ NOT_RECEIVED = (
     ("FLUSH TABLES",),
     ("BEGIN", "SAVEPOINT a", "INSERT INTO {t} VALUES (8)", "ROLLBACK TO a", "COMMIT"),
     ("FLUSH BINARY LOGS",),
+    ("SET SESSION binlog_format = STATEMENT", "CREATE TEMPORARY TABLE {t}x (a INT)"),
+    ("SET SESSION binlog_format = STATEMENT", "CREATE TEMPORARY TABLE {t}x (a INT)",
+     "DROP TEMPORARY TABLE {t}x"),
     ("XA START '{n}'", "XA END '{n}'", "XA PREPARE '{n}'", "XA ROLLBACK '{n}'"),
 )  # fmt: skip
 

@@ -186,13 +186,13 @@ def test_failures_at_random(
     def watch(instance: FakeInstance) -> None:
         ack = instance.store.ack
 
-        def checked(client_id: int, last: int) -> None:
+        def checked(client_id: int, last_sequence: int) -> None:
             numbers = [str(each.logfile_offset).encode() for each in (
                 decode(Entry, record[0][2:]).header
-                for record in instance.store.records[: last + 1]
+                for record in instance.store.records[: last_sequence + 1]
             )]  # fmt: skip
             early.extend(int(each) for each in numbers if each not in delivered)
-            ack(client_id, last)
+            ack(client_id, last_sequence)
 
         instance.store.ack = checked  # type: ignore[method-assign]
 

@@ -51,7 +51,8 @@ def test_the_same_rows(
         },
     )
     pipeline.start()
-    query = Query(SimpleNamespace(pipeline=pipeline, follower=None))  # type: ignore[arg-type]
+    scene: Any = SimpleNamespace(pipeline=pipeline)
+    query = Query(scene)
     ledger = Ledger(tmp_path / "values")
     load = Load(replicas.source, schema, ledger, rng, per_second=60)
     taken: list[tuple[Any, Any, Any]] = []

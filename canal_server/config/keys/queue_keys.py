@@ -7,7 +7,6 @@ from canal_server.config.keys.setting import Key
 from canal_server.config.values import INT32_MAX
 
 PARTITIONS_MAX = 100_000
-TOPIC_CHARACTERS_MAX = 249  # of Kafka
 
 QUEUE_KEYS = (
     Key(

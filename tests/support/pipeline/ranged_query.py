@@ -21,14 +21,16 @@ from canal_server.spark.reading.range_tasks import Range, parts_of_now, pieces
 if TYPE_CHECKING:
     from fix_failover import Follower
     from fix_pipeline import Pipeline
+    from ledger import Writer
 
     from canal_server.client.range_client import RangePosition
 
 
 class Followed(Protocol):
-    """A pipeline, and what checks the entries that come out of it."""
+    """A pipeline, what is written to its source, and what checks its entries."""
 
     pipeline: Pipeline
+    writer: Writer
     follower: Follower
 
 

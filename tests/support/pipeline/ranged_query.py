@@ -29,9 +29,17 @@ if TYPE_CHECKING:
 class Followed(Protocol):
     """A pipeline, what is written to its source, and what checks its entries."""
 
-    pipeline: Pipeline
-    writer: Writer
-    follower: Follower
+    @property
+    def pipeline(self) -> Pipeline:
+        """The server and its source."""
+
+    @property
+    def writer(self) -> Writer:
+        """What writes transactions."""
+
+    @property
+    def follower(self) -> Follower:
+        """What checks them."""
 
 
 class Query:

@@ -30,7 +30,7 @@ from canal_server.queues.producers.queue_producer import (
     Sending,
 )
 from canal_server.runtime.backoff import Backoff
-from canal_server.runtime.lifecycle import Stop
+from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.log_context import log_about
 from canal_server.runtime.log_throttle import LogThrottle
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.queues.producers.queue_producer import Message, Producer
-    from canal_server.runtime.lifecycle import Deadline
     from canal_server.server.local_client import LocalClient
 
     Encode = Callable[[int, bytes, int], list[Message]]  # batch id, entries, time in ms
@@ -149,9 +148,9 @@ class QueueWorker:
 
     def _live(self) -> None:
         log_about(self.destination, self._client.identity.client_id)
-        if self._after is not None:
-            self._after._thread.join()  # noqa: SLF001  # of this class
-            self._after = None
+        while self._after is not None and not self._stop.requested():
+            if self._after.join(Deadline(ABSENT_S)):
+                self._after = None
         while not self._stop.requested():
             try:
                 self._attempt()
@@ -196,8 +195,11 @@ class QueueWorker:
 
     def _deliver(self, producer: Producer) -> None:
         """Deliver until a stop. What else ends it is raised, with all given back."""
+        if self._state is State.WAITING:
+            self._become(State.DELIVERING)
         try:
             while not self._stop.requested():
+                self._check_served()
                 if self._has_room():
                     self._send_next(producer)
                 else:
@@ -206,6 +208,14 @@ class QueueWorker:
         except CanalError:
             self._give_back(producer)
             raise
+
+    def _check_served(self) -> None:
+        """Raise CanalError when the destination no longer runs here.
+
+        Perhaps another server delivers it by now: nothing more may be sent.
+        """
+        if not self._client.is_served():
+            raise CanalError("the destination no longer runs here")
 
     def _has_room(self) -> bool:
         on_way = sum(each.sending.sent_bytes for each in self._window)
@@ -235,8 +245,9 @@ class QueueWorker:
         while not producer.try_send(message, sending):
             producer.poll(POLL_S)
             self._note_progress(producer)
-            if self._stop.requested() or not self._client.is_served():
-                raise CanalError("ended while messages waited to be sent")
+            self._check_served()
+            if self._stop.requested():
+                raise CanalError("stopped while messages waited to be sent")
 
     def _send_note(
         self,

@@ -329,6 +329,23 @@ def test_a_broker_that_confirms_nothing(
     assert len(said) == 1
 
 
+def test_the_destination_ends_while_the_broker_is_away(
+    instances: FakeInstances, make: Callable[..., QueueWorker]
+) -> None:
+    """What waits is forgotten: another server may deliver it by now."""
+    instance = instances.started[DESTINATION]
+    broker = Broker()
+    broker.per_poll = 0
+    put(instance, *range(100))
+    worker = make(broker, LIMITS._replace(in_flight_bytes=10))
+    eventually(lambda: worker.status().in_flight > 0)
+    assert worker.status().state == "delivering"
+    del instances.started[DESTINATION]
+    eventually(lambda: worker.status().state == "waiting")
+    assert broker.abandoned > 0
+    assert broker.waiting == []
+
+
 def test_its_client_id_is_taken(instances: FakeInstances) -> None:
     """A connection cannot use it; the refusal says what does."""
     service = Service(instances, {1001: "the delivery to kafka"})

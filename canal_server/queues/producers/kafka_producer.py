@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OPEN_S: Final = 10.0
+CREATED_S: Final = 3.0  # until a topic is there that brokers create
 _POLL_S: Final = 0.05
 _OF_MESSAGES: Final = (
     "batch.size", "compression.level", "compression.type", "linger.ms",
@@ -124,6 +125,10 @@ class KafkaProducer:
                 topic, value, partition=partition, on_delivery=on_delivery
             )
         except BufferError:
+            if self._on_way == 0:  # it will never be accepted
+                raise MessageRefusedError(
+                    topic, len(value), "is larger than kafka.buffer.memory: raise that"
+                ) from None
             return False
         except self._kafka.KafkaException as error:
             raise self._failure(error.args[0], topic, len(value)) from None
@@ -141,16 +146,18 @@ class KafkaProducer:
         Waits for the answers to requests that are on their way, which would otherwise
         be carried out after later ones.
         """
+        if not self._on_way:
+            return
         self._producer.purge(in_flight=False, blocking=True)
         deadline_s = time.monotonic() + wait_s
         while self._on_way and time.monotonic() < deadline_s:
             self._producer.poll(_POLL_S)
-        if self._on_way:
-            # A request that nobody answers: its producer ends, with what it still has.
-            self._producer.purge(blocking=True)
-            self._producer.poll(0)
-            self._producer = self._made()
-            self._on_way = 0
+        # Its producer ends, with requests that nobody answers; and it might purge what
+        # is handed over next.
+        self._producer.purge(blocking=True)
+        self._producer.poll(0)
+        self._producer = self._made()
+        self._on_way = 0
 
     def close(self, wait_s: float) -> None:
         """Disconnect, after a wait for what is not confirmed."""
@@ -166,19 +173,22 @@ class KafkaProducer:
         """Learn how many partitions a topic has. Raises BrokerUnavailableError."""
         if self._creation is not None and topic not in self._counts:
             self._create(topic, partition, self._creation)
+        found = self._looked_up(topic)
         codes = self._kafka.KafkaError
-        try:
-            found = self._producer.list_topics(topic, timeout=OPEN_S).topics.get(topic)
-        except self._kafka.KafkaException as error:
-            raise self._unavailable(error) from None
-        problem = None if found is None else found.error
-        if problem is not None and problem.code() == codes.UNKNOWN_TOPIC_OR_PART:
+        give_up_at = time.monotonic() + CREATED_S
+        while _code_of(found) in _being_created(codes) and (
+            time.monotonic() < give_up_at
+        ):
+            # Brokers that create it do so on this occasion, and are soon done.
+            self._producer.poll(_POLL_S)
+            found = self._looked_up(topic)
+        if _code_of(found) == codes.UNKNOWN_TOPIC_OR_PART:
             raise BrokerUnavailableError(
                 f"topic {topic} does not exist at {self.servers}: create it, or let the"
                 " brokers do so (auto.create.topics.enable)"
             )
-        if problem is not None and problem.code() != codes.LEADER_NOT_AVAILABLE:
-            raise BrokerUnavailableError(f"topic {topic}: {problem.str()}")
+        if found is not None and found.error is not None:
+            raise BrokerUnavailableError(f"topic {topic}: {found.error.str()}")
         count = 0 if found is None else len(found.partitions)
         if count == 0:
             raise BrokerUnavailableError(f"topic {topic} is being created")
@@ -189,6 +199,13 @@ class KafkaProducer:
                 " canal.mq.dynamicTopicPartitionNum or canal.mq.partition"
             )
         self._counts[topic] = count
+
+    def _looked_up(self, topic: str) -> Any:
+        """Return what the brokers say of a topic. Raises BrokerUnavailableError."""
+        try:
+            return self._producer.list_topics(topic, timeout=OPEN_S).topics.get(topic)
+        except self._kafka.KafkaException as error:
+            raise self._unavailable(error) from None
 
     def _create(self, topic: str, partition: int, creation: TopicCreation) -> None:
         """Create a topic unless it exists. Raises BrokerUnavailableError."""
@@ -257,6 +274,15 @@ class _Details:
     def log(self, _level: int, text: str, *args: object) -> None:
         """Log it for those who look for details."""
         logger.debug(text, *args)
+
+
+def _code_of(found: Any) -> Any:
+    """Return the code of what brokers say of a topic, None without an error."""
+    return None if found is None or found.error is None else found.error.code()
+
+
+def _being_created(codes: Any) -> tuple[Any, ...]:
+    return codes.UNKNOWN_TOPIC_OR_PART, codes.LEADER_NOT_AVAILABLE
 
 
 def _text_of(error: Exception) -> str:

@@ -87,11 +87,12 @@ def text(value: str) -> str:
     return value
 
 
-@reader("`key=value`, separated by commas")
+@reader("`key=value`, separated by commas, or by semicolons if values have commas")
 def pairs(value: str) -> tuple[tuple[str, str], ...]:
     """Parse pairs of a key and a value."""
     found = []
-    for item in filter(None, map(str.strip, value.split(","))):
+    separator = ";" if ";" in value else ","
+    for item in filter(None, map(str.strip, value.split(separator))):
         key, equals, text_ = item.partition("=")
         if not (key.strip() and equals):
             raise ValueError(f"{item} has no value; write key=value")

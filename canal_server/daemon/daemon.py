@@ -91,6 +91,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DELIVERY_END_S = 3.0  # for what is on its way to a message queue
 STOP_TIMEOUT_S = 10.0  # for all stages together; then the process ends without them
 
 
@@ -247,8 +248,15 @@ class Daemon:
         self._started.append((name, stage))
 
     def request_stop(self) -> None:
-        """Ask all stages to stop, except the control socket, which ends last."""
+        """Ask all stages to stop, except the control socket, which ends last.
+
+        Waits until a message queue has confirmed what was sent to it, but not for long:
+        that can be acked only while the destinations run.
+        """
         self.stop.request()
+        if self._delivery is not None:
+            self._delivery.request_stop()
+            self._delivery.join(Deadline(DELIVERY_END_S))
         for _, stage in reversed(self._started):
             if stage is not self._control:
                 stage.request_stop()

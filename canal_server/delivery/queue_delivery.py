@@ -108,7 +108,8 @@ class QueueDelivery:
                     continue
                 if before is not None:
                     self._end(before)
-                workers[name] = self._started(config, routing, before)
+                after = before or self._ending_one(name)
+                workers[name] = self._started(config, routing, after)
                 self._routings[name] = routing
             self._workers = workers
 
@@ -132,6 +133,11 @@ class QueueDelivery:
         if config.lazy:
             self._destinations.request_run(config.destination)
         return worker
+
+    def _ending_one(self, name: str) -> QueueWorker | None:
+        """Return the last worker of a destination that was removed, and returns."""
+        of_name = [each for each in self._ending if each.destination == name]
+        return of_name[-1] if of_name else None
 
     def _end(self, worker: QueueWorker) -> None:
         worker.request_stop()

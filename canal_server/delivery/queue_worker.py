@@ -90,6 +90,7 @@ class QueueWorker:
         self._queue = queue
         self._make_producer = make_producer
         self._producer: Producer | None = None
+        self._is_open = False
         self._encode = encode
         self._limits = limits
         self._after = after
@@ -167,36 +168,36 @@ class QueueWorker:
         """Deliver until something ends it, and wait as long as that asks for."""
         try:
             if not self._client.connect():
-                self._become(State.WAITING)
-                self._stop.wait(ABSENT_S)
+                self._wait_until_here()
                 return
             if self._producer is None:
-                producer = self._make_producer()
-                producer.open()
-                self._producer = producer
+                self._producer = self._make_producer()
+            if not self._is_open:
+                self._producer.open()
+                self._is_open = True
             self._deliver(self._producer)
         except MessageRefusedError as error:
             self._stay_stopped(error)
         except CanalError as error:
             if self._stop.requested():
                 return
-            if isinstance(error, BrokerUnavailableError):
-                self._failed(error)
-            elif self._client.is_served():
-                # The cursor was moved, or the destination cannot serve it, and says so.
+            if not self._client.runs_here():
+                self._wait_until_here()
+                return
+            if not isinstance(error, BrokerUnavailableError):
+                # Its cursor was moved, for example, or it may not subscribe.
                 self._client.disconnect()
-                log.info(
-                    "destination %s: delivery begins again: %s", self.destination, error
-                )
-                self._wait_to_retry(str(error))
-            else:
-                self._become(State.WAITING)
-                self._stop.wait(ABSENT_S)
+            self._failed(error)
+
+    def _wait_until_here(self) -> None:
+        self._become(State.WAITING)
+        self._stop.wait(ABSENT_S)
 
     def _deliver(self, producer: Producer) -> None:
         """Deliver until a stop. What else ends it is raised, with all given back."""
         if self._state is State.WAITING:
             self._become(State.DELIVERING)
+        self._progress_s = time.monotonic()
         try:
             while not self._stop.requested():
                 self._check_served()
@@ -207,6 +208,11 @@ class QueueWorker:
                 self._settle(producer)
         except CanalError:
             self._give_back(producer)
+            raise
+        except BaseException:
+            # Of an unknown state: begin as after a restart.
+            self._give_back(producer)
+            self._client.disconnect()
             raise
 
     def _check_served(self) -> None:
@@ -227,10 +233,12 @@ class QueueWorker:
         fetched = self._client.fetch(self._limits.batch_size, wait_s)
         producer.poll(0)
         if fetched is None:
+            if not self._window:  # all is delivered
+                self._become(State.DELIVERING)
             return
         messages = self._encode(fetched.batch_id, fetched.body, _now_ms())
         sending = Sending()
-        producer.prepare(messages)
+        self._prepare(producer, messages)
         if not self._window:
             self._progress_s = time.monotonic()
         self._window.append(_OnWay(fetched.batch_id, sending))
@@ -240,6 +248,12 @@ class QueueWorker:
             except MessageRefusedError as error:
                 self._send_note(producer, message, sending, error)
         sending.is_complete = True
+
+    def _prepare(self, producer: Producer, messages: list[Message]) -> None:
+        producer.prepare(messages)  # which may take a while
+        self._check_served()
+        if self._stop.requested():
+            raise CanalError("stopped before messages were sent")
 
     def _send(self, producer: Producer, message: Message, sending: Sending) -> None:
         while not producer.try_send(message, sending):
@@ -262,10 +276,10 @@ class QueueWorker:
             raise error
         _, partition, value = message
         note = (topic, 0, note_of(error, partition, value))
+        self._prepare(producer, [note])
+        self._send(producer, note, sending)
         delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, error, topic)
         self._counts.too_large += 1
-        producer.prepare([note])
-        self._send(producer, note, sending)
 
     def _settle(self, producer: Producer) -> None:
         """Ack what is confirmed. Raises the first failure of a message."""
@@ -284,13 +298,13 @@ class QueueWorker:
             self._client.ack(self._window[0].batch_id)
             self._counts.confirmed(self._window.popleft().sending)
             self._backoff.reset()
+            self._become(State.DELIVERING)
 
     def _note_progress(self, producer: Producer) -> None:
         """Say so when the broker confirms nothing for long."""
         now_s = time.monotonic()
         if not self._window or producer.confirmed != self._confirmed:
             self._confirmed, self._progress_s = producer.confirmed, now_s
-            self._become(State.DELIVERING)
         if now_s - self._progress_s < BLOCKED_AFTER_S:
             return
         why = producer.last_error or f"no confirmation for {BLOCKED_AFTER_S:g} s"
@@ -313,9 +327,12 @@ class QueueWorker:
             self._ack_confirmed()
         if any(each.sending.pending for each in self._window):
             producer.abandon(ABANDON_S)
+        producer.renew()
         self._window.clear()
-        with contextlib.suppress(CanalError):
+        try:
             self._client.rollback()
+        except CanalError:
+            self._client.disconnect()  # the next `connect` does it
 
     def _failed(self, error: CanalError) -> None:
         """Log a failure, and wait before the next attempt."""

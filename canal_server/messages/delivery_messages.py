@@ -30,9 +30,10 @@ DELIVERY_FAILED = Message(
     name="delivery-failed",
     level=WARNING,
     text="destination %s: delivery to %s failed: %s",
-    meaning="The broker is not available, or cannot take messages of this kind now."
-    " They are sent again, at growing intervals of up to 30 s, and in the same order."
-    " The line is repeated every ten minutes.",
+    meaning="The broker is not available, or cannot take messages of this kind now; or"
+    " the destination cannot serve the delivery, for the reason in the text. Messages"
+    " are sent again, at growing intervals of up to 30 s, and in the same order. The"
+    " line is repeated every ten minutes.",
     remedy="Fix the cause given in the text; delivery continues by itself.",
 )
 
@@ -42,8 +43,9 @@ DELIVERY_STOPPED = Message(
     text="destination %s: delivery stopped, nothing is acked any more: %s",
     meaning="The broker refuses a message for good, so sending it again would not help."
     " The message and what comes after it stay in the binlog.",
-    remedy="Raise the limits that the text names, then stop and start the destination"
-    " on the [page](../howto/page.md), or restart canal-server. Or set"
+    remedy="Raise the limits that the text names, and restart canal-server; if it was"
+    " only that of the topic, stop and start the destination on the"
+    " [page](../howto/page.md). Or set"
     " [`canal.mq.tooLargeTopic`](configuration.md#canalmqtoolargetopic).",
 )
 

@@ -67,6 +67,10 @@ class LocalClient:
         here = self._instances.running(self.identity.destination)
         return self._instance is not None and here is self._instance
 
+    def runs_here(self) -> bool:
+        """Return whether an instance runs here, of this or a later `connect`."""
+        return self._instances.running(self.identity.destination) is not None
+
     def fetch(self, size: int, timeout_s: float) -> Fetched | None:
         """Return the next batch, None: there is none in time."""
         fetched = self._service.fetch(

@@ -86,6 +86,9 @@ class Broker:
                 self.confirmed += 1
             sending.answered(message, error)  # type: ignore[arg-type]
 
+    def renew(self) -> None:
+        """Do nothing: it fails for a while only."""
+
     def abandon(self, wait_s: float) -> None:
         """Forget what waits."""
         del wait_s

@@ -118,11 +118,12 @@ class Plain:
             return partition_of(java_hash(entry.header.table_name))
         hashed = java_hash(entry.header.schema_name)
         for name, value in data.items():
-            if name in keys if self.how == "key" else name in ("id0", "v1"):
+            if name in keys if self.how == "key" else name.lower() in _NAMED:
                 hashed ^= java_hash(value or "")
         return partition_of(hashed)
 
 
+_NAMED = ("id0", "v1")  # in any case
 EXPRESSIONS = {
     "": "",
     "table": r".*\..*",

@@ -60,10 +60,15 @@ def _check_topics(
     except ConfigError as error:
         yield from (fail(TOPICS, each) for each in error.problems)
         return
-    for name in dict.fromkeys(router.fixed_topics()):
+    notes = [queue.too_large_topic] if queue.too_large_topic else []
+    for name in dict.fromkeys([*router.fixed_topics(), *notes]):
         count = topics.get(name)
-        needed = router.partitions_of(name) if routing.partition_hash else 1
-        needed = max(needed, routing.partition + 1)
+        if name in notes:
+            needed = 1
+        elif routing.partition_hash:
+            needed = router.partitions_of(name)
+        else:
+            needed = routing.partition + 1
         if count is None and queue.create_topics:
             yield ok(TOPICS, f"topic {name} will be created, {needed} partitions")
         elif count is None:

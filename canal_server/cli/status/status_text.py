@@ -42,7 +42,7 @@ def delivery_text(delivery: dict[str, Any]) -> str:
         case "delivering":
             text = f"delivers to {queue}"
         case "blocked":
-            text = f"{queue} takes nothing: {reason} (since {ago})"
+            text = f"delivery to {queue} is blocked: {reason} (since {ago})"
         case "stopped":
             text = f"delivery to {queue} has stopped: {reason} (since {ago})"
         case _:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OPEN_S: Final = 10.0
+OPEN_S: Final = 3.0  # that a call waits for brokers; whoever needs more repeats it
 CREATED_S: Final = 3.0  # until a topic is there that brokers create
 _POLL_S: Final = 0.05
 _OF_MESSAGES: Final = (
@@ -32,12 +32,19 @@ _OF_MESSAGES: Final = (
 _OURS: Final = {
     "linger.ms": "5",
     "compression.type": "lz4",
+    "message.max.bytes": "1048576",  # as of the Java client
 }
+# The broker's limit is one of batches, so a batch of small messages may be too large.
+_ONE_BY_ONE: Final = {"batch.num.messages": "1"}
 _FIXED: Final = {
     "enable.idempotence": "true",  # implies acks=all, and keeps the order of partitions
     "message.timeout.ms": "0",  # never given up by the library
     "acks": "all",
 }
+_INVALID_NAME: Final = (
+    "topic %s: Kafka accepts letters of ASCII, digits, '.', '_' and '-' in a name: name"
+    " the topic of such tables with topic:expression in canal.mq.dynamicTopic"
+)
 _REMEDY_OF_SIZE: Final = (
     "is too large: raise kafka.max.request.size, and max.message.bytes of the topic"
 )
@@ -61,7 +68,7 @@ class KafkaProducer:
 
     `settings` are those of librdkafka, with `bootstrap.servers`; without `creation`,
     the brokers create topics, or nobody. Raises ConfigError for settings that are
-    refused; no text shows a value.
+    refused.
     """
 
     def __init__(
@@ -81,6 +88,8 @@ class KafkaProducer:
         self.confirmed = 0
         self._counts: dict[str, int] = {}  # partitions of topics that are there
         self._on_way = 0
+        self._is_single = False  # a message is a batch
+        self._is_spent = False  # the producer must be replaced
         try:
             self._producer: Any = self._made()  # connects to nobody yet
         except (self._kafka.KafkaException, ValueError, TypeError) as error:
@@ -118,7 +127,8 @@ class KafkaProducer:
                 self.confirmed += 1
                 sending.answered(message, None)
             else:
-                sending.answered(message, self._failure(error, topic, len(value)))
+                failure = self._failure(error, topic, len(value), is_answer=True)
+                sending.answered(message, failure)
 
         try:
             self._producer.produce(
@@ -131,14 +141,32 @@ class KafkaProducer:
                 ) from None
             return False
         except self._kafka.KafkaException as error:
-            raise self._failure(error.args[0], topic, len(value)) from None
+            raise self._failure(
+                error.args[0], topic, len(value), is_answer=False
+            ) from None
         self._on_way += 1
         sending.note(topic, len(value))
         return True
 
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed, waiting for the first confirmation."""
-        self._producer.poll(timeout_s)
+        try:
+            self._producer.poll(timeout_s)
+        except self._kafka.KafkaException as error:  # a fatal one
+            self._is_spent = True
+            self.last_error = _text_of(error)
+
+    def renew(self) -> None:
+        """Replace a producer that failed for good, or whose batches are too large."""
+        if self._is_spent:
+            self._replace()
+
+    def _replace(self) -> None:
+        self._producer.purge(blocking=True)
+        self.poll(0)
+        self._producer = self._made()
+        self._on_way = 0
+        self._is_spent = False
 
     def abandon(self, wait_s: float) -> None:
         """Forget what is not confirmed.
@@ -147,32 +175,34 @@ class KafkaProducer:
         be carried out after later ones.
         """
         if not self._on_way:
+            self.renew()
             return
         self._producer.purge(in_flight=False, blocking=True)
         deadline_s = time.monotonic() + wait_s
         while self._on_way and time.monotonic() < deadline_s:
-            self._producer.poll(_POLL_S)
+            self.poll(_POLL_S)
         # Its producer ends, with requests that nobody answers; and it might purge what
         # is handed over next.
-        self._producer.purge(blocking=True)
-        self._producer.poll(0)
-        self._producer = self._made()
-        self._on_way = 0
+        self._replace()
 
     def close(self, wait_s: float) -> None:
         """Disconnect, after a wait for what is not confirmed."""
-        self._producer.flush(wait_s)
+        if wait_s:
+            self._producer.flush(wait_s)
         self._producer.purge(blocking=True)
-        self._producer.poll(0)
+        self.poll(0)
 
     def _made(self) -> Any:
-        config = self._config | {"error_cb": self._on_error}
+        more = _ONE_BY_ONE if self._is_single else {}
+        config = self._config | more | {"error_cb": self._on_error}
         return self._kafka.Producer(config, logger=_Details())
 
     def _find(self, topic: str, partition: int) -> None:
         """Learn how many partitions a topic has. Raises BrokerUnavailableError."""
-        if self._creation is not None and topic not in self._counts:
-            self._create(topic, partition, self._creation)
+        creation = self._creation
+        # Of all topics: to ask for this one would have brokers create it.
+        if creation and topic not in self._counts and topic not in self.topics():
+            self._create(topic, partition, creation)
         found = self._looked_up(topic)
         codes = self._kafka.KafkaError
         give_up_at = time.monotonic() + CREATED_S
@@ -180,13 +210,15 @@ class KafkaProducer:
             time.monotonic() < give_up_at
         ):
             # Brokers that create it do so on this occasion, and are soon done.
-            self._producer.poll(_POLL_S)
+            self.poll(_POLL_S)
             found = self._looked_up(topic)
         if _code_of(found) == codes.UNKNOWN_TOPIC_OR_PART:
             raise BrokerUnavailableError(
                 f"topic {topic} does not exist at {self.servers}: create it, or let the"
                 " brokers do so (auto.create.topics.enable)"
             )
+        if _code_of(found) == codes.TOPIC_EXCEPTION:
+            raise BrokerUnavailableError(_INVALID_NAME % topic)
         if found is not None and found.error is not None:
             raise BrokerUnavailableError(f"topic {topic}: {found.error.str()}")
         count = 0 if found is None else len(found.partitions)
@@ -222,9 +254,13 @@ class KafkaProducer:
             replication_factor=creation.replicas,
             config=dict(creation.settings),
         )
-        made = client.create_topics([new], operation_timeout=OPEN_S)[topic]
         try:
-            made.result(2 * OPEN_S)
+            made = client.create_topics([new], operation_timeout=OPEN_S)[topic]
+            made.result(OPEN_S)
+        except ValueError as error:
+            raise BrokerUnavailableError(
+                f"topic {topic} cannot be created: {error}"
+            ) from None
         except self._kafka.KafkaException as error:
             code = error.args[0].code()
             if code == self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
@@ -251,21 +287,38 @@ class KafkaProducer:
         return {name: len(each.partitions) for name, each in found.items()}
 
     def _unavailable(self, error: Exception) -> BrokerUnavailableError:
+        self.poll(0)  # for the reason
         return BrokerUnavailableError(
             f"Kafka at {self.servers} does not answer: "
             f"{self.last_error or _text_of(error)}"
         )
 
-    def _failure(self, error: Any, topic: str, size: int) -> CanalError:
-        """Return what an error of a message means."""
+    def _failure(
+        self, error: Any, topic: str, size: int, *, is_answer: bool
+    ) -> CanalError:
+        """Return what an error of a message means; `is_answer`: it was sent."""
         codes = self._kafka.KafkaError
         if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
-            return MessageRefusedError(topic, size, self._size_remedy)
+            if self._is_single or not is_answer:
+                return MessageRefusedError(topic, size, self._size_remedy)
+            self._is_single = self._is_spent = True
+            return BrokerUnavailableError(
+                f"topic {topic} accepts smaller batches than kafka.batch.size: from now"
+                " on messages are sent one by one; lower kafka.batch.size, or raise"
+                " max.message.bytes of the topic"
+            )
         self._counts.pop(topic, None)
+        if error.fatal() or error.code() == codes._FATAL:  # noqa: SLF001  # their name
+            self._is_spent = True
+            reason = f"{error.str()}: {self.last_error}" if self.last_error else ""
+            return BrokerUnavailableError(f"topic {topic}: {reason or error.str()}")
+        if error.code() == codes.TOPIC_EXCEPTION:
+            return BrokerUnavailableError(_INVALID_NAME % topic)
         return BrokerUnavailableError(f"topic {topic}: {error.str()}")
 
     def _on_error(self, error: Any) -> None:
         self.last_error = error.str()
+        self._is_spent |= bool(error.fatal())
 
 
 class _Details:

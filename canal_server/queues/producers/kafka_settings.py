@@ -47,10 +47,13 @@ _IGNORED: Final = frozenset(
         "key.serializer",
         "max.block.ms",
         "max.in.flight.requests.per.connection",
+        "metadata.max.idle.ms",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
         "partitioner.class",
         "partitioner.ignore.keys",
         "retries",
@@ -77,7 +80,13 @@ _INLINE: Final = (
     "ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key",
 )  # fmt: skip
 _JAAS: Final = "sasl.jaas.config"
-_OPTION: Final = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+_OPTION: Final = re.compile(
+    r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
+# Java's ways to leave a choice to the library.
+_NOT_SET: Final = {
+    "batch.size": "0", "receive.buffer.bytes": "-1", "send.buffer.bytes": "-1",
+}  # fmt: skip
 _ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 _PEM_HEAD: Final = b"-----BEGIN"
 
@@ -102,7 +111,7 @@ def librdkafka_settings(given: Mapping[str, str]) -> dict[str, str]:
             made |= _login(value, problems)
         elif key == _ENDPOINT:
             made[key] = value.strip().lower() or "none"  # Java's blank turns it off
-        elif value and key not in _IGNORED and not key.startswith(_STORES):
+        elif _counts(key, value):
             made[_RENAMED.get(key, key)] = value
     _add_stores(given, made, problems)
     if not given.get(SERVERS_KEY):
@@ -112,12 +121,19 @@ def librdkafka_settings(given: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
+def _counts(key: str, value: str) -> bool:
+    """Return whether a key is one that librdkafka gets."""
+    if not value or _NOT_SET.get(key) == value:
+        return False
+    return key not in _IGNORED and not key.startswith((*_STORES, "sasl.login."))
+
+
 def _login(text: str, problems: list[str]) -> dict[str, str]:
     """Return the account in a text for JAAS."""
-    module = text.partition(" ")[0].rpartition(".")[2]
+    module = text.split(maxsplit=1)[0].rpartition(".")[2] if text.strip() else ""
     options = {
-        name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain
-        for name, quoted, plain in _OPTION.findall(text)
+        name: re.sub(r"\\(.)", r"\1", double or single) or plain
+        for name, double, single, plain in _OPTION.findall(text)
     }
     names = {
         "PlainLoginModule": {"username": "sasl.username", "password": "sasl.password"},

@@ -56,6 +56,9 @@ class Sending:
         self.pending -= 1
         if isinstance(error, MessageRefusedError):
             self.refused.append((message, error))
+            counts = self.topics[message[0]]
+            counts[0] -= 1
+            counts[1] -= len(message[2])
         elif error is not None and self.failure is None:
             self.failure = error
 
@@ -98,6 +101,9 @@ class Producer(Protocol):
 
     def poll(self, timeout_s: float) -> None:
         """Note what was confirmed; waits if nothing was."""
+
+    def renew(self) -> None:
+        """Recover from a failure, once nothing is on its way."""
 
     def abandon(self, wait_s: float) -> None:
         """Forget what is not confirmed, once the broker has answered, or after a time.

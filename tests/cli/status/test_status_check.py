@@ -105,7 +105,11 @@ def delivery(state, seconds):
         ("delivering", 3600, ""),
         ("waiting", 3600, ""),
         ("blocked", 5, ""),
-        ("blocked", 3600, "kafka at a:9092 takes nothing: refused (since 60 min)"),
+        (
+            "blocked",
+            3600,
+            "delivery to kafka at a:9092 is blocked: refused (since 60 min)",
+        ),
         ("stopped", 5, "delivery to kafka at a:9092 has stopped: refused (since 5 s)"),
     ],
 )

@@ -88,7 +88,8 @@ class KafkaProducer:
         self.confirmed = 0
         self._counts: dict[str, int] = {}  # partitions of topics that are there
         self._on_way = 0
-        self._is_single = False  # a message is a batch
+        self._is_single = False  # a message is a batch, for the present producer
+        self._wants_single = False  # and for the next one
         self._is_spent = False  # the producer must be replaced
         try:
             self._producer: Any = self._made()  # connects to nobody yet
@@ -193,6 +194,7 @@ class KafkaProducer:
         self.poll(0)
 
     def _made(self) -> Any:
+        self._is_single = self._wants_single
         more = _ONE_BY_ONE if self._is_single else {}
         config = self._config | more | {"error_cb": self._on_error}
         return self._kafka.Producer(config, logger=_Details())
@@ -301,7 +303,7 @@ class KafkaProducer:
         if error.code() in (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG_SIZE):
             if self._is_single or not is_answer:
                 return MessageRefusedError(topic, size, self._size_remedy)
-            self._is_single = self._is_spent = True
+            self._wants_single = self._is_spent = True
             return BrokerUnavailableError(
                 f"topic {topic} accepts smaller batches than kafka.batch.size: from now"
                 " on messages are sent one by one; lower kafka.batch.size, or raise"

@@ -84,11 +84,18 @@ class Kafka:
             self._popen.wait()
             self._popen = None
 
-    def create(self, topic: str, partitions: int) -> None:
+    def create(
+        self, topic: str, partitions: int, settings: dict[str, str] | None = None
+    ) -> None:
         """Create a topic."""
         admin: Any = pytest.importorskip("confluent_kafka.admin")
         client = admin.AdminClient({"bootstrap.servers": self.servers})
-        new = admin.NewTopic(topic, num_partitions=partitions, replication_factor=1)
+        new = admin.NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=1,
+            config=settings or {},
+        )
         client.create_topics([new])[topic].result(START_S)
 
     def follow(self, topic: str, partition: int) -> Callable[[], Iterator[bytes]]:

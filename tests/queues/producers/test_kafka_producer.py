@@ -1,0 +1,104 @@
+"""The producer for Kafka, with a real broker."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="the extra `kafka` is not installed")
+
+from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
+from canal_server.queues.producers.queue_producer import (
+    BrokerUnavailableError,
+    MessageRefusedError,
+    Sending,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    from fix_kafka import Kafka
+
+    from canal_server.queues.producers.queue_producer import Message
+
+PATIENCE_S = 60.0
+TOPIC = "shop"
+
+
+@pytest.fixture
+def kafka(make_kafka: Callable[..., Kafka]) -> Kafka:
+    """Give a broker that creates no topics by itself."""
+    return make_kafka("auto.create.topics.enable=false")
+
+
+def send(producer: KafkaProducer, messages: Sequence[Message]) -> Sending:
+    """Send messages, and wait until all are answered."""
+    sending = Sending()
+    give_up_at = time.monotonic() + PATIENCE_S
+    for each in messages:
+        while not producer.try_send(each, sending):
+            producer.poll(0.05)
+    sending.is_complete = True
+    while sending.pending:
+        producer.poll(0.05)
+        assert time.monotonic() < give_up_at, f"{sending.pending} are not answered"
+    return sending
+
+
+def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
+    """Small messages are not refused because their batch was too large."""
+    kafka.create(TOPIC, 1, {"max.message.bytes": "100000"})
+    producer = KafkaProducer({"bootstrap.servers": kafka.servers})
+    producer.open()
+    messages = [(TOPIC, 0, rng.randbytes(2000)) for _ in range(400)]
+    producer.prepare(messages)
+    sending = send(producer, messages)
+    assert not sending.refused
+    assert "accepts smaller batches than kafka.batch.size" in str(sending.failure)
+    producer.renew()
+    producer.prepare(messages)
+    assert send(producer, messages).is_confirmed
+    # Now one that is too large by itself can be told.
+    large = (TOPIC, 0, rng.randbytes(200_000))
+    ((refused, error),) = send(producer, [large]).refused
+    assert refused == large
+    assert isinstance(error, MessageRefusedError)
+    assert send(producer, messages[:3]).is_confirmed
+    producer.close(1.0)
+    tail = kafka.messages(TOPIC, 403)[0][-403:]
+    assert tail == [value for _, _, value in (*messages, *messages[:3])]
+
+
+def test_the_size_of_java(kafka: Kafka, rng: random.Random) -> None:
+    """The default limits of a producer are those of the Java client."""
+    kafka.create(TOPIC, 1)
+    producer = KafkaProducer({"bootstrap.servers": kafka.servers})
+    producer.open()
+    message = (TOPIC, 0, rng.randbytes(1_040_000))
+    producer.prepare([message])
+    assert send(producer, [message]).is_confirmed
+    with pytest.raises(MessageRefusedError, match="is too large"):
+        producer.try_send((TOPIC, 0, rng.randbytes(1_100_000)), Sending())
+
+
+def test_names_and_numbers(kafka: Kafka) -> None:
+    """What cannot be a topic is named, with the remedy."""
+    creation = TopicCreation(lambda _: 200_000)
+    producer = KafkaProducer({"bootstrap.servers": kafka.servers}, creation=creation)
+    producer.open()
+    with pytest.raises(BrokerUnavailableError, match="topic many cannot be created"):
+        producer.prepare([("many", 0, b"")])
+    producer = KafkaProducer({"bootstrap.servers": kafka.servers})
+    producer.open()
+    with pytest.raises(BrokerUnavailableError, match="accepts letters of ASCII"):
+        producer.prepare([("größe", 0, b"")])
+
+
+def test_nobody_answers() -> None:
+    """The error has the reason."""
+    producer = KafkaProducer({"bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(BrokerUnavailableError, match="Connection refused"):
+        producer.open()

@@ -316,23 +316,25 @@ class QueueWorker:
 
     def _give_back(self, producer: Producer) -> None:
         """Have all that is not acked delivered again, once the broker has answered."""
-        while (
-            any(each.sending.pending for each in self._window)
-            and not self._stop.requested()
-            and self._client.is_served()
-        ):
-            producer.poll(POLL_S)
-            self._note_progress(producer)
-        with contextlib.suppress(CanalError):
-            self._ack_confirmed()
-        if any(each.sending.pending for each in self._window):
-            producer.abandon(ABANDON_S)
-        producer.renew()
-        self._window.clear()
         try:
-            self._client.rollback()
-        except CanalError:
-            self._client.disconnect()  # the next `connect` does it
+            while (
+                any(each.sending.pending for each in self._window)
+                and not self._stop.requested()
+                and self._client.is_served()
+            ):
+                producer.poll(POLL_S)
+                self._note_progress(producer)
+            with contextlib.suppress(CanalError):
+                self._ack_confirmed()
+            if any(each.sending.pending for each in self._window):
+                producer.abandon(ABANDON_S)
+            producer.renew()
+        finally:
+            self._window.clear()
+            try:
+                self._client.rollback()
+            except CanalError:
+                self._client.disconnect()  # the next `connect` does it
 
     def _failed(self, error: CanalError) -> None:
         """Log a failure, and wait before the next attempt."""

@@ -124,7 +124,8 @@ class DdlScanner:
         None when it has nothing to send.
         """
         collector = StatementCollector()
-        reader = self._dump.reader(collector)
+        # Whole: a TRUNCATE, for example, changes no table, and ends no transaction.
+        reader = self._dump.reader(collector, whole=True)
         found: EntryPosition | None = None
 
         def take(spans: list[Span]) -> bool:

@@ -162,10 +162,11 @@ def test_a_message_that_is_too_large(stopped: Pipeline, kafka: Kafka) -> None:
 
     wait_until(has_both, stopped.process)
     assert "2" not in [row["id"] for each in seen for row in each["data"] or ()]
-    assert [(each["table"], each["keys"]) for each in found] == [
-        ("notes", [{"id": "2"}])
-    ]
-    assert delivery(stopped)["too_large"] == 1
+    # Like any message, a note may come again after a failure.
+    assert all(
+        (each["table"], each["keys"]) == ("notes", [{"id": "2"}]) for each in found
+    )
+    assert delivery(stopped)["too_large"] >= 1
     stopped.stop()
 
 

@@ -46,8 +46,10 @@ FIRST = (("a", 10, 8, "1"), ("a", 10, 9, "2"), ("a", 20, 19, "3"), ("b", 5, 4, "
         FIRST,
         # Read from another server, which has the same transactions elsewhere.
         (("a", 30, 21, "1"), ("a", 30, 29, "2"), ("a", 90, 80, "3"), FIRST[3]),
+        # Which changed rows of a table without a key in an order of its own.
+        (("a", 30, 21, "2"), ("a", 30, 29, "1"), ("a", 90, 80, "3"), FIRST[3]),
     ],
-    ids=["same positions", "other server"],
+    ids=["same positions", "other server", "its order"],
 )
 def test_same(tmp_path, again):
     """A batch that comes again with the same transactions is taken once."""
@@ -64,12 +66,14 @@ def test_same(tmp_path, again):
         FIRST[1:],
         (*FIRST, ("b", 6, 5, "5")),
         (("a", 10, 8, "1"), ("a", 10, 9, "2"), ("a", 20, 19, "other"), FIRST[3]),
-        # Smaller numbers, another transaction, another order.
+        # Another order on the same server.
+        (("a", 10, 8, "2"), ("a", 10, 9, "1"), FIRST[2], FIRST[3]),
+        # Smaller numbers, another transaction, another order of transactions.
         (("a", 3, 1, "1"), ("a", 3, 2, "2"), ("a", 4, 3, "3"), FIRST[3]),
         (("a", 30, 21, "1"), ("a", 31, 29, "2"), ("a", 90, 80, "3"), FIRST[3]),
-        (("a", 30, 21, "2"), ("a", 30, 29, "1"), ("a", 90, 80, "3"), FIRST[3]),
+        (("a", 30, 21, "3"), ("a", 90, 79, "1"), ("a", 90, 80, "2"), FIRST[3]),
     ],
-    ids=["fewer", "more", "value", "earlier", "transactions", "order"],
+    ids=["fewer", "more", "value", "rows", "earlier", "transactions", "order"],
 )
 def test_other(tmp_path, again):
     """A batch that comes again with anything else is an error."""

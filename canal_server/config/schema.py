@@ -105,7 +105,7 @@ class QueueConfig:
     batch_size: int = 50  # as of a client: KiB, or entries with ITEMSIZE
     database_hash: bool = True  # the schema's name is part of the hash of columns
     serves_clients: bool = False  # the port for clients is opened as well
-    too_large_topic: str = ""  # for a note in place of a message; empty: stop
+    too_large_topic: str = ""  # for a note instead of a message; empty: stop
     create_topics: bool = False
     topic_replicas: int = -1  # of created ones; -1: the default of the brokers
     topic_settings: tuple[tuple[str, str], ...] = ()  # of created ones

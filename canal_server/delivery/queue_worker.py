@@ -270,7 +270,7 @@ class QueueWorker:
         sending: Sending,
         error: MessageRefusedError,
     ) -> None:
-        """Send a note in place of a message that is too large, or raise its error."""
+        """Send a note instead of a message that is too large, or raise its error."""
         topic = self._limits.too_large_topic
         if not topic or error.topic == topic:
             raise error

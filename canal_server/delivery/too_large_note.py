@@ -1,4 +1,4 @@
-"""The note that takes the place of a message that is too large for the broker."""
+"""The note that is sent instead of a message that is too large for the broker."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class LocalClient:
         return True
 
     def disconnect(self) -> None:
-        """Tell the instance that the client is gone; its cursor stays."""
+        """Report to the instance that the client disconnected; its cursor stays."""
         if self._instance is not None:
             self._instance.on_disconnect(self.identity.client_id)
             self._instance = None

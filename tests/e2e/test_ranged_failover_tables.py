@@ -8,7 +8,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from fix_failover import GTID_MODE
+from fix_failover import GTID_MODE, switching_to
 from fix_random import longer
 from ranged_query import Query
 from soak.ledger import Ledger
@@ -36,19 +36,8 @@ def test_the_same_rows(
 ) -> None:
     """Batches with changes of tables between them, read again after a switch."""
     schema = f"random{next(_numbers)}"
-    standby = replicas.replica
     pipeline = make_pipeline(
-        replicas.source,
-        schema,
-        {
-            "canal.instance.standby.address": f"{standby.host}:{standby.port}",
-            "canal.instance.detecting.enable": "true",
-            "canal.instance.detecting.sql": "select 1",
-            "canal.instance.detecting.interval.time": 1,
-            "canal.instance.detecting.retry.threshold": 1,
-            "canal.instance.detecting.heartbeatHaEnable": "true",
-            **GTID_MODE,
-        },
+        replicas.source, schema, switching_to(replicas.replica) | GTID_MODE
     )
     pipeline.start()
     scene: Any = SimpleNamespace(pipeline=pipeline)

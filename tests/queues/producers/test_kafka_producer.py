@@ -61,7 +61,7 @@ def test_a_topic_for_smaller_batches(kafka: Kafka, rng: random.Random) -> None:
     producer.renew()
     producer.prepare(messages)
     assert send(producer, messages).is_confirmed
-    # Now one that is too large by itself can be told.
+    # Now one that is too large by itself is distinguished.
     large = (TOPIC, 0, rng.randbytes(200_000))
     ((refused, error),) = send(producer, [large]).refused
     assert refused == large

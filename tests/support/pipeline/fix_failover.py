@@ -40,6 +40,19 @@ MODES = {
 }
 
 
+def switching_to(standby: PrivateServer) -> dict[str, object]:
+    """Return the settings with which a server takes over soon."""
+    return {
+        "canal.instance.standby.address": f"{standby.host}:{standby.port}",
+        "canal.instance.detecting.enable": "true",
+        "canal.instance.detecting.sql": "select 1",
+        "canal.instance.detecting.interval.time": 1,
+        # A machine that stands still for some seconds is borne.
+        "canal.instance.detecting.retry.threshold": 1,
+        "canal.instance.detecting.heartbeatHaEnable": "true",
+    }
+
+
 class TickingWriter(Writer):
     """Writes in a time of its own, a second per call, far after any binlog's begin.
 
@@ -171,19 +184,12 @@ def make_scene(
     def make(
         settings: dict[str, object], *, exact: bool = False, wiring: str = FILE_WIRING
     ) -> Scene:
-        standby = replicas.replica
         pipeline = make_pipeline(
             replicas.source,
             replicated_schema,
             {
                 "canal.file.flush.period": 20,
-                "canal.instance.standby.address": f"{standby.host}:{standby.port}",
-                "canal.instance.detecting.enable": "true",
-                "canal.instance.detecting.sql": "select 1",
-                "canal.instance.detecting.interval.time": 1,
-                # A machine that stands still for some seconds is borne.
-                "canal.instance.detecting.retry.threshold": 1,
-                "canal.instance.detecting.heartbeatHaEnable": "true",
+                **switching_to(replicas.replica),
                 **settings,
             },
         )

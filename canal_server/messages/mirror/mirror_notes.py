@@ -263,9 +263,10 @@ TABLE_STOPS: Final = (
         " again and run `mirror copy`: see [masks](../howto/mirror-masks.md).",
     ),
     Note(
-        fragments=("its columns changed during each of … copies",),
-        meaning="DDL on the table does not stop.",
-        remedy="`mirror copy` when it is done.",
+        fragments=("each of … copies in a row had to be made again",),
+        meaning="DDL or rollbacks of prepared XA transactions on the table do not stop;"
+        " the text ends with the last reason.",
+        remedy="`mirror copy` when they are done.",
     ),
     Note(
         fragments=("was not made by a mirror",),

@@ -20,6 +20,7 @@ from canal_server.mirror.lake import masks
 from canal_server.mirror.lake.file_stats import FileStats
 from canal_server.mirror.lake.keyless import row_hashes
 from canal_server.mirror.lake.lake_table import (
+    ADDED,
     DELETED,
     HASH,
     ROW,
@@ -61,7 +62,7 @@ class CopyTask:
     seq: int  # of the copied rows
     folder: Folder  # of the table
     manifests: Folder
-    file_schema: pa.Schema | None = None  # how the columns are stored, if differently
+    file_schema: pa.Schema | None = None  # how columns are stored; None: as copied
     rows_per_s: int = 0  # 0: no limit
     file_bytes: int = FILE_BYTES
     file_rows: int = FILE_ROWS
@@ -146,7 +147,8 @@ def _as_in_lake(
     arrays = list(rows.columns)
     for each in list(schema)[len(arrays) :]:
         if each.name == HASH.name:
-            arrays.append(row_hashes(pa.Table.from_batches([rows])))
+            own = [n for n in (task.file_schema or schema).names if n not in ADDED]
+            arrays.append(row_hashes(pa.Table.from_batches([rows]).select(own)))
         else:
             arrays.append(pa.repeat(pa.scalar(values[each.name], each.type), count))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -187,7 +189,9 @@ class _File:
     def add(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
         try:
-            stored = batch if self._stored is None else batch.cast(self._stored)
+            stored = batch
+            if self._stored is not None:
+                stored = batch.select(self._stored.names).cast(self._stored)
             self._writer.write_batch(stored)
             self.size = self._sink.tell()
         except OSError as error:

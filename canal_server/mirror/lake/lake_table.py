@@ -121,8 +121,8 @@ class LakeTable(Protocol):
     def file_schema(self, schema: pa.Schema) -> pa.Schema:
         """Return how files of a copy with these columns are to be written.
 
-        The order and the names are the same; a type, and what Parquet has beside it,
-        may be others. Files without that are right, too, but slower to publish.
+        The names are the same; a type, and what Parquet has beside it, may be others.
+        The order is that of the table, in which rows without a key are hashed.
         """
 
     def publish(

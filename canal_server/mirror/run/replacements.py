@@ -131,6 +131,9 @@ def taken_rows(
     schema = lake.arrow_schema()
     if not isinstance(lake, DeltaLakeTable) or schema is None:
         return None
+    order = open_table(settings, table).file_schema(schema).names
+    if table.is_keyless and order != schema.names:
+        return None  # its rows have hashes in another order of the columns
     found = lake.files()
     # Afterwards: nobody has replaced the table since.
     if lake.applied(other.copy_id) == NOWHERE:

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NO_INDEX = "(error 1176)"  # the index that cut the chunks is missing
-COPIES_MAX = 5  # in a row, of a table that changes while it is copied
+COPIES_MAX = 5  # in a row, each of which has to be made again
 
 
 class TableSync:
@@ -157,8 +157,8 @@ class TableSync:
             return
         self._stopped(
             state,
-            f"its columns changed during each of {COPIES_MAX} copies; run "
-            f"`canal-server mirror copy` when its DDL is done (last: {why})",
+            f"each of {COPIES_MAX} copies in a row had to be made again; run "
+            f"`canal-server mirror copy` when the reason has ended (last: {why})",
         )
 
     def _sync_steps(self, state: TableState) -> None:

@@ -6,14 +6,27 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from fix_lake import COPY, kept, lake_rows, lake_table, random_keyless_table
+from fix_lake import (
+    COPY,
+    kept,
+    lake_rows,
+    lake_table,
+    opened,
+    random_keyless_table,
+)
 from fix_random import longer
 from lake_copies import Keyless, Row, keyless_copy, without_order
 
 from canal_server.errors import LakeError
-from canal_server.mirror.lake import hashes
+from canal_server.mirror.copy.copy_files import CopyTask, copy_schema, write_files
+from canal_server.mirror.lake import copy_difference, hashes
+from canal_server.mirror.lake.lake_storage import open_folder
 from canal_server.mirror.lake.steps import AddColumn, DropColumn
+from canal_server.mirror.rows.chunk_read import chunk_schema
+from canal_server.mirror.rows.chunks import Chunk
+from canal_server.mirror.settings.mirror_settings import LakeSettings
 from canal_server.mirror.state.lake_tables import Applied
+from canal_server.mysql.source_settings import Access, Address, Credentials
 
 if TYPE_CHECKING:
     import random
@@ -121,3 +134,56 @@ def test_columns_change(tmp_path: Path, rng: random.Random, form: str) -> None:
     changes = rows.as_changes([rows.change("delete", {"n": 1})]).drop_columns(["x"])
     with pytest.raises(LakeError, match="changes of the table lack column x"):
         lake.apply(COPY, changes, rows.seq + 1, {})
+
+
+def test_columns_change_places(tmp_path: Path, rng: random.Random, form: str) -> None:
+    """Rows are found after a column of the same name and type is a later one."""
+    rows = Keyless(kept(PLAIN, form), rng)
+    rows.live = [{"n": 1, "s": "a"}, {"n": 1, "s": "b"}]
+    lake = keyless_copy(tmp_path, rows)
+    steps: list[Step] = [DropColumn("n"), AddColumn("n", "int", "")]
+    lake.evolve(COPY, steps, rows.seq + 5, {})
+    rows.seq += 100
+    changes = rows.as_changes([rows.change("delete", {"n": None, "s": "a"})])
+    lake.apply(COPY, changes, rows.seq + 1, {})
+    assert [(row["n"], row["s"]) for row in lake_rows(lake)] == [(None, "b")]
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_copy_whose_columns_moved(
+    tmp_path: Path,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    *,
+    is_replaced: bool,
+) -> None:
+    """Rows are found after a copy of a table whose columns have another order."""
+    monkeypatch.setattr(copy_difference, "ROWS_MAX", 0 if is_replaced else 1000)
+    rows = Keyless(kept(PLAIN, form), rng)
+    rows.live = [{"n": 1, "s": "a"}, {"n": 1, "s": "b"}]
+    keyless_copy(tmp_path, rows)
+
+    moved = kept(lake_table([("s", "varchar(20)"), ("n", "int")]), form)
+    lake = opened(tmp_path, moved)
+    folder = open_folder(LakeSettings(path=str(tmp_path)))
+    task = CopyTask(
+        access=Access(address=Address("127.0.0.1", 1), credentials=Credentials("", "")),
+        table=moved,
+        copy_id="copy-2",
+        seq=rows.seq,
+        folder=folder,
+        manifests=folder,
+        file_schema=lake.file_schema(copy_schema(moved)),
+    )
+    batch = pa.RecordBatch.from_pylist(
+        [{"s": s, "n": 2} for s in "abc"], schema=chunk_schema(moved)
+    )
+    files = write_files(task, Chunk(0), [batch])
+    lake.publish("copy-2", copy_schema(moved), files, rows.seq + 1, {})
+
+    rows = Keyless(moved, rng)
+    rows.seq += 100
+    changes = rows.as_changes([rows.change("delete", {"s": s, "n": 2}) for s in "ac"])
+    lake.apply("copy-2", changes, rows.seq + 1, {})
+    assert [(row["n"], row["s"]) for row in lake_rows(lake)] == [(2, "b")]

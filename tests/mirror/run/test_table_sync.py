@@ -178,7 +178,7 @@ def test_copies_in_a_row_are_counted(tmp_path) -> None:
     state = store.read(T)
     assert state is not None
     assert state.phase is Phase.STOPPED
-    assert "its columns changed during each of 5 copies" in state.message
+    assert "each of 5 copies in a row had to be made again" in state.message
     assert state.copies == 3 + COPIES_MAX
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SETTLE_S = 30 * UNIT_S  # with tables that are copied again at the end
 POLL_S = 0.5
 BEGINS_S = 6 * UNIT_S  # until a table follows, while tables change
-OUTRUN = "its columns changed during each of 5 copies"
+OUTRUN = "each of 5 copies in a row had to be made again"
 
 
 class MirrorScene:

@@ -139,7 +139,8 @@ class DeltaLakeTable:
         if delta_log.applied(delta, copy_id) != NOWHERE:
             return None
         changes = None
-        if _is_like(pa.schema(delta.schema().to_arrow()), schema):
+        before = pa.schema(delta.schema().to_arrow())
+        if delta_rows.are_alike(before, schema):
             changes = self._difference(delta, files, at, stop)
         if changes is None:
             self._replace(delta, schema, files, commit)
@@ -267,8 +268,12 @@ class DeltaLakeTable:
             return [] if delta is None else delta_log.files(delta)
 
     def file_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns themselves: Delta finds them by their names."""
-        return schema
+        """Return the columns in the order that the table will have."""
+        with self._as_lake_error("read"):
+            delta = self._newest()
+            if delta is None:
+                return schema
+            return delta_rows.in_order(pa.schema(delta.schema().to_arrow()), schema)
 
     def apply(
         self,
@@ -555,8 +560,3 @@ def _added(
         )
         for file in files
     ]
-
-
-def _is_like(before: pa.Schema, after: pa.Schema) -> bool:
-    """Return whether columns have the same names, types and order."""
-    return [(f.name, f.type) for f in before] == [(f.name, f.type) for f in after]

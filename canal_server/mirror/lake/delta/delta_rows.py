@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 WRITER: Final = WriterProperties(compression="ZSTD", compression_level=1)
 
 
+def are_alike(before: pa.Schema, after: pa.Schema) -> bool:
+    """Return whether columns have the same names and types, in any order."""
+    one, other = (sorted((f.name, str(f.type)) for f in s) for s in (before, after))
+    return one == other
+
+
+def in_order(before: pa.Schema, after: pa.Schema) -> pa.Schema:
+    """Return new columns of a table in the order that they will have there.
+
+    delta-rs does not change columns that differ only by their order.
+    """
+    return before if are_alike(before, after) else after
+
+
 def rewrite(
     delta: DeltaTable,
     tables: Iterator[pa.Table],
@@ -38,12 +52,13 @@ def rewrite(
 ) -> None:
     """Rewrite all rows: `tables` have the new columns."""
     errors: list[LakeError] = []
+    schema = in_order(pa.schema(delta.schema().to_arrow()), reshape.schema)
 
     def reshaped() -> pa.Table | None:
         table = next(tables, None)
         if table is None:
             return None
-        table = reshape.rows(table)
+        table = reshape.rows(table).select(schema.names)
         if HASH.name in table.column_names:
             index = table.schema.get_field_index(HASH.name)
             table = table.set_column(index, HASH, row_hashes(table))
@@ -62,7 +77,7 @@ def rewrite(
         try:
             write_deltalake(
                 delta,
-                pa.RecordBatchReader.from_batches(reshape.schema, batches(reader)),
+                pa.RecordBatchReader.from_batches(schema, batches(reader)),
                 mode="overwrite",
                 schema_mode="overwrite",
                 writer_properties=WRITER,

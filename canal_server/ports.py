@@ -116,12 +116,14 @@ class EventStore(Protocol):
         batch_size: int,
         timeout_s: float | None,
         peer_fd: int | None = None,
+        *,
+        whole: bool = False,
     ) -> Batch | None:
         """Fetch the next entries, None when there are none in time.
 
         `timeout_s`: 0 does not wait, None waits without limit. Returns None early when
-        the peer of the socket `peer_fd` disconnects; then no entry is fetched.
-        Raises StoreError for a client without a cursor.
+        the peer of the socket `peer_fd` disconnects; then no entry is fetched. `whole`:
+        the last entry ends a transaction, or none of them does. Raises StoreError for a client without a cursor.
         """
 
     def ack(self, client_id: int, last_sequence: int) -> None:

@@ -257,15 +257,19 @@ class ClientStores:
         batch_size: int,
         timeout_s: float | None,
         peer_fd: int | None = None,
+        *,
+        whole: bool = False,
     ) -> Batch | None:
         """Take the next entries, None when there are none in time."""
         diverted = self._diverted.get(client_id)
         if diverted is None:
-            return self._ring.get(client_id, batch_size, timeout_s, peer_fd)
+            return self._ring.get(
+                client_id, batch_size, timeout_s, peer_fd, whole=whole
+            )
         deadline = Deadline(timeout_s)
         while (reader := self._begin(client_id, diverted)) is not None:
             turn = deadline if diverted.is_started else _turn_of(deadline)
-            batch = _get_of(reader, client_id, batch_size, turn, peer_fd)
+            batch = _get_of(reader, client_id, batch_size, turn, peer_fd, whole=whole)
             if batch is not None:
                 return replace(
                     batch,
@@ -278,7 +282,9 @@ class ClientStores:
                 return None
             self._end_if_drained(client_id, diverted)
             break
-        return self._ring.get(client_id, batch_size, deadline.remaining_s(), peer_fd)
+        return self._ring.get(
+            client_id, batch_size, deadline.remaining_s(), peer_fd, whole=whole
+        )
 
     def ack(self, client_id: int, last_sequence: int) -> None:
         """Free a client's entries up to and including this sequence."""
@@ -341,11 +347,15 @@ def _get_of(
     batch_size: int,
     deadline: Deadline,
     peer_fd: int | None,
+    *,
+    whole: bool,
 ) -> Batch | None:
     """Take the next entries of a private store, None when there are none in time."""
     while True:
         had_met = reader.met
-        batch = reader.store.get(client_id, batch_size, deadline.remaining_s(), peer_fd)
+        batch = reader.store.get(
+            client_id, batch_size, deadline.remaining_s(), peer_fd, whole=whole
+        )
         # The last entries may have been put just after the timeout, and the next ones
         # are in the ring.
         if batch is not None or had_met or not reader.met:

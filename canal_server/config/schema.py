@@ -106,6 +106,8 @@ class QueueConfig:
     database_hash: bool = True  # the schema's name is part of the hash of columns
     serves_clients: bool = False  # the port for clients is opened as well
     too_large_topic: str = ""  # for a note instead of a message; empty: stop
+    exactly_once: bool = False  # by transactions, with the position in a topic
+    position_topic: str = "canal-position"  # without the name of the destination
     create_topics: bool = False
     topic_replicas: int = -1  # of created ones; -1: the default of the brokers
     topic_settings: tuple[tuple[str, str], ...] = ()  # of created ones

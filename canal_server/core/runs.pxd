@@ -4,7 +4,15 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from canal_server.core.blocks cimport KIND_OTHER, Block, Record
+from canal_server.core.blocks cimport (
+    FLAG_OPEN,
+    KIND_BEGIN,
+    KIND_END,
+    KIND_OTHER,
+    KIND_ROWS,
+    Block,
+    Record,
+)
 
 cdef struct Run:
     PyObject* block  # an owned reference, which keeps the block alive
@@ -40,3 +48,10 @@ cdef inline bint is_ddl(const Record* record) noexcept nogil:
     """Return whether an entry is a DDL, after which a client may resume."""
     cdef uint8_t t = record.event_type
     return record.kind == KIND_OTHER and (4 <= t <= 6 or 8 <= t <= 11)
+
+
+cdef inline bint continues_after(const Record* record) noexcept nogil:
+    """Return whether the transaction continues after a record (no heartbeat)."""
+    if record.kind == KIND_BEGIN or record.kind == KIND_ROWS:
+        return True
+    return record.kind != KIND_END and record.flags & FLAG_OPEN != 0

@@ -48,6 +48,7 @@ from canal_server.delivery.queue_delivery import (
     QueueDelivery,
     check_routing,
     reserved_ids,
+    stored_positions,
 )
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from canal_server.daemon.destination_life import Instance, MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
     from canal_server.instance.change_tap import ChangeTap
+    from canal_server.ports import MetaManager
     from canal_server.runtime.log_levels import LogLevels
     from canal_server.source.begin.seek_target import TargetText
 
@@ -519,9 +521,17 @@ class Daemon:
 def _checked(make_instance: MakeInstance, queue: QueueConfig) -> MakeInstance:
     """Return what makes instances whose messages have valid topics."""
 
-    def make(config: InstanceConfig, *, held: Callable[[], bool]) -> Instance:
+    def make(
+        config: InstanceConfig,
+        *,
+        held: Callable[[], bool],
+        on_loaded: Callable[[MetaManager, Stop], None] | None = None,
+    ) -> Instance:
         check_routing(config, queue)
-        return make_instance(config, held=held)
+        found = on_loaded or stored_positions(config, queue)
+        if found is None:
+            return make_instance(config, held=held)
+        return make_instance(config, held=held, on_loaded=found)
 
     return make
 

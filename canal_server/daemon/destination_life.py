@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.model.cursors import DestinationCursors
     from canal_server.model.positions import LogPosition
-    from canal_server.ports import Lease, TablePredicate
+    from canal_server.ports import Lease, MetaManager, TablePredicate
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +72,17 @@ class Instance(RunningInstance, Stage, Protocol):
 class MakeInstance(Protocol):
     """Creates the instance of a destination, not started. Raises ConfigError."""
 
-    def __call__(self, config: InstanceConfig, *, held: Callable[[], bool]) -> Instance:
-        """`held` returns whether the right to run it is certain at this moment."""
+    def __call__(
+        self,
+        config: InstanceConfig,
+        *,
+        held: Callable[[], bool],
+        on_loaded: Callable[[MetaManager, Stop], None] | None = None,
+    ) -> Instance:
+        """`held` returns whether the right to run it is certain at this moment.
+
+        `on_loaded` may move cursors when they are loaded, before anything is read.
+        """
 
 
 class State(StrEnum):
@@ -284,6 +293,11 @@ class DestinationLife:
             with self._changed:
                 self._is_moving = False
                 self._changed.notify_all()
+
+    def restart(self) -> None:
+        """End the instance, if one runs; another one reads what is stored then."""
+        if (instance := self.running()) is not None:
+            self._restart(instance)
 
     def _restart(self, instance: Instance) -> None:
         """End an instance that cannot continue; another one starts after it."""

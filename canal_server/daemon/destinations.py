@@ -189,6 +189,12 @@ class Destinations:
         if life is not None:
             life.request_run()
 
+    def restart(self, destination: str) -> None:
+        """End the instance of a destination, if it runs here, and start another one."""
+        life = self._lives.get(destination)
+        if life is not None:
+            life.restart()
+
     def resume(self, destination: str) -> None:
         """Start a destination, after `stop` or if it is lazy; returns at once.
 

@@ -11,18 +11,25 @@ from typing import TYPE_CHECKING, Final, Protocol
 from canal_server.config.queue_section import CLIENT_ID
 from canal_server.config.schema import ServerMode
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
+from canal_server.delivery.stored_position import continue_at_stored
+from canal_server.delivery.transaction_worker import RoomInRing, TransactionWorker
 from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
 from canal_server.queues.flat_messages import FlatMessages
 from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
 from canal_server.queues.producers.kafka_settings import librdkafka_settings
+from canal_server.queues.producers.kafka_transactions import (
+    TransactionalKafkaProducer,
+    position_topic,
+)
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from canal_server.config.schema import InstanceConfig, QueueConfig, RoutingConfig
-    from canal_server.runtime.lifecycle import Deadline
+    from canal_server.ports import MetaManager
+    from canal_server.runtime.lifecycle import Deadline, Stop
     from canal_server.server.local_client import LocalClient
 
 log = logging.getLogger(__name__)
@@ -40,6 +47,9 @@ class Destinations(Protocol):
 
     def request_run(self, destination: str) -> None:
         """Let a lazy destination run."""
+
+    def restart(self, destination: str) -> None:
+        """Let a destination begin again, from its stored cursors."""
 
     def on_change(self, call: Callable[[], None]) -> None:
         """Call a function after each change of the destinations."""
@@ -117,18 +127,40 @@ class QueueDelivery:
         self, config: InstanceConfig, routing: RoutingConfig, after: QueueWorker | None
     ) -> QueueWorker:
         router = Router(routing)
-        worker = QueueWorker(
-            self._client_of(ClientIdentity(config.destination, CLIENT_ID)),
-            self._queue,
-            partial(self._make_producer, router),
-            FlatMessages(router).convert,
-            WorkerLimits(
-                self._config.batch_size,
-                int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB)) * _KIB,
-                self._config.too_large_topic,
-            ),
-            after=after,
+        client = self._client_of(ClientIdentity(config.destination, CLIENT_ID))
+        encode = FlatMessages(router).convert
+        limits = WorkerLimits(
+            self._config.batch_size,
+            int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB)) * _KIB,
+            self._config.too_large_topic,
         )
+        worker: QueueWorker
+        if self._config.exactly_once:
+            worker = TransactionWorker(
+                client,
+                self._queue,
+                partial(
+                    transactional_producer,
+                    self._config,
+                    self._settings,
+                    config.destination,
+                    router,
+                ),
+                encode,
+                limits,
+                room=_room_of(config),
+                restart=partial(self._destinations.restart, config.destination),
+                after=after,
+            )
+        else:
+            worker = QueueWorker(
+                client,
+                self._queue,
+                partial(self._make_producer, router),
+                encode,
+                limits,
+                after=after,
+            )
         worker.start()
         if config.lazy:
             self._destinations.request_run(config.destination)
@@ -148,6 +180,14 @@ class QueueDelivery:
         return producer_of(self._config, self._settings, router)
 
 
+def _room_of(config: InstanceConfig) -> RoomInRing:
+    """Return how much of its ring a transaction may hold: a quarter."""
+    store = config.store
+    return RoomInRing(
+        max(1, store.buffer_size * store.memunit // 4), max(1, store.buffer_size // 4)
+    )
+
+
 def producer_of(
     queue: QueueConfig, settings: Mapping[str, str], router: Router | None
 ) -> KafkaProducer:
@@ -155,13 +195,61 @@ def producer_of(
 
     Raises CanalError.
     """
-    creation = None
-    if router is not None and queue.create_topics:
-        creation = TopicCreation(
-            router.partitions_of, queue.topic_replicas, dict(queue.topic_settings)
-        )
     return KafkaProducer(
-        settings, purpose=f"canal.serverMode = {queue.mode.value}", creation=creation
+        settings, purpose=_purpose(queue), creation=_creation(queue, router)
+    )
+
+
+def transactional_producer(
+    queue: QueueConfig,
+    settings: Mapping[str, str],
+    destination: str,
+    router: Router | None = None,
+) -> TransactionalKafkaProducer:
+    """Return the same with transactions, of a destination. Raises CanalError."""
+    return TransactionalKafkaProducer(
+        settings,
+        position_topic(queue.position_topic, destination),
+        purpose=_purpose(queue),
+        creation=_creation(queue, router),
+        replicas=queue.topic_replicas,
+    )
+
+
+def _purpose(queue: QueueConfig) -> str:
+    return f"canal.serverMode = {queue.mode.value}"
+
+
+def _creation(queue: QueueConfig, router: Router | None) -> TopicCreation | None:
+    if router is None or not queue.create_topics:
+        return None
+    return TopicCreation(
+        router.partitions_of, queue.topic_replicas, dict(queue.topic_settings)
+    )
+
+
+def stored_positions(
+    instance: InstanceConfig, queue: QueueConfig
+) -> Callable[[MetaManager, Stop], None] | None:
+    """Return what moves the cursor of the delivery to the position in the queue.
+
+    None if the queue has no positions. Raises ConfigError for a group.
+    """
+    if queue.mode is ServerMode.TCP or not queue.exactly_once:
+        return None
+    name = instance.file or instance.destination
+    if instance.group:
+        raise ConfigError(
+            [
+                f"{name}: a destination with several sources cannot be delivered with"
+                " canal.mq.exactlyOnce = true: make it a destination for each source"
+            ]
+        )
+    settings = librdkafka_settings(dict(queue.properties))
+    return partial(
+        continue_at_stored,
+        ClientIdentity(instance.destination, CLIENT_ID),
+        partial(transactional_producer, queue, settings, instance.destination),
     )
 
 

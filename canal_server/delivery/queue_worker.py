@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.queues.producers.queue_producer import Message, Producer
-    from canal_server.server.local_client import LocalClient
+    from canal_server.server.local_client import Fetched, LocalClient
 
     Encode = Callable[[int, bytes, int], list[Message]]  # batch id, entries, time in ms
 
@@ -63,7 +63,9 @@ class WorkerLimits(NamedTuple):
     too_large_topic: str  # empty: stop
 
 
-class _OnWay(NamedTuple):
+class OnWay(NamedTuple):
+    """A batch whose messages were handed over, or are about to be."""
+
     batch_id: int
     sending: Sending
 
@@ -95,7 +97,7 @@ class QueueWorker:
         self._limits = limits
         self._after = after
         self._stop = Stop()
-        self._window: deque[_OnWay] = deque()
+        self._window: deque[OnWay] = deque()
         self._counts = DeliveryCounts()
         self._state, self._reason = State.WAITING, ""
         self._since_ms = _now_ms()
@@ -173,7 +175,7 @@ class QueueWorker:
             if self._producer is None:
                 self._producer = self._make_producer()
             if not self._is_open:
-                self._producer.open()
+                self._open(self._producer)
                 self._is_open = True
             self._deliver(self._producer)
         except MessageRefusedError as error:
@@ -188,6 +190,9 @@ class QueueWorker:
                 # Its cursor was moved, for example, or it may not subscribe.
                 self._client.disconnect()
             self._failed(error)
+
+    def _open(self, producer: Producer) -> None:
+        producer.open()
 
     def _wait_until_here(self) -> None:
         self._become(State.WAITING)
@@ -236,12 +241,16 @@ class QueueWorker:
             if not self._window:  # all is delivered
                 self._become(State.DELIVERING)
             return
+        self._dispatch(producer, fetched)
+
+    def _dispatch(self, producer: Producer, fetched: Fetched) -> None:
+        """Hand the messages of a batch over."""
         messages = self._encode(fetched.batch_id, fetched.body, _now_ms())
         sending = Sending()
         self._prepare(producer, messages)
         if not self._window:
             self._progress_s = time.monotonic()
-        self._window.append(_OnWay(fetched.batch_id, sending))
+        self._window.append(OnWay(fetched.batch_id, sending))
         for message in messages:
             try:
                 self._send(producer, message, sending)

@@ -76,10 +76,13 @@ class Instance:
         zookeepers: ZooKeepers | None = None,
         *,
         held: Callable[[], bool] = uncertain,
+        on_loaded: Callable[[MetaManager, Stop], None] | None = None,
     ) -> None:
         """Build without starting; instances of one process share `zookeepers`.
 
         `held` returns whether the right to run it is certain at this moment.
+        `on_loaded` may move cursors when they are loaded, before anything is read; it
+        raises CanalError, also for a stop.
         """
         self.config = config
         self.destination = config.destination
@@ -110,6 +113,7 @@ class Instance:
             lagging=lagging,
             lost=LostClients(self.destination, resets=resets),
         )
+        self._on_loaded = on_loaded
         self._start_stop = Stop()  # ends a start that waits
         self._moving = threading.Lock()  # one move of cursors at a time
         self._is_whole = True  # guarded by `_moving`
@@ -159,6 +163,8 @@ class Instance:
         """
         self.meta.start()
         try:
+            if self._on_loaded is not None:
+                self._on_loaded(self.meta, self._start_stop)
             for ranges in self._ranges:
                 ranges.start()
             self._clients.lagging.start(self._start_stop)
@@ -330,7 +336,10 @@ class Instance:
             }
             if client.identity.client_id in clients:
                 self._clients.lagging.on_move(client.identity.client_id)
-                positions.update(moved)
+                positions.update(
+                    (number, replace(target, moved=True))
+                    for number, target in moved.items()
+                )
             self._positions.move(client.identity, positions)
 
     def _restart(self, moved: Mapping[int, LogPosition]) -> None:

@@ -59,3 +59,14 @@ MESSAGE_TOO_LARGE = Message(
     remedy="Read the rows that the note names from the database, and raise the limits"
     " that the text names.",
 )
+
+POSITION_NOT_READ = Message(
+    name="position-not-read",
+    level=WARNING,
+    text="destination %s waits for its position in the message queue: %s",
+    meaning="With [`canal.mq.exactlyOnce`](configuration.md#canalmqexactlyonce), the"
+    " message queue has the position at which the destination begins, and cannot be"
+    " asked now. The destination does not run until it can.",
+    remedy="Start the brokers, or fix the cause given in the text; the destination"
+    " starts by itself.",
+)

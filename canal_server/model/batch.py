@@ -19,7 +19,8 @@ class Batch:
     bytes), end to end over all slices. `count` and `size` count entries and bytes.
     `ack` is the last entry in the batch from which a client may resume, if any. In a
     group, `source_positions` maps the number of each source to the transaction boundary
-    from which the client resumes there after this batch.
+    from which the client resumes there after this batch. `is_open`: the last entry is
+    in a transaction that goes on after it.
     """
 
     first_sequence: int
@@ -31,3 +32,4 @@ class Batch:
     end: EntryPosition
     ack: EntryPosition | None
     source_positions: Mapping[int, EntryPosition] = field(default_factory=dict)
+    is_open: bool = False

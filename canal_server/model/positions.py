@@ -77,12 +77,13 @@ class LogPosition:
     """A position together with the server it belongs to.
 
     `executed` is known only outside of GTID mode: the set at a boundary at or before
-    the position. It is not compared.
+    the position. `moved`: an operator moved a client there. Neither is compared.
     """
 
     identity: LogIdentity
     position: EntryPosition
     executed: Executed | None = field(default=None, compare=False, repr=False)
+    moved: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.identity.address}:{self.identity.port}/{self.position}"
@@ -118,7 +119,10 @@ def entry_position_to_json(position: EntryPosition) -> dict[str, Any]:
 
 
 def log_position_to_json(position: LogPosition) -> dict[str, Any]:
-    """Return the JSON object of canal, which misspells the key `postion`."""
+    """Return the JSON object of canal, which misspells the key `postion`.
+
+    Java servers ignore `moved`.
+    """
     return {
         "identity": {
             "slaveId": position.identity.slave_id,
@@ -128,6 +132,7 @@ def log_position_to_json(position: LogPosition) -> dict[str, Any]:
             },
         },
         "postion": entry_position_to_json(position.position),
+        **({"moved": True} if position.moved else {}),
     }
 
 
@@ -181,4 +186,5 @@ def log_position_from_json(value: dict[str, Any]) -> LogPosition:
             int(identity.get("slaveId", -1)),
         ),
         entry_position_from_json(value["postion"]),
+        moved=bool(value.get("moved", False)),
     )

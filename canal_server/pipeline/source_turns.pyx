@@ -9,22 +9,8 @@ Whose turn it is is decided in `source_merge`.
 
 from libc.stdint cimport uint32_t
 
-from canal_server.core.blocks cimport (
-    FLAG_OPEN,
-    KIND_BEGIN,
-    KIND_END,
-    KIND_HEARTBEAT,
-    KIND_ROWS,
-    Block,
-    Record,
-)
-
-
-cdef inline bint continues_after(const Record* record) noexcept nogil:
-    """Return whether the transaction continues after a record (no heartbeat)."""
-    if record.kind == KIND_BEGIN or record.kind == KIND_ROWS:
-        return True
-    return record.kind != KIND_END and record.flags & FLAG_OPEN != 0
+from canal_server.core.blocks cimport KIND_BEGIN, KIND_HEARTBEAT, Block, Record
+from canal_server.core.runs cimport continues_after
 
 
 def first_time(list spans):

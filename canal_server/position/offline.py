@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from canal_server.config.schema import Wiring
@@ -174,7 +174,7 @@ def _moved(
 ) -> StoredClient:
     """Return the stored form of a client after it was moved."""
     if not config.group:
-        return StoredClient(client.identity, positions[0])
+        return StoredClient(client.identity, replace(positions[0], moved=True))
     servers = servers_of(config.group)
     source_positions = {
         **source_positions_of(client.source_positions, client.cursor, servers),

@@ -62,7 +62,8 @@ HELD_MAX: Final = 16  # writes that may or may not have happened
 def completed(cursor: LogPosition, entries: Sequence[LogPosition]) -> LogPosition:
     """Return the last entry that matches the cursor, else the cursor."""
     same = (each for each in reversed(entries) if _same(abridged(each), cursor))
-    return next(same, cursor)
+    found = next(same, cursor)
+    return found if found.moved == cursor.moved else replace(found, moved=cursor.moved)
 
 
 def encode(entries: Sequence[LogPosition]) -> bytes:

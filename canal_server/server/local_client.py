@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from canal_server.model.identity import ClientIdentity
+    from canal_server.model.positions import LogPosition
     from canal_server.ports import Instances, RunningInstance
     from canal_server.server.service import Service
 
@@ -13,10 +14,17 @@ _ALL_BATCHES = 0
 
 
 class Fetched(NamedTuple):
-    """A batch that waits for its ack, with the entries as a body of `Messages`."""
+    """A batch that waits for its ack, with the entries as a body of `Messages`.
+
+    `position` is where the cursor will be after the ack, None: it stays. `is_open`: a
+    transaction goes on after the batch. `entries` counts them.
+    """
 
     batch_id: int
     body: bytes
+    position: LogPosition | None = None
+    is_open: bool = False
+    entries: int = 0
 
 
 class LocalClient:
@@ -71,19 +79,42 @@ class LocalClient:
         """Return whether an instance runs here, of this or a later `connect`."""
         return self._instances.running(self.identity.destination) is not None
 
-    def fetch(self, size: int, timeout_s: float) -> Fetched | None:
-        """Return the next batch, None: there is none in time."""
+    def fetch(
+        self, size: int, timeout_s: float, *, whole: bool = False
+    ) -> Fetched | None:
+        """Return the next batch, None: there is none in time.
+
+        `whole`: it ends with a transaction, or has only a part of one.
+        """
         fetched = self._service.fetch(
-            self.identity, size, timeout_s, visited=self._instance
+            self.identity, size, timeout_s, visited=self._instance, whole=whole
         )
         if fetched is None:
             return None
-        _, batch_id, batch = fetched
-        return Fetched(batch_id, b"".join(batch.slices))
+        instance, batch_id, batch = fetched
+        position = None if batch.ack is None else instance.log_position(batch.ack)
+        return Fetched(
+            batch_id, b"".join(batch.slices), position, batch.is_open, batch.count
+        )
 
-    def ack(self, batch_id: int) -> None:
-        """Note that the oldest open batch is done."""
-        self._service.ack(self.identity, batch_id, self._instance)
+    def ack(self, batch_id: int, *, is_part: bool = False) -> None:
+        """Note that the oldest open batch is done.
+
+        `is_part`: of a transaction whose rest follows, so the cursor stays.
+        """
+        self._service.ack(self.identity, batch_id, self._instance, is_part=is_part)
+
+    def cursor(self) -> LogPosition | None:
+        """Return the position up to which all is acked, None: none is known yet."""
+        if self._instance is None:
+            return None
+        return self._instance.meta.cursor(self.identity)
+
+    def confirm_cursor(self, position: LogPosition) -> None:
+        """Note that the position to which an operator moved the cursor was stored."""
+        if self._instance is not None:
+            self._instance.meta.update_cursor(self.identity, position)
+            self._instance.meta.flush()
 
     def rollback(self) -> None:
         """Have all open batches delivered again."""

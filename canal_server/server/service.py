@@ -360,10 +360,13 @@ class Service:
         timeout_s: float | None,
         peer_fd: int | None = None,
         visited: RunningInstance | None = None,
+        *,
+        whole: bool = False,
     ) -> tuple[RunningInstance, int, Batch] | None:
         """Fetch the next batch and register it; return it with its instance and id.
 
         Only from the instance `visited`, unless that is None. None: no batch in time.
+        `whole`: it ends with a transaction, or has only a part of one.
         """
         instance = self._subscribed(identity, visited)
         seat = self._seat(identity, instance)
@@ -377,7 +380,11 @@ class Service:
             while True:
                 try:
                     batch = seat.store.get(
-                        identity.client_id, size, deadline.remaining_s(), peer_fd
+                        identity.client_id,
+                        size,
+                        deadline.remaining_s(),
+                        peer_fd,
+                        whole=whole,
                     )
                 except StoreError as error:
                     # Its cursor may have been dropped while the get waited.
@@ -407,10 +414,13 @@ class Service:
         identity: ClientIdentity,
         batch_id: int,
         visited: RunningInstance | None = None,
+        *,
+        is_part: bool = False,
     ) -> None:
         """Note that the client has processed its oldest open batch.
 
-        Only in the instance `visited`, unless that is None.
+        Only in the instance `visited`, unless that is None. `is_part`: of a transaction
+        whose rest follows, so the entries are freed, but the cursor stays.
         """
         instance = self._subscribed(identity, visited)
         if batch_id == _NO_BATCH:
@@ -419,11 +429,11 @@ class Service:
             positions = instance.meta.remove_batch(identity, batch_id)
             if positions is None:
                 raise no_such_batch("ack", identity, batch_id)
-            if positions.source_positions:
+            if positions.source_positions and not is_part:
                 instance.meta.update_source_positions(
                     identity, positions.source_positions
                 )
-            if positions.ack is not None:
+            if positions.ack is not None and not is_part:
                 instance.meta.update_cursor(identity, positions.ack)
             instance.store.ack(identity.client_id, positions.end_sequence)
         if log.isEnabledFor(logging.DEBUG):

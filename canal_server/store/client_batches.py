@@ -34,6 +34,7 @@ def batch_of(fetched: Fetched) -> Batch:
         start=position_of(start),
         end=position_of(end),
         ack=None if ack is None else position_of(ack),
+        is_open=fetched.is_open,
         source_positions={
             source: position_of(position)
             for source, position in (fetched.boundaries or {}).items()

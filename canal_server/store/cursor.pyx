@@ -31,7 +31,7 @@ from canal_server.core.blocks cimport (
     Record,
 )
 from canal_server.core.emptiness cimport Emptiness, empty_passes
-from canal_server.core.runs cimport Runs, is_ddl
+from canal_server.core.runs cimport Runs, is_ddl, continues_after
 from canal_server.store.ring cimport Ring, Slot
 from canal_server.store.fetched cimport Fetched
 
@@ -492,13 +492,14 @@ cdef class Cursor:
 
     cpdef Fetched fetch(
         self, uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
-        bint isolate_ddl,
+        bint isolate_ddl, bint whole=False,
     ):
         """Fetch available entries; None when there are none.
 
         Fetches at least one entry; otherwise no more than `count_max`, none after the
         one with which their weight exceeds `bytes_max`, and none with which their bytes
-        exceed `size_max`. A carried BEGIN comes together with the entry after it.
+        exceed `size_max`. A carried BEGIN comes together with the entry after it. If
+        `whole`, the last entry ends a transaction, or none of them does.
         """
         cdef Ring ring = self.ring
         cdef uint64_t bound = self.bound()
@@ -508,6 +509,8 @@ cdef class Cursor:
         cdef Record* record
         fetched.runs = Runs()
         fetched.first_sequence = sequence
+        if whole:
+            bound = self.whole_bound(sequence, bound, count_max, bytes_max, size_max)
         while sequence < bound:
             record = ring.record(sequence)
             if fetched.count and (
@@ -532,6 +535,31 @@ cdef class Cursor:
             fetched.boundaries = dict(self.passed)
         self.check()
         return fetched
+
+    cdef uint64_t whole_bound(
+        self, uint64_t sequence, uint64_t bound,
+        uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
+    ) noexcept:
+        """Return the sequence after the last end of a transaction within the limits.
+
+        `bound` if there is none.
+        """
+        cdef uint64_t count = 0, weight = 0, size = 0, found = bound
+        cdef Record* record
+        while sequence < bound:
+            size += entry_bytes(self.ring, sequence)
+            if count and (count >= count_max or weight > bytes_max or size > size_max):
+                break
+            count += 1
+            weight += self.ring.weight_at(sequence)
+            if sequence == self.carried_before:
+                count += 1
+                weight += self.carried_weight()
+            record = self.ring.record(sequence)
+            if record.kind != KIND_HEARTBEAT and not continues_after(record):
+                found = sequence + 1
+            sequence = self.skip_rejected(sequence + 1)
+        return found
 
     cdef uint64_t fetch_one(self, Fetched fetched, uint64_t sequence) except? 0:
         """Add an entry, after the carried BEGIN if that precedes it."""

@@ -508,12 +508,15 @@ class MemoryEventStore:
         batch_size: int,
         timeout_s: float | None,
         peer_fd: int | None = None,
+        *,
+        whole: bool = False,
     ) -> Batch | None:
         """Fetch the next entries, None when there are none in time.
 
         `timeout_s`: 0 does not wait, None waits without limit. Returns None early when
-        the peer of the socket `peer_fd` disconnects; then no entry is fetched.
-        Raises StoreError for a client without a cursor.
+        the peer of the socket `peer_fd` disconnects; then no entry is fetched. `whole`:
+        the last entry ends a transaction, or none of them does. Raises StoreError for a
+        client without a cursor.
         """
         check_size(client_id, batch_size)
         deadline = Deadline(timeout_s)
@@ -521,7 +524,8 @@ class MemoryEventStore:
             if self._closed:
                 return None
             cursor = self._cursor(client_id)
-        with Getter(cursor, self._rules.limits(batch_size), peer_fd) as getter:
+        limits = self._rules.limits(batch_size)
+        with Getter(cursor, limits, peer_fd, whole=whole) as getter:
             fetched = self._get_waiting(getter, deadline)
         return None if fetched is None else batch_of(fetched)
 
@@ -576,6 +580,7 @@ class MemoryEventStore:
             getter.bytes_max,
             self._frame_bytes_max,
             self._config.ddl_isolation,
+            getter.whole,
         )
 
     # -- metrics ------------------------------------------------------------------

@@ -10,6 +10,7 @@ cdef class Fetched:
     cdef readonly uint64_t last_sequence
     cdef readonly uint64_t count
     cdef readonly uint64_t size  # bytes
+    cdef readonly bint is_open   # the last entry is in a transaction that goes on
     cdef Runs runs
     # The first, the last and the last resumable entry: their block, and index in it.
     # Borrowed, since the runs hold every block; ack_block NULL: no such entry.

@@ -9,10 +9,11 @@ from canal_server.core.blocks cimport (
     FLAG_OPEN,
     KIND_BEGIN,
     KIND_END,
+    KIND_HEARTBEAT,
     Block,
     Record,
 )
-from canal_server.core.runs cimport is_ddl
+from canal_server.core.runs cimport is_ddl, continues_after
 
 
 cdef class Fetched:
@@ -42,6 +43,8 @@ cdef class Fetched:
         if self.count == 0:
             self.start_block, self.start_index = block, index
         self.end_block, self.end_index = block, index
+        if record.kind != KIND_HEARTBEAT:
+            self.is_open = continues_after(record)
         self.count += 1
         self.size += record.end - (<Block>block).begin_of(index)
         # A client may resume after these entries. A BEGIN with a GTID is excluded: its

@@ -40,11 +40,17 @@ class Getter(WakeUp):
     """One get that may wait, and the most that it asks for."""
 
     def __init__(
-        self, cursor: Cursor, limits: tuple[int, int], peer_fd: int | None
+        self,
+        cursor: Cursor,
+        limits: tuple[int, int],
+        peer_fd: int | None,
+        *,
+        whole: bool = False,
     ) -> None:
         super().__init__(peer_fd, PEER_CLOSED)
         self.cursor = cursor
         self.count_max, self.bytes_max = limits
+        self.whole = whole
         self.lingers = False  # entries arrived and it knows until when to wait
 
 

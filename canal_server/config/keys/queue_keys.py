@@ -48,6 +48,24 @@ QUEUE_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.mq.exactlyOnce",
+        "queue.exactly_once",
+        values.boolean,
+        "`true` sends to Kafka in [transactions](../howto/message-queues.md#exactly-once),"
+        " which contain the position in the binlog: consumers that read committed"
+        " messages only see each change once.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.positionTopic",
+        "queue.position_topic",
+        values.text,
+        "The beginning of the names of the topics that have the positions with"
+        " `canal.mq.exactlyOnce`; a dot and the name of the destination follow. Servers"
+        " that share brokers, but not their destinations, need different ones.",
+        ours=True,
+    ),
+    Key(
         "canal.mq.topics.create",
         "queue.create_topics",
         values.boolean,

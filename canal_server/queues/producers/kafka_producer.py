@@ -27,7 +27,7 @@ CREATED_S: Final = 3.0  # until a topic is there that brokers create
 _POLL_S: Final = 0.05
 _OF_MESSAGES: Final = (
     "batch.size", "compression.level", "compression.type", "linger.ms",
-    "queue.buffering.max.kbytes",
+    "queue.buffering.max.kbytes", "transaction.timeout.ms", "transactional.id",
 )  # fmt: skip
 _OURS: Final = {
     "linger.ms": "5",
@@ -78,9 +78,11 @@ class KafkaProducer:
         purpose: str = "Kafka",
         size_remedy: str = _REMEDY_OF_SIZE,
         creation: TopicCreation | None = None,
+        fixed: Mapping[str, str] | None = None,
     ) -> None:
+        """Check the settings; `fixed` are further ones that nobody can change."""
         self._kafka = optional_module("confluent_kafka", purpose, extra="kafka")
-        self._config = {**_OURS, **settings, **_FIXED}
+        self._config = {**_OURS, **settings, **_FIXED, **(fixed or {})}
         self.servers = settings["bootstrap.servers"]
         self._size_remedy = size_remedy
         self._creation = creation

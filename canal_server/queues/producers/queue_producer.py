@@ -16,6 +16,10 @@ class BrokerUnavailableError(CanalError):
     """The broker cannot take messages now: send them again later."""
 
 
+class OutcomeUnknownError(CanalError):
+    """Whether a transaction was committed is known when the producer is opened."""
+
+
 class MessageRefusedError(CanalError):
     """The broker refuses a message for good: to send it again does not help."""
 
@@ -113,3 +117,30 @@ class Producer(Protocol):
 
     def close(self, wait_s: float) -> None:
         """Disconnect, after a wait for what is not confirmed."""
+
+
+class TransactionalProducer(Producer, Protocol):
+    """A producer whose messages are visible by whole transactions, with a position."""
+
+    def position(self) -> bytes | None:
+        """Return the position of the last transaction, None: there was none.
+
+        Call it after `open`, when nothing of an earlier producer is undecided. Raises
+        BrokerUnavailableError.
+        """
+
+    def begin(self) -> None:
+        """Begin a transaction, unless one is open. Raises BrokerUnavailableError."""
+
+    def send_position(self, value: bytes) -> None:
+        """Add the position to the transaction. Raises BrokerUnavailableError."""
+
+    def try_commit(self, timeout_s: float) -> bool:
+        """Commit the transaction; false: not known yet, so call it again.
+
+        Raises BrokerUnavailableError when nothing of it will be visible, and
+        OutcomeUnknownError when only the next `open` can find that out.
+        """
+
+    def abort(self) -> bool:
+        """Abort the transaction; false: the producer must be opened again."""

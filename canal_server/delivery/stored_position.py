@@ -1,0 +1,128 @@
+"""The position that a message queue stores together with the messages before it.
+
+It decides where delivery continues: a cursor is written later, and may be older after a
+crash. Leaves out how a broker stores it (`queues.producers`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Final
+
+from canal_server.errors import CanalError, ConnectionLost
+from canal_server.messages import delivery_messages
+from canal_server.position.sidecar import entry_from_json, entry_to_json
+from canal_server.queues.producers.queue_producer import BrokerUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.model.identity import ClientIdentity
+    from canal_server.model.positions import LogPosition
+    from canal_server.ports import MetaManager
+    from canal_server.queues.producers.queue_producer import TransactionalProducer
+    from canal_server.runtime.lifecycle import Stop
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+SKEW_MS: Final = (
+    3_600_000  # by which a later event of a binlog may have an earlier time
+)
+
+
+def encoded(position: LogPosition) -> bytes:
+    """Return the form of a position in the message queue."""
+    return json.dumps(entry_to_json(position), ensure_ascii=False).encode()
+
+
+def decoded(value: bytes) -> LogPosition:
+    """Read what `encoded` returned. Raises CanalError."""
+    try:
+        return entry_from_json(json.loads(value))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CanalError(
+            f"the position in the message queue, {value[:200]!r}, is not readable"
+            f" ({error!r}): set canal.mq.positionTopic to another name, to begin with"
+            " the stored cursor"
+        ) from None
+
+
+def is_same(one: LogPosition | None, other: LogPosition | None) -> bool:
+    """Return whether two positions are the same place of the same server."""
+    return one is other or (
+        one is not None
+        and other is not None
+        and one.identity == other.identity
+        and one.position.order() == other.position.order()
+    )
+
+
+def is_newer(stored: LogPosition, cursor: LogPosition | None) -> bool:
+    """Return whether delivery continues at a stored position, not at the cursor.
+
+    A cursor beyond it is of a time when positions were not stored. One to which an
+    operator has moved it counts, whether it is before or after.
+    """
+    if cursor is None:
+        return True
+    if cursor.moved or is_same(stored, cursor):
+        return False
+    ours, theirs = stored.position, cursor.position
+    later_ms = (ours.timestamp or 0) - (theirs.timestamp or 0)
+    if stored.identity == cursor.identity:
+        # A server that was built anew counts its files from 1 again.
+        return ours.order() > theirs.order() and later_ms > -SKEW_MS
+    return later_ms >= 0
+
+
+def continue_at_stored(
+    identity: ClientIdentity,
+    make_producer: Callable[[], TransactionalProducer],
+    meta: MetaManager,
+    stop: Stop,
+) -> None:
+    """Move a client's cursor to the position in the message queue, if that is newer.
+
+    Waits for the brokers until a stop. Raises CanalError, also for the stop.
+    """
+    producer = make_producer()
+    try:
+        value = _position(identity.destination, producer, stop)
+    finally:
+        producer.close(0.0)
+    if value is None:
+        return
+    stored, cursor = decoded(value), meta.cursor(identity)
+    if not is_newer(stored, cursor):
+        return
+    if not meta.has_subscribed(identity):
+        meta.subscribe(identity)
+    meta.update_cursor(identity, stored)
+    log.info(
+        "destination %s: delivery continues at %s, which the message queue has; the"
+        " stored cursor is %s",
+        identity.destination,
+        stored,
+        cursor or "not set",
+    )
+
+
+def _position(
+    destination: str, producer: TransactionalProducer, stop: Stop
+) -> bytes | None:
+    is_news = True
+    while True:
+        try:
+            producer.open()
+            return producer.position()
+        except BrokerUnavailableError as error:
+            if is_news:
+                delivery_messages.POSITION_NOT_READ.log(log, destination, error)
+                is_news = False
+        if stop.wait(RETRY_S):
+            raise ConnectionLost(
+                f"destination {destination}: a stop ended the wait for the position in"
+                " the message queue"
+            )

@@ -1,0 +1,314 @@
+"""Delivers one destination in transactions of the message queue: each change once.
+
+::
+
+    fetch ──► messages ─┐
+    fetch ──► messages ─┼─► transaction ──► commit ──► acks
+    position of the end ┘
+
+A transaction ends where one of the source does, and has the position of that place. It
+is committed when nothing more waits, or when it has become large. Acks follow: after a
+crash between them, the position in the message queue decides (`stored_position`).
+
+A transaction of the source may be larger than the ring. Then its parts are freed when
+the broker has them. If the transaction fails after that, the destination is restarted,
+to read them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from canal_server.delivery import queue_worker
+from canal_server.delivery.delivery_status import State
+from canal_server.delivery.queue_worker import QueueWorker
+from canal_server.delivery.stored_position import (
+    decoded,
+    encoded,
+    is_newer,
+    is_same,
+)
+from canal_server.errors import CanalError
+from canal_server.queues.producers.queue_producer import (
+    BrokerUnavailableError,
+    MessageRefusedError,
+    OutcomeUnknownError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canal_server.delivery.queue_worker import Encode, WorkerLimits
+    from canal_server.model.positions import LogPosition
+    from canal_server.queues.producers.queue_producer import (
+        Message,
+        Producer,
+        Sending,
+        TransactionalProducer,
+    )
+    from canal_server.server.local_client import Fetched, LocalClient
+
+COMMIT_S: Final = 0.5  # of one call
+OPEN_RETRY_S: Final = 1.0
+REFUSED_MAX: Final = 1000  # messages whose refusal is remembered
+
+
+class RoomInRing(NamedTuple):
+    """How much of the ring a transaction may hold: then it ends, or is freed."""
+
+    size: int  # bytes
+    entries: int
+
+
+class TransactionWorker(QueueWorker):
+    """A `QueueWorker` for a producer with transactions.
+
+    `restart` has the destination start again, from its stored cursors.
+    """
+
+    def __init__(
+        self,
+        client: LocalClient,
+        queue: str,
+        make_producer: Callable[[], TransactionalProducer],
+        encode: Encode,
+        limits: WorkerLimits,
+        *,
+        room: RoomInRing,
+        restart: Callable[[], None],
+        after: QueueWorker | None = None,
+    ) -> None:
+        super().__init__(client, queue, make_producer, encode, limits, after=after)
+        self._room = room
+        self._restart = restart
+        self._next: Fetched | None = None  # of the next transaction
+        self._refused: dict[bytes, MessageRefusedError] = {}  # by hash of the message
+        self._unstored: LogPosition | None = None  # whose commit is not known
+        self._begin()
+
+    def _begin(self) -> None:
+        """Note that no transaction is open."""
+        self._is_begun = False
+        self._is_due = False  # it takes nothing more
+        self._is_open_in_source = False
+        self._held = RoomInRing(0, 0)
+        self._has_freed = False
+        self._position: LogPosition | None = None  # of its end
+        self._cursor: LogPosition | None = None  # at its begin
+
+    # --- the producer -----------------------------------------------------------------
+
+    def _open(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
+        producer.open()
+        value = producer.position()
+        stored = None if value is None else decoded(value)
+        if stored is not None and is_newer(stored, self._client.cursor()):
+            # Only so is the position one at which the source can be read.
+            self._restart_destination("the message queue has more than was acked")
+
+    def _restart_destination(self, why: str) -> None:
+        self._client.disconnect()
+        self._restart()
+        raise CanalError(f"the destination is restarted: {why}")
+
+    # --- messages ---------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        on_way = sum(e.sending.sent_bytes for e in self._window if e.sending.pending)
+        return not self._is_due and on_way < self._limits.in_flight_bytes
+
+    def _send_next(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
+        fetched = self._next or self._fetched(producer)
+        self._next = None
+        if fetched is None:
+            return
+        if fetched.is_open and self._is_begun and not self._is_open_in_source:
+            # A part of a larger one: what is complete does not wait for its end.
+            self._next, self._is_due = fetched, True
+            return
+        if not self._is_begun:
+            self._store_move(producer)
+            self._cursor = self._client.cursor()
+            producer.begin()
+            self._is_begun = True
+        self._is_open_in_source = fetched.is_open
+        if not fetched.is_open and fetched.position is not None:
+            self._position = fetched.position
+        self._held = RoomInRing(
+            self._held.size + len(fetched.body), self._held.entries + fetched.entries
+        )
+        self._dispatch(producer, fetched)
+        if self._is_full() and not fetched.is_open:
+            self._is_due = True
+
+    def _fetched(self, producer: Producer) -> Fetched | None:
+        """Return the next batch; without one, a complete transaction is due."""
+        wait_s = queue_worker.IDLE_FETCH_S
+        if self._is_begun:
+            wait_s = queue_worker.BUSY_FETCH_S if self._is_open_in_source else 0.0
+        fetched = self._client.fetch(self._limits.batch_size, wait_s, whole=True)
+        producer.poll(0)
+        if fetched is None:
+            self._is_due = self._is_begun and not self._is_open_in_source
+            if not self._is_begun:  # all is delivered
+                self._become(State.DELIVERING)
+        return fetched
+
+    def _is_full(self) -> bool:
+        return self._held.size >= self._room.size or (
+            self._held.entries >= self._room.entries
+        )
+
+    def _send(self, producer: Producer, message: Message, sending: Sending) -> None:
+        if self._refused and (error := self._refused.get(_digest(message))) is not None:
+            raise error  # a note takes its place
+        super()._send(producer, message, sending)
+
+    # --- commits ----------------------------------------------------------------------
+
+    def _settle(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
+        """Commit what is due and confirmed. Raises the first failure of a message."""
+        for each in self._window:
+            if each.sending.refused:
+                self._note_refused(*each.sending.refused[0])
+            if each.sending.failure is not None:
+                raise each.sending.failure
+        if self._is_due and all(each.sending.is_confirmed for each in self._window):
+            self._commit(producer)
+        elif self._is_open_in_source and self._is_full():
+            self._free_parts()
+        self._note_progress(producer)
+
+    def _note_refused(self, message: Message, error: MessageRefusedError) -> None:
+        """Fail the transaction, in whose next try a note is sent, if that is set."""
+        if not self._limits.too_large_topic or len(self._refused) >= REFUSED_MAX:
+            raise error
+        self._refused[_digest(message)] = error
+        raise BrokerUnavailableError(f"{error}; the transaction is sent again")
+
+    def _free_parts(self) -> None:
+        """Free the oldest parts of a transaction of the source that are confirmed."""
+        while len(self._window) > 1 and self._window[0].sending.is_confirmed:
+            first = self._window.popleft()
+            self._client.ack(first.batch_id, is_part=True)
+            self._counts.confirmed(first.sending)
+            self._has_freed = True
+
+    def _commit(self, producer: TransactionalProducer) -> None:
+        """Commit the transaction, and ack what is in it."""
+        self._check_served()
+        if (position := self._position) is not None:
+            if not is_same(self._client.cursor(), self._cursor):
+                raise CanalError("the position of client 1001 was moved")
+            producer.send_position(encoded(position))
+        self._unstored = position
+        self._finish_commit(producer)
+        self._ack_window()
+
+    def _finish_commit(self, producer: TransactionalProducer) -> None:
+        while not producer.try_commit(COMMIT_S):
+            self._note_progress(producer)
+            if self._stop.requested():
+                raise OutcomeUnknownError("stopped before a commit was answered")
+        self._unstored = None
+
+    def _ack_window(self) -> None:
+        """Ack the batches of a transaction that was committed."""
+        self._begin()
+        self._refused.clear()
+        while self._window:
+            self._client.ack(self._window[0].batch_id)
+            self._counts.confirmed(self._window.popleft().sending)
+        self._backoff.reset()
+        self._become(State.DELIVERING)
+
+    def _store_move(self, producer: TransactionalProducer) -> None:
+        """Store the position to which an operator has moved the cursor, if any."""
+        cursor = self._client.cursor()
+        if cursor is None or not cursor.moved:
+            return
+        producer.begin()
+        self._is_begun = True
+        producer.send_position(encoded(cursor))
+        self._finish_commit(producer)
+        self._begin()
+        self._client.confirm_cursor(replace(cursor, moved=False))
+
+    # --- failures and the end ---------------------------------------------------------
+
+    def _give_back(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
+        """End the transaction, and have all of it delivered again.
+
+        If it was committed after all, its batches are acked.
+        """
+        must_restart = self._has_freed
+        try:
+            if self._unstored is not None or not producer.abort():
+                self._is_open = False
+            if self._unstored is not None and self._was_committed(producer):
+                self._ack_window()
+                must_restart = False
+        finally:
+            self._unstored = self._next = None
+            self._window.clear()
+            self._begin()
+            if must_restart:
+                self._client.disconnect()
+                self._restart()
+            else:
+                try:
+                    self._client.rollback()
+                except CanalError:
+                    self._client.disconnect()  # the next `connect` does it
+
+    def _was_committed(self, producer: TransactionalProducer) -> bool:
+        """Ask the broker, until it answers; false when that is not to be known here.
+
+        Then the next start finds it out.
+        """
+        while not self._stop.requested() and self._client.is_served():
+            try:
+                producer.open()
+                value = producer.position()
+            except BrokerUnavailableError as error:
+                self._become(State.BLOCKED, str(error))
+                self._stop.wait(OPEN_RETRY_S)
+                continue
+            self._is_open = True
+            return value is not None and is_same(decoded(value), self._unstored)
+        return False
+
+    def _finish(self) -> None:
+        """Commit what is complete and confirmed soon, and forget the rest."""
+        producer = self._producer
+        if producer is None:
+            return
+        with contextlib.suppress(CanalError):
+            self._commit_soon(producer)  # type: ignore[arg-type]
+        producer.abort()  # type: ignore[attr-defined]
+        self._window.clear()
+        producer.close(0.0)
+
+    def _commit_soon(self, producer: TransactionalProducer) -> None:
+        end_s = time.monotonic() + queue_worker.END_S
+        if not self._is_begun or self._is_open_in_source:
+            return
+        while (
+            any(each.sending.pending for each in self._window)
+            and time.monotonic() < end_s
+        ):
+            producer.poll(queue_worker.POLL_S)
+        if all(each.sending.is_confirmed for each in self._window):
+            if self._position is not None:
+                producer.send_position(encoded(self._position))
+            if producer.try_commit(queue_worker.END_S):
+                self._ack_window()
+
+
+def _digest(message: Message) -> bytes:
+    topic, partition, value = message
+    return hashlib.sha256(b"%b\0%d\0%b" % (topic.encode(), partition, value)).digest()

@@ -123,7 +123,8 @@ class EventStore(Protocol):
 
         `timeout_s`: 0 does not wait, None waits without limit. Returns None early when
         the peer of the socket `peer_fd` disconnects; then no entry is fetched. `whole`:
-        the last entry ends a transaction, or none of them does. Raises StoreError for a client without a cursor.
+        the last entry ends a transaction, or none of them does. Raises StoreError for a
+        client without a cursor.
         """
 
     def ack(self, client_id: int, last_sequence: int) -> None:

@@ -239,12 +239,11 @@ def stored_positions(
         return None
     name = instance.file or instance.destination
     if instance.group:
-        raise ConfigError(
-            [
-                f"{name}: a destination with several sources cannot be delivered with"
-                " canal.mq.exactlyOnce = true: make it a destination for each source"
-            ]
+        problem = (
+            f"{name}: a destination with several sources cannot be delivered with"
+            " canal.mq.exactlyOnce = true: make it a destination for each source"
         )
+        raise ConfigError([problem])
     settings = librdkafka_settings(dict(queue.properties))
     return partial(
         continue_at_stored,

@@ -252,11 +252,16 @@ class QueueWorker:
             self._progress_s = time.monotonic()
         self._window.append(OnWay(fetched.batch_id, sending))
         for message in messages:
-            try:
-                self._send(producer, message, sending)
-            except MessageRefusedError as error:
-                self._send_note(producer, message, sending, error)
+            self._send_or_note(producer, message, sending)
         sending.is_complete = True
+
+    def _send_or_note(
+        self, producer: Producer, message: Message, sending: Sending
+    ) -> None:
+        try:
+            self._send(producer, message, sending)
+        except MessageRefusedError as error:
+            self._send_note(producer, message, sending, error)
 
     def _prepare(self, producer: Producer, messages: list[Message]) -> None:
         producer.prepare(messages)  # which may take a while

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import CanalError, ConnectionLost
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
+WARN_S: Final = 5.0  # for example after a broker's start
 SKEW_MS: Final = (
     3_600_000  # by which a later event of a binlog may have an earlier time
 )
@@ -112,15 +114,15 @@ def continue_at_stored(
 def _position(
     destination: str, producer: TransactionalProducer, stop: Stop
 ) -> bytes | None:
-    is_news = True
+    warn_at = time.monotonic() + WARN_S
     while True:
         try:
             producer.open()
             return producer.position()
         except BrokerUnavailableError as error:
-            if is_news:
+            if time.monotonic() >= warn_at:
                 delivery_messages.POSITION_NOT_READ.log(log, destination, error)
-                is_news = False
+                warn_at = float("inf")
         if stop.wait(RETRY_S):
             raise ConnectionLost(
                 f"destination {destination}: a stop ended the wait for the position in"

@@ -18,7 +18,6 @@ to read them again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -86,7 +85,9 @@ class TransactionWorker(QueueWorker):
         self._room = room
         self._restart = restart
         self._next: Fetched | None = None  # of the next transaction
-        self._refused: dict[bytes, MessageRefusedError] = {}  # by hash of the message
+        # By the number of the message since the last commit, as its bytes differ when it
+        # is sent again.
+        self._refused: dict[int, MessageRefusedError] = {}
         self._unstored: LogPosition | None = None  # whose commit is not known
         self._begin()
 
@@ -97,6 +98,9 @@ class TransactionWorker(QueueWorker):
         self._is_open_in_source = False
         self._held = RoomInRing(0, 0)
         self._has_freed = False
+        self._sent = 0  # messages since the last commit
+        # By sending: the number of its first message, and the messages; for notes.
+        self._sendings: dict[int, tuple[int, list[Message]]] = {}
         self._position: LogPosition | None = None  # of its end
         self._cursor: LogPosition | None = None  # at its begin
 
@@ -163,10 +167,18 @@ class TransactionWorker(QueueWorker):
             self._held.entries >= self._room.entries
         )
 
-    def _send(self, producer: Producer, message: Message, sending: Sending) -> None:
-        if self._refused and (error := self._refused.get(_digest(message))) is not None:
-            raise error  # a note takes its place
-        super()._send(producer, message, sending)
+    def _send_or_note(
+        self, producer: Producer, message: Message, sending: Sending
+    ) -> None:
+        number = self._sent
+        self._sent += 1
+        if (error := self._refused.get(number)) is not None:
+            self._send_note(producer, message, sending, error)
+            return
+        if self._limits.too_large_topic:
+            _, sent = self._sendings.setdefault(id(sending), (number, []))
+            sent.append(message)
+        super()._send_or_note(producer, message, sending)
 
     # --- commits ----------------------------------------------------------------------
 
@@ -174,7 +186,7 @@ class TransactionWorker(QueueWorker):
         """Commit what is due and confirmed. Raises the first failure of a message."""
         for each in self._window:
             if each.sending.refused:
-                self._note_refused(*each.sending.refused[0])
+                self._note_refused(each.sending)
             if each.sending.failure is not None:
                 raise each.sending.failure
         if self._is_due and all(each.sending.is_confirmed for each in self._window):
@@ -183,17 +195,21 @@ class TransactionWorker(QueueWorker):
             self._free_parts()
         self._note_progress(producer)
 
-    def _note_refused(self, message: Message, error: MessageRefusedError) -> None:
+    def _note_refused(self, sending: Sending) -> None:
         """Fail the transaction, in whose next try a note is sent, if that is set."""
-        if not self._limits.too_large_topic or len(self._refused) >= REFUSED_MAX:
-            raise error
-        self._refused[_digest(message)] = error
+        first, sent = self._sendings.get(id(sending), (0, []))
+        for message, error in sending.refused:
+            at = next((n for n, each in enumerate(sent) if each is message), None)
+            if at is None or len(self._refused) >= REFUSED_MAX:
+                raise error  # no note may take its place, or it is one
+            self._refused[first + at] = error
         raise BrokerUnavailableError(f"{error}; the transaction is sent again")
 
     def _free_parts(self) -> None:
         """Free the oldest parts of a transaction of the source that are confirmed."""
         while len(self._window) > 1 and self._window[0].sending.is_confirmed:
             first = self._window.popleft()
+            self._sendings.pop(id(first.sending), None)
             self._client.ack(first.batch_id, is_part=True)
             self._counts.confirmed(first.sending)
             self._has_freed = True
@@ -218,8 +234,12 @@ class TransactionWorker(QueueWorker):
 
     def _ack_window(self) -> None:
         """Ack the batches of a transaction that was committed."""
+        self._refused = {
+            number - self._sent: error
+            for number, error in self._refused.items()
+            if number >= self._sent
+        }
         self._begin()
-        self._refused.clear()
         while self._window:
             self._client.ack(self._window[0].batch_id)
             self._counts.confirmed(self._window.popleft().sending)
@@ -307,8 +327,3 @@ class TransactionWorker(QueueWorker):
                 producer.send_position(encoded(self._position))
             if producer.try_commit(queue_worker.END_S):
                 self._ack_window()
-
-
-def _digest(message: Message) -> bytes:
-    topic, partition, value = message
-    return hashlib.sha256(b"%b\0%d\0%b" % (topic.encode(), partition, value)).digest()

@@ -51,9 +51,10 @@ QUEUE_KEYS = (
         "canal.mq.exactlyOnce",
         "queue.exactly_once",
         values.boolean,
-        "`true` sends to Kafka in [transactions](../howto/message-queues.md#exactly-once),"
-        " which contain the position in the binlog: consumers that read committed"
-        " messages only see each change once.",
+        "`true` sends to Kafka in"
+        " [transactions](../howto/message-queues.md#exactly-once), which contain the"
+        " position in the binlog: consumers that read committed messages only see each"
+        " change once.",
         ours=True,
     ),
     Key(

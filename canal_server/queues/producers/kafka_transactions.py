@@ -74,6 +74,7 @@ class TransactionalKafkaProducer(KafkaProducer):
         self._replicas = replicas
         self._is_opened = False  # transactions of the present producer are possible
         self._is_begun = False
+        self._fatal: Any = None  # the error of a producer that failed for good
         super().__init__(
             {**settings, _TIMEOUT_KEY: timeout_ms},
             purpose=purpose,
@@ -213,7 +214,13 @@ class TransactionalKafkaProducer(KafkaProducer):
     def renew(self) -> None:
         """Do nothing: `open` does it."""
 
+    def _on_error(self, error: Any) -> None:
+        super()._on_error(error)
+        if error.fatal():
+            self._fatal = error
+
     def _replace(self) -> None:
+        self._fatal = None
         self._is_begun = self._is_opened = False
         super()._replace()
 
@@ -223,8 +230,8 @@ class TransactionalKafkaProducer(KafkaProducer):
 
     def _failed(self, what: str, error: Exception) -> BrokerUnavailableError:
         self.poll(0)  # for the reason
-        cause = error.args[0]
         codes = self._kafka.KafkaError
+        cause = self._fatal or error.args[0]
         text = cause.str()
         if cause.code() in (codes._FENCED, codes.PRODUCER_FENCED):  # noqa: SLF001
             text = (

@@ -128,6 +128,8 @@ class FakeStore:
         batch_size: int,
         timeout_s: float | None,
         peer_fd: int | None = None,
+        *,
+        whole: bool = False,
     ) -> Batch | None:
         """Take entries as the port says."""
         deadline = Deadline(timeout_s)
@@ -137,7 +139,7 @@ class FakeStore:
                 if self.closed:
                     return None
                 if cursor.got < len(self.records):
-                    batch = self._take(cursor, batch_size)
+                    batch = self._take(cursor, batch_size, whole=whole)
                     break
                 if deadline.passed():
                     return None
@@ -163,7 +165,7 @@ class FakeStore:
         os.close(fd)
         return peer_fd not in ready
 
-    def _take(self, cursor: StoreCursor, batch_size: int) -> Batch:
+    def _take(self, cursor: StoreCursor, batch_size: int, *, whole: bool) -> Batch:
         first = stop = cursor.got
         size = 0
         while stop < len(self.records) and (
@@ -173,6 +175,9 @@ class FakeStore:
         ):
             size += len(self.records[stop][0])
             stop += 1
+        ends = [n for n in range(first, stop) if self.records[n][2]]
+        if whole and ends:
+            stop = ends[-1] + 1
         cursor.got = stop
         fetched = self.records[first:stop]
         acks = [position for _, position, ackable in fetched if ackable]
@@ -185,6 +190,7 @@ class FakeStore:
             fetched[0][1],
             fetched[-1][1],
             acks[-1] if acks else None,
+            is_open=not fetched[-1][2],
         )
 
     def ack(self, client_id: int, last_sequence: int) -> None:

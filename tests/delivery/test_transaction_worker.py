@@ -1,0 +1,468 @@
+"""The worker with transactions, with a broker that fails as the test says."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from fix_random import longer
+from fix_server import DESTINATION, FakeInstance, FakeInstances, make_entry
+from fix_store import eventually
+
+from canal_server.delivery import queue_worker, transaction_worker
+from canal_server.delivery.queue_worker import WorkerLimits
+from canal_server.delivery.stored_position import (
+    continue_at_stored,
+    decoded,
+    encoded,
+    is_newer,
+)
+from canal_server.delivery.transaction_worker import RoomInRing, TransactionWorker
+from canal_server.errors import CanalError
+from canal_server.model.identity import ClientIdentity
+from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.position.memory_meta import MemoryMetaManager
+from canal_server.protocol.entry_messages import Entry, EntryType
+from canal_server.protocol.packets import Messages
+from canal_server.protocol.protobuf import decode
+from canal_server.queues.producers.queue_producer import (
+    BrokerUnavailableError,
+    MessageRefusedError,
+    OutcomeUnknownError,
+    Sending,
+)
+from canal_server.runtime.lifecycle import Deadline, Stop
+from canal_server.server.local_client import LocalClient
+from canal_server.server.service import Service
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable, Iterator
+
+    from canal_server.delivery.queue_worker import Encode
+    from canal_server.queues.producers.queue_producer import Message
+
+WHO = ClientIdentity(DESTINATION, 1001)
+TOPIC, NOTES = "shop", "notes"
+LIMITS = WorkerLimits(4, 10_000, "")
+ROOM = RoomInRing(100_000, 20)
+DEADLINE_S = 60.0
+MYSQL = LogIdentity("db", 3306)
+
+
+class Broker:
+    """A broker with transactions, and the producer for it.
+
+    `fails(value)` returns what becomes of a message; `outcome()` what becomes of a
+    commit: "done", "later", "aborted", or "unknown" with or without "done".
+    """
+
+    def __init__(self) -> None:
+        self.visible: list[tuple[str, bytes]] = []
+        self.stored: bytes | None = None
+        self.fails: Callable[[bytes], Exception | None] = lambda _: None
+        self.outcome: Callable[[], str] = lambda: "done"
+        self.per_poll = 3  # messages that a poll confirms
+        self.commits = 0
+        self.last_error, self.confirmed = "", 0
+        self._waiting: list[tuple[Message, Sending]] = []
+        self._kept: list[tuple[str, bytes]] = []
+        self._position: bytes | None = None
+        self._is_open = self._is_begun = self._has_failed = False
+
+    def open(self) -> None:
+        """Forget what was not committed."""
+        self._reset()
+        self._is_open = True
+
+    def _reset(self) -> None:
+        for message, sending in self._waiting:
+            sending.answered(message, BrokerUnavailableError("purged"))
+        self._waiting.clear()
+        self._kept.clear()
+        self._position = None
+        self._is_begun = self._has_failed = False
+
+    def position(self) -> bytes | None:
+        """Return what was committed last."""
+        assert self._is_open
+        return self.stored
+
+    def prepare(self, messages: Iterable[Message]) -> None:
+        """Have all topics."""
+
+    def begin(self) -> None:
+        """Begin."""
+        assert self._is_open
+        self._is_begun = True
+
+    def try_send(self, message: Message, sending: Sending) -> bool:
+        """Keep a message, if there is room."""
+        assert self._is_begun
+        if len(self._waiting) > 10:
+            return False
+        sending.note(message[0], len(message[2]))
+        self._waiting.append((message, sending))
+        return True
+
+    def poll(self, timeout_s: float) -> None:
+        """Answer the first messages."""
+        del timeout_s
+        for _ in range(min(self.per_poll, len(self._waiting))):
+            message, sending = self._waiting.pop(0)
+            topic, _, value = message
+            error = self.fails(value)
+            self._has_failed |= error is not None
+            if error is None:
+                self._kept.append((topic, value))
+                self.confirmed += 1
+            sending.answered(message, error)  # type: ignore[arg-type]
+
+    def send_position(self, value: bytes) -> None:
+        """Keep it for the commit."""
+        assert self._is_begun
+        self._position = value
+
+    def try_commit(self, timeout_s: float) -> bool:
+        """Commit as the test says."""
+        del timeout_s
+        assert self._is_begun
+        assert not self._waiting, "the worker waits for all of it"
+        assert not self._has_failed
+        outcome = self.outcome()
+        if outcome == "later":
+            return False
+        if outcome == "aborted":
+            self._reset()
+            raise BrokerUnavailableError("aborted")
+        if "done" in outcome:
+            self.visible += self._kept
+            self.stored = self._position or self.stored
+            self.commits += 1
+        self._reset()
+        if "unknown" in outcome:
+            self._is_open = False
+            raise OutcomeUnknownError("connection lost")
+        return True
+
+    def abort(self) -> bool:
+        """Forget the transaction."""
+        self._reset()
+        return self._is_open
+
+    def renew(self) -> None:
+        """Do nothing."""
+
+    def abandon(self, wait_s: float) -> None:
+        """Fail: `abort` is called."""
+        raise AssertionError(wait_s)
+
+    def close(self, wait_s: float) -> None:
+        """Forget what was not committed."""
+        del wait_s
+        self._reset()
+
+    def numbers(self, topic: str = TOPIC) -> list[int]:
+        """Return the numbers of the entries that are visible."""
+        return [int(value) for name, value in list(self.visible) if name == topic]
+
+
+class Source:
+    """A binlog of numbered entries, and the destination that reads it.
+
+    Each end of a transaction is an entry, too.
+    """
+
+    def __init__(self, instances: FakeInstances, broker: Broker) -> None:
+        self.entries: list[bytes] = []
+        self.rows: list[int] = []
+        self.meta = MemoryMetaManager()
+        self.restarts = 0
+        self._instances = instances
+        self._broker = broker
+        self._lock = threading.Lock()
+        instances.started.clear()
+        instances.broken.add(DESTINATION)
+
+    def write(self, rows: int) -> None:
+        """Commit a transaction of so many rows."""
+        with self._lock:
+            first = len(self.entries)
+            made = [make_entry(first + n) for n in range(rows)]
+            made.append(make_entry(first + rows, EntryType.TRANSACTIONEND))
+            self.entries += made
+            self.rows += range(first, first + rows)
+            instance = self._instances.running(DESTINATION)
+            if instance is not None:
+                instance.store.append(*made)
+
+    def restart(self) -> None:
+        """End the destination, and have it read again from its stored cursor."""
+        with self._lock:
+            self.restarts += 1
+            self._end()
+            continue_at_stored(WHO, lambda: self._broker, self.meta, Stop())
+            instance = FakeInstance(DESTINATION)
+            instance.meta = self.meta
+            cursor = self.meta.cursor(WHO)
+            done = -1 if cursor is None else cursor.position.position or 0
+            instance.store.append(*self.entries[done + 1 :])
+            self._instances.started[DESTINATION] = instance
+
+    def _end(self) -> None:
+        found = self._instances.started.pop(DESTINATION, None)
+        if found is not None:
+            found.store.close()
+
+    def crash(self, cursor: LogPosition | None) -> None:
+        """End it as a crash does, which loses the last writes of the cursor."""
+        with self._lock:
+            self._end()
+            self.meta = MemoryMetaManager()
+            if cursor is not None:
+                self.meta.subscribe(WHO)
+                self.meta.update_cursor(WHO, cursor)
+        self.restart()
+
+
+def encode(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+    """Return a message for each row, with its number."""
+    del batch_id, now_ms
+    entries = [decode(Entry, each) for each in decode(Messages, body).messages]
+    return [
+        (TOPIC, 0, b"%d" % each.header.logfile_offset)
+        for each in entries
+        if each.entry_type == EntryType.ROWDATA
+    ]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for little."""
+    for name in ("ABSENT_S", "IDLE_FETCH_S", "POLL_S"):
+        monkeypatch.setattr(queue_worker, name, 0.005)
+    monkeypatch.setattr(queue_worker, "RETRY_MAX_S", 0.51)
+    monkeypatch.setattr(transaction_worker, "OPEN_RETRY_S", 0.005)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    """Give a broker that works."""
+    return Broker()
+
+
+@pytest.fixture
+def source(instances: FakeInstances, broker: Broker) -> Source:
+    """Give a source whose destination runs."""
+    found = Source(instances, broker)
+    found.restart()
+    return found
+
+
+@pytest.fixture
+def make(
+    instances: FakeInstances, source: Source, broker: Broker
+) -> Iterator[Callable[..., TransactionWorker]]:
+    """Give a function that starts a worker, which is stopped after the test."""
+    made: list[TransactionWorker] = []
+
+    def start(
+        limits: WorkerLimits = LIMITS, encoder: Encode = encode
+    ) -> TransactionWorker:
+        worker = TransactionWorker(
+            LocalClient(Service(instances), instances, WHO),
+            "a broker",
+            lambda: broker,
+            encoder,
+            limits,
+            room=ROOM,
+            restart=source.restart,
+        )
+        made.append(worker)
+        worker.start()
+        return worker
+
+    yield start
+    for each in made:
+        each.request_stop()
+        assert each.join(Deadline(DEADLINE_S))
+
+
+def place(number: int, file: int = 1, time_ms: int = 0, **more: bool) -> LogPosition:
+    """Return a position."""
+    entry = EntryPosition(f"binlog.{file:06}", number, time_ms, 1)
+    return LogPosition(MYSQL, entry, **more)
+
+
+def test_all_arrives_once(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """Also what was there before, and transactions that are larger than the room."""
+    for rows in (3, 100, 1, 1, 57):
+        source.write(rows)
+    make()
+    eventually(lambda: len(broker.numbers()) == 162)
+    source.write(2)
+    eventually(lambda: len(broker.numbers()) == 164)
+    assert broker.numbers() == source.rows
+    assert broker.stored is not None
+    assert decoded(broker.stored).position.position == len(source.entries) - 1
+    eventually(lambda: source.meta.cursor(WHO) == decoded(broker.stored or b""))
+    assert source.restarts == 1
+
+
+def test_parts_of_a_transaction_are_not_visible(
+    instances: FakeInstances,
+    broker: Broker,
+    source: Source,
+    make: Callable[..., TransactionWorker],
+) -> None:
+    """Nor are they committed with what is complete before them."""
+    source.write(2)
+    running = instances.started[DESTINATION]
+    parts = [make_entry(len(source.entries) + n) for n in range(50)]
+    running.store.append(*parts)
+    worker = make()
+    eventually(lambda: broker.confirmed == 52)
+    assert broker.numbers() == source.rows
+    eventually(lambda: running.store.cursors[1001].acked > 3)
+    assert source.meta.cursor(WHO) == place(2)
+    assert worker.status().state == "delivering"
+    running.store.append(make_entry(53, EntryType.TRANSACTIONEND))
+    eventually(lambda: len(broker.numbers()) == 52)
+    assert broker.numbers()[2:] == list(range(3, 53))
+
+
+@pytest.mark.parametrize("round_", range(longer(2)))
+def test_failures_at_random(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    rng: random.Random,
+    round_: int,
+) -> None:
+    """Whatever fails, each row is visible once, in the order of commits."""
+    del round_
+    lock = threading.Lock()
+    outcomes = ["done"] * 30
+    outcomes += ["later"] * 6 + ["aborted", "unknown", "unknown but done"]
+
+    def outcome() -> str:
+        with lock:
+            return rng.choice(outcomes)
+
+    def fails(value: bytes) -> Exception | None:
+        del value
+        with lock:
+            return BrokerUnavailableError("not now") if rng.random() < 0.001 else None
+
+    broker.outcome, broker.fails = outcome, fails
+    make()
+    for _ in range(rng.randrange(3, 6)):
+        old = source.meta.cursor(WHO)
+        for _ in range(rng.randrange(5, 40)):
+            source.write(rng.choice([1, 1, 2, 5, 70]))
+        goal = rng.randrange(len(source.rows))
+        eventually(lambda: len(broker.numbers()) >= goal)  # noqa: B023
+        source.crash(rng.choice([old, source.meta.cursor(WHO)]))
+    broker.outcome, broker.fails = (lambda: "done"), (lambda _: None)
+    eventually(lambda: len(broker.numbers()) >= len(source.rows))
+    assert broker.numbers() == source.rows
+
+
+def test_a_note_in_place_of_a_message(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """The transaction that failed is sent again with it, and visible once."""
+    large = (2, 7)  # of the first and the third transaction
+    tries = 0
+
+    def with_large(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        nonlocal tries
+        tries += 1  # like the time in a message, it changes when that is sent again
+        return [
+            (topic, 0, json.dumps({"n": int(value), "t": tries}).encode())
+            for topic, _, value in encode(batch_id, body, now_ms)
+        ]
+
+    def fails(value: bytes) -> Exception | None:
+        is_large = json.loads(value).get("n") in large
+        return MessageRefusedError(TOPIC, 9, "is too large") if is_large else None
+
+    broker.fails = fails
+    for rows in (4, 1, 3):
+        source.write(rows)
+    worker = make(LIMITS._replace(too_large_topic=NOTES), with_large)
+    eventually(lambda: broker.stored and decoded(broker.stored) == place(10))
+    found = [json.loads(value).get("n") for _, value in broker.visible]
+    assert found == [0, 1, None, 3, 5, None, 8, 9]
+    assert [topic == NOTES for topic, _ in broker.visible] == [
+        each is None for each in found
+    ]
+    assert worker.status().too_large >= 2
+
+
+def test_a_message_that_is_refused(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """Without a topic for notes, delivery stops before the whole transaction."""
+    broker.fails = lambda value: (
+        MessageRefusedError(TOPIC, 9, "is too large") if value == b"6" else None
+    )
+    source.write(3)
+    worker = make()
+    eventually(lambda: broker.numbers() == [0, 1, 2])
+    source.write(5)
+    eventually(lambda: worker.status().state == "stopped")
+    assert broker.numbers() == [0, 1, 2]
+
+
+def test_an_operator_moves_the_cursor(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """It begins there, and stores that at once; a crash does not undo it."""
+    for _ in range(4):
+        source.write(1)  # entries 0, 2, 4 and 6
+    worker = make()
+    eventually(lambda: broker.numbers() == [0, 2, 4, 6])
+    source.crash(place(3, moved=True))
+    source.write(1)
+    eventually(lambda: broker.numbers() == [0, 2, 4, 6, 4, 6, 8])
+    cursor = source.meta.cursor(WHO)
+    assert cursor is not None
+    eventually(lambda: not (source.meta.cursor(WHO) or cursor).moved)
+    source.crash(place(3))
+    source.write(1)
+    eventually(lambda: broker.numbers() == [0, 2, 4, 6, 4, 6, 8, 10])
+    assert worker.status().failures < 3
+
+
+@pytest.mark.parametrize(
+    ("stored", "cursor", "expected"),
+    [
+        (place(5), None, True),
+        (place(5), place(4), True),
+        (place(5), place(5), False),
+        (place(5), place(6), False),  # of a time without stored positions
+        (place(5), place(4, moved=True), False),
+        (place(5, file=2), place(4, file=1, time_ms=9), True),
+        (place(5, file=9), place(4, time_ms=10**9), False),  # files count from 1 again
+        (replace(place(5, time_ms=5), identity=LogIdentity("b", 1)), place(9), True),
+        (replace(place(5), identity=LogIdentity("b", 1)), place(9, time_ms=5), False),
+    ],
+)
+def test_which_of_two_positions(
+    stored: LogPosition, cursor: LogPosition | None, expected: bool
+) -> None:
+    """The one that is further, unless an operator has moved the cursor."""
+    assert is_newer(decoded(encoded(stored)), cursor) is expected
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b'{"position": {}}', b"\xff"])
+def test_what_is_no_position(value: bytes) -> None:
+    """It is an error with a remedy."""
+    with pytest.raises(CanalError, match="to another name, to begin with"):
+        decoded(value)

@@ -42,13 +42,12 @@ from canal_server.daemon.cursor_requests import CursorRequests
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.loaded_files import LoadedFiles
 from canal_server.daemon.process_signals import signals
+from canal_server.daemon.queue_instances import for_queue
 from canal_server.daemon.settings_watch import SettingsWatch
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.delivery.queue_delivery import (
     QueueDelivery,
-    check_routing,
     reserved_ids,
-    stored_positions,
 )
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
@@ -81,13 +80,11 @@ if TYPE_CHECKING:
     from canal_server.config.schema import (
         DaemonConfig,
         InstanceConfig,
-        QueueConfig,
         ServerConfig,
     )
-    from canal_server.daemon.destination_life import Instance, MakeInstance
+    from canal_server.daemon.destination_life import MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
     from canal_server.instance.change_tap import ChangeTap
-    from canal_server.ports import MetaManager
     from canal_server.runtime.log_levels import LogLevels
     from canal_server.source.begin.seek_target import TargetText
 
@@ -139,7 +136,7 @@ class Daemon:
             config.data_dir / LOCK_NAME,
         )
         self._destinations = Destinations(
-            config.instances, _checked(make_instance, config.server.queue), leases.of
+            config.instances, for_queue(make_instance, config.server.queue), leases.of
         )
         tls = (
             None
@@ -516,24 +513,6 @@ class Daemon:
         self._audit.note("stop_server", None, LOCAL)
         self.stop.request()
         return {"pid": os.getpid()}
-
-
-def _checked(make_instance: MakeInstance, queue: QueueConfig) -> MakeInstance:
-    """Return what makes instances whose messages have valid topics."""
-
-    def make(
-        config: InstanceConfig,
-        *,
-        held: Callable[[], bool],
-        on_loaded: Callable[[MetaManager, Stop], None] | None = None,
-    ) -> Instance:
-        check_routing(config, queue)
-        found = on_loaded or stored_positions(config, queue)
-        if found is None:
-            return make_instance(config, held=held)
-        return make_instance(config, held=held, on_loaded=found)
-
-    return make
 
 
 def _warn_of_open_port(server: ServerConfig) -> None:

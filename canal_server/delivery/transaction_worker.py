@@ -85,8 +85,8 @@ class TransactionWorker(QueueWorker):
         self._room = room
         self._restart = restart
         self._next: Fetched | None = None  # of the next transaction
-        # By the number of the message since the last commit, as its bytes differ when it
-        # is sent again.
+        # By the number of the message since the last commit: when it is sent again, its
+        # bytes differ.
         self._refused: dict[int, MessageRefusedError] = {}
         self._unstored: LogPosition | None = None  # whose commit is not known
         self._begin()

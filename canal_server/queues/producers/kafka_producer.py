@@ -93,6 +93,7 @@ class KafkaProducer:
         self._is_single = False  # a message is a batch, for the present producer
         self._wants_single = False  # and for the next one
         self._is_spent = False  # the producer must be replaced
+        self._fatal: Any = None  # the error for which it must be
         try:
             self._producer: Any = self._made()  # connects to nobody yet
         except (self._kafka.KafkaException, ValueError, TypeError) as error:
@@ -157,6 +158,7 @@ class KafkaProducer:
             self._producer.poll(timeout_s)
         except self._kafka.KafkaException as error:  # a fatal one
             self._is_spent = True
+            self._fatal = error.args[0]
             self.last_error = _text_of(error)
 
     def renew(self) -> None:
@@ -170,6 +172,7 @@ class KafkaProducer:
         self._producer = self._made()
         self._on_way = 0
         self._is_spent = False
+        self._fatal = None
 
     def abandon(self, wait_s: float) -> None:
         """Forget what is not confirmed.

@@ -74,7 +74,6 @@ class TransactionalKafkaProducer(KafkaProducer):
         self._replicas = replicas
         self._is_opened = False  # transactions of the present producer are possible
         self._is_begun = False
-        self._fatal: Any = None  # the error of a producer that failed for good
         super().__init__(
             {**settings, _TIMEOUT_KEY: timeout_ms},
             purpose=purpose,
@@ -214,13 +213,7 @@ class TransactionalKafkaProducer(KafkaProducer):
     def renew(self) -> None:
         """Do nothing: `open` does it."""
 
-    def _on_error(self, error: Any) -> None:
-        super()._on_error(error)
-        if error.fatal():
-            self._fatal = error
-
     def _replace(self) -> None:
-        self._fatal = None
         self._is_begun = self._is_opened = False
         super()._replace()
 

@@ -37,9 +37,14 @@ class WatchedGetter(Getter):
     wakes = 0
 
     def __init__(
-        self, cursor: Cursor, limits: tuple[int, int], peer_fd: int | None
+        self,
+        cursor: Cursor,
+        limits: tuple[int, int],
+        peer_fd: int | None,
+        *,
+        whole: bool = False,
     ) -> None:
-        super().__init__(cursor, limits, peer_fd)
+        super().__init__(cursor, limits, peer_fd, whole=whole)
         self.made.append(self)
 
     def wake(self) -> None:

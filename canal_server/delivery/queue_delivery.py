@@ -13,7 +13,7 @@ from canal_server.config.schema import ServerMode
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
 from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
-from canal_server.queues.flat_messages import FlatMessages
+from canal_server.queues.message_form import MessageForm
 from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
 from canal_server.queues.producers.kafka_settings import librdkafka_settings
 from canal_server.queues.routing import Router
@@ -63,7 +63,7 @@ class QueueDelivery:
         self._make_producer(None).close(0.0)
         self._lock = threading.Lock()
         self._workers: dict[str, QueueWorker] = {}
-        self._routings: dict[str, RoutingConfig] = {}
+        self._settled: dict[str, tuple[RoutingConfig, MessageForm]] = {}
         self._ending: list[QueueWorker] = []
         self._stopping = False
 
@@ -100,28 +100,32 @@ class QueueDelivery:
             workers = dict(self._workers)
             for name in [each for each in workers if each not in configs]:
                 self._end(workers.pop(name))
-                del self._routings[name]
+                del self._settled[name]
             for name, config in configs.items():
                 routing = routing_of(config, self._config)
+                form = MessageForm.of(config, self._config)
                 before = workers.get(name)
-                if before is not None and self._routings[name] == routing:
+                if before is not None and self._settled[name] == (routing, form):
                     continue
                 if before is not None:
                     self._end(before)
                 after = before or self._ending_one(name)
-                workers[name] = self._started(config, routing, after)
-                self._routings[name] = routing
+                workers[name] = self._started(config, Router(routing), form, after)
+                self._settled[name] = routing, form
             self._workers = workers
 
     def _started(
-        self, config: InstanceConfig, routing: RoutingConfig, after: QueueWorker | None
+        self,
+        config: InstanceConfig,
+        router: Router,
+        form: MessageForm,
+        after: QueueWorker | None,
     ) -> QueueWorker:
-        router = Router(routing)
         worker = QueueWorker(
             self._client_of(ClientIdentity(config.destination, CLIENT_ID)),
             self._queue,
             partial(self._make_producer, router),
-            FlatMessages(router).convert,
+            form.encoder(router),
             WorkerLimits(
                 self._config.batch_size,
                 int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB)) * _KIB,

@@ -4,7 +4,7 @@
 
 The broker is one that is named, with topics made when asked for. Each load is in the
 binlog before the server starts; it ends when the broker has confirmed its last row. The
-messages alone, without a broker, are measured from a recorded drain of the same load.
+messages alone, without a broker, are measured by `queue_messages.py`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MODE_KEY: Final = "canal.serverMode"
 CLIENT_ID: Final = 1001  # that of the Java server, so that its cursor is continued
-FLAT_KEY: Final = "canal.mq.flatMessage"
 
 # Old keys, and the new ones without `kafka.`.
 LEGACY: Final = {
@@ -60,7 +59,6 @@ def read_queue(
     config = QueueConfig(mode=mode, **fields_of(read, "queue."))
     if mode is ServerMode.TCP:
         return config
-    _check_form(config, lookup, problems)
     _check_kerberos(lookup, problems)
     prefix = f"{mode.value.lower()}."
     given = _with_prefix(prefix, lookup, problems)
@@ -79,18 +77,6 @@ def _with_prefix(prefix: str, lookup: Lookup, problems: Problems) -> dict[str, s
         found = find(lookup, key, problems, secret=True)
         given[key.removeprefix(prefix)] = "" if found is None else found.text
     return given
-
-
-def _check_form(config: QueueConfig, lookup: Lookup, problems: Problems) -> None:
-    found = find(lookup, FLAT_KEY, problems)
-    if found is not None and not config.flat:
-        problems.add(
-            found.origin,
-            FLAT_KEY,
-            found.text,
-            "messages in the form of protobuf are not supported; write true, and read"
-            " canal-json",
-        )
 
 
 def _check_kerberos(lookup: Lookup, problems: Problems) -> None:

@@ -15,7 +15,7 @@ from canal_server.delivery.stored_position import continue_at_stored
 from canal_server.delivery.transaction_worker import RoomInRing, TransactionWorker
 from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
-from canal_server.queues.flat_messages import FlatMessages
+from canal_server.queues.message_form import MessageForm
 from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
 from canal_server.queues.producers.kafka_settings import librdkafka_settings
 from canal_server.queues.producers.kafka_transactions import (
@@ -73,7 +73,7 @@ class QueueDelivery:
         self._make_producer(None).close(0.0)
         self._lock = threading.Lock()
         self._workers: dict[str, QueueWorker] = {}
-        self._routings: dict[str, RoutingConfig] = {}
+        self._settled: dict[str, tuple[RoutingConfig, MessageForm]] = {}
         self._ending: list[QueueWorker] = []
         self._stopping = False
 
@@ -110,25 +110,29 @@ class QueueDelivery:
             workers = dict(self._workers)
             for name in [each for each in workers if each not in configs]:
                 self._end(workers.pop(name))
-                del self._routings[name]
+                del self._settled[name]
             for name, config in configs.items():
                 routing = routing_of(config, self._config)
+                form = MessageForm.of(config, self._config)
                 before = workers.get(name)
-                if before is not None and self._routings[name] == routing:
+                if before is not None and self._settled[name] == (routing, form):
                     continue
                 if before is not None:
                     self._end(before)
                 after = before or self._ending_one(name)
-                workers[name] = self._started(config, routing, after)
-                self._routings[name] = routing
+                workers[name] = self._started(config, Router(routing), form, after)
+                self._settled[name] = routing, form
             self._workers = workers
 
     def _started(
-        self, config: InstanceConfig, routing: RoutingConfig, after: QueueWorker | None
+        self,
+        config: InstanceConfig,
+        router: Router,
+        form: MessageForm,
+        after: QueueWorker | None,
     ) -> QueueWorker:
-        router = Router(routing)
         client = self._client_of(ClientIdentity(config.destination, CLIENT_ID))
-        encode = FlatMessages(router).convert
+        encode = form.encoder(router)
         limits = WorkerLimits(
             self._config.batch_size,
             int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB)) * _KIB,

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.model.entry import EntryType, EventType
+from canal_server.protocol.entry_messages import decode_entry
+from canal_server.protocol.packets import Messages, Packet
+from canal_server.protocol.protobuf import decode
+
 if TYPE_CHECKING:
+    from canal_server.protocol.entry_messages import Column, Entry
     from canal_server.queues.producers.queue_producer import MessageRefusedError
 
 KEYS_MAX: Final = 1000  # rows whose keys are in a note
 KEY_CHARACTERS_MAX: Final = 1000  # of one value
+CHANGES_MAX: Final = 1000  # tables and kinds of changes in a note
 _COPIED: Final = ("database", "table", "type", "es", "gtid", "id", "isDdl", "pkNames")
 
 
@@ -21,15 +28,76 @@ def note_of(error: MessageRefusedError, partition: int, value: bytes) -> bytes:
         "partition": partition,
         "bytes": error.size,
     }
+    note |= _of_flat(value) if value.startswith(b"{") else _of_packet(value)
+    return json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _of_flat(value: bytes) -> dict[str, Any]:
     message = json.loads(value)
-    note |= {name: message.get(name) for name in _COPIED}
+    note = {name: message.get(name) for name in _COPIED}
     names = message.get("pkNames") or ()
     rows = message.get("data") or ()
     note["rows"] = len(rows)
     note["keys"] = [
         {name: _shortened(row.get(name)) for name in names} for row in rows[:KEYS_MAX]
     ]
-    return json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
+    return note
+
+
+def _of_packet(value: bytes) -> dict[str, Any]:
+    """Return what is in a message of protobuf; rows of a table stand together."""
+    body = decode(Messages, decode(Packet, value).body)
+    entries = [decode_entry(each) for each in body.messages]
+    header = entries[0].header
+    changes: dict[tuple[str, str, str], dict[str, Any]] = {}
+    room = KEYS_MAX
+    for entry in entries:
+        if entry.entry_type in (EntryType.ROWDATA, None):
+            room -= _add_change(changes, entry, room)
+    return {
+        "es": header.execute_time,
+        "gtid": header.gtid,
+        "id": body.batch_id or None,  # only messages of whole batches have it
+        "entries": len(entries),
+        "changes": list(changes.values()),
+    }
+
+
+def _add_change(
+    changes: dict[tuple[str, str, str], dict[str, Any]], entry: Entry, room: int
+) -> int:
+    """Add the rows of an entry; returns how many keys, at most `room`, were added."""
+    content = entry.row_change()
+    kind = content.event_type or EventType.UPDATE
+    name = kind.name if isinstance(kind, EventType) else str(kind)
+    header = entry.header
+    place = (header.schema_name, header.table_name, name)
+    if place not in changes and len(changes) >= CHANGES_MAX:
+        return 0
+    rows = [
+        each.before_columns if kind is EventType.DELETE else each.after_columns
+        for each in content.row_datas
+    ]
+    found = changes.setdefault(
+        place,
+        {
+            "database": header.schema_name,
+            "table": header.table_name,
+            "type": name,
+            "isDdl": bool(content.is_ddl),
+            "pkNames": list(_key(rows[0])) if rows else None,
+            "rows": 0,
+            "keys": [],
+        },
+    )
+    found["rows"] += len(rows)
+    keys = [_key(each) for each in rows[:room]]
+    found["keys"] += keys
+    return len(keys)
+
+
+def _key(columns: tuple[Column, ...]) -> dict[str, str | None]:
+    return {each.name: _shortened(each.text) for each in columns if each.is_key}
 
 
 def _shortened(value: str | None) -> str | None:

@@ -1,21 +1,6 @@
 from collections.abc import Callable
 
-class Route:
-    topic: str
-    partitions: int
-    mode: int
-    partition: int
-    columns: tuple[str, ...]
-    def __init__(
-        self,
-        topic: str,
-        *,
-        mode: int = ...,
-        partitions: int = ...,
-        partition: int = ...,
-        columns: tuple[str, ...] = ...,
-        hashed: str = ...,
-    ) -> None: ...
+from canal_server.queues.table_routes import Route
 
 class FlatMessages:
     def __init__(self, route_of: Callable[[str, str], Route]) -> None: ...

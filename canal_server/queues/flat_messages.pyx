@@ -11,7 +11,7 @@ Nothing of a row becomes an object of Python.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
@@ -20,32 +20,19 @@ from canal_server.arrow.text_values cimport is_utf8
 from canal_server.core.entry_wire cimport (
     ENTRY_ROWDATA, EVENT_DELETE, EVENT_INSERT, EVENT_UPDATE, TAG_AFTER, TAG_BEFORE,
     TAG_ROW, Change, EntryHead, Slice, gtid_field, input_of, next_field, read_change,
-    read_entry, same, skip_field, take_slice, take_varint,
+    read_entry, same,
 )
 from canal_server.core.json_text cimport Text, put, put_number, put_string
 from canal_server.core.wire cimport Input
+from canal_server.queues.batch_rows cimport COLUMNS_MAX, Column, check, read_column
+from canal_server.queues.table_routes cimport (
+    HASH_COLUMNS, HASH_KEY, NO_HASH, Route, Routes, java_hash, partition_of,
+)
 
 from canal_server.errors import ProtocolError
 from canal_server.model.entry import EventType
 
-cdef enum:
-    COLUMNS_MAX = 4096      # of a table, as in the servers
-    NO_HASH = 0             # how rows find their partition: all to one
-    HASH_TABLE = 1          # by the name of the table
-    HASH_KEY = 2            # by the values of the primary key
-    HASH_COLUMNS = 3        # by the values of named columns
-
 cdef dict type_names = {int(kind): kind.name.encode() for kind in EventType}
-
-
-cdef struct Column:
-    Slice name
-    Slice value
-    Slice mysql_type
-    int32_t sql_type
-    bint is_key
-    bint is_null
-    bint updated
 
 
 cdef struct Known:
@@ -65,99 +52,13 @@ cdef struct Row:
     uint32_t partition
 
 
-cdef class Route:
-    """Where messages of a table go, and which partition of it each row does.
-
-    `columns`: names in lower case, for HASH_COLUMNS.
-    """
-
-    cdef readonly str topic
-    cdef readonly uint32_t partitions
-    cdef readonly int mode
-    cdef readonly uint32_t partition
-    cdef readonly tuple columns
-    cdef int32_t begin      # the hash before any value
-
-    def __init__(self, str topic, *, int mode=NO_HASH, uint32_t partitions=1,
-                 uint32_t partition=0, tuple columns=(), str hashed=""):
-        """Set the topic; `hashed`: the text whose hash that of the values starts with."""
-        self.topic, self.mode = topic, mode
-        self.partitions, self.partition = max(partitions, 1), partition
-        self.columns = columns
-        cdef bytes text = hashed.encode(errors="replace")
-        cdef Slice slice
-        slice.p, slice.n = <const uint8_t*>PyBytes_AS_STRING(text), len(text)
-        self.begin = java_hash(slice)
-
-
-cdef int32_t java_hash(Slice text) noexcept nogil:
-    """Return the hash that Java gives a string of this UTF-8."""
-    cdef uint32_t found = 0
-    cdef uint32_t code
-    cdef const uint8_t* p = text.p
-    cdef const uint8_t* end = p + text.n
-    while p < end:
-        code = p[0]
-        if code < 0x80:
-            p += 1
-        elif code < 0xE0:
-            code = (code & 0x1F) << 6 | p[1] & 0x3F
-            p += 2
-        elif code < 0xF0:
-            code = (code & 0x0F) << 12 | (p[1] & 0x3F) << 6 | p[2] & 0x3F
-            p += 3
-        else:
-            code = ((code & 0x07) << 18 | (p[1] & 0x3F) << 12 | (p[2] & 0x3F) << 6
-                    | p[3] & 0x3F) - 0x10000
-            found = 31 * found + (0xD800 | code >> 10)
-            code = 0xDC00 | code & 0x3FF
-            p += 4
-        found = 31 * found + code
-    return <int32_t>found
-
-
-cdef uint32_t partition_of(int32_t hashed, uint32_t count) noexcept nogil:
-    """Return `abs(abs(hash) % count)` as Java computes it."""
-    cdef int32_t least = <int32_t>0x80000000
-    cdef int64_t value = hashed if hashed == least or hashed >= 0 else -<int64_t>hashed
-    value = value % <int64_t>count
-    return <uint32_t>(-value if value < 0 else value)
-
-
-cdef bint read_flat_column(Slice field, Column* column) noexcept nogil:
-    cdef Input source = input_of(field)
-    cdef uint64_t tag
-    memset(column, 0, sizeof(Column))
-    column.name.p = column.value.p = column.mysql_type.p = b""
-    while source.p < source.end:
-        tag = take_varint(&source)
-        if tag == 0x10:
-            column.sql_type = <int32_t>take_varint(&source)
-        elif tag == 0x1A:
-            column.name = take_slice(&source)
-        elif tag == 0x20:
-            column.is_key = take_varint(&source) != 0
-        elif tag == 0x28:
-            column.updated = take_varint(&source) != 0
-        elif tag == 0x30:
-            column.is_null = take_varint(&source) != 0
-        elif tag == 0x42:
-            column.value = take_slice(&source)
-        elif tag == 0x52:
-            column.mysql_type = take_slice(&source)
-        else:
-            skip_field(&source, tag)
-    return not source.short
-
-
 cdef class FlatMessages:
     """Makes messages of batches; for one thread at a time.
 
     `route_of(schema, table)` returns a Route; it is asked once for each table.
     """
 
-    cdef object route_of
-    cdef dict routes
+    cdef Routes routes
     cdef Text out
     cdef Text data          # the rows of the current entry, with commas before them
     cdef Text old
@@ -177,8 +78,7 @@ cdef class FlatMessages:
 
     def __init__(self, route_of):
         """Set the function that knows the routes."""
-        self.route_of = route_of
-        self.routes = {}
+        self.routes = Routes(route_of)
 
     def __dealloc__(self):
         free(self.out.p)
@@ -212,7 +112,7 @@ cdef class FlatMessages:
 
     cdef int entry(self, int64_t batch_id, int64_t now_ms, list made) except -1:
         cdef Change change
-        cdef Route route = self.route(self.head.schema, self.head.table)
+        cdef Route route = self.routes.find(self.head.schema, self.head.table)
         cdef bint is_rows, split
         cdef bytes kind
         check(read_change(self.head.store, &change))
@@ -250,18 +150,6 @@ cdef class FlatMessages:
             <char*>self.out.p, self.out.n)))
         return 0
 
-    cdef Route route(self, Slice schema, Slice table):
-        cdef bytes key = schema.p[:schema.n] + b"\0" if schema.n else b"\0"
-        if table.n:
-            key += table.p[:table.n]
-        found = self.routes.get(key)
-        if found is None:
-            if len(self.routes) >= 10_000:
-                self.routes.clear()
-            schema_name, _, name = key.decode(errors="replace").partition("\0")
-            found = self.routes[key] = self.route_of(schema_name, name)
-        return found
-
     # --- the rows of an entry ---------------------------------------------------------
 
     cdef bint read_rows(self, const Change* change, Route route) except? False:
@@ -286,7 +174,7 @@ cdef class FlatMessages:
         cdef bint is_empty = True
         cdef int32_t hashed = route.begin
         while next_field(&source, image, &field):
-            if not read_flat_column(field, &column):
+            if not read_column(field, &column):
                 return False
             known = self.find(&column, at, route)
             if known == NULL:
@@ -326,7 +214,7 @@ cdef class FlatMessages:
         cdef bint is_empty = True
         put(&self.old, b",{", 2)
         while next_field(&source, TAG_BEFORE, &field):
-            if not read_flat_column(field, &column):
+            if not read_column(field, &column):
                 return False
             found = self.index_of(column.name, at)
             at += 1
@@ -362,9 +250,7 @@ cdef class FlatMessages:
         memset(known, 0, sizeof(Known))
         known.name = column.name
         if route.mode == HASH_COLUMNS:
-            known.hashed = (
-                column.name.p[:column.name.n].decode(errors="replace").lower()
-                in route.columns)
+            known.hashed = route.names(column.name)
         return known
 
     cdef Row* next_row(self) except NULL:
@@ -477,9 +363,3 @@ cdef class FlatMessages:
         if not out.failed:
             out.p[start] = 91  # instead of the first comma
         put(out, b"]", 1)
-
-
-cdef int check(bint is_right) except -1:
-    if not is_right:
-        raise ProtocolError("malformed entry in a batch")
-    return 0

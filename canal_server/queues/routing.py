@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
 from canal_server.filters.table_filters import compile_expression
-from canal_server.queues.flat_messages import Route
+from canal_server.queues.table_routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from canal_server.config.schema import RoutingConfig
 
-_NO_HASH, _BY_TABLE, _BY_KEY, _BY_COLUMNS = range(4)  # as in flat_messages
+_NO_HASH, _BY_TABLE, _BY_KEY, _BY_COLUMNS = range(4)  # as in table_routes
 _KEY: Final = "$pk$"
 _SEPARATORS: Final = re.compile("[,;]")
 _IS_REGEX: Final = re.compile(r"[*?+|(){}\[\]\\$^]")
@@ -60,6 +60,11 @@ class Router:
             columns=each.columns,
             hashed=hashed,
         )
+
+    @property
+    def keeps_batches(self) -> bool:
+        """Return whether all entries of a batch go to one partition of one topic."""
+        return not self._topics and not self._hashes
 
     def fixed_topics(self) -> list[str]:
         """Return the topics that are known by name, not by those of tables."""

@@ -89,6 +89,31 @@ def test_kills(stopped: Pipeline, kafka: Kafka, rng: random.Random) -> None:
     assert len(topic.log) == len(seen) + 1, "something came again after a clean stop"
 
 
+@pytest.mark.parametrize("routing", [{"canal.mq.topic": "shop"}, BY_KEY])
+def test_protobuf(
+    stopped: Pipeline, kafka: Kafka, rng: random.Random, routing: dict[str, Any]
+) -> None:
+    """Whole batches, or rows by their keys, arrive as well, whatever is killed."""
+    pipeline = stopped
+    shop = Shop(pipeline, rng, moves_keys=False)
+    topic = Topic(*(kafka.follow("shop", number) for number in range(4)))
+    pipeline.main_settings["canal.mq.flatMessage"] = "false"
+    deliver(pipeline, kafka, **routing)
+    shop.write(100)
+    wait_until(lambda: topic.count("log") > 0, pipeline.process)
+    kafka.kill()
+    shop.write(20)
+    kafka.start()
+    pipeline.kill()
+    shop.write(20)
+    pipeline.start()
+    wait_until(lambda: topic.has_all(shop), pipeline.process)
+    topic.check(shop)
+    pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
+    assert delivery(pipeline)["state"] == "delivering"
+    pipeline.stop()
+
+
 def test_a_broker_that_is_away(
     stopped: Pipeline, kafka: Kafka, rng: random.Random
 ) -> None:  # fmt: skip

@@ -10,6 +10,7 @@ from client_entries import row, statement
 from damaged_entries import damaged_body
 from fix_random import longer
 from golden_form import DATA, decode_fields, load_workload
+from java_hashes import java_hash, partition_of
 from random_entries import random_body, random_entry
 
 from canal_server.client.frame_reader import entries_of
@@ -18,8 +19,9 @@ from canal_server.errors import ProtocolError
 from canal_server.model.entry import EntryType, EventType
 from canal_server.protocol.entry_messages import Entry, decode_entry
 from canal_server.protocol.protobuf import encode, varint
-from canal_server.queues.flat_messages import FlatMessages, Route
+from canal_server.queues.flat_messages import FlatMessages
 from canal_server.queues.routing import Router
+from canal_server.queues.table_routes import Route
 
 if TYPE_CHECKING:
     import random
@@ -29,21 +31,6 @@ WORKLOADS = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.ta
 ROWS = (EventType.INSERT, EventType.UPDATE, EventType.DELETE)
 PARTITIONS = 4
 BATCH, NOW_MS = 7, 1_700_000_000_123
-
-
-def java_hash(text: str) -> int:
-    """Return Java's hash of a string."""
-    units = text.encode("utf-16-be")
-    found = 0
-    for at in range(0, len(units), 2):
-        found = (31 * found + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
-    return found - (1 << 32) if found >= 1 << 31 else found
-
-
-def partition_of(hashed: int) -> int:
-    """Return a row's partition: the remainder of Java has the sign of the number."""
-    value = hashed if hashed == -(1 << 31) else abs(hashed)
-    return abs(value) % PARTITIONS
 
 
 class Plain:
@@ -115,12 +102,12 @@ class Plain:
         if not self.how:
             return 0
         if self.how == "table":
-            return partition_of(java_hash(entry.header.table_name))
+            return partition_of(java_hash(entry.header.table_name), PARTITIONS)
         hashed = java_hash(entry.header.schema_name)
         for name, value in data.items():
             if name in keys if self.how == "key" else name.lower() in _NAMED:
                 hashed ^= java_hash(value or "")
-        return partition_of(hashed)
+        return partition_of(hashed, PARTITIONS)
 
 
 _NAMED = ("id0", "v1")  # in any case

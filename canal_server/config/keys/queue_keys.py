@@ -13,8 +13,9 @@ QUEUE_KEYS = (
         "canal.mq.flatMessage",
         "queue.flat",
         values.boolean,
-        "The form of messages: `true` is [canal-json](../howto/tail.md#flat-messages)."
-        " The other form of the Java server, protobuf, is not supported.",
+        "The form of messages: `true` is [canal-json](../howto/tail.md#flat-messages),"
+        " `false` [protobuf](../howto/message-queues.md#messages-in-protobuf), for"
+        " consumers with the Java original's library.",
     ),
     Key(
         "canal.mq.canalBatchSize",

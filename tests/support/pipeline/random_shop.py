@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from fix_pipeline import UNIT_S
 
+from canal_server.model.entry import EntryType, EventType
+from canal_server.protocol.entry_messages import decode_entry
+from canal_server.protocol.packets import Messages, Packet
+from canal_server.protocol.protobuf import decode
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
@@ -95,7 +100,8 @@ class Topic:
         """Apply what has arrived."""
         for partition in self._partitions:
             for value in partition():
-                self._apply(json.loads(value))
+                for message in changes_of(value):
+                    self._apply(message)
 
     def _apply(self, message: dict[str, Any]) -> None:
         rows = self.tables.setdefault(message["table"], {})
@@ -128,6 +134,27 @@ class Topic:
             for id_, name, _, _, _, state in shop.rows(table):
                 row = found[str(id_)]
                 assert (row["name"], row["state"]) == (name, STATES[state])
+
+
+def changes_of(value: bytes) -> Iterator[dict[str, Any]]:
+    """Yield what a message has: itself if it is JSON, else its entries like that."""
+    if value.startswith(b"{"):
+        yield json.loads(value)
+        return
+    body = decode(Messages, decode(Packet, value).body)
+    for entry in map(decode_entry, body.messages):
+        if entry.entry_type is not EntryType.ROWDATA:
+            continue
+        change = entry.row_change()
+        rows = change.row_datas
+        kind = change.event_type
+        is_delete, is_update = kind is EventType.DELETE, kind is EventType.UPDATE
+        yield {
+            "table": entry.header.table_name,
+            "type": kind.name if isinstance(kind, EventType) else "",
+            "data": [each.before if is_delete else each.after for each in rows],
+            "old": [each.before for each in rows] if is_update else None,
+        }
 
 
 def wait_until(condition: Callable[[], bool], process: Process) -> None:

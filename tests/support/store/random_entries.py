@@ -12,6 +12,8 @@ from canal_server.protocol.entry_messages import (
     Header,
     RowChange,
     RowData,
+    TransactionBegin,
+    TransactionEnd,
 )
 from canal_server.protocol.protobuf import encode, varint
 
@@ -35,9 +37,14 @@ def random_text(rng: random.Random) -> str:
     return "".join(rng.choices(_LETTERS, k=rng.randrange(12)))
 
 
-def random_body(rng: random.Random, count: int) -> bytes:
-    """Return a body of Messages of some entries."""
-    entries = [encode(random_entry(rng)) for _ in range(count)]
+def random_body(rng: random.Random, count: int, *, has_markers: bool = False) -> bytes:
+    """Return a body of Messages of some entries; markers begin and end transactions."""
+    entries = [
+        encode(
+            _marker(rng) if has_markers and rng.random() < 0.3 else random_entry(rng)
+        )
+        for _ in range(count)
+    ]
     return b"".join(b"\x12" + varint(len(each)) + each for each in entries)
 
 
@@ -64,6 +71,15 @@ def random_entry(rng: random.Random) -> Entry:
     return Entry(
         header=header, entry_type=EntryType.ROWDATA, store_value=encode(change)
     )
+
+
+def _marker(rng: random.Random) -> Entry:
+    kind = rng.choice((EntryType.TRANSACTIONBEGIN, EntryType.TRANSACTIONEND))
+    content: TransactionBegin | TransactionEnd = TransactionBegin(thread_id=12)
+    if kind is EntryType.TRANSACTIONEND:
+        content = TransactionEnd(transaction_id=str(rng.randrange(1000)))
+    header = Header(version=1, logfile_name="binlog.000001", logfile_offset=4)
+    return Entry(header=header, entry_type=kind, store_value=encode(content))
 
 
 def _rows(rng: random.Random, kind: EventType) -> RowChange:

@@ -1,6 +1,7 @@
 import com.alibaba.fastjson2.JSON;
 import com.alibaba.fastjson2.JSONWriter;
 import com.alibaba.otter.canal.connector.core.producer.MQMessageUtils;
+import com.alibaba.otter.canal.connector.core.util.CanalMessageSerializerUtil;
 import com.alibaba.otter.canal.protocol.CanalEntry;
 import com.alibaba.otter.canal.protocol.CanalPacket;
 import com.alibaba.otter.canal.protocol.FlatMessage;
@@ -21,10 +22,10 @@ import java.util.concurrent.ThreadPoolExecutor;
 
 /**
  * Converts batches as the original's producers do. Reads from its standard input, for each batch:
- * the length and bytes of a JSON object with the routing, then those of a Messages. Writes for each
+ * the length and bytes of a JSON object with the settings, then those of a Messages. Writes for each
  * batch how many messages it became, and for each of them topic, partition and value.
  */
-public class FlatDriver {
+public class MessageDriver {
 
     public static void main(String[] arguments) throws Exception {
         DataInputStream input = new DataInputStream(new BufferedInputStream(System.in, 1 << 20));
@@ -53,45 +54,86 @@ public class FlatDriver {
     static List<Object[]> converted(Map<String, Object> routing, byte[] body, ThreadPoolExecutor executor)
             throws Exception {
         CanalPacket.Messages messages = CanalPacket.Messages.parseFrom(body);
-        List<CanalEntry.Entry> entries = new ArrayList<>();
-        for (ByteString each : messages.getMessagesList()) {
-            entries.add(CanalEntry.Entry.parseFrom(each));
+        Message message = new Message(messages.getBatchId(), true, messages.getMessagesList());
+        if (!(Boolean) routing.get("rawEntry")) {
+            List<CanalEntry.Entry> entries = new ArrayList<>();
+            for (ByteString each : messages.getMessagesList()) {
+                entries.add(CanalEntry.Entry.parseFrom(each));
+            }
+            message = new Message(messages.getBatchId(), entries);
         }
-        Message message = new Message(messages.getBatchId(), entries);
         String topic = (String) routing.get("topic");
         String dynamic = (String) routing.get("dynamicTopic");
         List<Object[]> found = new ArrayList<>();
-        if (dynamic == null || dynamic.isEmpty()) {
-            flat(found, topic, routing, message, executor);
+        if (dynamic.isEmpty()) {
+            ofTopic(found, topic, routing, message, executor);
         } else {
             Map<String, Message> topics = new TreeMap<>(MQMessageUtils.messageTopics(message, topic, dynamic));
             for (Map.Entry<String, Message> each : topics.entrySet()) {
-                flat(found, each.getKey().replace('.', '_'), routing, each.getValue(), executor);
+                ofTopic(found, each.getKey().replace('.', '_'), routing, each.getValue(), executor);
             }
         }
         return found;
     }
 
-    static void flat(
+    static void ofTopic(
             List<Object[]> found, String topic, Map<String, Object> routing, Message message, ThreadPoolExecutor executor) {
         Integer partitions = MQMessageUtils.parseDynamicTopicPartition(
                 topic, (String) routing.get("dynamicTopicPartitionNum"));
         if (partitions == null) {
             partitions = (Integer) routing.get("partitionsNum");
         }
+        if ((Boolean) routing.get("flatMessage")) {
+            flat(found, topic, partitions, routing, message, executor);
+        } else {
+            packets(found, topic, partitions, routing, message, executor);
+        }
+    }
+
+    static void flat(
+            List<Object[]> found,
+            String topic,
+            Integer partitions,
+            Map<String, Object> routing,
+            Message message,
+            ThreadPoolExecutor executor) {
         String hash = (String) routing.get("partitionHash");
         MQMessageUtils.EntryRowData[] data = MQMessageUtils.buildMessageData(message, executor);
         for (FlatMessage each : MQMessageUtils.messageConverter(data, message.getId())) {
-            if (hash != null && !hash.isEmpty()) {
-                FlatMessage[] parts = MQMessageUtils.messagePartition(
-                        each, partitions, hash, (Boolean) routing.get("databaseHash"));
-                for (int at = 0; at < parts.length; at++) {
-                    if (parts[at] != null) {
-                        found.add(new Object[] {topic, at, json(parts[at])});
-                    }
+            if (hash.isEmpty()) {
+                found.add(new Object[] {topic, routing.get("partition"), json(each)});
+                continue;
+            }
+            FlatMessage[] parts =
+                    MQMessageUtils.messagePartition(each, partitions, hash, (Boolean) routing.get("databaseHash"));
+            for (int at = 0; at < parts.length; at++) {
+                if (parts[at] != null) {
+                    found.add(new Object[] {topic, at, json(parts[at])});
                 }
-            } else {
-                found.add(new Object[] {topic, 0, json(each)});
+            }
+        }
+    }
+
+    static void packets(
+            List<Object[]> found,
+            String topic,
+            Integer partitions,
+            Map<String, Object> routing,
+            Message message,
+            ThreadPoolExecutor executor) {
+        String hash = (String) routing.get("partitionHash");
+        boolean filter = (Boolean) routing.get("filterTransactionEntry");
+        if (hash.isEmpty()) {
+            byte[] value = CanalMessageSerializerUtil.serializer(message, filter);
+            found.add(new Object[] {topic, routing.get("partition"), value});
+            return;
+        }
+        MQMessageUtils.EntryRowData[] data = MQMessageUtils.buildMessageData(message, executor);
+        Message[] parts = MQMessageUtils.messagePartition(
+                data, message.getId(), partitions, hash, (Boolean) routing.get("databaseHash"));
+        for (int at = 0; at < parts.length; at++) {
+            if (parts[at] != null) {
+                found.add(new Object[] {topic, at, CanalMessageSerializerUtil.serializer(parts[at], filter)});
             }
         }
     }

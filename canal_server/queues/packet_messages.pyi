@@ -1,0 +1,15 @@
+from collections.abc import Callable
+
+from canal_server.queues.table_routes import Route
+
+class PacketMessages:
+    def __init__(
+        self,
+        route_of: Callable[[str, str], Route],
+        *,
+        has_batch_id: bool = ...,
+        has_markers: bool = ...,
+    ) -> None: ...
+    def convert(
+        self, batch_id: int, data: bytes | bytearray | memoryview, now_ms: int
+    ) -> list[tuple[str, int, bytes]]: ...

@@ -1,0 +1,80 @@
+"""Notes in place of messages of protobuf; those of JSON are in test_queue_worker.py."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from client_entries import row, statement, transaction
+
+from canal_server.config.schema import RoutingConfig
+from canal_server.delivery import too_large_note
+from canal_server.delivery.too_large_note import note_of
+from canal_server.protocol.entry_messages import decode_entry
+from canal_server.protocol.protobuf import varint
+from canal_server.queues.message_form import MessageForm
+from canal_server.queues.producers.queue_producer import MessageRefusedError
+from canal_server.queues.routing import Router
+
+if TYPE_CHECKING:
+    import pytest
+
+FORM = MessageForm(flat=False, raw=True, drops_markers=False)
+
+
+def note_about(entries: list[bytes], hashes: str = "") -> dict[str, Any]:
+    """Return the note in place of the only message of a batch with the id 7."""
+    body = b"".join(b"\x12" + varint(len(each)) + each for each in entries)
+    router = Router(RoutingConfig(topic="top", partition_hash=hashes))
+    ((topic, partition, value),) = FORM.encoder(router)(7, body, 0)
+    error = MessageRefusedError(topic, len(value), "is too large")
+    note: dict[str, Any] = json.loads(note_of(error, partition, value))
+    assert note.pop("bytes") == len(value)
+    assert note.pop("reason").endswith("is too large")
+    return note
+
+
+def test_a_whole_batch() -> None:
+    """It has all tables, kinds of changes and keys that were in the message."""
+    entries = [
+        *transaction(1, 2), row(5, "items"), row(6), statement(7, "DROP TABLE items"),
+    ]  # fmt: skip
+    note = note_about(entries)
+    first = decode_entry(entries[0]).header
+    dropped = note["changes"].pop()
+    assert note == {
+        "topic": "top", "partition": 0, "es": first.execute_time, "gtid": first.gtid,
+        "id": 7, "entries": 7,
+        "changes": [
+            {
+                "database": "shop", "table": "orders", "type": "INSERT",
+                "isDdl": False, "pkNames": ["id"], "rows": 3,
+                "keys": [{"id": "1"}, {"id": "2"}, {"id": "6"}],
+            },
+            {
+                "database": "shop", "table": "items", "type": "INSERT",
+                "isDdl": False, "pkNames": ["id"], "rows": 1, "keys": [{"id": "5"}],
+            },
+        ],
+    }  # fmt: skip
+    assert (dropped["isDdl"], dropped["rows"], dropped["keys"]) == (True, 0, [])
+
+
+def test_a_part_of_a_batch() -> None:
+    """A message that is one by its partition does not know the batch's id."""
+    note = note_about([row(1), row(2)], r".*\..*:$pk$")
+    assert (note["id"], note["entries"]) == (None, 2)
+    assert note["changes"][0]["keys"] == [{"id": "1"}, {"id": "2"}]
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note stays small, however much was in the message."""
+    monkeypatch.setattr(too_large_note, "KEYS_MAX", 3)
+    monkeypatch.setattr(too_large_note, "CHANGES_MAX", 2)
+    note = note_about(
+        [row(1), row(2), row(3, "items"), row(4, "items"), row(5, "more"), row(6)]
+    )
+    orders, items = note["changes"]
+    assert (orders["rows"], orders["keys"]) == (3, [{"id": "1"}, {"id": "2"}])
+    assert (items["rows"], items["keys"]) == (2, [{"id": "3"}])
+    assert note["entries"] == 6

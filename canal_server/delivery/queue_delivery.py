@@ -6,30 +6,25 @@ import logging
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
 from canal_server.config.schema import ServerMode
+from canal_server.delivery.queue_kinds import kind_of
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
 from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
 from canal_server.queues.flat_messages import FlatMessages
-from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
-from canal_server.queues.producers.kafka_settings import librdkafka_settings
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from canal_server.config.schema import InstanceConfig, QueueConfig, RoutingConfig
     from canal_server.runtime.lifecycle import Deadline
     from canal_server.server.local_client import LocalClient
 
 log = logging.getLogger(__name__)
-
-IN_FLIGHT_BYTES: Final = 32 * 1024 * 1024  # as `buffer.memory` of the Java client
-_BUFFER: Final = "queue.buffering.max.kbytes"
-_KIB: Final = 1024
 
 
 class Destinations(Protocol):
@@ -56,11 +51,11 @@ class QueueDelivery:
     ) -> None:
         """Check the settings of the producer. Raises CanalError."""
         self._config = config
-        self._settings = librdkafka_settings(dict(config.properties))
+        self._kind = kind_of(config)
         self._destinations = destinations
         self._client_of = client_of
-        self._queue = f"{config.mode.value} at {self._settings['bootstrap.servers']}"
-        self._make_producer(None).close(0.0)
+        self._queue = f"{config.mode.value} at {self._kind.servers}"
+        self._kind.producer(None).close(0.0)
         self._lock = threading.Lock()
         self._workers: dict[str, QueueWorker] = {}
         self._routings: dict[str, RoutingConfig] = {}
@@ -120,11 +115,11 @@ class QueueDelivery:
         worker = QueueWorker(
             self._client_of(ClientIdentity(config.destination, CLIENT_ID)),
             self._queue,
-            partial(self._make_producer, router),
+            partial(self._kind.producer, router),
             FlatMessages(router).convert,
             WorkerLimits(
                 self._config.batch_size,
-                int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB)) * _KIB,
+                self._kind.in_flight_bytes,
                 self._config.too_large_topic,
             ),
             after=after,
@@ -144,34 +139,18 @@ class QueueDelivery:
         self._ending = [each for each in self._ending if not each.has_ended]
         self._ending.append(worker)
 
-    def _make_producer(self, router: Router | None) -> KafkaProducer:
-        return producer_of(self._config, self._settings, router)
-
-
-def producer_of(
-    queue: QueueConfig, settings: Mapping[str, str], router: Router | None
-) -> KafkaProducer:
-    """Return a producer; with a router, it may create topics if that is configured.
-
-    Raises CanalError.
-    """
-    creation = None
-    if router is not None and queue.create_topics:
-        creation = TopicCreation(
-            router.partitions_of, queue.topic_replicas, dict(queue.topic_settings)
-        )
-    return KafkaProducer(
-        settings, purpose=f"canal.serverMode = {queue.mode.value}", creation=creation
-    )
-
 
 def routing_of(instance: InstanceConfig, queue: QueueConfig) -> RoutingConfig:
     """Return how the messages of a destination find their topics and partitions."""
-    return replace(
+    routing = replace(
         instance.routing,
         topic=instance.routing.topic or instance.destination,
         database_hash=queue.database_hash,
     )
+    if queue.mode is ServerMode.RABBITMQ:
+        # It has no partitions: rows of one event stay together, as in the original.
+        return replace(routing, partition=0, partition_hash="")
+    return routing
 
 
 def check_routing(instance: InstanceConfig, queue: QueueConfig) -> None:

@@ -15,8 +15,6 @@ from canal_server.queues.producers.rabbit_settings import address_text
 from canal_server.runtime.optional_packages import optional_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from canal_server.queues.producers.rabbit_settings import RabbitSettings
 
 logger = logging.getLogger(__name__)
@@ -58,7 +56,7 @@ class RabbitConnection:
         self._answers = answers
         self._loop: Any = select.IOLoop()
         self._loop.activate_poller()
-        self._make: Callable[..., Any] = select.SelectConnection
+        self._make = _joining(select.SelectConnection)
         self._connection: Any = None
         self._channel: Any = None
         self._properties = self._pika.BasicProperties(
@@ -162,22 +160,20 @@ class RabbitConnection:
         """Return how much was handed over and is not sent."""
         if not self.is_open:
             return 0
-        # Made for the library's own blocking connection, which is driven like this.
-        return int(self._connection._get_write_buffer_size())  # noqa: SLF001
+        return int(self._connection.unsent_bytes())
 
     def run(self, timeout_s: float) -> None:
         """Send and receive; waits for the first event."""
         self._step(timeout_s)
 
     def _step(self, timeout_s: float) -> None:
-        if timeout_s > 0:
-            timer = self._loop.call_later(timeout_s, _nothing)
-            self._loop.poll()
-            self._loop.remove_timeout(timer)
-        else:
-            self._loop.call_later(0, _nothing)
-            self._loop.poll()
+        """Run the loop once, as the library's own blocking connection does."""
+        self._connection.write_frames()
+        timer = self._loop.call_later(timeout_s, _nothing)
+        self._loop.poll()
         self._loop.process_timeouts()
+        self._loop.remove_timeout(timer)
+        self._connection.write_frames()  # answers, and heartbeats
 
     # --- ending -----------------------------------------------------------------------
 
@@ -285,6 +281,40 @@ class _Details(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Log it for those who look for details."""
         logger.debug("%s", record.getMessage())
+
+
+def _joining(adapter: Any) -> Any:
+    """Return a class of connections that write many frames at a time: faster.
+
+    A message has three frames, and the library makes a system call for each.
+    """
+
+    class JoiningConnection(adapter):  # type: ignore[misc]
+        """Collects frames; `write_frames` hands them to the socket."""
+
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            self._frames: list[bytes] = []
+            self._frames_bytes = 0
+            super().__init__(*arguments, **named)
+
+        def _adapter_emit_data(self, data: bytes) -> None:
+            self._frames.append(data)
+            self._frames_bytes += len(data)
+
+        def write_frames(self) -> None:
+            """Write what was collected, unless the connection has ended."""
+            if self._frames:
+                data = b"".join(self._frames)
+                self._frames.clear()
+                self._frames_bytes = 0
+                if self._transport is not None:
+                    super()._adapter_emit_data(data)
+
+        def unsent_bytes(self) -> int:
+            """Return how much the socket has not taken."""
+            return self._frames_bytes + int(self._get_write_buffer_size())
+
+    return JoiningConnection
 
 
 def _keep_library_quiet() -> None:

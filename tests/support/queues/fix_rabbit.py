@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,23 +21,35 @@ def make_rabbit() -> Iterator[Callable[..., Rabbit]]:
 
     Its arguments are lines of rabbitmq.conf.
     """
-    if SWITCH not in os.environ:
-        pytest.skip(f"{SWITCH}=1 runs it")
-    pytest.importorskip("pika", reason="the extra `rabbitmq` is not installed")
     with ExitStack() as stack:
+        yield lambda *more: stack.enter_context(_started(*more))
 
-        def make(*more: str) -> Rabbit:
-            rabbit = Rabbit(*more)
-            stack.callback(rabbit.stop)
-            try:
-                return rabbit.start()
-            except Unavailable as error:
-                pytest.skip(f"no RabbitMQ: {error}")
 
-        yield make
+@pytest.fixture(scope="module")
+def shared_rabbit() -> Iterator[Rabbit]:
+    """Give a running broker that the tests of a module share."""
+    with _started() as rabbit:
+        yield rabbit
 
 
 @pytest.fixture
-def rabbit(make_rabbit: Callable[..., Rabbit]) -> Rabbit:
-    """Give a running broker with its usual settings."""
-    return make_rabbit()
+def rabbit(shared_rabbit: Rabbit) -> Iterator[Rabbit]:
+    """Give a running broker; what a test creates is deleted, a killed one started."""
+    yield shared_rabbit
+    shared_rabbit.restore()
+
+
+@contextmanager
+def _started(*more: str) -> Iterator[Rabbit]:
+    if SWITCH not in os.environ:
+        pytest.skip(f"{SWITCH}=1 runs it")
+    pytest.importorskip("pika", reason="the extra `rabbitmq` is not installed")
+    rabbit = Rabbit(*more)
+    try:
+        rabbit.start()
+    except Unavailable as error:
+        pytest.skip(f"no RabbitMQ: {error}")
+    try:
+        yield rabbit
+    finally:
+        rabbit.stop()

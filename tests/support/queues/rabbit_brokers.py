@@ -7,6 +7,7 @@ run with the C library of their own tree.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -22,6 +23,7 @@ from server_spawner import SPAWNER
 from servers import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PACKAGES: Final = ("rabbitmq-server", "erlang-nox")
@@ -46,6 +48,9 @@ class Rabbit:
         self.user, self.password = ACCOUNT
         self.port, self._epmd_port, self._node_port = _free_ports(3)
         self._more = more
+        self._queues: set[str] = set()  # that tests use
+        self._exchanges: set[str] = set()
+        self._followers: list[Any] = []  # connections
         self._folder: Path | None = None
         self._owned: int | None = None
         self._epmd: subprocess.Popen[bytes] | None = None
@@ -92,6 +97,7 @@ class Rabbit:
 
     def stop(self) -> None:
         """End it, and remove its folder."""
+        self._close_followers()
         self.kill()
         _end(self._epmd)
         self._epmd = None
@@ -124,6 +130,76 @@ class Rabbit:
                 "127.0.0.1", self.port, credentials=credentials, heartbeat=0
             )
         )
+
+    def create(
+        self, queue: str, exchange: str = "", key: str = "#", **arguments: object
+    ) -> None:
+        """Create a durable queue, and bind it to a topic exchange."""
+        self._queues.add(queue)
+        with contextlib.closing(self.connection()) as connection:
+            channel = connection.channel()
+            channel.queue_declare(queue, durable=True, arguments=arguments)
+            if exchange:
+                self._exchanges.add(exchange)
+                channel.exchange_declare(exchange, "topic", durable=True)
+                channel.queue_bind(queue, exchange, key)
+
+    def delete(self, queue: str) -> None:
+        """Delete a queue."""
+        with contextlib.closing(self.connection()) as connection:
+            connection.channel().queue_delete(queue)
+
+    def messages(self, queue: str) -> list[bytes]:
+        """Return what a queue has, and take it."""
+        read = self.follow(queue)
+        found = list(read())
+        self._followers.pop().close()
+        return found
+
+    def restore(self) -> None:
+        """Have it run again, without what tests created and followed."""
+        self._close_followers()
+        if self._process is None:
+            self.start()
+        self.resume()
+        with contextlib.closing(self.connection()) as connection:
+            channel = connection.channel()
+            for queue in self._queues:
+                channel.queue_delete(queue)
+            for exchange in self._exchanges:
+                channel.exchange_delete(exchange)
+        self._queues.clear()
+        self._exchanges.clear()
+
+    def _close_followers(self) -> None:
+        import pika  # noqa: PLC0415  # the extra may be missing
+
+        for each in self._followers:
+            with contextlib.suppress(pika.exceptions.AMQPError, OSError):
+                each.close()
+        self._followers.clear()
+
+    def follow(self, queue: str) -> Callable[[], Iterator[bytes]]:
+        """Return a function that yields what came to a queue since the last call.
+
+        The queue loses it. Nothing comes while the broker is away.
+        """
+        import pika  # noqa: PLC0415  # the extra may be missing
+
+        self._queues.add(queue)
+        channels: list[Any] = []
+
+        def read() -> Iterator[bytes]:
+            with contextlib.suppress(pika.exceptions.AMQPError, OSError):
+                if not channels:
+                    self._followers.append(self.connection())
+                    channels.append(self._followers[-1].channel())
+                while (found := channels[0].basic_get(queue, auto_ack=True))[0]:
+                    yield found[2]
+                return
+            channels.clear()
+
+        return read
 
     @property
     def _log(self) -> Path:

@@ -48,8 +48,8 @@ class Rabbit:
         self.user, self.password = ACCOUNT
         self.port, self._epmd_port, self._node_port = _free_ports(3)
         self._more = more
-        self._queues: set[str] = set()  # that tests use
-        self._exchanges: set[str] = set()
+        self._queues: set[str] = set()  # that tests use, as below; they are deleted
+        self.exchanges: set[str] = set()
         self._followers: list[Any] = []  # connections
         self._folder: Path | None = None
         self._owned: int | None = None
@@ -140,7 +140,7 @@ class Rabbit:
             channel = connection.channel()
             channel.queue_declare(queue, durable=True, arguments=arguments)
             if exchange:
-                self._exchanges.add(exchange)
+                self.exchanges.add(exchange)
                 channel.exchange_declare(exchange, "topic", durable=True)
                 channel.queue_bind(queue, exchange, key)
 
@@ -166,10 +166,10 @@ class Rabbit:
             channel = connection.channel()
             for queue in self._queues:
                 channel.queue_delete(queue)
-            for exchange in self._exchanges:
+            for exchange in self.exchanges:
                 channel.exchange_delete(exchange)
         self._queues.clear()
-        self._exchanges.clear()
+        self.exchanges.clear()
 
     def _close_followers(self) -> None:
         import pika  # noqa: PLC0415  # the extra may be missing

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 QUEUE = "shop"
+FULL = {"x-max-length": 1, "x-overflow": "reject-publish"}
 
 
 def of(rabbit: Rabbit, **more: str) -> RabbitProducer:
@@ -160,8 +161,7 @@ def test_a_queue_that_goes(rabbit: Rabbit, producer: RabbitProducer) -> None:
 
 def test_a_queue_that_is_full(rabbit: Rabbit, producer: RabbitProducer) -> None:
     """What it rejects is not confirmed."""
-    limits = {"x-max-length": 1, "x-overflow": "reject-publish"}
-    rabbit.create("small", **limits)
+    rabbit.create("small", arguments=FULL)
     assert send(producer, [("small", 0, b"1")]).is_confirmed
     failure = send(producer, [("small", 0, b"2")]).failure
     assert "topic small: a queue does not accept the message" in str(failure)

@@ -132,7 +132,11 @@ class Rabbit:
         )
 
     def create(
-        self, queue: str, exchange: str = "", key: str = "#", **arguments: object
+        self,
+        queue: str,
+        exchange: str = "",
+        key: str = "#",
+        arguments: dict[str, object] | None = None,
     ) -> None:
         """Create a durable queue, and bind it to a topic exchange."""
         self._queues.add(queue)

@@ -30,7 +30,7 @@ _KEYS: Final = (
     "ssl.truststore.password", "ssl.keystore.location", "ssl.keystore.password",
     "ssl.endpoint.identification.algorithm",
 )  # fmt: skip
-_OF_ALIYUN: Final = "rabbitmq.resource.ownerId"  # of the client; shipped by nobody
+_OF_ALIYUN: Final = "rabbitmq.resource.ownerId"  # with access keys only; no effect
 _SCHEMES: Final = ("amqp", "amqps")
 _ADDRESS: Final = re.compile(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d+))?")
 _PORT_MAX: Final = 65535

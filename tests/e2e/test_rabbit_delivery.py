@@ -118,7 +118,7 @@ def test_what_is_missing(
         "topic shop: no queue takes it in virtual host / of RabbitMQ at .*: bind a"
         " queue to exchange changes with routing key shop"
     )
-    assert delivery(stopped)["state"] == "blocked"
+    stopped.wait_for_status(lambda status: status["delivery"]["state"] == "blocked")
     rabbit.create(QUEUE, EXCHANGE)
     topic = Topic(rabbit.follow(QUEUE))
     wait_until(lambda: topic.has_all(shop), stopped.process)
@@ -146,7 +146,7 @@ def test_a_memory_alarm(
     rabbit.control("set_vm_memory_high_watermark", "0.0000001")
     shop.write(200)
     stopped.process.wait_for_log("confirms nothing: .* blocks publishers: low on mem")
-    assert delivery(stopped)["state"] == "blocked"
+    stopped.wait_for_status(lambda status: status["delivery"]["state"] == "blocked")
     rabbit.control("set_vm_memory_high_watermark", "0.4")
     wait_until(lambda: topic.has_all(shop), stopped.process)
     topic.check(shop)
@@ -171,7 +171,7 @@ def test_a_message_that_is_too_large(
         "delivery stopped, nothing is acked any more: topic shop: a message of 12.*"
         " bytes is larger than the 100000 bytes .* raise max_message_size"
     )
-    assert delivery(stopped)["state"] == "stopped"
+    stopped.wait_for_status(lambda status: status["delivery"]["state"] == "stopped")
     stopped.stop()
     read = rabbit.follow(QUEUE)
     list(read())
@@ -190,7 +190,7 @@ def test_a_message_that_is_too_large(
     notes = [each for each in found if "keys" in each]
     assert notes
     assert all(each["keys"] == [{"id": "2"}] for each in notes)
-    assert delivery(stopped)["too_large"] >= 1
+    stopped.wait_for_status(lambda status: status["delivery"]["too_large"] >= 1)
 
 
 def test_partitions_have_no_meaning(stopped: Pipeline, rabbit: Rabbit) -> None:

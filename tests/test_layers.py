@@ -112,6 +112,7 @@ DOORS = {
     "pymysql": {"mysql"},
     "sqlalchemy": {"client"},
     "confluent_kafka": {"queues"},
+    "pika": {"queues"},
     "javaproperties": {"config"},
     "prometheus_client": {"doors.prometheus"},
     "starlette": {"web"},

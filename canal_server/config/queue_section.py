@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 MODE_KEY: Final = "canal.serverMode"
 CLIENT_ID: Final = 1001  # that of the Java server, so that its cursor is continued
 
+_EXACTLY_ONCE: Final = "canal.mq.exactlyOnce"
+_SERVERS_KEY: Final = "canal.mq.servers"
 # Old keys, and the new ones without `kafka.`.
 LEGACY: Final = {
-    "canal.mq.servers": "bootstrap.servers",
+    _SERVERS_KEY: "bootstrap.servers",
     "canal.mq.acks": "acks",
     "canal.mq.compressionType": "compression.type",
     "canal.mq.retries": "retries",
@@ -32,10 +34,16 @@ LEGACY: Final = {
     "canal.mq.maxRequestSize": "max.request.size",
     "canal.mq.bufferMemory": "buffer.memory",
 }
+_LEGACY_OF: Final = {
+    ServerMode.KAFKA: LEGACY,
+    ServerMode.RABBITMQ: {_SERVERS_KEY: "host"},
+}
+_ALIYUN: Final = (
+    "canal.aliyun.accessKey", "canal.aliyun.secretKey", "canal.aliyun.uid",
+)  # fmt: skip
 _KERBEROS: Final = ("canal.mq.kafka.kerberos.enable", "kafka.kerberos.enable")
 _UNSUPPORTED: Final = {
     "rocketmq": "the client library of RocketMQ for Python is not maintained",
-    "rabbitmq": "RabbitMQ is not supported yet",
     "pulsarmq": "Pulsar is not supported yet",
 }
 
@@ -44,11 +52,12 @@ def mode_of(lookup: Lookup, problems: Problems) -> ServerMode:
     """Return how changes leave the server; reports one that is not supported."""
     found = find(lookup, MODE_KEY, problems)
     word = found.text.lower() if found else ServerMode.TCP
-    if word in (ServerMode.TCP, ServerMode.KAFKA):
+    if word in tuple(ServerMode):
         return ServerMode(word)
     assert found is not None
     why = _UNSUPPORTED.get(word, "unknown mode")
-    problems.add(found.origin, MODE_KEY, found.text, f"{why}; write tcp or kafka")
+    wrong = f"{why}; write tcp, kafka or rabbitMQ"
+    problems.add(found.origin, MODE_KEY, found.text, wrong)
     return ServerMode.TCP
 
 
@@ -59,10 +68,14 @@ def read_queue(
     config = QueueConfig(mode=mode, **fields_of(read, "queue."))
     if mode is ServerMode.TCP:
         return config
-    _check_kerberos(lookup, problems)
+    if mode is ServerMode.KAFKA:
+        _check_kerberos(lookup, problems)
+    else:
+        _check_aliyun(lookup, problems)
+        _check_exactly_once(config, lookup, problems)
     prefix = f"{mode.value.lower()}."
     given = _with_prefix(prefix, lookup, problems)
-    for old, new in LEGACY.items():
+    for old, new in _LEGACY_OF[mode].items():
         if (found := find(lookup, old, problems)) is not None:
             given[new] = found.text
     # The Java server forces an order; here it is kept without that.
@@ -77,6 +90,35 @@ def _with_prefix(prefix: str, lookup: Lookup, problems: Problems) -> dict[str, s
         found = find(lookup, key, problems, secret=True)
         given[key.removeprefix(prefix)] = "" if found is None else found.text
     return given
+
+
+def _check_aliyun(lookup: Lookup, problems: Problems) -> None:
+    """Report keys of Aliyun, which the Java server logs in with if all are set."""
+    found = [find(lookup, key, problems, secret=True) for key in _ALIYUN]
+    if all(each is not None and each.text for each in found) and found[0]:
+        problems.add(
+            found[0].origin,
+            _ALIYUN[0],
+            found[0].text,
+            "accounts made of access keys are not supported; create a static user name"
+            " and password for the instance in Aliyun's console, and set them as"
+            " rabbitmq.username and rabbitmq.password",
+            secret=True,
+        )
+
+
+def _check_exactly_once(
+    config: QueueConfig, lookup: Lookup, problems: Problems
+) -> None:
+    found = find(lookup, _EXACTLY_ONCE, problems)
+    if found is not None and config.exactly_once:
+        problems.add(
+            found.origin,
+            _EXACTLY_ONCE,
+            found.text,
+            f"{config.mode.value} has no transactions that contain a position; write"
+            " false, or set canal.serverMode = kafka",
+        )
 
 
 def _check_kerberos(lookup: Lookup, problems: Problems) -> None:

@@ -94,6 +94,7 @@ class ServerMode(StrEnum):
 
     TCP = "tcp"  # clients pull them
     KAFKA = "kafka"
+    RABBITMQ = "rabbitmq"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,26 +6,21 @@ import logging
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
 from canal_server.config.schema import ServerMode
+from canal_server.delivery.queue_kinds import KafkaKind, kind_of
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
 from canal_server.delivery.stored_position import continue_at_stored
 from canal_server.delivery.transaction_worker import RoomInRing, TransactionWorker
 from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
 from canal_server.queues.message_form import MessageForm
-from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
-from canal_server.queues.producers.kafka_settings import librdkafka_settings
-from canal_server.queues.producers.kafka_transactions import (
-    TransactionalKafkaProducer,
-    position_topic,
-)
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from canal_server.config.schema import InstanceConfig, QueueConfig, RoutingConfig
     from canal_server.ports import MetaManager
@@ -33,10 +28,6 @@ if TYPE_CHECKING:
     from canal_server.server.local_client import LocalClient
 
 log = logging.getLogger(__name__)
-
-IN_FLIGHT_BYTES: Final = 32 * 1024 * 1024  # as `buffer.memory` of the Java client
-_BUFFER: Final = "queue.buffering.max.kbytes"
-_KIB: Final = 1024
 
 
 class Destinations(Protocol):
@@ -66,11 +57,11 @@ class QueueDelivery:
     ) -> None:
         """Check the settings of the producer. Raises CanalError."""
         self._config = config
-        self._settings = librdkafka_settings(dict(config.properties))
+        self._kind = kind_of(config)
         self._destinations = destinations
         self._client_of = client_of
-        self._queue = f"{config.mode.value} at {self._settings['bootstrap.servers']}"
-        self._make_producer(None).close(0.0)
+        self._queue = f"{config.mode.value} at {self._kind.servers}"
+        self._kind.producer(None).close(0.0)
         self._lock = threading.Lock()
         self._workers: dict[str, QueueWorker] = {}
         self._settled: dict[str, tuple[RoutingConfig, MessageForm]] = {}
@@ -135,21 +126,16 @@ class QueueDelivery:
         encode = form.encoder(router)
         limits = WorkerLimits(
             self._config.batch_size,
-            int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB)) * _KIB,
+            self._kind.in_flight_bytes,
             self._config.too_large_topic,
         )
         worker: QueueWorker
         if self._config.exactly_once:
+            kind = KafkaKind(self._config)
             worker = TransactionWorker(
                 client,
                 self._queue,
-                partial(
-                    transactional_producer,
-                    self._config,
-                    self._settings,
-                    config.destination,
-                    router,
-                ),
+                partial(kind.transactional_producer, config.destination, router),
                 encode,
                 limits,
                 room=_room_of(config),
@@ -160,7 +146,7 @@ class QueueDelivery:
             worker = QueueWorker(
                 client,
                 self._queue,
-                partial(self._make_producer, router),
+                partial(self._kind.producer, router),
                 encode,
                 limits,
                 after=after,
@@ -180,55 +166,12 @@ class QueueDelivery:
         self._ending = [each for each in self._ending if not each.has_ended]
         self._ending.append(worker)
 
-    def _make_producer(self, router: Router | None) -> KafkaProducer:
-        return producer_of(self._config, self._settings, router)
-
 
 def _room_of(config: InstanceConfig) -> RoomInRing:
     """Return how much of its ring a transaction may hold: a quarter."""
     store = config.store
     return RoomInRing(
         max(1, store.buffer_size * store.memunit // 4), max(1, store.buffer_size // 4)
-    )
-
-
-def producer_of(
-    queue: QueueConfig, settings: Mapping[str, str], router: Router | None
-) -> KafkaProducer:
-    """Return a producer; with a router, it may create topics if that is configured.
-
-    Raises CanalError.
-    """
-    return KafkaProducer(
-        settings, purpose=_purpose(queue), creation=_creation(queue, router)
-    )
-
-
-def transactional_producer(
-    queue: QueueConfig,
-    settings: Mapping[str, str],
-    destination: str,
-    router: Router | None = None,
-) -> TransactionalKafkaProducer:
-    """Return the same with transactions, of a destination. Raises CanalError."""
-    return TransactionalKafkaProducer(
-        settings,
-        position_topic(queue.position_topic, destination),
-        purpose=_purpose(queue),
-        creation=_creation(queue, router),
-        replicas=queue.topic_replicas,
-    )
-
-
-def _purpose(queue: QueueConfig) -> str:
-    return f"canal.serverMode = {queue.mode.value}"
-
-
-def _creation(queue: QueueConfig, router: Router | None) -> TopicCreation | None:
-    if router is None or not queue.create_topics:
-        return None
-    return TopicCreation(
-        router.partitions_of, queue.topic_replicas, dict(queue.topic_settings)
     )
 
 
@@ -248,21 +191,25 @@ def stored_positions(
             " canal.mq.exactlyOnce = true: make it a destination for each source"
         )
         raise ConfigError([problem])
-    settings = librdkafka_settings(dict(queue.properties))
+    kind = KafkaKind(queue)
     return partial(
         continue_at_stored,
         ClientIdentity(instance.destination, CLIENT_ID),
-        partial(transactional_producer, queue, settings, instance.destination),
+        partial(kind.transactional_producer, instance.destination),
     )
 
 
 def routing_of(instance: InstanceConfig, queue: QueueConfig) -> RoutingConfig:
     """Return how the messages of a destination find their topics and partitions."""
-    return replace(
+    routing = replace(
         instance.routing,
         topic=instance.routing.topic or instance.destination,
         database_hash=queue.database_hash,
     )
+    if queue.mode is ServerMode.RABBITMQ:
+        # It has no partitions: rows of one event stay together, as in the original.
+        return replace(routing, partition=0, partition_hash="")
+    return routing
 
 
 def check_routing(instance: InstanceConfig, queue: QueueConfig) -> None:

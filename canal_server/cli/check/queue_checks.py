@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from canal_server.cli.check.rabbit_checks import check_rabbit
 from canal_server.config.schema import ServerMode
-from canal_server.delivery.queue_delivery import producer_of, routing_of
+from canal_server.delivery.queue_delivery import routing_of
+from canal_server.delivery.queue_kinds import KafkaKind
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.check_results import CheckResult, fail, ok, skip, warn
-from canal_server.queues.producers.kafka_settings import librdkafka_settings
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
@@ -28,9 +29,12 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
     queue = config.server.queue
     if queue.mode is ServerMode.TCP:
         return
+    if queue.mode is ServerMode.RABBITMQ:
+        yield from check_rabbit(config, server)
+        return
     topics: Mapping[str, int] | None = None
     try:
-        producer = producer_of(queue, librdkafka_settings(dict(queue.properties)), None)
+        producer = KafkaKind(queue).producer(None)
         topics = producer.topics()
         producer.close(0.0)
     except ConfigError as error:

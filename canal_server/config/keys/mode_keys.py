@@ -10,10 +10,10 @@ SCAN_INTERVAL_S = 5.0
 SERVER_MODES = (
     Mode(
         "canal.serverMode",
-        "`tcp` or `kafka`",
+        "`tcp`, `kafka` or `rabbitMQ`",
         "tcp",
         "How changes leave the server: clients pull them, or they are sent to [Apache"
-        " Kafka](../howto/message-queues.md).",
+        " Kafka](../howto/message-queues.md) or [RabbitMQ](../howto/rabbitmq.md).",
     ),
     Mode(
         "canal.destinations",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConfigError
 from canal_server.tls.key_stores import client_of_store, trusted_of
+from canal_server.tls.store_files import is_pem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +89,6 @@ _NOT_SET: Final = {
     "batch.size": "0", "receive.buffer.bytes": "-1", "send.buffer.bytes": "-1",
 }  # fmt: skip
 _ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
-_PEM_HEAD: Final = b"-----BEGIN"
 
 
 def librdkafka_settings(given: Mapping[str, str]) -> dict[str, str]:
@@ -181,19 +181,14 @@ def _add_stores(
 
 
 def _trusted(path: Path, given: Mapping[str, str]) -> dict[str, str]:
-    if _is_pem(path):
+    if is_pem(path):
         return {"ssl.ca.location": str(path)}
     return {"ssl.ca.pem": trusted_of(path, given.get("ssl.truststore.password", ""))}
 
 
 def _own(path: Path, given: Mapping[str, str]) -> dict[str, str]:
-    if _is_pem(path):
+    if is_pem(path):
         return {"ssl.certificate.location": str(path), "ssl.key.location": str(path)}
     store = client_of_store(path, given.get("ssl.keystore.password", ""))
     pem = store.pem.decode("ascii")
     return {"ssl.certificate.pem": pem, "ssl.key.pem": pem}
-
-
-def _is_pem(path: Path) -> bool:
-    with path.open("rb") as file:
-        return _PEM_HEAD in file.read(4096)

@@ -1,0 +1,120 @@
+"""The kinds of message queues: which producer a mode has, with which settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from canal_server.config.schema import ServerMode
+from canal_server.queues.producers.kafka_producer import KafkaProducer, TopicCreation
+from canal_server.queues.producers.kafka_settings import (
+    SERVERS_KEY,
+    librdkafka_settings,
+)
+from canal_server.queues.producers.kafka_transactions import (
+    TransactionalKafkaProducer,
+    position_topic,
+)
+from canal_server.queues.producers.rabbit_producer import RabbitProducer
+from canal_server.queues.producers.rabbit_settings import rabbit_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from canal_server.config.schema import QueueConfig
+    from canal_server.queues.producers.queue_producer import Producer
+    from canal_server.queues.routing import Router
+
+IN_FLIGHT_BYTES: Final = 32 * 1024 * 1024  # as `buffer.memory` of Kafka's Java client
+_BUFFER: Final = "queue.buffering.max.kbytes"
+_KIB: Final = 1024
+
+
+class QueueKind(Protocol):
+    """A message queue as the settings describe it."""
+
+    @property
+    def servers(self) -> str:
+        """Return the addresses of the brokers."""
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Return how much of a destination may wait for its confirmation."""
+
+    def producer(self, router: Router | None) -> Producer:
+        """Return a producer, not connected; with a router, it may create topics.
+
+        Raises CanalError.
+        """
+
+
+def kind_of(queue: QueueConfig) -> QueueKind:
+    """Return the message queue of the settings. Raises ConfigError."""
+    return _KINDS[queue.mode](queue)
+
+
+def purpose_of(queue: QueueConfig) -> str:
+    """Return what needs a library, for errors."""
+    return f"canal.serverMode = {queue.mode.value}"
+
+
+class KafkaKind:
+    """Apache Kafka."""
+
+    def __init__(self, queue: QueueConfig) -> None:
+        """Read the settings. Raises ConfigError."""
+        self._queue = queue
+        self._settings = librdkafka_settings(dict(queue.properties))
+        self.servers = self._settings[SERVERS_KEY]
+        kib = int(self._settings.get(_BUFFER, IN_FLIGHT_BYTES // _KIB))
+        self.in_flight_bytes = kib * _KIB
+
+    def producer(self, router: Router | None) -> KafkaProducer:
+        """Return a producer. Raises CanalError."""
+        return KafkaProducer(
+            self._settings,
+            purpose=purpose_of(self._queue),
+            creation=self._creation(router),
+        )
+
+    def transactional_producer(
+        self, destination: str, router: Router | None = None
+    ) -> TransactionalKafkaProducer:
+        """Return one with transactions, of a destination. Raises CanalError."""
+        return TransactionalKafkaProducer(
+            self._settings,
+            position_topic(self._queue.position_topic, destination),
+            purpose=purpose_of(self._queue),
+            creation=self._creation(router),
+            replicas=self._queue.topic_replicas,
+        )
+
+    def _creation(self, router: Router | None) -> TopicCreation | None:
+        queue = self._queue
+        if router is None or not queue.create_topics:
+            return None
+        return TopicCreation(
+            router.partitions_of, queue.topic_replicas, dict(queue.topic_settings)
+        )
+
+
+class RabbitKind:
+    """RabbitMQ."""
+
+    in_flight_bytes: int = IN_FLIGHT_BYTES
+
+    def __init__(self, queue: QueueConfig) -> None:
+        """Read the settings. Raises ConfigError."""
+        self._purpose = purpose_of(queue)
+        self._settings = rabbit_settings(dict(queue.properties))
+        self.servers = self._settings.servers
+
+    def producer(self, router: Router | None) -> RabbitProducer:
+        """Return a producer. Raises CanalError."""
+        del router  # what is declared does not depend on topics
+        return RabbitProducer(self._settings, purpose=self._purpose)
+
+
+_KINDS: Final[Mapping[ServerMode, Callable[[QueueConfig], QueueKind]]] = {
+    ServerMode.KAFKA: KafkaKind,
+    ServerMode.RABBITMQ: RabbitKind,
+}

@@ -1,0 +1,87 @@
+"""Settings of message queues in conf folders."""
+
+from __future__ import annotations
+
+import pytest
+from fix_conf import ACCOUNT
+
+from canal_server.config.load import load
+from canal_server.config.schema import ServerMode
+from canal_server.errors import ConfigError
+
+MAIN = "canal.destinations = example\n"
+INSTANCE = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
+
+
+def queue_of(make_conf, main, environ=None):
+    """Return the settings of the queue by lines of canal.properties."""
+    return load(make_conf(MAIN + main, example=INSTANCE), environ or {}).server.queue
+
+
+def problems_of(make_conf, main):
+    """Return what is wrong with lines of canal.properties."""
+    with pytest.raises(ConfigError) as raised:
+        queue_of(make_conf, main)
+    return raised.value.problems
+
+
+@pytest.mark.parametrize(
+    ("word", "mode"),
+    [
+        ("tcp", ServerMode.TCP),
+        ("kafka", ServerMode.KAFKA),
+        ("rabbitMQ", ServerMode.RABBITMQ),
+        ("rabbitmq", ServerMode.RABBITMQ),
+    ],
+)
+def test_modes(make_conf, word, mode):
+    """They are those of the Java server, in any case of letters."""
+    assert queue_of(make_conf, f"canal.serverMode = {word}\n").mode is mode
+
+
+def test_keys_of_a_broker(make_conf):
+    """They count without their prefix, also those of the environment."""
+    lines = (
+        "canal.serverMode = rabbitMQ\n"
+        "rabbitmq.host = a\nrabbitmq.virtual.host = shop\nrabbitmq.queue =\n"
+        "kafka.bootstrap.servers = b:9092\n"
+    )
+    queue = queue_of(make_conf, lines, {"rabbitmq.username": "canal"})
+    found = dict(queue.properties)
+    assert found["host"] == "a"
+    assert found["virtual.host"] == "shop"
+    assert found["username"] == "canal"
+    assert "bootstrap.servers" not in found
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("rabbitMQ", "host"), ("kafka", "bootstrap.servers")]
+)
+def test_the_old_key_of_servers(make_conf, mode, name):
+    """It counts more than the new one, as in the Java server."""
+    lines = (
+        f"canal.serverMode = {mode}\n"
+        f"{mode.lower()}.{name} = new\ncanal.mq.servers = old\ncanal.mq.acks = 1\n"
+    )
+    found = dict(queue_of(make_conf, lines).properties)
+    assert found[name] == "old"
+    assert ("acks" in found) == (mode == "kafka")
+
+
+def test_accounts_of_aliyun(make_conf):
+    """Access keys are refused if all of them are set; no secret shows."""
+    mode = "canal.serverMode = rabbitMQ\nrabbitmq.host = a\n"
+    keys = "canal.aliyun.accessKey = acc3ss\ncanal.aliyun.secretKey = s3cret\n"
+    (text,) = problems_of(make_conf, f"{mode}{keys}canal.aliyun.uid = 7\n")
+    assert "canal.aliyun.accessKey = (hidden): accounts made of access keys" in text
+    assert "rabbitmq.username and rabbitmq.password" in text
+    assert "acc3ss" not in text
+    assert queue_of(make_conf, f"{mode}{keys}canal.aliyun.uid =\n").mode
+
+
+def test_protobuf(make_conf):
+    """It is refused in all modes that send messages."""
+    (text,) = problems_of(
+        make_conf, "canal.serverMode = rabbitMQ\ncanal.mq.flatMessage = false\n"
+    )
+    assert "messages in the form of protobuf are not supported" in text

@@ -79,9 +79,17 @@ def test_accounts_of_aliyun(make_conf):
     assert queue_of(make_conf, f"{mode}{keys}canal.aliyun.uid =\n").mode
 
 
-def test_protobuf(make_conf):
-    """It is refused in all modes that send messages."""
-    (text,) = problems_of(
-        make_conf, "canal.serverMode = rabbitMQ\ncanal.mq.flatMessage = false\n"
-    )
-    assert "messages in the form of protobuf are not supported" in text
+@pytest.mark.parametrize("mode", ["kafka", "rabbitMQ"])
+def test_protobuf(make_conf, mode):
+    """It is a form of messages in all modes that send any."""
+    lines = f"canal.serverMode = {mode}\ncanal.mq.flatMessage = false\n"
+    assert not queue_of(make_conf, lines).flat
+
+
+def test_exactly_once(make_conf):
+    """It is for Kafka only."""
+    lines = "canal.serverMode = {}\ncanal.mq.exactlyOnce = true\n"
+    found = queue_of(make_conf, lines.format("kafka"))
+    assert (found.exactly_once, found.position_topic) == (True, "canal-position")
+    (text,) = problems_of(make_conf, lines.format("rabbitMQ"))
+    assert "rabbitMQ has no transactions that contain a position" in text

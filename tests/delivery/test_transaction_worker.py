@@ -291,10 +291,12 @@ def make(
         assert each.join(Deadline(DEADLINE_S))
 
 
-def place(number: int, file: int = 1, time_ms: int = 0, **more: bool) -> LogPosition:
+def place(
+    number: int, file: int = 1, time_ms: int = 0, *, moved: bool = False
+) -> LogPosition:
     """Return a position."""
     entry = EntryPosition(f"binlog.{file:06}", number, time_ms, 1)
-    return LogPosition(MYSQL, entry, **more)
+    return LogPosition(MYSQL, entry, moved=moved)
 
 
 def test_all_arrives_once(

@@ -123,7 +123,7 @@ class Makes:
     def __init__(self) -> None:
         self.made: list[FakeInstance] = []
 
-    def __call__(self, config, *, held=None):
+    def __call__(self, config, *, held=None, on_loaded=None):
         """Make one."""
         self.made.append(FakeInstance(config))
         return self.made[-1]

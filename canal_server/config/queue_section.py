@@ -116,7 +116,7 @@ def _check_exactly_once(
             found.origin,
             _EXACTLY_ONCE,
             found.text,
-            f"{config.mode.value} has no transactions that contain a position; write"
+            "RabbitMQ has no transactions that contain a position; write"
             " false, or set canal.serverMode = kafka",
         )
 

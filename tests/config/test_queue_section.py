@@ -92,4 +92,4 @@ def test_exactly_once(make_conf):
     found = queue_of(make_conf, lines.format("kafka"))
     assert (found.exactly_once, found.position_topic) == (True, "canal-position")
     (text,) = problems_of(make_conf, lines.format("rabbitMQ"))
-    assert "rabbitMQ has no transactions that contain a position" in text
+    assert "RabbitMQ has no transactions that contain a position" in text

@@ -248,7 +248,7 @@ class TestProcess:
         assert server.wait() == 2
         messages = server.log.splitlines()
         for problem in (
-            "canal.serverMode = pulsarMQ: Pulsar is not supported yet; write tcp or",
+            "canal.serverMode = pulsarMQ: Pulsar is not supported yet; write tcp,",
             "canal.instance.master.address = ",
             "canal.instance.standby.address = a,b:3306: contains several servers",
             "canal.instance.filter.regex = ${TABLES}: ${TABLES} is not set",

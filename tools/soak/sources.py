@@ -76,10 +76,17 @@ class Source:
         self.now.restart()
 
     def kill_standby(self) -> None:
-        """Kill the standby, and start it again."""
-        self.replicas.replica.kill()
-        self.replicas.replica.restart()
-        self.replicas.replica.execute("START REPLICA")
+        """Kill the standby, and start it again.
+
+        A MariaDB that dies in the middle of a DDL completes it at the start, under a
+        GTID of its own, with which it cannot follow any more.
+        """
+        replica = self.replicas.replica
+        if self.flavour == "mariadb":
+            replica.execute("STOP REPLICA SQL_THREAD")
+        replica.kill()
+        replica.restart()
+        replica.execute("START REPLICA")
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:

@@ -277,7 +277,7 @@ class DestinationLife:
                 instance.seek(clients, *positions)
             finally:
                 if not instance.is_whole():
-                    self._restart(instance)
+                    self.restart(instance)
             return
         with self._changed:
             # A life that ends may have a successor, which knows nothing of this move.
@@ -294,12 +294,7 @@ class DestinationLife:
                 self._is_moving = False
                 self._changed.notify_all()
 
-    def restart(self) -> None:
-        """End the instance, if one runs; another one reads what is stored then."""
-        if (instance := self.running()) is not None:
-            self._restart(instance)
-
-    def _restart(self, instance: Instance) -> None:
+    def restart(self, instance: RunningInstance) -> None:
         """End an instance that cannot continue; another one starts after it."""
         with self._changed:
             if self._instance is not instance or self._turn_stop.requested():

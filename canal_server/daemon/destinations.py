@@ -189,11 +189,11 @@ class Destinations:
         if life is not None:
             life.request_run()
 
-    def restart(self, destination: str) -> None:
-        """End the instance of a destination, if it runs here, and start another one."""
+    def restart(self, destination: str, instance: RunningInstance) -> None:
+        """End an instance of a destination, if it is still that, and start another."""
         life = self._lives.get(destination)
         if life is not None:
-            life.restart()
+            life.restart(instance)
 
     def resume(self, destination: str) -> None:
         """Start a destination, after `stop` or if it is lazy; returns at once.

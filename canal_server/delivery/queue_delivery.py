@@ -6,7 +6,7 @@ import logging
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.config.queue_section import CLIENT_ID
 from canal_server.config.schema import ServerMode
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from canal_server.config.schema import InstanceConfig, QueueConfig, RoutingConfig
-    from canal_server.ports import MetaManager
+    from canal_server.ports import MetaManager, RunningInstance
     from canal_server.runtime.lifecycle import Deadline, Stop
     from canal_server.server.local_client import LocalClient
 
 log = logging.getLogger(__name__)
+
+EXACTLY_ONCE: Final = "canal.mq.exactlyOnce = true"
 
 
 class Destinations(Protocol):
@@ -39,8 +41,8 @@ class Destinations(Protocol):
     def request_run(self, destination: str) -> None:
         """Let a lazy destination run."""
 
-    def restart(self, destination: str) -> None:
-        """Let a destination begin again, from its stored cursors."""
+    def restart(self, destination: str, instance: RunningInstance) -> None:
+        """End an instance of a destination, and let it begin again."""
 
     def on_change(self, call: Callable[[], None]) -> None:
         """Call a function after each change of the destinations."""
@@ -127,7 +129,10 @@ class QueueDelivery:
         limits = WorkerLimits(
             self._config.batch_size,
             self._kind.in_flight_bytes,
-            self._config.too_large_topic,
+            # A message of protobuf cannot be recognized when it is sent again.
+            self._config.too_large_topic
+            if form.flat or not self._config.exactly_once
+            else "",
         )
         worker: QueueWorker
         if self._config.exactly_once:
@@ -180,17 +185,30 @@ def stored_positions(
 ) -> Callable[[MetaManager, Stop], None] | None:
     """Return what moves the cursor of the delivery to the position in the queue.
 
-    None if the queue has no positions. Raises ConfigError for a group.
+    None if the queue has no positions. Raises ConfigError for a destination that cannot
+    be delivered in this way.
     """
     if queue.mode is ServerMode.TCP or not queue.exactly_once:
         return None
     name = instance.file or instance.destination
+    problems = []
     if instance.group:
-        problem = (
-            f"{name}: a destination with several sources cannot be delivered with"
-            " canal.mq.exactlyOnce = true: make it a destination for each source"
+        problems.append(
+            "a destination with several sources cannot be delivered with"
+            f" {EXACTLY_ONCE}: make it a destination for each source"
         )
-        raise ConfigError([problem])
+    if instance.filter.transaction_entry:
+        problems.append(
+            "canal.instance.filter.transaction.entry = true leaves out where"
+            f" transactions end, which {EXACTLY_ONCE} needs: set it to false"
+        )
+    if any(each.source.auto_reset_latest for each in instance.by_source):
+        problems.append(
+            "canal.auto.reset.latest.pos.mode = true skips changes, so they do not"
+            f" arrive once, as {EXACTLY_ONCE} has it: set it to false"
+        )
+    if problems:
+        raise ConfigError([f"{name}: {each}" for each in problems])
     kind = KafkaKind(queue)
     return partial(
         continue_at_stored,

@@ -211,12 +211,12 @@ class QueueWorker:
                 else:
                     producer.poll(POLL_S)
                 self._settle(producer)
-        except CanalError:
-            self._give_back(producer)
+        except CanalError as error:
+            self._give_back(producer, error)
             raise
-        except BaseException:
+        except BaseException as error:
             # Of an unknown state: begin as after a restart.
-            self._give_back(producer)
+            self._give_back(producer, error)
             self._client.disconnect()
             raise
 
@@ -321,6 +321,9 @@ class QueueWorker:
             self._confirmed, self._progress_s = producer.confirmed, now_s
         if now_s - self._progress_s < BLOCKED_AFTER_S:
             return
+        if not any(each.sending.pending for each in self._window):
+            self._progress_s = now_s  # it waits for the source
+            return
         why = producer.last_error or f"no confirmation for {BLOCKED_AFTER_S:g} s"
         if self._state is not State.BLOCKED:
             delivery_messages.DELIVERY_BLOCKED.log(
@@ -328,8 +331,9 @@ class QueueWorker:
             )
         self._become(State.BLOCKED, why)
 
-    def _give_back(self, producer: Producer) -> None:
+    def _give_back(self, producer: Producer, error: BaseException) -> None:
         """Have all that is not acked delivered again, once the broker has answered."""
+        del error  # whatever it was
         try:
             while (
                 any(each.sending.pending for each in self._window)

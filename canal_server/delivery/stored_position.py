@@ -11,6 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
+from canal_server.core.gtid.transaction_count import transactions_between
 from canal_server.errors import CanalError, ConnectionLost
 from canal_server.messages import delivery_messages
 from canal_server.position.sidecar import entry_from_json, entry_to_json
@@ -65,18 +66,21 @@ def is_newer(stored: LogPosition, cursor: LogPosition | None) -> bool:
     """Return whether delivery continues at a stored position, not at the cursor.
 
     A cursor beyond it is of a time when positions were not stored. One to which an
-    operator has moved it counts, whether it is before or after.
+    operator has moved it counts, whether it is before or after. Positions of different
+    servers are compared by their GTID sets; without them, by their times.
     """
     if cursor is None:
         return True
     if cursor.moved or is_same(stored, cursor):
         return False
     ours, theirs = stored.position, cursor.position
-    later_ms = (ours.timestamp or 0) - (theirs.timestamp or 0)
+    more = transactions_between(theirs.gtid or "", ours.gtid or "")
+    less = transactions_between(ours.gtid or "", theirs.gtid or "")
+    if more is not None and less is not None and (more or less):
+        return more > less
     if stored.identity == cursor.identity:
-        # A server that was built anew counts its files from 1 again.
-        return ours.order() > theirs.order() and later_ms > -SKEW_MS
-    return later_ms >= 0
+        return ours.order() > theirs.order()
+    return (ours.timestamp or 0) >= (theirs.timestamp or 0)
 
 
 def continue_at_stored(
@@ -118,7 +122,7 @@ def _position(
     while True:
         try:
             producer.open()
-            return producer.position()
+            return producer.position(stop)
         except BrokerUnavailableError as error:
             if time.monotonic() >= warn_at:
                 delivery_messages.POSITION_NOT_READ.log(log, destination, error)

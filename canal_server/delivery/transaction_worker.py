@@ -11,15 +11,15 @@ is committed when nothing more waits, or when it has become large. Acks follow: 
 crash between them, the position in the message queue decides (`stored_position`).
 
 A transaction of the source may be larger than the ring. Then its parts are freed when
-the broker has them. If the transaction fails after that, the destination is restarted,
-to read them again.
+the broker has them. After a failure that leaves the ring with less or more than what is
+not committed, the instance is *spoiled*: it delivers nothing more, and another one
+takes its place, which reads from the position in the message queue.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.delivery import queue_worker
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from canal_server.delivery.queue_worker import Encode, WorkerLimits
     from canal_server.model.positions import LogPosition
+    from canal_server.ports import RunningInstance
     from canal_server.queues.producers.queue_producer import (
         Message,
         Producer,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from canal_server.server.local_client import Fetched, LocalClient
 
 COMMIT_S: Final = 0.5  # of one call
+ABORT_S: Final = 1.0  # when the server stops
 OPEN_RETRY_S: Final = 1.0
 REFUSED_MAX: Final = 1000  # messages whose refusal is remembered
 
@@ -66,7 +68,7 @@ class RoomInRing(NamedTuple):
 class TransactionWorker(QueueWorker):
     """A `QueueWorker` for a producer with transactions.
 
-    `restart` has the destination start again, from its stored cursors.
+    `restart` has another instance take the place of one.
     """
 
     def __init__(
@@ -78,12 +80,13 @@ class TransactionWorker(QueueWorker):
         limits: WorkerLimits,
         *,
         room: RoomInRing,
-        restart: Callable[[], None],
+        restart: Callable[[RunningInstance], None],
         after: QueueWorker | None = None,
     ) -> None:
         super().__init__(client, queue, make_producer, encode, limits, after=after)
         self._room = room
         self._restart = restart
+        self._spoiled: RunningInstance | None = None
         self._next: Fetched | None = None  # of the next transaction
         # By the number of the message since the last commit: when it is sent again, its
         # bytes differ.
@@ -95,6 +98,7 @@ class TransactionWorker(QueueWorker):
         """Note that no transaction is open."""
         self._is_begun = False
         self._is_due = False  # it takes nothing more
+        self._is_waiting = False  # the source has no more of it now
         self._is_open_in_source = False
         self._held = RoomInRing(0, 0)
         self._has_freed = False
@@ -110,14 +114,23 @@ class TransactionWorker(QueueWorker):
         producer.open()
         value = producer.position()
         stored = None if value is None else decoded(value)
+        self._refused.clear()
         if stored is not None and is_newer(stored, self._client.cursor()):
-            # Only so is the position one at which the source can be read.
-            self._restart_destination("the message queue has more than was acked")
+            self._spoiled = self._client.instance
+            raise self._restarted("the message queue has more than was acked")
 
-    def _restart_destination(self, why: str) -> None:
+    def _deliver(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
+        if self._spoiled is not None and self._spoiled is self._client.instance:
+            raise self._restarted("it has lost a part of a transaction")
+        self._spoiled = None
+        super()._deliver(producer)
+
+    def _restarted(self, why: str) -> CanalError:
+        """Restart the spoiled instance; returns the error to raise."""
+        assert self._spoiled is not None, "there is a reason"
         self._client.disconnect()
-        self._restart()
-        raise CanalError(f"the destination is restarted: {why}")
+        self._restart(self._spoiled)
+        return CanalError(f"the destination is restarted: {why}")
 
     # --- messages ---------------------------------------------------------------------
 
@@ -126,20 +139,25 @@ class TransactionWorker(QueueWorker):
         return not self._is_due and on_way < self._limits.in_flight_bytes
 
     def _send_next(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
-        fetched = self._next or self._fetched(producer)
-        self._next = None
+        if not self._is_begun:
+            # Before anything is fetched: a later move makes that void.
+            self._store_move(producer)
+            self._cursor = self._client.cursor()
+        fetched = self._kept() or self._fetched(producer)
         if fetched is None:
             return
+        if fetched.is_broken or (self._is_open_in_source and fetched.begins_anew):
+            self._spoiled = self._client.instance
+            raise CanalError("the source was replaced in the middle of a transaction")
         if fetched.is_open and self._is_begun and not self._is_open_in_source:
             # A part of a larger one: what is complete does not wait for its end.
             self._next, self._is_due = fetched, True
             return
         if not self._is_begun:
-            self._store_move(producer)
-            self._cursor = self._client.cursor()
             producer.begin()
             self._is_begun = True
         self._is_open_in_source = fetched.is_open
+        self._is_waiting = False
         if not fetched.is_open and fetched.position is not None:
             self._position = fetched.position
         self._held = RoomInRing(
@@ -148,6 +166,11 @@ class TransactionWorker(QueueWorker):
         self._dispatch(producer, fetched)
         if self._is_full() and not fetched.is_open:
             self._is_due = True
+
+    def _kept(self) -> Fetched | None:
+        """Return the batch that was kept for this transaction, if it is still valid."""
+        kept, self._next = self._next, None
+        return kept if kept is not None and self._client.holds(kept.batch_id) else None
 
     def _fetched(self, producer: Producer) -> Fetched | None:
         """Return the next batch; without one, a complete transaction is due."""
@@ -158,6 +181,7 @@ class TransactionWorker(QueueWorker):
         producer.poll(0)
         if fetched is None:
             self._is_due = self._is_begun and not self._is_open_in_source
+            self._is_waiting = True
             if not self._is_begun:  # all is delivered
                 self._become(State.DELIVERING)
         return fetched
@@ -191,8 +215,8 @@ class TransactionWorker(QueueWorker):
                 raise each.sending.failure
         if self._is_due and all(each.sending.is_confirmed for each in self._window):
             self._commit(producer)
-        elif self._is_open_in_source and self._is_full():
-            self._free_parts()
+        elif self._is_open_in_source and (self._is_full() or self._is_waiting):
+            self._free_parts()  # for what follows
         self._note_progress(producer)
 
     def _note_refused(self, sending: Sending) -> None:
@@ -207,19 +231,25 @@ class TransactionWorker(QueueWorker):
 
     def _free_parts(self) -> None:
         """Free the oldest parts of a transaction of the source that are confirmed."""
-        while len(self._window) > 1 and self._window[0].sending.is_confirmed:
-            first = self._window.popleft()
-            self._sendings.pop(id(first.sending), None)
-            self._client.ack(first.batch_id, is_part=True)
-            self._counts.confirmed(first.sending)
+        while self._window and self._window[0].sending.is_confirmed:
+            first = self._window[0]
             self._has_freed = True
+            self._client.ack(first.batch_id, is_part=True)
+            self._window.popleft()
+            self._sendings.pop(id(first.sending), None)
+            self._counts.confirmed(first.sending)
 
     def _commit(self, producer: TransactionalProducer) -> None:
         """Commit the transaction, and ack what is in it."""
         self._check_served()
+        cursor = self._client.cursor()
+        if (
+            not is_same(cursor, self._cursor)
+            or (cursor is not None and cursor.moved)
+            or not (self._window and self._client.holds(self._window[0].batch_id))
+        ):
+            raise CanalError("its position was moved")
         if (position := self._position) is not None:
-            if not is_same(self._client.cursor(), self._cursor):
-                raise CanalError("the position of client 1001 was moved")
             producer.send_position(encoded(position))
         self._unstored = position
         self._finish_commit(producer)
@@ -240,9 +270,13 @@ class TransactionWorker(QueueWorker):
             if number >= self._sent
         }
         self._begin()
-        while self._window:
-            self._client.ack(self._window[0].batch_id)
-            self._counts.confirmed(self._window.popleft().sending)
+        try:
+            while self._window:
+                self._client.ack(self._window[0].batch_id)
+                self._counts.confirmed(self._window.popleft().sending)
+        except BaseException:
+            self._spoiled = self._client.instance  # it would deliver them again
+            raise
         self._backoff.reset()
         self._become(State.DELIVERING)
 
@@ -256,34 +290,39 @@ class TransactionWorker(QueueWorker):
         producer.send_position(encoded(cursor))
         self._finish_commit(producer)
         self._begin()
-        self._client.confirm_cursor(replace(cursor, moved=False))
+        self._refused.clear()
+        self._client.confirm_cursor(cursor)
 
     # --- failures and the end ---------------------------------------------------------
 
-    def _give_back(self, producer: TransactionalProducer) -> None:  # type: ignore[override]
+    def _give_back(  # type: ignore[override]
+        self, producer: TransactionalProducer, error: BaseException
+    ) -> None:
         """End the transaction, and have all of it delivered again.
 
         If it was committed after all, its batches are acked.
         """
-        must_restart = self._has_freed
+        if self._has_freed:
+            self._spoiled = self._client.instance
         try:
             if self._unstored is not None or not producer.abort():
                 self._is_open = False
             if self._unstored is not None and self._was_committed(producer):
+                self._spoiled = None
                 self._ack_window()
-                must_restart = False
         finally:
             self._unstored = self._next = None
             self._window.clear()
             self._begin()
-            if must_restart:
-                self._client.disconnect()
-                self._restart()
-            else:
+            if self._spoiled is None:
                 try:
                     self._client.rollback()
                 except CanalError:
                     self._client.disconnect()  # the next `connect` does it
+            elif not isinstance(error, MessageRefusedError):
+                # After that, the same message would come again: an operator has to act.
+                self._client.disconnect()
+                self._restart(self._spoiled)
 
     def _was_committed(self, producer: TransactionalProducer) -> bool:
         """Ask the broker, until it answers; false when that is not to be known here.
@@ -309,7 +348,7 @@ class TransactionWorker(QueueWorker):
             return
         with contextlib.suppress(CanalError):
             self._commit_soon(producer)  # type: ignore[arg-type]
-        producer.abort()  # type: ignore[attr-defined]
+        producer.abort(ABORT_S)  # type: ignore[attr-defined]
         self._window.clear()
         producer.close(0.0)
 

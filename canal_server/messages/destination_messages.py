@@ -37,9 +37,13 @@ DESTINATION_FAILED = Message(
 DESTINATION_RESTARTING = Message(
     name="destination-restarting",
     level=ERROR,
-    text="destination %s restarts because a move of cursors failed",
-    meaning="A move of cursors (`position seek`) failed midway. Clients reconnect.",
-    remedy="Check the positions of the clients with `canal-server position show`.",
+    text="destination %s restarts: it cannot continue from where it is",
+    meaning="A move of cursors (`position seek`) failed midway. Or a transaction of the"
+    " message queue failed after parts of it had left the ring, with"
+    " [`canal.mq.exactlyOnce`](configuration.md#canalmqexactlyonce); then a line of the"
+    " delivery says why, and all is read again. Clients reconnect.",
+    remedy="After a move, check the positions of the clients with"
+    " `canal-server position show`. Otherwise nothing.",
 )
 
 DESTINATION_START_FAILED = Message(

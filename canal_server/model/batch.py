@@ -20,7 +20,9 @@ class Batch:
     `ack` is the last entry in the batch from which a client may resume, if any. In a
     group, `source_positions` maps the number of each source to the transaction boundary
     from which the client resumes there after this batch. `is_open`: the last entry is
-    in a transaction that goes on after it.
+    in a transaction that goes on after it. `begins_anew`: the first entry is in none
+    that was open before it. `is_broken`: a transaction in it was not ended, as when the
+    source was replaced in its middle.
     """
 
     first_sequence: int
@@ -33,3 +35,5 @@ class Batch:
     ack: EntryPosition | None
     source_positions: Mapping[int, EntryPosition] = field(default_factory=dict)
     is_open: bool = False
+    begins_anew: bool = False
+    is_broken: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ class Fetched(NamedTuple):
     """A batch that waits for its ack, with the entries as a body of `Messages`.
 
     `position` is where the cursor will be after the ack, None: it stays. `is_open`: a
-    transaction goes on after the batch. `entries` counts them.
+    transaction goes on after the batch; `begins_anew`: none goes on into it;
+    `is_broken`: one in it was not ended. `entries` counts them.
     """
 
     batch_id: int
@@ -25,6 +27,8 @@ class Fetched(NamedTuple):
     position: LogPosition | None = None
     is_open: bool = False
     entries: int = 0
+    begins_anew: bool = False
+    is_broken: bool = False
 
 
 class LocalClient:
@@ -64,6 +68,11 @@ class LocalClient:
             raise
         return True
 
+    @property
+    def instance(self) -> RunningInstance | None:
+        """Return the instance of the last `connect`, None: it is not connected."""
+        return self._instance
+
     def disconnect(self) -> None:
         """Report to the instance that the client disconnected; its cursor stays."""
         if self._instance is not None:
@@ -94,8 +103,23 @@ class LocalClient:
         instance, batch_id, batch = fetched
         position = None if batch.ack is None else instance.log_position(batch.ack)
         return Fetched(
-            batch_id, b"".join(batch.slices), position, batch.is_open, batch.count
+            batch_id,
+            b"".join(batch.slices),
+            position,
+            batch.is_open,
+            batch.count,
+            batch.begins_anew,
+            batch.is_broken,
         )
+
+    def holds(self, batch_id: int) -> bool:
+        """Return whether a batch still waits for its ack.
+
+        It does not after a move of the cursor, for example.
+        """
+        if self._instance is None:
+            return False
+        return batch_id in self._instance.meta.batches(self.identity)
 
     def ack(self, batch_id: int, *, is_part: bool = False) -> None:
         """Note that the oldest open batch is done.
@@ -110,11 +134,15 @@ class LocalClient:
             return None
         return self._instance.meta.cursor(self.identity)
 
-    def confirm_cursor(self, position: LogPosition) -> None:
-        """Note that the position to which an operator moved the cursor was stored."""
-        if self._instance is not None:
-            self._instance.meta.update_cursor(self.identity, position)
-            self._instance.meta.flush()
+    def confirm_cursor(self, moved: LogPosition) -> None:
+        """Note that the position to which an operator moved the cursor was stored.
+
+        `moved` is what `cursor` returned; nothing happens if it moved again.
+        """
+        if self._instance is not None and self.cursor() is moved:
+            meta = self._instance.meta
+            meta.update_cursor(self.identity, replace(moved, moved=False))
+            meta.flush()
 
     def rollback(self) -> None:
         """Have all open batches delivered again."""

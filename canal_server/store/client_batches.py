@@ -35,6 +35,8 @@ def batch_of(fetched: Fetched) -> Batch:
         end=position_of(end),
         ack=None if ack is None else position_of(ack),
         is_open=fetched.is_open,
+        begins_anew=fetched.begins_anew,
+        is_broken=fetched.is_broken,
         source_positions={
             source: position_of(position)
             for source, position in (fetched.boundaries or {}).items()

@@ -11,6 +11,9 @@ cdef class Fetched:
     cdef readonly uint64_t count
     cdef readonly uint64_t size  # bytes
     cdef readonly bint is_open   # the last entry is in a transaction that goes on
+    cdef readonly bint begins_anew  # the first entry is in none that was open before it
+    cdef readonly bint is_broken    # a transaction in it was not ended
+    cdef bint has_begun
     cdef Runs runs
     # The first, the last and the last resumable entry: their block, and index in it.
     # Borrowed, since the runs hold every block; ack_block NULL: no such entry.

@@ -10,10 +10,21 @@ from canal_server.core.blocks cimport (
     KIND_BEGIN,
     KIND_END,
     KIND_HEARTBEAT,
+    KIND_OTHER,
+    KIND_ROWS,
     Block,
     Record,
 )
 from canal_server.core.runs cimport is_ddl, continues_after
+
+
+cdef inline bint belongs_to_open(const Record* record) noexcept nogil:
+    """Return whether a record can be in a transaction that is open before it."""
+    return (
+        record.kind == KIND_ROWS
+        or record.kind == KIND_END
+        or (record.kind == KIND_OTHER and record.flags & FLAG_OPEN != 0)
+    )
 
 
 cdef class Fetched:
@@ -44,6 +55,10 @@ cdef class Fetched:
             self.start_block, self.start_index = block, index
         self.end_block, self.end_index = block, index
         if record.kind != KIND_HEARTBEAT:
+            if not belongs_to_open(record):
+                self.begins_anew |= not self.has_begun
+                self.is_broken |= self.is_open
+            self.has_begun = True
             self.is_open = continues_after(record)
         self.count += 1
         self.size += record.end - (<Block>block).begin_of(index)

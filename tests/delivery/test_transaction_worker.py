@@ -51,6 +51,7 @@ LIMITS = WorkerLimits(4, 10_000, "")
 ROOM = RoomInRing(100_000, 20)
 DEADLINE_S = 60.0
 MYSQL = LogIdentity("db", 3306)
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 class Broker:
@@ -86,8 +87,9 @@ class Broker:
         self._position = None
         self._is_begun = self._has_failed = False
 
-    def position(self) -> bytes | None:
+    def position(self, stop: Stop | None = None) -> bytes | None:
         """Return what was committed last."""
+        del stop
         assert self._is_open
         return self.stored
 
@@ -148,8 +150,9 @@ class Broker:
             raise OutcomeUnknownError("connection lost")
         return True
 
-    def abort(self) -> bool:
+    def abort(self, wait_s: float = 1.0) -> bool:
         """Forget the transaction."""
+        del wait_s
         self._reset()
         return self._is_open
 
@@ -181,6 +184,7 @@ class Source:
         self.rows: list[int] = []
         self.meta = MemoryMetaManager()
         self.restarts = 0
+        self.instance: FakeInstance | None = None
         self._instances = instances
         self._broker = broker
         self._lock = threading.Lock()
@@ -199,18 +203,24 @@ class Source:
             if instance is not None:
                 instance.store.append(*made)
 
-    def restart(self) -> None:
-        """End the destination, and have it read again from its stored cursor."""
+    def restart(self, instance: object = None) -> None:
+        """End the destination, and have it read again from its stored cursor.
+
+        Only if `instance` is still that.
+        """
         with self._lock:
+            if instance not in (None, self.instance):
+                return
             self.restarts += 1
             self._end()
             continue_at_stored(WHO, lambda: self._broker, self.meta, Stop())
             instance = FakeInstance(DESTINATION)
+            assert instance is not self.instance
             instance.meta = self.meta
             cursor = self.meta.cursor(WHO)
             done = -1 if cursor is None else cursor.position.position or 0
             instance.store.append(*self.entries[done + 1 :])
-            self._instances.started[DESTINATION] = instance
+            self.instance = self._instances.started[DESTINATION] = instance
 
     def _end(self) -> None:
         found = self._instances.started.pop(DESTINATION, None)
@@ -297,6 +307,16 @@ def place(
     """Return a position."""
     entry = EntryPosition(f"binlog.{file:06}", number, time_ms, 1)
     return LogPosition(MYSQL, entry, moved=moved)
+
+
+def with_set(position: LogPosition, gtids: str) -> LogPosition:
+    """Return the position with a GTID set."""
+    return replace(position, position=replace(position.position, gtid=gtids))
+
+
+def elsewhere(position: LogPosition, gtids: str = "") -> LogPosition:
+    """Return the position on another server."""
+    return with_set(replace(position, identity=LogIdentity("b", 1)), gtids)
 
 
 def test_all_arrives_once(
@@ -422,6 +442,95 @@ def test_a_message_that_is_refused(
     assert broker.numbers() == [0, 1, 2]
 
 
+def test_a_message_that_is_refused_in_a_large_transaction(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """Delivery stops; the parts that were freed come again when it is restarted."""
+    broker.fails = lambda value: (
+        MessageRefusedError(TOPIC, 9, "is too large") if value == b"60" else None
+    )
+    source.write(1)
+    worker = make()
+    eventually(lambda: broker.numbers() == [0])
+    source.write(90)
+    eventually(lambda: worker.status().state == "stopped")
+    assert source.restarts == 1, "it stays stopped"
+    broker.fails = lambda _: None
+    source.restart()
+    eventually(lambda: len(broker.numbers()) == 91)
+    assert broker.numbers() == source.rows
+
+
+@pytest.mark.parametrize("is_in_time", [True, False])
+def test_a_source_that_is_replaced_in_a_transaction(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    *,
+    is_in_time: bool,
+) -> None:
+    """The part of the old one is not committed with what the new one sends."""
+    source.write(2)
+    make()
+    eventually(lambda: broker.numbers() == [0, 1])
+    running = source.instance
+    assert running is not None
+    begin = make_entry(3, EntryType.TRANSACTIONBEGIN)
+    running.store.append(begin, make_entry(4))
+    if is_in_time:
+        eventually(lambda: broker.confirmed == 3)
+    running.store.append(begin, make_entry(4))
+    # The new instance reads it as a whole.
+    source.entries += [begin, make_entry(4), make_entry(5, EntryType.TRANSACTIONEND)]
+    running.store.append(source.entries[-1])
+    eventually(lambda: broker.numbers() == [0, 1, 4])
+    assert source.restarts == 2
+
+
+def test_a_lease_that_is_not_certain_for_a_moment(
+    instances: FakeInstances,
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+) -> None:
+    """An instance of which parts were freed does not deliver the rest alone."""
+    source.write(1)
+    make()
+    running = source.instance
+    assert running is not None
+    eventually(lambda: broker.numbers() == [0])
+    parts = [make_entry(n) for n in range(2, 52)]
+    running.store.append(*parts)
+    eventually(lambda: running.store.cursors[1001].acked > 10)
+    del instances.started[DESTINATION]
+    source.entries += [*parts, make_entry(52, EntryType.TRANSACTIONEND)]
+    running.store.append(source.entries[-1])
+    instances.started[DESTINATION] = running
+    eventually(lambda: len(broker.numbers()) == 51)
+    assert broker.numbers() == [0, *range(2, 52)]
+
+
+def test_acks_that_fail_after_a_commit(
+    source: Source, broker: Broker, make: Callable[..., TransactionWorker]
+) -> None:
+    """What was committed does not come again."""
+    source.write(3)
+    running = source.instance
+    assert running is not None
+    ack = running.store.ack
+
+    def fails(client_id: int, last_sequence: int) -> None:
+        running.store.ack = ack  # type: ignore[method-assign]
+        raise CanalError("not now")
+
+    running.store.ack = fails  # type: ignore[method-assign]
+    make()
+    eventually(lambda: source.restarts == 2)
+    source.write(2)
+    eventually(lambda: len(broker.numbers()) >= 5)
+    assert broker.numbers() == [0, 1, 2, 4, 5]
+
+
 def test_an_operator_moves_the_cursor(
     source: Source, broker: Broker, make: Callable[..., TransactionWorker]
 ) -> None:
@@ -451,9 +560,25 @@ def test_an_operator_moves_the_cursor(
         (place(5), place(6), False),  # of a time without stored positions
         (place(5), place(4, moved=True), False),
         (place(5, file=2), place(4, file=1, time_ms=9), True),
-        (place(5, file=9), place(4, time_ms=10**9), False),  # files count from 1 again
-        (replace(place(5, time_ms=5), identity=LogIdentity("b", 1)), place(9), True),
-        (replace(place(5), identity=LogIdentity("b", 1)), place(9, time_ms=5), False),
+        (elsewhere(place(5, time_ms=5)), place(9), True),
+        (elsewhere(place(5)), place(9, time_ms=5), False),
+        (
+            elsewhere(place(5), f"{UUID}:1-9"),
+            with_set(place(9, time_ms=5), f"{UUID}:1-8"),
+            True,
+        ),
+        (
+            elsewhere(place(5, time_ms=5), f"{UUID}:1-8"),
+            with_set(place(9), f"{UUID}:1-9"),
+            False,
+        ),
+        (elsewhere(place(5), "0-1-9"), with_set(place(9, time_ms=5), "0-2-8"), True),
+        # The address leads to another server, whose files have lower numbers.
+        (
+            with_set(place(5), f"{UUID}:1-9"),
+            with_set(place(4, file=9), f"{UUID}:1-8"),
+            True,
+        ),
     ],
 )
 def test_which_of_two_positions(

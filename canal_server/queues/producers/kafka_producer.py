@@ -202,7 +202,7 @@ class KafkaProducer:
         self._is_single = self._wants_single
         more = _ONE_BY_ONE if self._is_single else {}
         config = self._config | more | {"error_cb": self._on_error}
-        return self._kafka.Producer(config, logger=_Details())
+        return self._kafka.Producer(config, logger=Details())
 
     def _find(self, topic: str, partition: int) -> None:
         """Learn how many partitions a topic has. Raises BrokerUnavailableError."""
@@ -213,7 +213,7 @@ class KafkaProducer:
         found = self._looked_up(topic)
         codes = self._kafka.KafkaError
         give_up_at = time.monotonic() + CREATED_S
-        while _code_of(found) in _being_created(codes) and (
+        while _code_of(found) in being_created(codes) and (
             time.monotonic() < give_up_at
         ):
             # Brokers that create it do so on this occasion, and are soon done.
@@ -254,7 +254,7 @@ class KafkaProducer:
             for key, value in self._config.items()
             if key not in _FIXED and key not in _OF_MESSAGES
         }
-        client = admin.AdminClient(config, logger=_Details())
+        client = admin.AdminClient(config, logger=Details())
         new = admin.NewTopic(
             topic,
             num_partitions=max(creation.partitions_of(topic), partition + 1),
@@ -328,7 +328,7 @@ class KafkaProducer:
         self._is_spent |= bool(error.fatal())
 
 
-class _Details:
+class Details:
     """Takes what librdkafka logs: its errors are in those of messages and calls."""
 
     def log(self, _level: int, text: str, *args: object) -> None:
@@ -341,7 +341,8 @@ def _code_of(found: Any) -> Any:
     return None if found is None or found.error is None else found.error.code()
 
 
-def _being_created(codes: Any) -> tuple[Any, ...]:
+def being_created(codes: Any) -> tuple[Any, ...]:
+    """Return the codes of a topic that may be there soon."""
     return codes.UNKNOWN_TOPIC_OR_PART, codes.LEADER_NOT_AVAILABLE
 
 

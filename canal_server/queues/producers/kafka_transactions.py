@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.queues.producers.kafka_producer import (
     OPEN_S,
+    Details,
     KafkaProducer,
     TopicCreation,
+    being_created,
 )
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     OutcomeUnknownError,
 )
+from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,14 +100,15 @@ class TransactionalKafkaProducer(KafkaProducer):
             raise self._failed("cannot begin", error) from None
         self._is_opened = True
 
-    def position(self) -> bytes | None:
+    def position(self, stop: Stop | None = None) -> bytes | None:
         """Return the position of the last transaction, None: there was none.
 
-        Call it after `open`. Raises BrokerUnavailableError.
+        Call it after `open`. Raises BrokerUnavailableError, also when a stop is
+        requested meanwhile.
         """
         if self.topic not in self.topics():
+            # It is read nevertheless: perhaps the broker has only just started.
             self._create(self.topic, 0, self._position_creation())
-            return None
         config = {k: v for k, v in self._config.items() if k not in _OF_PRODUCERS}
         consumer = self._kafka.Consumer(
             {
@@ -114,22 +118,24 @@ class TransactionalKafkaProducer(KafkaProducer):
                 "enable.partition.eof": "true",
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "error",
-            }
+                "error_cb": self._on_error,
+            },
+            logger=Details(),
         )
         try:
-            return self._read_last(consumer)
+            return self._read_last(consumer, stop or Stop())
         except self._kafka.KafkaException as error:
             raise self._unavailable(error) from None
         finally:
             consumer.close()
 
-    def _read_last(self, consumer: Any) -> bytes | None:
+    def _read_last(self, consumer: Any, stop: Stop) -> bytes | None:
         codes = self._kafka.KafkaError
         beginning = self._kafka.OFFSET_BEGINNING
         consumer.assign([self._kafka.TopicPartition(self.topic, 0, beginning)])
         give_up_at = time.monotonic() + READ_S
         found: bytes | None = None
-        while time.monotonic() < give_up_at:
+        while time.monotonic() < give_up_at and not stop.requested():
             message = consumer.poll(_POLL_S)
             if message is None:
                 continue
@@ -139,13 +145,13 @@ class TransactionalKafkaProducer(KafkaProducer):
                 give_up_at = time.monotonic() + READ_S
             elif error.code() == codes._PARTITION_EOF:  # noqa: SLF001  # their name
                 return found
-            elif not error.retriable():
+            elif not error.retriable() and error.code() not in being_created(codes):
                 raise BrokerUnavailableError(
                     f"the position in topic {self.topic}: {error.str()}"
                 )
         raise BrokerUnavailableError(
             f"the position in topic {self.topic} cannot be read from Kafka at"
-            f" {self.servers}: no answer for {READ_S:g} s"
+            f" {self.servers}: {self.last_error or f'no answer for {READ_S:g} s'}"
         )
 
     def begin(self) -> None:
@@ -193,17 +199,17 @@ class TransactionalKafkaProducer(KafkaProducer):
         self._is_begun = False
         return True
 
-    def abort(self) -> bool:
+    def abort(self, wait_s: float = ABORT_S) -> bool:
         """Abort the transaction; false: the producer must be opened again.
 
-        The brokers abort it then, if this could not.
+        The brokers abort it then, if this could not within `wait_s`.
         """
         if not self._is_begun and not self._is_spent:
             return True
-        give_up_at = time.monotonic() + ABORT_S
+        give_up_at = time.monotonic() + wait_s
         while not self._is_spent and self._is_begun:
             try:
-                self._producer.abort_transaction(OPEN_S)
+                self._producer.abort_transaction(min(OPEN_S, wait_s))
                 self._is_begun = False
             except self._kafka.KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > give_up_at:
@@ -228,8 +234,10 @@ class TransactionalKafkaProducer(KafkaProducer):
         text = cause.str()
         if cause.code() in (codes._FENCED, codes.PRODUCER_FENCED):  # noqa: SLF001
             text = (
-                "another producer uses it: if that is not this destination on another"
-                " server, set another canal.mq.positionTopic for one of them"
+                "another producer uses it, or a transaction took longer than"
+                f" kafka.{_TIMEOUT_KEY}, {self._config[_TIMEOUT_KEY]} ms: unless that"
+                " is this destination on another server, raise that, or set another"
+                " canal.mq.positionTopic for one of them"
             )
         elif cause.code() == codes.INVALID_TRANSACTION_TIMEOUT:
             text = (

@@ -9,6 +9,8 @@ from canal_server.errors import CanalError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from canal_server.runtime.lifecycle import Stop
+
     Message = tuple[str, int, bytes]  # topic, partition, value
 
 
@@ -122,11 +124,11 @@ class Producer(Protocol):
 class TransactionalProducer(Producer, Protocol):
     """A producer whose messages are visible by whole transactions, with a position."""
 
-    def position(self) -> bytes | None:
+    def position(self, stop: Stop | None = None) -> bytes | None:
         """Return the position of the last transaction, None: there was none.
 
         Call it after `open`, when nothing of an earlier producer is undecided. Raises
-        BrokerUnavailableError.
+        BrokerUnavailableError, also when a stop is requested meanwhile.
         """
 
     def begin(self) -> None:
@@ -142,5 +144,8 @@ class TransactionalProducer(Producer, Protocol):
         OutcomeUnknownError when only the next `open` can find that out.
         """
 
-    def abort(self) -> bool:
-        """Abort the transaction; false: the producer must be opened again."""
+    def abort(self, wait_s: float = ...) -> bool:
+        """Abort the transaction; false: the producer must be opened again.
+
+        `wait_s`: for the brokers.
+        """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import select
@@ -74,6 +75,7 @@ class FakeStore:
         self.records: list[tuple[bytes, EntryPosition, bool]] = []
         self.cursors: dict[int, StoreCursor] = {}
         self.free_before = 0  # entries that new cursors no longer find
+        self.begins: set[bytes] = set()  # records that begin a transaction
         self.waiting: list[int] = []  # eventfds of gets that wait
         self.waiting_changed = threading.Condition(self.lock)
         self.closed = False
@@ -90,6 +92,8 @@ class FakeStore:
                 )
                 ackable = entry.entry_type == EntryType.TRANSACTIONEND
                 wrapped = b"\x12" + varint(len(each)) + each
+                if entry.entry_type == EntryType.TRANSACTIONBEGIN:
+                    self.begins.add(wrapped)
                 self.records.append((wrapped, position, ackable))
             self.wake()
 
@@ -191,6 +195,11 @@ class FakeStore:
             fetched[-1][1],
             acks[-1] if acks else None,
             is_open=not fetched[-1][2],
+            begins_anew=fetched[0][0] in self.begins,
+            is_broken=any(
+                each in self.begins and not before[2]
+                for before, (each, _, _) in itertools.pairwise(fetched)
+            ),
         )
 
     def ack(self, client_id: int, last_sequence: int) -> None:

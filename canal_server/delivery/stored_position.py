@@ -30,9 +30,6 @@ log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
 WARN_S: Final = 5.0  # for example after a broker's start
-SKEW_MS: Final = (
-    3_600_000  # by which a later event of a binlog may have an earlier time
-)
 
 
 def encoded(position: LogPosition) -> bytes:

@@ -319,8 +319,8 @@ class TransactionWorker(QueueWorker):
                     self._client.rollback()
                 except CanalError:
                     self._client.disconnect()  # the next `connect` does it
-            elif not isinstance(error, MessageRefusedError):
-                # After that, the same message would come again: an operator has to act.
+            elif not (isinstance(error, MessageRefusedError) or self._stop.requested()):
+                # A refused message would come again: an operator has to act.
                 self._client.disconnect()
                 self._restart(self._spoiled)
 

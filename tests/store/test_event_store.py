@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fix_blocks import (
@@ -25,9 +25,6 @@ from canal_server.store.cursor import Cursor
 from canal_server.store.event_store import FRAME_BYTES_MAX, MemoryEventStore
 from canal_server.store.ring import Ring
 from canal_server.store.waiting import UNLIMITED
-
-if TYPE_CHECKING:
-    import random
 
 CLIENT = 1001
 
@@ -271,53 +268,6 @@ def test_without_isolation_a_ddl_is_an_entry_like_others():
     t.entries.add(OTHER, event_type=ALTER)
     t.put()
     assert got(t.store.get(CLIENT, 100, 0)) == [0, 1, 2, 3]
-
-
-# -- whole transactions ---------------------------------------------------------------
-
-
-def test_batches_of_whole_transactions():
-    """A batch ends with a transaction, unless it has only a part of one."""
-    t = StoreUnderTest()
-    t.store.subscribe(CLIENT, None, None)
-    t.entries.transaction(rows=1)  # entries 0 to 2
-    t.entries.transaction(rows=2)  # 3 to 6
-    t.entries.add(OTHER, event_type=ALTER)  # 7
-    t.entries.transaction(rows=9)  # 8 to 18
-    t.entries.add(OTHER, event_type=QUERY)  # 19
-    t.put()
-    found = []
-    while (batch := t.store.get(CLIENT, 6, 0, whole=True)) is not None:
-        found.append((got(batch), batch.is_open))
-    assert found == [
-        ([0, 1, 2], False),
-        ([3, 4, 5, 6, 7], False),
-        ([8, 9, 10, 11, 12, 13], True),
-        ([14, 15, 16, 17, 18, 19], False),
-    ]
-
-
-def test_random_batches_of_whole_transactions(rng: random.Random):
-    """Nothing is left out, whatever the sizes are, and no batch ends in its middle."""
-    t = StoreUnderTest(buffer_size=1024)
-    t.store.subscribe(CLIENT, None, None)
-    ends, count = set(), 0
-    for _ in range(40):
-        rows = rng.choice([1, 1, 2, 5, 30])
-        t.entries.transaction(rows=rows)
-        count += rows + 2
-        ends.add(count - 1)
-    t.put()
-    seen: list[int] = []
-    while (batch := t.store.get(CLIENT, rng.randint(1, 40), 0, whole=True)) is not None:
-        numbers = got(batch)
-        seen += numbers
-        assert batch.is_open == (numbers[-1] not in ends)
-        if batch.is_open:
-            assert not ends.intersection(numbers), "it could have ended earlier"
-        else:
-            assert batch.ack == batch.end
-    assert seen == list(range(count))
 
 
 # -- room -----------------------------------------------------------------------------

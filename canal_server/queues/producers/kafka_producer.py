@@ -239,6 +239,14 @@ class KafkaProducer:
             )
         self._counts[topic] = count
 
+    def _of_connections(self) -> dict[str, str]:
+        """Return the settings that are not those of messages."""
+        return {
+            key: value
+            for key, value in self._config.items()
+            if key not in _FIXED and key not in _OF_MESSAGES
+        }
+
     def _looked_up(self, topic: str) -> Any:
         """Return what the brokers say of a topic. Raises BrokerUnavailableError."""
         try:
@@ -249,12 +257,7 @@ class KafkaProducer:
     def _create(self, topic: str, partition: int, creation: TopicCreation) -> None:
         """Create a topic unless it exists. Raises BrokerUnavailableError."""
         admin = optional_module("confluent_kafka.admin", "Kafka", extra="kafka")
-        config = {
-            key: value
-            for key, value in self._config.items()
-            if key not in _FIXED and key not in _OF_MESSAGES
-        }
-        client = admin.AdminClient(config, logger=Details())
+        client = admin.AdminClient(self._of_connections(), logger=Details())
         new = admin.NewTopic(
             topic,
             num_partitions=max(creation.partitions_of(topic), partition + 1),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.queues.producers.kafka_producer import (
@@ -40,11 +39,6 @@ _SETTINGS: Final = {  # of the topic; small files are compacted soon
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.1",
 }
-_OF_PRODUCERS: Final = (
-    "acks", "batch.num.messages", "batch.size", "compression.level", "compression.type",
-    "enable.idempotence", "linger.ms", "message.max.bytes", "message.timeout.ms",
-    "queue.buffering.max.kbytes", "transactional.id", _TIMEOUT_KEY,
-)  # fmt: skip
 
 
 def position_topic(prefix: str, destination: str) -> str:
@@ -108,11 +102,11 @@ class TransactionalKafkaProducer(KafkaProducer):
         """
         if self.topic not in self.topics():
             # It is read nevertheless: perhaps the broker has only just started.
-            self._create(self.topic, 0, self._position_creation())
-        config = {k: v for k, v in self._config.items() if k not in _OF_PRODUCERS}
+            creation = TopicCreation(lambda _: 1, self._replicas, _SETTINGS)
+            self._create(self.topic, 0, creation)
         consumer = self._kafka.Consumer(
             {
-                **config,
+                **self._of_connections(),
                 "group.id": self.topic,  # which is never joined
                 "enable.auto.commit": "false",
                 "enable.partition.eof": "true",
@@ -222,10 +216,6 @@ class TransactionalKafkaProducer(KafkaProducer):
     def _replace(self) -> None:
         self._is_begun = self._is_opened = False
         super()._replace()
-
-    def _position_creation(self) -> TopicCreation:
-        made = TopicCreation(lambda _: 1, settings=_SETTINGS)
-        return replace(made, replicas=self._replicas)
 
     def _failed(self, what: str, error: Exception) -> BrokerUnavailableError:
         self.poll(0)  # for the reason

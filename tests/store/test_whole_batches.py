@@ -62,6 +62,13 @@ def test_random_batches_of_whole_transactions(rng: random.Random):
     assert seen == list(range(count))
 
 
+def shape(t: StoreUnderTest) -> tuple[bool, bool, bool]:
+    """Return whether the next batch is open, begins anew, and is broken."""
+    batch = t.store.get(CLIENT, 9, 0, whole=True)
+    assert batch is not None
+    return batch.is_open, batch.begins_anew, batch.is_broken
+
+
 def test_a_transaction_that_was_not_ended():
     """A batch says so when another one begins in its middle, or right before it."""
     t = StoreUnderTest()
@@ -69,14 +76,11 @@ def test_a_transaction_that_was_not_ended():
     for kind in (BEGIN, ROWS):
         t.entries.add(kind)
     t.put()
-    batch = t.store.get(CLIENT, 9, 0, whole=True)
-    assert (batch.is_open, batch.begins_anew, batch.is_broken) == (True, True, False)
+    assert shape(t) == (True, True, False)
     t.entries.add(ROWS)
     t.put()
-    batch = t.store.get(CLIENT, 9, 0, whole=True)
-    assert (batch.is_open, batch.begins_anew, batch.is_broken) == (True, False, False)
+    assert shape(t) == (True, False, False)
     t.entries.add(ROWS)
     t.entries.transaction(rows=1)
     t.put()
-    batch = t.store.get(CLIENT, 9, 0, whole=True)
-    assert (batch.is_open, batch.begins_anew, batch.is_broken) == (False, False, True)
+    assert shape(t) == (False, False, True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from client_pass import RETRY_S, WAYS
 from client_programs import run_way
-from client_results import ClientResult
+from client_results import TITLES, ClientResult
 from client_rivals import (
     JavaClient,
     NotHereError,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LOADS = ("inserts", "single")
 LOOK_S = 1.0
+PROFILED = ("typed", "text", "count", "arrow")
 
 
 def run_clients(
@@ -78,6 +79,19 @@ def run_clients(
 def _reason(error: Exception) -> str:
     notes = "\n".join(getattr(error, "__notes__", [])).strip().splitlines()
     return f"{error}: {notes[-1]}" if notes else str(error)
+
+
+def profile_clients(server: Server, load: Range) -> dict[str, str]:
+    """Return where the time of our client goes, by what it is used for.
+
+    Raises SubprocessError.
+    """
+    return {
+        f"{load.load.title}, {TITLES[way]}": run_way(
+            server, load, way, profile=True
+        ).profile
+        for way in PROFILED
+    }
 
 
 def client_latency(

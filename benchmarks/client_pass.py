@@ -1,10 +1,11 @@
 """Drains a destination once with the Python client; the task comes as JSON.
 
     port, destination, way, end     way: one of WAYS; end: the table that ends the load
+    profile                         true: under Linux's `perf`
 
 The answer on standard output: seconds from the first change to the last one, and of the
 processor; resident memory now and at its highest; and the bytes of the largest message,
-where messages are looked at. Started by `client_programs`.
+where messages are looked at; and the profile as text. Started by `client_programs`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Literal
 
+from cpu_profile import CpuProfile
 from server_process import Memory
 
 from canal_server.client import CanalClient
@@ -41,6 +43,7 @@ class Pass:
         self._first_at = self._first_cpu = 0.0
         self.seconds = self.cpu_seconds = 0.0
         self.message_bytes = 0
+        self._profile = CpuProfile(os.getpid()) if task.get("profile") else None
 
     def typed(self, values: Literal["typed", "text"] = "typed") -> None:
         """Have the values of each row, in the types of Python."""
@@ -113,13 +116,22 @@ class Pass:
             self._finish()
         await client.close()
 
+    @property
+    def profile(self) -> str:
+        """Where the time went; empty if it was not asked for."""
+        return self._profile.text if self._profile else ""
+
     def _begin(self) -> None:
         if not self._first_at:
+            if self._profile:
+                self._profile.start()
             self._first_at, self._first_cpu = time.monotonic(), time.process_time()
 
     def _finish(self) -> None:
         self.seconds = time.monotonic() - self._first_at
         self.cpu_seconds = time.process_time() - self._first_cpu
+        if self._profile:
+            self._profile.stop()
 
 
 WAYS: dict[str, Callable[[Pass], None]] = {
@@ -143,6 +155,7 @@ def main() -> None:
         "cpu_seconds": run.cpu_seconds,
         "memory": [memory.now, memory.highest],
         "message_bytes": run.message_bytes,
+        "profile": run.profile,
     }
     json.dump(answer, sys.stdout)
 

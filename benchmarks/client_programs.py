@@ -33,7 +33,8 @@ class ClientRun:
     """One drained load, from the first message to the last row.
 
     `cpu_seconds` are those of the client's process; `message_bytes` is the size of the
-    largest message. None where it was not measured.
+    largest message. None where it was not measured. `profile` says where the time went,
+    if that was asked for.
     """
 
     rows: int
@@ -41,9 +42,12 @@ class ClientRun:
     memory: Memory | None = None
     cpu_seconds: float | None = None
     message_bytes: int | None = None
+    profile: str = ""
 
 
-def run_way(server: Server, load: Range, way: str) -> ClientRun:
+def run_way(
+    server: Server, load: Range, way: str, *, profile: bool = False
+) -> ClientRun:
     """Drain a load in one of `client_pass.WAYS`. Raises CalledProcessError."""
     with ServerProcess(server, load) as ours:
         task = {
@@ -51,6 +55,7 @@ def run_way(server: Server, load: Range, way: str) -> ClientRun:
             "destination": DESTINATION,
             "way": way,
             "end": END_TABLE,
+            "profile": profile,
         }
         answer = run_program("client_pass.py", task)
     return ClientRun(
@@ -59,6 +64,7 @@ def run_way(server: Server, load: Range, way: str) -> ClientRun:
         memory=Memory(*answer["memory"]),
         cpu_seconds=answer["cpu_seconds"],
         message_bytes=answer["message_bytes"] or None,
+        profile=answer["profile"],
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RATE_HZ = 3989  # no multiple of anything periodic
 SYMBOLS_MAX = 18
 THREADS_MAX = 4
-SHARE_MIN = 0.5  # per cent
+SHARE_MIN = 0.1  # per cent
 SYMBOL_CHARS_MAX = 70
 _CYTHON = re.compile(r"__pyx_[a-z]+_")
 _LENGTH = re.compile(r"\d+")
@@ -30,7 +30,10 @@ PUMP_MODULES = ("engine.", "rows.")  # compiled; only the pump's thread runs in 
 
 
 class CpuProfile:
-    """Records a process while the context is open; then `text` describes it."""
+    """Records a process from start to stop, or while the context is open.
+
+    Then `text` describes it.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -41,6 +44,19 @@ class CpuProfile:
         self.text = ""
 
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to record; returns once it does."""
         # It begins when it is asked to, and says when it has: `--delay -1`,
         # `--control`.
         control, commands = os.pipe()
@@ -56,14 +72,9 @@ class CpuProfile:
         self._pipes = (commands, answer)  # it ends badly when they close before it
         os.write(commands, b"enable\n")
         os.read(answer, len(b"ack\n"))  # nothing when it has died
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def stop(self) -> None:
+        """End the recording, and read what it has."""
         assert self._recorder is not None
         self._recorder.send_signal(signal.SIGINT)
         self._recorder.wait()
@@ -132,11 +143,17 @@ def _table(lines: list[tuple[float, str, str]]) -> str:
         f"| {share:.1f} % | `{readable(symbol)}` | {library.partition('.cpython')[0]} |"
         for share, symbol, library in lines[:SYMBOLS_MAX]
     ]
+    libraries: dict[str, float] = defaultdict(float)
+    for share, _, library in lines:
+        libraries[library.partition(".cpython")[0]] += share
+    by_library = sorted(libraries.items(), key=lambda each: -each[1])
     return "\n".join(
         [
             f"The pump's thread, {total:.0f} % of all samples:"
             if is_pump
-            else f"Another thread, {total:.0f} % of all samples:",
+            else f"A thread, {total:.0f} % of all samples:",
+            "",
+            ", ".join(f"{name} {share:.0f} %" for name, share in by_library),
             "",
             "| share | function | in |",
             "|---:|---|---|",

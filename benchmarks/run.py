@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import cpu_profile
 from client_bench import LOADS as CLIENT_LOADS
-from client_bench import client_latency, run_clients
+from client_bench import client_latency, profile_clients, run_clients
 from client_results import ClientResult, client_table, client_verdicts
 from decode_only import run_decode
 from drain import BATCH_SIZE, DrainClient, DrainError, drain
@@ -130,6 +130,8 @@ class Bench:
             with self._going_on_after(f"{load.title}, clients"):
                 runs = self._options.runs
                 self.clients.append(run_clients(self._server, written, runs, show))
+                if self._options.profile:
+                    self.profiles |= profile_clients(self._server, written)
 
     def _run_server(self, written: Range, names: Sequence[str]) -> None:
         load = written.load

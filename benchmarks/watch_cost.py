@@ -3,8 +3,9 @@
     python benchmarks/watch_cost.py [--runs N] [--quick]
 
 Client and loads are those of `run.py`, the loads eight times as long: a run takes some
-seconds, so that it contains as many scrapes as it would in an hour. Runs that are watched
-and runs that are not alternate; the median of the ratios of two neighbours counts. Who watches is a process of its own, as Prometheus and a browser are: it gets
+seconds, so that it contains as many scrapes a second as an hour would. Runs that are
+watched and runs that are not alternate; the median of the ratios of two neighbours
+counts. Who watches is a process of its own, as Prometheus and a browser are: it gets
 the metrics once a second, and what the open page asks for as often as the page does.
 Its own time is not the server's; on two cores it competes with it all the same.
 """
@@ -53,7 +54,7 @@ while True:
                 urllib.request.urlopen(url, timeout=5).read()
             except OSError:
                 pass
-    time.sleep(0.05)
+    time.sleep(max(min(when[0] for when in due.values()) - time.monotonic(), 0))
 """
 
 

@@ -16,7 +16,7 @@ REPORT = """\
 
 def test_summary() -> None:
     """Functions are shown per thread, the busiest first, and the pump by its name."""
-    first, second = summary(REPORT).split("\n\nAnother thread")
+    first, second = summary(REPORT).split("\n\nA thread")
     assert first.startswith("The pump's thread, 49 %")
     assert "| 9.4 % | `decode_rows` | engine |" in first.replace("9.5", "9.4")
     assert "| 21.6 % | `memmove` | libc.so.6 |" in second.replace("21.7", "21.6")

@@ -14,7 +14,7 @@ from canal_server.client.connection.io_steps import Call, Pause
 from canal_server.client.connection.login import LoginRefused
 from canal_server.client.connection.session import Session
 from canal_server.client.received_message import Message
-from canal_server.client.retries import RequestWait, Retries
+from canal_server.client.retries import RequestWait, Retries, is_transient
 from canal_server.client.whole_transactions import WholeTransactions
 from canal_server.errors import ClientError, ProtocolError, TransactionTooLarge
 from canal_server.messages import client_messages
@@ -46,7 +46,7 @@ class MessageStream:
         self, options: ClientOptions, readers: Readers, wake: Callable[[], None]
     ) -> None:
         """Call `wake` to interrupt a wait of the connection."""
-        self.session = Session(options, readers)
+        self.session = Session(options, readers, lambda: self._is_stopped)
         self.filter = options.filter
         self._table_filter = ""  # of the table that is iterated over
         self._options = options
@@ -127,29 +127,41 @@ class MessageStream:
     # ----------------------------------------------------------------------------
 
     def connect(self) -> Steps[None]:
-        """Connect, for requests one by one or an iteration. Raises the last error."""
-        self._iterates = False
-        yield from self._connect()
+        """Connect, for requests one by one or an iteration. Raises the last error.
 
-    def _connect(self) -> Steps[None]:
-        """Connect to the first server that accepts. Raises the last one's error."""
+        Does nothing if `stop` was called, or ends the attempt.
+        """
+        self._iterates = False
+        try:
+            yield from self._connect()
+        except InterruptedError:
+            if not self._is_stopped:
+                raise
+
+    def _connect(self, *, subscribes: bool = False) -> Steps[None]:
+        """Connect to the first server that accepts, also the subscription if wanted.
+
+        Raises the error of the last server, or that of one that may accept it later.
+        """
         yield from self.session.close()
         self._forget_handed()
         self._ack_error = None
-        last: Exception | None = None
+        found: list[Exception] = []
         for address in (yield from self._addresses()):
             try:
                 yield from self.session.connect(address)
-            except LoginRefused:
-                raise
-            except (OSError, ClientError, ProtocolError) as error:
-                last = error
-            else:
                 self._server = address
                 self._options.on_connect(str(address))
+                if subscribes:
+                    yield from self.subscribe()
+            except (LoginRefused, InterruptedError):
+                raise
+            except (OSError, ClientError, ProtocolError) as error:
+                yield from self._lose(error)
+                found.append(error)
+            else:
                 return
-        assert last is not None
-        raise last
+        raise next(filter(is_transient, found), found[-1])
 
     def _addresses(self) -> Steps[Iterable[Address]]:
         finder = self._finder
@@ -219,7 +231,7 @@ class MessageStream:
             try:
                 self._raise_ack_error()
                 if self.session.address is None:
-                    yield from self._connect()
+                    yield from self._connect(subscribes=True)
                 if self.session.subscribed_filter != self._filter_now:
                     yield from self.subscribe()
                 if self._is_abandoned:
@@ -250,6 +262,8 @@ class MessageStream:
         if message is None:
             yield from self._check_moved()
             return None
+        if not message:
+            yield from self._check_moved()  # another wait may have met the interruption
         wait.note(time.monotonic() - started, has_changes=bool(message))
         self._retries.note_success()
         self._newest = message
@@ -394,11 +408,10 @@ class MessageStream:
 
     def _recover(self, error: Exception) -> Steps[None]:
         """Wait before the next attempt, or raise the error."""
-        yield from self.session.drop()
-        self._forget_handed()
-        server, self._server = self._server, None
-        if server is not None:
-            self._options.on_disconnect(error)
+        server = self._server
+        yield from self._lose(error)
+        if self._is_stopped and isinstance(error, InterruptedError):
+            return
         delay_s = self._retries.delay_s(error, time.monotonic())
         if isinstance(error, _MovedError):
             return
@@ -410,3 +423,11 @@ class MessageStream:
             delay_s,
         )
         yield Pause(delay_s)
+
+    def _lose(self, error: Exception) -> Steps[None]:
+        """Close the connection after an error."""
+        yield from self.session.drop()
+        self._forget_handed()
+        server, self._server = self._server, None
+        if server is not None:
+            self._options.on_disconnect(error)

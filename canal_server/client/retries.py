@@ -51,14 +51,21 @@ class Retries:
         return self._backoff.delay_s(now)
 
     def _is_final(self, error: Exception) -> bool:
+        if is_transient(error):
+            return False
         if isinstance(error, LoginRefused):
             return True
-        if isinstance(error, OSError):
-            return False
-        if any(text in str(error) for text in _TRANSIENT):
-            return False
         self._refusals += 1
         return not self._was_accepted or self._refusals > _REFUSALS_MAX
+
+
+def is_transient(error: Exception) -> bool:
+    """Return whether a request that failed so may succeed without a change of it."""
+    if isinstance(error, OSError):
+        return True
+    return not isinstance(error, LoginRefused) and any(
+        text in str(error) for text in _TRANSIENT
+    )
 
 
 class RequestWait:

@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 import pytest
 from client_entries import row, transaction
-from fix_server import DESTINATION, PATIENCE_S
+from fix_server import DESTINATION, PATIENCE_S, FakeInstances
 
 from canal_server.client import AsyncCanalClient, ClientError, TransactionTooLarge
 from canal_server.protocol.auth import stored_form
@@ -227,6 +227,48 @@ def test_wrong_password(serve):
             await client.connect()
 
     run(main())
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["login", "handshake"])
+def test_stop_while_connecting(tls):
+    """A server that does not answer is not waited for after `stop`."""
+
+    async def main(server):
+        port = server.getsockname()[1]
+        client = AsyncCanalClient("127.0.0.1", port, DESTINATION, tls=tls)
+
+        async def collect():
+            return [change async for change in client]
+
+        loop = asyncio.get_running_loop()
+        found = asyncio.create_task(collect())
+        peer, _ = await loop.sock_accept(server)
+        client.stop()
+        assert await asyncio.wait_for(found, PATIENCE_S / 2) == []
+        peer.close()
+        await client.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        run(main(server))
+
+
+def test_first_address_stands_by(serve, store):
+    """A server that lets a client log in only does not hide the next one."""
+    idle, running = serve(among=FakeInstances(broken={DESTINATION})), serve()
+    store.append(row(1))
+
+    async def main():
+        client = AsyncCanalClient(
+            f"127.0.0.1:{idle.port},127.0.0.1:{running.port}",
+            destination=DESTINATION,
+            reconnect_for_s=0,
+        )
+        found = await take(client, 1)
+        await client.close()
+        return found
+
+    assert run(main()) == [1]
 
 
 def test_silent_server():

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 import signal
+import socket
 import threading
 
 import pytest
 from client_entries import row, statement, transaction
-from fix_server import DESTINATION, PATIENCE_S
+from fix_server import DESTINATION, PATIENCE_S, FakeInstances
 
 from canal_server.client import CanalClient, ClientError, TransactionTooLarge
 from canal_server.protocol.auth import stored_form
@@ -287,6 +288,58 @@ class TestReconnect:
         ) as client:
             assert take(client, 1) == [1]
 
+    @pytest.mark.parametrize(
+        ("first", "why"),
+        [
+            (FakeInstances(broken={DESTINATION}), "should start first"),
+            (FakeInstances(), "can't find destination"),
+        ],
+        ids=["stands by", "knows nothing"],
+    )
+    def test_first_address_does_not_run_it(self, serve, store, first, why):
+        """A server that lets a client log in only does not hide the next one."""
+        idle, running = serve(among=first), serve()
+        store.append(row(1))
+        lost: list[Exception] = []
+        client = CanalClient(
+            f"127.0.0.1:{idle.port},127.0.0.1:{running.port}",
+            destination=DESTINATION,
+            reconnect_for_s=0,
+            on_disconnect=lost.append,
+        )
+        assert take(client, 1) == [1]
+        client.close()
+        assert [why in str(error) for error in lost] == [True]
+
+    def test_connected_to_one_that_stands_by(self, serve, store):
+        """`connect` takes the first that lets it in; the loop goes on to the next."""
+        idle, running = serve(among=FakeInstances(broken={DESTINATION})), serve()
+        store.append(row(1))
+        with CanalClient(
+            f"127.0.0.1:{idle.port},127.0.0.1:{running.port}", destination=DESTINATION
+        ) as client:
+            assert take(client, 1) == [1]
+
+    def test_one_may_accept_it_later(self, serve, instance, instances, store):
+        """While one server stands by, that another one refuses is not the end."""
+        instances.started.clear()
+        instances.broken.add(DESTINATION)
+        store.append(row(1))
+        other = serve(among=FakeInstances())
+        found, tried = [], threading.Event()
+        client = CanalClient(
+            f"127.0.0.1:{serve().port},127.0.0.1:{other.port}",
+            destination=DESTINATION,
+            on_disconnect=lambda _: tried.set(),
+        )
+        thread = threading.Thread(target=lambda: found.extend(take(client, 1)))
+        thread.start()
+        assert tried.wait(PATIENCE_S)
+        instances.started[DESTINATION] = instance
+        thread.join(PATIENCE_S)
+        client.close()
+        assert found == [1]
+
     def test_not_at_all(self, serve):
         """With `reconnect_for_s=0` the first failure is raised."""
         client = CanalClient("127.0.0.1", 1, DESTINATION, reconnect_for_s=0)
@@ -481,6 +534,56 @@ class TestStop:
         client.stop()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
+
+    @pytest.mark.parametrize("accepts", [False, True], ids=["connecting", "login"])
+    def test_while_connecting(self, accepts):
+        """A server that does not answer is not waited for."""
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as silent:
+            held = [] if accepts else fill(silent)
+            client = CanalClient("127.0.0.1", silent.getsockname()[1], DESTINATION)
+            thread = threading.Thread(target=lambda: list(client))
+            thread.start()
+            if accepts:
+                held.append(silent.accept()[0])
+            client.stop()
+            thread.join(PATIENCE_S / 2)
+            assert not thread.is_alive()
+            for each in held:
+                each.close()
+
+    def test_in_the_handshake_of_tls(self):
+        """Nor is one that accepts a connection and says nothing of TLS."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            client = CanalClient(
+                "127.0.0.1", silent.getsockname()[1], DESTINATION, tls=True
+            )
+            thread = threading.Thread(target=lambda: list(client))
+            thread.start()
+            peer, _ = silent.accept()
+            assert peer.recv(1)  # the handshake began
+            client.stop()
+            thread.join(PATIENCE_S / 2)
+            assert not thread.is_alive()
+            peer.close()
+
+    def test_before_connect(self):
+        """A stopped client connects to nobody, and its loop is empty."""
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as silent:
+            client = CanalClient("127.0.0.1", silent.getsockname()[1], DESTINATION)
+            client.stop()
+            with client:
+                assert list(client) == []
+
+
+def fill(server):
+    """Fill the queue of a listening socket; connections to it hang from then on."""
+    found = []
+    for _ in range(8):
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.connect_ex(server.getsockname())
+        found.append(sock)
+    return found
 
 
 class TestState:

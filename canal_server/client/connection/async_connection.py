@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canal_server.client.connection.frame_protocol import FrameProtocol
+from canal_server.client.connection.interruption import never, raise_if
 from canal_server.protocol.framing import FRAME_BYTES_MAX
+from canal_server.runtime.lifecycle import Deadline
 from canal_server.tls.client_tls import raise_failure
 
 if TYPE_CHECKING:
@@ -46,21 +48,43 @@ class AsyncConnection:
         is_woken, self._is_woken = self._is_woken, False
         return is_woken
 
-    async def connect(self, address: Address, timeout_s: float) -> None:
-        """Connect, after closing an earlier connection."""
+    async def connect(
+        self,
+        address: Address,
+        timeout_s: float,
+        gives_up: Callable[[], bool] = never,
+    ) -> None:
+        """Connect, after closing an earlier connection; see `io_steps.Connection`."""
         await self.close()
         self._loop = asyncio.get_running_loop()
         self._server, self._send_timeout_s = str(address), timeout_s
-        async with _limit(timeout_s, f"cannot connect to {address} within the timeout"):
-            try:
-                _, self._protocol = await self._loop.create_connection(
-                    lambda: FrameProtocol(self._server),
-                    address.host,
-                    address.port,
-                    ssl=self._tls,
-                )
-            except OSError as error:
-                raise_failure(self._server, error)
+        connecting = asyncio.ensure_future(self._open_protocol(address))
+        deadline = Deadline(timeout_s)
+        try:
+            while not connecting.done() and not deadline.passed():
+                await self._wait(connecting, deadline.remaining_s(), wakeable=True)
+                if self._take_wake():
+                    raise_if(gives_up)
+        except BaseException:  # also a cancellation
+            if not connecting.cancel() and not connecting.cancelled():
+                _abort(connecting)
+            raise
+        if not connecting.done():
+            connecting.cancel()
+            raise TimeoutError(f"cannot connect to {address} within the timeout")
+        try:
+            self._protocol = connecting.result()
+        except OSError as error:
+            raise_failure(self._server, error)
+
+    async def _open_protocol(self, address: Address) -> FrameProtocol:
+        _, protocol = await asyncio.get_running_loop().create_connection(
+            lambda: FrameProtocol(str(address)),
+            address.host,
+            address.port,
+            ssl=self._tls,
+        )
+        return protocol
 
     async def send(self, data: bytes) -> None:
         """Send all of the data."""
@@ -141,12 +165,12 @@ class AsyncConnection:
 
     async def _wait(
         self,
-        frame: asyncio.Future[memoryview] | None,
+        frame: asyncio.Future[Any] | None,
         timeout_s: float | None,
         *,
         wakeable: bool,
     ) -> None:
-        """Wait for a frame, for `wake` if it may, or until the time is over."""
+        """Wait for a future, for `wake` if it may, or until the time is over."""
         # Quicker than `asyncio.wait`, which takes a task for `wake`.
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
@@ -174,6 +198,12 @@ class AsyncConnection:
 def _end(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def _abort(opened: asyncio.Future[FrameProtocol]) -> None:
+    """Close the connection of an attempt that succeeded when nobody waited for it."""
+    if opened.exception() is None:
+        opened.result().abort()
 
 
 def _look_at_error(frame: asyncio.Future[memoryview]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import select
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
 from canal_server.client.connection.client_link import Link
+from canal_server.client.connection.interruption import Interrupt, Waker, never
 from canal_server.protocol.framing import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -16,37 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.client.connection.server_addresses import Address
-
-_WAKE_BYTES: Final = 4096
-
-
-class Waker:
-    """Wakes a thread that waits, from any other thread or from a signal handler."""
-
-    def __init__(self) -> None:
-        self._read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-
-    def wake(self) -> None:
-        """Make `fileno` readable."""
-        try:
-            os.write(self._write_fd, b"\0")
-        except BlockingIOError:
-            return  # it is readable
-
-    def clear(self) -> None:
-        """Make `fileno` unreadable."""
-        try:
-            os.read(self._read_fd, _WAKE_BYTES)
-        except BlockingIOError:
-            return  # another reader was first
-
-    def fileno(self) -> int:
-        """Return the descriptor that becomes readable."""
-        return self._read_fd
-
-    def __del__(self) -> None:
-        os.close(self._read_fd)
-        os.close(self._write_fd)
 
 
 class BlockingConnection:
@@ -76,10 +45,16 @@ class BlockingConnection:
         """Interrupt a wait; from any thread and from signal handlers."""
         self._waker.wake()
 
-    def connect(self, address: Address, timeout_s: float) -> None:
-        """Connect, after closing an earlier connection."""
+    def connect(
+        self,
+        address: Address,
+        timeout_s: float,
+        gives_up: Callable[[], bool] = never,
+    ) -> None:
+        """Connect, after closing an earlier connection; see `io_steps.Connection`."""
         self.close()
-        self._link = Link(address.host, address.port, timeout_s, self._tls)
+        interrupt = Interrupt(self._waker, gives_up)
+        self._link = Link(address.host, address.port, timeout_s, self._tls, interrupt)
 
     def send(self, data: bytes) -> None:
         """Send all of the data."""

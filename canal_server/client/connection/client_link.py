@@ -8,6 +8,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from canal_server.client.connection.frame_buffer import FrameBuffer
+from canal_server.client.connection.interruption import Interrupt, Waker, never
+from canal_server.client.connection.socket_opening import open_socket
 from canal_server.protocol.framing import (
     FRAME_BYTES_MAX,
     LENGTH_BYTES,
@@ -41,26 +43,27 @@ class Link:
         port: int,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
+        interrupt: Interrupt | None = None,
     ) -> None:
+        """Connect; raises InterruptedError if that is interrupted."""
         self._timeout_s = timeout_s  # to connect, and to send a request
         self._server = f"{host}:{port}"
-        self._sock = socket.create_connection((host, port), timeout_s)
+        interrupt = interrupt or Interrupt(Waker(), never)
+        self._sock = open_socket(host, port, timeout_s, interrupt)
         self._pending: Callable[[], int] = int  # bytes that are decrypted
         if tls is not None:
-            encrypted = self._encrypted(tls, host)
+            # Most programs have no need of it.
+            from canal_server.client.connection.tls_opening import (  # noqa: PLC0415
+                encrypt,
+            )
+
+            try:
+                encrypted = encrypt(self._sock, tls, host, timeout_s, interrupt)
+            except OSError as error:
+                raise_failure(self._server, error)
             self._sock, self._pending = encrypted, encrypted.pending
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-
-    def _encrypted(self, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
-        try:
-            return tls.wrap_socket(self._sock, server_hostname=host)
-        except OSError as error:
-            self._sock.close()
-            raise_failure(self._server, error)
-        except BaseException:
-            self._sock.close()
-            raise
 
     def send(self, kind: PacketType, content: object) -> None:
         """Send one packet with a message of `protocol.packets`."""

@@ -24,8 +24,13 @@ T = TypeVar("T")
 class Connection(Protocol):
     """A connection that blocks; raises OSError if the network fails."""
 
-    def connect(self, address: Address, timeout_s: float) -> None:
-        """Connect, after closing an earlier connection."""
+    def connect(
+        self, address: Address, timeout_s: float, gives_up: Callable[[], bool]
+    ) -> None:
+        """Connect, after closing an earlier connection.
+
+        Raises InterruptedError if it is interrupted and `gives_up` says so.
+        """
 
     def send(self, data: bytes) -> None:
         """Send all of the data."""
@@ -57,14 +62,15 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Connect to an address."""
+    """Connect to an address, unless interrupted."""
 
     address: Address
     timeout_s: float
+    gives_up: Callable[[], bool]
 
     def on(self, connection: Any) -> Any:
         """Do it."""
-        return connection.connect(self.address, self.timeout_s)
+        return connection.connect(self.address, self.timeout_s, self.gives_up)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from canal_server.client.connection.blocking_connection import BlockingConnection
 from canal_server.client.connection.client_link import Link
+from canal_server.client.connection.interruption import never, raise_if
 from canal_server.client.connection.io_steps import Receive, Send, run
 from canal_server.errors import ClientError, ProtocolError
 from canal_server.protocol.auth import scramble
@@ -20,9 +21,11 @@ from canal_server.protocol.packets import (
     encode_packet,
 )
 from canal_server.protocol.protobuf import decode
+from canal_server.runtime.lifecycle import Deadline
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from canal_server.client.connection.io_steps import Steps
     from canal_server.client.connection.server_addresses import Address
@@ -58,20 +61,28 @@ def open_link(
     return link
 
 
-def log_in(server: str, user: str, password: str, timeout_s: float) -> Steps[None]:
+def log_in(
+    server: str,
+    user: str,
+    password: str,
+    timeout_s: float,
+    gives_up: Callable[[], bool] = never,
+) -> Steps[None]:
     """Receive the greeting and log in; `server` is for errors.
 
     Raises LoginRefused, ClientError if the server takes no more clients, ProtocolError
-    if the other side is not a canal server.
+    if the other side is not a canal server, InterruptedError if `gives_up`.
     """
     try:
-        yield from _log_in(user, password, timeout_s)
+        yield from _log_in(user, password, timeout_s, gives_up)
     except ProtocolError as error:
         raise ProtocolError(f"{server}: {error}") from error
 
 
-def _log_in(user: str, password: str, timeout_s: float) -> Steps[None]:
-    packet = yield from receive_packet(timeout_s, _GREETING_BYTES_MAX)
+def _log_in(
+    user: str, password: str, timeout_s: float, gives_up: Callable[[], bool]
+) -> Steps[None]:
+    packet = yield from receive_packet(timeout_s, _GREETING_BYTES_MAX, gives_up)
     if packet.type == PacketType.ACK:  # such as for too many clients
         raise refusal(decode(Ack, packet.body))
     if packet.type != PacketType.HANDSHAKE or packet.version != VERSION:
@@ -87,18 +98,28 @@ def _log_in(user: str, password: str, timeout_s: float) -> Steps[None]:
         net_write_timeout=_IDLE_MS,
     )
     yield Send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
-    packet = yield from receive_packet(timeout_s)
+    packet = yield from receive_packet(timeout_s, gives_up=gives_up)
     answer = decode(Ack, packet.body)
     if answer.error_code:
         raise LoginRefused(str(refusal(answer)), code=answer.error_code)
 
 
 def receive_packet(
-    timeout_s: float | None, limit: int = FRAME_BYTES_MAX
+    timeout_s: float | None,
+    limit: int = FRAME_BYTES_MAX,
+    gives_up: Callable[[], bool] = never,
 ) -> Steps[Packet]:
-    """Wait for the next packet. Raises ProtocolError for other data."""
-    found = yield Receive(timeout_s, limit)
-    return decode(Packet, bytes(found))
+    """Wait for the next packet.
+
+    Raises ProtocolError for other data, InterruptedError if the wait is interrupted and
+    `gives_up`.
+    """
+    deadline = Deadline(timeout_s)
+    while True:
+        found = yield Receive(deadline.remaining_s(), limit, wakeable=True)
+        if found is not None:
+            return decode(Packet, bytes(found))
+        raise_if(gives_up)
 
 
 def refusal(ack: Ack) -> ClientError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from canal_server.client.connection.interruption import never
 from canal_server.client.connection.io_steps import (
     Close,
     Connect,
@@ -36,6 +37,8 @@ from canal_server.protocol.packets import (
 from canal_server.protocol.protobuf import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.client.client_options import ClientOptions
     from canal_server.client.connection.io_steps import Steps
     from canal_server.client.connection.server_addresses import Address
@@ -53,7 +56,14 @@ _NOTHING: Final = memoryview(b"")
 class Session:
     """One client id at one destination, over one connection at a time."""
 
-    def __init__(self, options: ClientOptions, readers: Readers) -> None:
+    def __init__(
+        self,
+        options: ClientOptions,
+        readers: Readers,
+        gives_up: Callable[[], bool] = never,
+    ) -> None:
+        """Connect and subscribe until `gives_up`."""
+        self._gives_up = gives_up
         self.options = options
         self.client_id = options.client_id
         self.readers = readers
@@ -76,13 +86,17 @@ class Session:
     # ----------------------------------------------------------------------------
 
     def connect(self, address: Address) -> Steps[None]:
-        """Connect to a server and log in."""
+        """Connect to a server and log in. Raises InterruptedError when given up."""
         yield from self.close()
         options = self.options
-        yield Connect(address, options.timeout_s)
+        yield Connect(address, options.timeout_s, self._gives_up)
         try:
             yield from log_in(
-                str(address), options.user, options.password, options.timeout_s
+                str(address),
+                options.user,
+                options.password,
+                options.timeout_s,
+                self._gives_up,
             )
         except BaseException:
             yield Close()
@@ -271,7 +285,8 @@ class Session:
             self._ahead = message
         yield from self._send(frame(encode_packet(kind, content)))
         try:
-            packet = yield from receive_packet(self.options.timeout_s)
+            timeout_s, gives_up = self.options.timeout_s, self._gives_up
+            packet = yield from receive_packet(timeout_s, gives_up=gives_up)
             self._check(packet, PacketType.ACK)
             self._note_success(self._sent)
             return decode(Ack, packet.body)

@@ -18,7 +18,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from canal_server.client.change_reader import Change
-from canal_server.client.connection.blocking_connection import Waker
+from canal_server.client.connection.interruption import Waker
 from canal_server.client.consume.consumer_counters import ConsumerCounters
 from canal_server.client.handlers.handler import Rejected, RetryLater, calls_of
 from canal_server.client.received_message import Message

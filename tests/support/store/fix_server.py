@@ -361,15 +361,18 @@ def instances(instance: FakeInstance) -> FakeInstances:
 
 @pytest.fixture
 def serve(instances: FakeInstances) -> Iterator[Callable[..., Server]]:
-    """Return a function that starts a server with these settings, on loopback."""
+    """Return a function that starts a server with these settings, on loopback.
+
+    `among` replaces the instances that it runs.
+    """
     servers: list[Server] = []
 
-    def start(**settings: object) -> Server:
+    def start(among: FakeInstances | None = None, **settings: object) -> Server:
         config = ServerConfig(ip="127.0.0.1", port=0, **settings)  # type: ignore[arg-type]
         tls = None if config.tls.cert_file is None else ServerTls(config.tls)
         credentials = Credentials(config.user, config.passwd)
         users = UserDirectory(config.users_file, credentials)
-        server = Server(config, instances, tls, users)
+        server = Server(config, among or instances, tls, users)
         server.start()
         servers.append(server)
         return server

@@ -180,10 +180,20 @@ cdef class Table:
             raise ProtocolError(f"malformed row of {self.schema}.{self.name}")
         return 0
 
-    def types(self):
-        """Return the MySQL type of each column met so far, by name."""
-        return {(<ColumnPlan>each).name: (<ColumnPlan>each).mysql_type
-                for each in self.plans}
+    cdef int add_types(self, dict found, Slice row, uint64_t tag) except -1:
+        """Add the MySQL type of each column of one side of a row, by name."""
+        cdef Input source = input_of(row)
+        cdef Slice field, value
+        cdef ColumnText* text
+        cdef ColumnPlan plan
+        cdef size_t at = 0
+        while next_field(&source, tag, &field):
+            self.column(at, field, &text, &value)
+            at += 1
+            plan = <ColumnPlan>self.plans[text.target]
+            found[plan.name] = plan.mysql_type
+        self.check(source.short)
+        return 0
 
 
 @cython.final
@@ -333,8 +343,14 @@ cdef class Change:
 
     @property
     def mysql_types(self):
-        """The MySQL types of the table's columns, as far as rows have shown them."""
-        return self.origin.table.types()
+        """The MySQL types of the row's columns, by name; empty for a statement."""
+        cdef dict found = {}
+        if self.has_row():
+            if self.origin.event != EVENT_INSERT:
+                self.origin.table.add_types(found, self.row, TAG_BEFORE)
+            if self.origin.event != EVENT_DELETE:
+                self.origin.table.add_types(found, self.row, TAG_AFTER)
+        return found
 
     cdef inline bint has_row(self):
         return self.row.p != NULL

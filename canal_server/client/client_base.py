@@ -100,6 +100,11 @@ class ClientBase(ABC):
         self._stream.session.client_id = client_id
 
     @property
+    def ack_policy(self) -> AckPolicy:
+        """The option `ack`."""
+        return self._options.ack
+
+    @property
     def lag(self) -> float | None:
         """Seconds since the source executed the newest change that was received.
 

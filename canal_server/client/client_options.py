@@ -50,6 +50,7 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         """Raise ValueError, with the name of the option."""
+        self._check_types()
         if not self.destination:
             raise ValueError("destination is empty: expected the name of a destination")
         if not _ID_MIN <= self.client_id <= _ID_MAX:
@@ -73,6 +74,23 @@ class ClientOptions:
         if self.zookeeper is None:
             self.addresses()
 
+    def _check_types(self) -> None:
+        for name in ("host", "destination", "user", "password", "filter"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                kind = type(value).__name__  # not the value, it may be a password
+                raise ValueError(f"{name} is of type {kind}: expected a text")  # noqa: TRY004
+        for name in ("port", "client_id", "batch_size", "transaction_bytes_max"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ValueError(f"{name} = {value!r}: expected an integer")  # noqa: TRY004
+        for name in ("timeout_s", "reconnect_for_s", "ack"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                if name == "ack" and isinstance(value, str):
+                    continue
+                raise ValueError(f"{name} = {value!r}: expected a number of seconds")
+
     def _check_ack(self) -> None:
         if isinstance(self.ack, str):
             if self.ack not in {"message", "transaction", "manual"}:
@@ -80,7 +98,7 @@ class ClientOptions:
                     f'ack = {self.ack!r}: expected "message", "transaction", "manual"'
                     " or a number of seconds"
                 )
-        elif not (math.isfinite(self.ack) and self.ack > 0):
+        elif self.ack is None or not (math.isfinite(self.ack) and self.ack > 0):
             raise ValueError(f"ack = {self.ack!r}: expected seconds, more than 0")
 
     @property

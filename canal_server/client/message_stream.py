@@ -272,9 +272,11 @@ class MessageStream:
         yield from self._ack_if_due()
         if self._whole is None:
             return message or None
-        return self._joined(self._whole, message)
+        return (yield from self._joined(self._whole, message))
 
-    def _joined(self, whole: WholeTransactions, message: Message) -> Message | None:
+    def _joined(
+        self, whole: WholeTransactions, message: Message
+    ) -> Steps[Message | None]:
         piece: Piece | None = None
         now = time.monotonic()
         if message:
@@ -282,28 +284,44 @@ class MessageStream:
             piece = whole.add(message)
         if piece is None and whole.held_bytes:
             limit = self._options.transaction_bytes_max
-            waited_s = now - (self._held_since or now)
-            if whole.held_bytes > limit or waited_s > self._options.timeout_s:
-                piece = self._oversize(whole, limit)
+            if whole.held_bytes > limit:
+                piece = self._oversize(
+                    whole,
+                    f"has more than transaction_bytes_max = {limit} bytes; raise it",
+                )
+            elif now - (self._held_since or now) > self._options.timeout_s:
+                self._held_since = now
+                piece = yield from self._overdue(whole)
         if piece is None:
             return None
         return Message(piece.batch_id, piece.body, self.session.readers)
 
-    def _oversize(self, whole: WholeTransactions, limit: int) -> Piece:
+    def _overdue(self, whole: WholeTransactions) -> Steps[Piece | None]:
+        """Return a part of a transaction whose end cannot come before an ack.
+
+        None if the source, or the server, may only be slow. Raises TransactionTooLarge.
+        """
+        held, waited_s = whole.held_bytes, self._options.timeout_s
+        clients = yield from self.session.blocking_clients()
+        if clients is None or self.session.client_id in clients:
+            full = "" if clients is None else ", as the server's buffer is full"
+            return self._oversize(
+                whole,
+                f"did not end within {waited_s:g} s after {held} bytes of it{full};"
+                " raise the server's canal.instance.memory.buffer.size if it is larger"
+                " than that, and do not set canal.instance.filter.transaction.entry",
+            )
+        client_messages.TRANSACTION_WAITS.log(
+            logger, self._options.destination, waited_s, held
+        )
+        return None
+
+    def _oversize(self, whole: WholeTransactions, why: str) -> Piece:
         """Return a part of a transaction, or raise TransactionTooLarge."""
         if self._options.over_limit == "part":
             return whole.take()
-        if whole.held_bytes > limit:
-            raise TransactionTooLarge(
-                f"a transaction of destination {self._options.destination} has more"
-                f" than transaction_bytes_max = {limit} bytes; raise it, or set"
-                ' over_limit = "part" to receive it in parts'
-            )
         raise TransactionTooLarge(
-            f"the end of a transaction of destination {self._options.destination} did"
-            f" not arrive within {self._options.timeout_s:g} s after"
-            f" {whole.held_bytes} bytes of it; if it is larger than the server's"
-            " buffer (canal.instance.memory.buffer.size), raise that, or set"
+            f"a transaction of destination {self._options.destination} {why}; or set"
             ' over_limit = "part" to receive it in parts'
         )
 

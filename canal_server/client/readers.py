@@ -5,6 +5,7 @@ A reader remembers the columns of tables from message to message.
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Literal
 
 from canal_server.client.change_reader import ChangeReader
@@ -12,7 +13,6 @@ from canal_server.client.value_reader import ValueOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import tzinfo
 
     from canal_server.client.arrow_tables import ArrowReader, Updates
 
@@ -28,6 +28,15 @@ class Readers:
     ) -> None:
         if values not in {"typed", "text"}:
             raise ValueError(f'values = {values!r}: expected "typed" or "text"')
+        if time_zone is not None and not isinstance(time_zone, tzinfo):
+            raise ValueError(
+                f"time_zone = {time_zone!r}: expected a tzinfo, such as"
+                ' zoneinfo.ZoneInfo("Europe/Berlin")'
+            )
+        if load_json is not None and not callable(load_json):
+            raise ValueError(
+                f"load_json = {load_json!r}: expected a function, such as json.loads"
+            )
         self._time_zone = time_zone
         self._arrow: dict[Updates, ArrowReader] = {}
         options = ValueOptions(

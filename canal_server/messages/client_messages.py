@@ -16,6 +16,19 @@ CLIENT_RECONNECTS = Message(
     " the client uses.",
 )
 
+TRANSACTION_WAITS = Message(
+    name="transaction-waits",
+    level=WARNING,
+    text="destination %s: nothing arrived for %g s, after %d bytes of a transaction;"
+    " the client waits for its end",
+    meaning="A Python client with whole_transactions has a part of a transaction, and"
+    " the server is not waiting for the client: the source, or its connection to the"
+    " server, is slow or interrupted. Or the server leaves out the begins and ends of"
+    " transactions.",
+    remedy="Check the destination with `canal-server status`, and that"
+    " canal.instance.filter.transaction.entry is not true.",
+)
+
 HANDLER_RETRIES = Message(
     name="handler-retries",
     level=WARNING,

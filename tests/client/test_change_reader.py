@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from change_messages import Maker
 from client_entries import row
 from golden_form import DATA, decode_fields, entries_of, load_workload
 
@@ -141,6 +142,30 @@ def test_key_without_the_other_values() -> None:
     first, second = changes_of(body, TYPED)
     assert (first.key, second.key) == ({"id": 1}, {"id": 300})
     assert first.key == first.after
+
+
+def test_types_after_an_alter() -> None:
+    """Types are those of the row, whatever the table had before or has later."""
+    maker = Maker()
+    before = Maker(types={"a": "int"}), {"id": 1, "a": 1, "b": "x"}
+    between = Maker(types={"a": "varchar(10)"}), {"id": 2, "a": "2"}
+    messages = [
+        made.message(number, made.insert(row), made.delete(row))
+        for number, (made, row) in enumerate((before, between, before))
+    ]
+    reader = ChangeReader(TYPED)
+    found = [
+        change.mysql_types
+        for message in messages
+        for change in list(reader.read(message.body))
+    ]
+    first = {"id": "int", "a": "int", "b": "varchar(100)"}
+    second = {"id": "int", "a": "varchar(10)"}
+    assert found == [first, first, second, second, first, first]
+    kept = [each for message in messages for each in list(reader.read(message.body))]
+    assert [each.mysql_types for each in kept] == found
+    (statement,) = reader.read(maker.message(9, maker.statement("ALTER …")).body)
+    assert statement.mysql_types == {}
 
 
 @pytest.mark.parametrize(

@@ -486,8 +486,49 @@ class TestWholeTransactions:
         reader.close()
         assert acked_by(store) == len(store.records)
 
-    def test_end_that_never_comes(self, client, store):
-        """A server that sends no ends, or has no room for one, is named as cause."""
+    def test_a_full_ring(self, client, store, instances):
+        """A transaction that the server has no room for is an error that says so."""
+        store.append(*transaction(1, 2)[:-1])
+        instances.state["blocked"] = {"clients": [7, 1001]}
+        reader = client(whole_transactions=True, timeout_s=0.2)
+        with pytest.raises(TransactionTooLarge, match=r"full.*memory\.buffer\.size"):
+            next(reader.messages(timeout_s=0.05))
+
+    def test_a_full_ring_in_parts(self, client, store, instances):
+        """With "part", what fills the ring is yielded."""
+        whole = transaction(1, 2)
+        store.append(*whole[:-1])
+        instances.state["blocked"] = {"clients": [1001]}
+        reader = client(whole_transactions=True, timeout_s=0.2, over_limit="part")
+        messages = reader.messages(timeout_s=0.05)
+        assert ids(next(messages).changes()) == [1, 2]
+        store.append(whole[-1])
+        assert next(messages).ends_transaction
+
+    @pytest.mark.parametrize("clients", [None, [7]], ids=["nobody", "another client"])
+    def test_a_slow_source(self, client, store, instances, caplog, clients):
+        """A source that stalls in a transaction is waited for, and that is logged."""
+        whole = transaction(1, 2)
+        store.append(*whole[:-1])
+        instances.state["blocked"] = clients and {"clients": clients}
+        reader = client(whole_transactions=True, timeout_s=0.1, over_limit="part")
+        found = []
+        thread = threading.Thread(
+            target=lambda: found.append(next(reader.messages(timeout_s=0.05)))
+        )
+        thread.start()
+        deadline = Deadline(PATIENCE_S)
+        while caplog.text.count("waits for its end") < 2 and not deadline.passed():
+            threading.Event().wait(0.01)
+        store.append(whole[-1])
+        thread.join(PATIENCE_S)
+        assert ids(found[0].changes()) == [1, 2]
+        assert found[0].ends_transaction
+        assert caplog.text.count("waits for its end") >= 2
+
+    def test_a_server_that_does_not_know(self, client, store, instances, monkeypatch):
+        """A server that does not say whether it waits is believed to."""
+        monkeypatch.setattr(instances, "status_of", lambda _: None)
         store.append(*transaction(1, 2)[:-1])
         reader = client(whole_transactions=True, timeout_s=0.2)
         with pytest.raises(TransactionTooLarge, match=r"memory\.buffer\.size"):
@@ -642,6 +683,13 @@ class TestState:
         ({"host": "a b"}, "host = 'a b': expected a name or address"),
         ({"host": "zk://"}, "host = 'zk://': expected zk://host:port"),
         ({"port": 0}, "port = 0: expected 1 to 65535"),
+        ({"port": "11111"}, "port = '11111': expected an integer"),
+        ({"timeout_s": "3"}, "timeout_s = '3': expected a number of seconds"),
+        ({"ack": True}, "ack = True: expected a number"),
+        ({"ack": None}, "ack = None: expected seconds"),
+        ({"filter": None}, "filter is of type NoneType: expected a text"),
+        ({"time_zone": "Europe/Berlin"}, "time_zone = 'Europe/Berlin': expected a tz"),
+        ({"load_json": "json"}, "load_json = 'json': expected a function"),
     ],
 )
 def test_invalid_options(options, problem):

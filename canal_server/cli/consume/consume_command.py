@@ -26,6 +26,7 @@ from canal_server.cli.start import log_to
 from canal_server.cli.time_options import count, duration, patience
 from canal_server.client.consume.consumer import RETRIES, Consumer
 from canal_server.client.consume.dead_letters import DeadLetters
+from canal_server.client.handlers.handler import calls_of
 from canal_server.client.table_choice import TableChoice
 from canal_server.errors import ClientError, ConfigError, ProtocolError
 from canal_server.runtime.log_levels import LEVELS
@@ -130,9 +131,11 @@ def run(args: argparse.Namespace) -> int:
         dead_letters = _dead_letters(args)
         if dead_letters is not None:
             opened.callback(dead_letters.close)
+        # What receives whole messages has no more than the subscription's filter.
+        by_message = calls_of(handler).is_by_message
         consumer = Consumer(
             handler,
-            tables=args.tables,
+            tables=() if by_message else args.tables,
             retries=args.retries,
             retry_for_s=args.retry_for,
             dead_letters=dead_letters,

@@ -6,6 +6,7 @@ connection (`message_stream`).
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -35,6 +36,7 @@ from canal_server.protocol.packets import (
     encode_packet,
 )
 from canal_server.protocol.protobuf import decode
+from canal_server.protocol.range_messages import RangeState, RangeStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,6 +146,27 @@ class Session:
         yield from self._exchange(PacketType.UNSUBSCRIPTION, request)
         self._forget_open()
         self.subscribed_filter = None
+
+    def blocking_clients(self) -> Steps[tuple[int, ...] | None]:
+        """Return for whose acks the full ring of the destination waits; None: unknown.
+
+        Only this server knows; a Java server refuses the question.
+        """
+        request = RangeStatus(self.options.destination)
+        try:
+            packet = yield from self._exchange(
+                PacketType.RANGE_STATUS, request, PacketType.RANGE_STATE
+            )
+        except ClientError:
+            return None
+        try:
+            state = json.loads(decode(RangeState, packet.body).json)
+            blocked = state.get("blocked")
+            return tuple(blocked["clients"]) if blocked else ()
+        except (ValueError, LookupError, AttributeError, TypeError) as error:
+            raise ProtocolError(
+                f"{self.address} sent a state that is not what it should be: {error}"
+            ) from error
 
     # ----------------------------------------------------------------------------
     # Messages
@@ -278,8 +301,10 @@ class Session:
         self.open_ids.append(batch_id)
         return Message(batch_id, data[start:stop], self.readers)
 
-    def _exchange(self, kind: PacketType, content: object) -> Steps[Ack]:
-        """Send a request whose answer is an ack."""
+    def _exchange(
+        self, kind: PacketType, content: object, expected: PacketType = PacketType.ACK
+    ) -> Steps[Packet]:
+        """Send a request and return its answer, usually an ack."""
         message = yield from self._outstanding()
         if message:
             self._ahead = message
@@ -287,15 +312,15 @@ class Session:
         try:
             timeout_s, gives_up = self.options.timeout_s, self._gives_up
             packet = yield from receive_packet(timeout_s, gives_up=gives_up)
-            self._check(packet, PacketType.ACK)
-            self._note_success(self._sent)
-            return decode(Ack, packet.body)
+            self._check(packet, expected)
         except ClientError:
             yield from self._refused()
             raise
         except BaseException:  # as above
             yield from self.drop()
             raise
+        self._note_success(self._sent)
+        return packet
 
     def _send_unanswered(self, kind: PacketType, content: object) -> Steps[None]:
         """Send a request that is answered only if it is refused."""

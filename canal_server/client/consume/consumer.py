@@ -31,6 +31,7 @@ from canal_server.runtime.backoff import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from canal_server.client.client_options import AckPolicy
     from canal_server.client.consume.dead_letters import DeadLetters
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,10 @@ Unit: TypeAlias = Change | Message
 
 class MessageSource(Protocol):
     """What a consumer needs of a `CanalClient`."""
+
+    @property
+    def ack_policy(self) -> AckPolicy:
+        """The client's option `ack`."""
 
     def messages(self, *, timeout_s: float | None, empty: bool) -> Iterator[Message]:
         """Yield messages until `stop`; with `empty`, an empty one while none come."""
@@ -85,7 +90,8 @@ class Consumer:
 
     Raises:
         TypeError: the handler is neither a function nor has the method `handle`
-        ValueError: a table is not written as `schema.table`
+        ValueError: a table is not written as `schema.table`, or the handler receives
+            whole messages, whose tables only the client's `filter` selects
 
     """
 
@@ -102,6 +108,11 @@ class Consumer:
         self.counters = ConsumerCounters()
         self._calls = calls_of(handler)
         self._tables = tuple(map(TableChoice, tables))
+        if self._tables and self._calls.is_by_message:
+            raise ValueError(
+                f"{handler!r} receives whole messages: select tables by the client's"
+                " filter instead of by tables"
+            )
         self._retries = retries
         self._retry_for_s = retry_for_s
         self._dead_letters = dead_letters
@@ -121,8 +132,14 @@ class Consumer:
         The client has to be made with `ack="manual"`, and with `on_redelivery` set to
         the consumer's `forget`. What was handled at the end is flushed and acked.
 
-        Raises HandlerFailed, and what the client raises.
+        Raises HandlerFailed, what the client raises, and ValueError if the client acks
+        by itself, which would lose what a handler had not flushed before a crash.
         """
+        if client.ack_policy != "manual":
+            raise ValueError(
+                f'the client has ack = {client.ack_policy!r}: expected "manual", as the'
+                " consumer acks what the handler has flushed"
+            )
         self._client = client
         try:
             self._open()
@@ -192,6 +209,8 @@ class Consumer:
                 self._calls.open()
             except RetryLater as error:
                 self._pause(outage.delay_s(error), error)
+            except OSError as error:
+                raise HandlerFailed(f"the handler cannot begin: {error}") from error
             else:
                 return
 
@@ -207,11 +226,14 @@ class Consumer:
         return any(each.accepts(change) for each in self._tables)
 
     def _handle(self, part: _Part) -> None:
-        handle, limit = self._calls.handle, self._calls.flush_changes
+        handle, complete = self._calls.handle, self._calls.complete
+        limit = self._calls.flush_changes
         for unit in self._units(part.message):
             part.handled += 1
             try:
-                handle(unit)
+                result = handle(unit)
+                if result is not None:
+                    complete(result)
             except Exception as error:  # noqa: BLE001  # of the program's own code
                 self._recover(error)
                 continue
@@ -294,7 +316,7 @@ class Consumer:
         changes = 0
         try:
             for unit in self._pending(start, stop):
-                self._calls.handle(unit)
+                self._calls.complete(self._calls.handle(unit))
                 changes += _changes_in(unit)
             self._calls.flush()
         except Exception as error:  # noqa: BLE001  # of the program's own code

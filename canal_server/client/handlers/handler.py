@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from canal_server.client.handlers.coroutines import Coroutines
 from canal_server.errors import CanalError
 from canal_server.runtime.optional_packages import optional_module
 
@@ -40,6 +41,9 @@ class Handler(Protocol):
     changes since the last flush, in the same order, but perhaps with more flushes
     between them. After a crash, changes since the last ack are handled again. So a
     handler should have the same effect when it handles a change twice.
+
+    Methods may be coroutine functions. They run in one event loop that belongs to the
+    consumer, one at a time: the consumer waits for each.
 
     The kind of an error decides about retries: RetryLater is retried until it
     succeeds, Rejected never, any other as often as the consumer retries errors. Then
@@ -77,6 +81,7 @@ class HandlerCalls:
     """The methods of a handler; those that it leaves out do nothing."""
 
     handle: Callable[[Any], object]  # of a change or of a message
+    complete: Callable[[object], None]  # is called with a result that is not None
     is_by_message: bool
     open: Callable[[], object]
     flush: Callable[[], object]
@@ -91,10 +96,10 @@ def calls_of(handler: object) -> HandlerCalls:
 
     Raises TypeError for what is neither.
     """
+    coroutines = Coroutines()
 
     def method(name: str) -> Callable[..., object]:
-        found: Callable[..., object] = getattr(handler, name, _nothing)
-        return found
+        return coroutines.completed(getattr(handler, name, _nothing))
 
     handle = getattr(handler, "handle", None)
     handle_message = getattr(handler, "handle_message", None)
@@ -109,11 +114,12 @@ def calls_of(handler: object) -> HandlerCalls:
     limit = NO_LIMIT if hasattr(handler, "flush") else 1
     return HandlerCalls(
         handle=handle_message or handle,  # type: ignore[arg-type]
+        complete=coroutines.complete,
         is_by_message=handle_message is not None,
         open=method("open"),
         flush=method("flush"),
         rollback=method("rollback"),
-        close=method("close"),
+        close=coroutines.closing(getattr(handler, "close", _nothing)),
         flush_changes=getattr(handler, "flush_changes", None) or limit,
         flush_s=getattr(handler, "flush_s", None) or 0.0,
     )

@@ -102,7 +102,9 @@ def _as_bytes(value: Any) -> bytes:
 
 
 def _as_json(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
+    """Return a document; of the JSON value null what does not become NULL."""
+    found = json.loads(value) if isinstance(value, str) else value
+    return sa.JSON.NULL if found is None else found
 
 
 def _as_uuid(value: Any) -> uuid.UUID:

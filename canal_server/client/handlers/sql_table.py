@@ -35,6 +35,9 @@ class SqlTable:
     """
 
     def __init__(self, table: sa.Table, dialect: str) -> None:
+        for each in table.columns:
+            if isinstance(each.type, sa.JSON):
+                each.type.none_as_null = True  # a NULL is not the JSON value null
         self._table = table
         self._dialect = dialect
         self._columns: dict[str, tuple[str, Callable[[Any], Any] | None] | None] = {}

@@ -33,6 +33,18 @@ class SqlTables:
         """Read tables again, as they may have been altered."""
         self._found.clear()
 
+    def truncated(self, change: Change, connection: sa.Connection) -> SqlTable | None:
+        """Return the table of a TRUNCATE; None: its first row will create it.
+
+        Raises Rejected if the table is missing and not created.
+        """
+        source = change.schema, change.table
+        if source not in self._found and self._creates:
+            read = _read(connection, *self._names.target(*source))
+            if read is None:
+                return None
+        return self.table_of(change, {}, connection)
+
     def table_of(
         self, change: Change, key: Mapping[str, object], connection: sa.Connection
     ) -> SqlTable:
@@ -90,9 +102,8 @@ class SqlTables:
                 f"table {shown} for {change.schema}.{change.table} does not exist;"
                 " create it, or set create = true"
             )
-        columns = [
-            _column(change.mysql_types, each, in_key=each in key) for each in values
-        ]
+        types = change.mysql_types
+        columns = [_column(types, each, in_key=each in key) for each in values]
         sa.Table(name, sa.MetaData(), *columns, schema=schema).create(connection)
         # As the database has it: types may differ from those that were asked for.
         found = _read(connection, schema, name)
@@ -131,10 +142,10 @@ def _add_columns(
     columns: list[str],
 ) -> None:
     """Add columns, which are NULL in the rows that exist."""
-    dialect = connection.dialect
+    dialect, types = connection.dialect, change.mysql_types
     table = sa.Table(name, sa.MetaData(), schema=schema)
     for each in columns:
-        column = _column(change.mysql_types, each, in_key=False)
+        column = _column(types, each, in_key=False)
         table.append_column(column)
         definition = CreateColumn(column).compile(dialect=dialect)
         shown = dialect.identifier_preparer.format_table(table)

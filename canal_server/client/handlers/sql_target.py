@@ -59,7 +59,7 @@ class SqlTarget:
                 table, key = self._keyed(change)
                 self._add(table.delete(tuple(key)), bound({}, key))
             case "truncate":
-                self._execute(self._table_of(change, {}).truncate(), {})
+                self._truncate(change)
             case "ddl":
                 self._tables.forget()
             case "statement":
@@ -95,6 +95,13 @@ class SqlTarget:
     # ----------------------------------------------------------------------------
     # Rows
     # ----------------------------------------------------------------------------
+
+    def _truncate(self, change: Change) -> None:
+        connection = self.connect()
+        with failures(self._name):
+            table = self._tables.truncated(change, connection)
+        if table is not None:
+            self._execute(table.truncate(), {})
 
     def _update(self, change: Change) -> None:
         before, after = change.before or {}, change.after or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from canal_server.client import Message
+    from canal_server.client.client_options import AckPolicy
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +47,8 @@ def written(tmp_path):
 
 class Client:
     """Yields messages as a client does, and notes what is acked between them."""
+
+    ack_policy: AckPolicy = "manual"
 
     def __init__(self, *messages) -> None:
         self.waiting = list(messages)
@@ -161,6 +165,95 @@ def test_a_function(maker):
     Consumer(lambda change: seen.append(change.after["id"])).run(client)
     assert seen == [1, 2, 3]
     assert client.events == ["ack 1", "ack 2"]
+
+
+def test_coroutine_functions(maker):
+    """What they are is not left alone: each runs to its end, in one event loop."""
+    client = Client(maker.inserts(1, 1, 2), maker.inserts(2, 3))
+
+    class Handler:
+        def __init__(self):
+            self.loops, self.seen, self.calls = set(), [], []
+
+        async def open(self):
+            await self.note("open")
+
+        async def handle(self, change):
+            await self.note("handle")
+            self.seen.append(change.after["id"])
+
+        async def flush(self):
+            await self.note(f"flush {len(self.seen)}")
+
+        async def close(self):
+            await self.note("close")
+
+        async def note(self, call):
+            await asyncio.sleep(0)
+            self.loops.add(asyncio.get_running_loop())
+            self.calls.append(call)
+
+    handler = Handler()
+    Consumer(handler).run(client)
+    assert handler.seen == [1, 2, 3]
+    assert handler.calls == [
+        *("open", "handle", "handle", "flush 2", "handle", "flush 3", "close")
+    ]
+    assert len(handler.loops) == 1
+    assert client.events == ["ack 1", "ack 2"]
+
+
+def test_a_coroutine_that_fails(maker, letters, tmp_path):
+    """Its error counts as that of a function; so does one behind a decorator."""
+    calls = []
+
+    async def handle(change):
+        await asyncio.sleep(0)
+        calls.append(change.after["id"])
+        if calls[-1] == 2:
+            raise Rejected("not this one")
+
+    client = Client(maker.inserts(1, 1, 2, 3))
+    consumer = Consumer(lambda change: handle(change), dead_letters=letters)  # noqa: PLW0108
+    consumer.run(client)
+    assert set(calls) == {1, 2, 3}
+    assert [each["after"]["id"] for each in written(tmp_path)] == [2]
+    assert client.events == ["ack 1"]
+
+
+def test_a_client_that_acks_by_itself(maker):
+    """It is refused, as it would ack what the handler has not flushed."""
+    client = Client(maker.inserts(1, 1))
+    client.ack_policy = "message"
+    target = Target()
+    with pytest.raises(ValueError, match="ack = 'message': expected \"manual\""):
+        Consumer(target).run(client)
+    assert target.calls == []
+
+
+def test_a_handler_that_cannot_begin(maker):
+    """What the system says of a file or a network is the reason."""
+
+    def fail():
+        raise FileNotFoundError(2, "No such file or directory", "/none/changes.jsonl")
+
+    target = Target()
+    target.open = fail  # type: ignore[method-assign]
+    with pytest.raises(HandlerFailed, match=r"cannot begin: .*/none/changes\.jsonl"):
+        Consumer(target).run(Client(maker.inserts(1, 1)))
+
+
+def test_tables_of_whole_messages():
+    """Tables cannot be selected where the handler receives messages."""
+
+    class ByMessage:
+        def handle_message(self, message):
+            """Do nothing."""
+
+    with pytest.raises(
+        ValueError, match="receives whole messages.*the client's filter"
+    ):
+        Consumer(ByMessage(), tables=["shop.orders"])
 
 
 def test_messages_as_they_are(maker):

@@ -189,6 +189,29 @@ def test_truncate(target, maker):
     assert list(target.rows()) == [2]
 
 
+def test_truncate_of_nothing(target, maker):
+    """A table that its first row will create has nothing to be emptied of."""
+    truncate = maker.statement("TRUNCATE TABLE orders", EventType.TRUNCATE)
+    with pytest.raises(Rejected, match="does not exist"):
+        apply(target.handler(), maker.message(1, truncate))
+    apply(target.handler(create=True), maker.message(1, truncate), maker.inserts(2, 1))
+    assert list(target.rows()) == [1]
+
+
+def test_null_and_the_null_of_json(target):
+    """A NULL stays one in a column of documents, in which null is a value, too."""
+    maker = Maker(types={"doc": "json"})
+    rows = {"id": 1, "doc": None}, {"id": 2, "doc": "null"}, {"id": 3, "doc": "[null]"}
+    for handler in target.handler(create=True), target.handler():  # created, and read
+        apply(handler, maker.message(1, *map(maker.insert, rows)))
+        with target.engine.connect() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT id FROM orders WHERE doc IS NULL"
+            )
+            assert found.scalars().all() == [1]
+        apply(handler, maker.message(2, *map(maker.delete, rows)))
+
+
 def test_a_part_of_the_columns(target, maker):
     """An update that was logged in part leaves the other columns as they are."""
     target.execute(

@@ -144,7 +144,7 @@ class AsyncCanalClient(ClientBase):
     async def connect(self) -> None:
         """Connect and log in, with several addresses to the first that accepts.
 
-        Raises ClientError if the login is refused.
+        Does nothing after `stop`. Raises ClientError if the login is refused.
         """
         await run_async(self._stream.connect(), self._connection)
 

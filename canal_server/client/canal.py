@@ -62,10 +62,10 @@ class CanalClient(ClientBase):
         whole_transactions: whether each message ends where a transaction ends, however
             the server divides them
         transaction_bytes_max: how much of one transaction `whole_transactions` holds,
-            in bytes
-        over_limit: what happens beyond that: "error" raises TransactionTooLarge,
-            "part" yields the transaction in several messages, of which all but the
-            last have a false `ends_transaction`
+            in bytes; the server's ring, 16 MiB by default, has to hold it as well
+        over_limit: what happens beyond either of that: "error" raises
+            TransactionTooLarge, "part" yields the transaction in several messages, of
+            which all but the last have a false `ends_transaction`
         reconnect_for_s: for how long an iteration tries to connect before it raises
             the error; 0: not at all; None: without limit
         tls: whether to connect with TLS; the server's certificate must be valid for the
@@ -196,7 +196,7 @@ class CanalClient(ClientBase):
     def connect(self) -> None:
         """Connect and log in, with several addresses to the first that accepts.
 
-        Raises ClientError if the login is refused.
+        Does nothing after `stop`. Raises ClientError if the login is refused.
         """
         run(self._stream.connect(), self._connection)
 

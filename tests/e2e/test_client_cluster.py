@@ -43,3 +43,36 @@ def test_take_over(cluster, rng, kind, whole):
                 break
         follower.wait_for_more()
     assert follower.servers[-1] == cluster.address(two)
+
+
+@pytest.mark.parametrize("kind", [CanalClient, AsyncCanalClient])
+def test_list_of_addresses(cluster, rng, kind):
+    """A list works in any order: the server that stands by refuses, the other serves.
+
+    After a take-over it is the other way round.
+    """
+    one, two = cluster.one, cluster.two
+    host = f"{cluster.address(two)},{cluster.address(one)}"
+    with following(one.writer(rng), kind, host=host, batch_size=7) as follower:
+        follower.wait_for_more()
+        assert follower.servers[-1] == cluster.address(one)
+        one.kill()
+        follower.wait_for_server(cluster.address(two))
+        follower.wait_for_more()
+
+
+@pytest.mark.parametrize("kind", [CanalClient, AsyncCanalClient])
+def test_zookeeper_dies(cluster, own_zookeeper, rng, kind):
+    """Without ZooKeeper the client keeps what it has; after it, it finds the other."""
+    one, two = cluster.one, cluster.two
+    host = f"zk://{own_zookeeper.servers}"
+    with following(
+        one.writer(rng), kind, host=host, batch_size=7, whole_transactions=True
+    ) as follower:
+        follower.wait_for_more()
+        own_zookeeper.kill()
+        own_zookeeper.restart()
+        follower.wait_for_more()
+        one.kill()
+        follower.wait_for_server(cluster.address(two))
+        follower.wait_for_more()

@@ -17,6 +17,7 @@ from fix_daemon import child_environ
 from fix_pipeline import DESTINATION, UNIT_S
 from fix_random import longer
 from followed_ledger import Followed
+from iterating_follower import IteratingFollower
 from load import Load
 from tcp_proxy import Proxy
 
@@ -254,3 +255,22 @@ def test_silent_server(pipeline, link, rng):
         assert list(messages) == []
         stopper.join()
     client.close()
+
+
+@pytest.mark.parametrize("kind", [CanalClient, AsyncCanalClient])
+def test_source_dies(make_pipeline, own_server, rng, kind):
+    """A loop waits for a source that is killed, and receives all it wrote."""
+    source = own_server(rng.choice(("mysql", "mariadb")))
+    source.execute("CREATE DATABASE test_life CHARACTER SET utf8mb4")
+    pipeline = make_pipeline(source, "test_life")
+    pipeline.start()
+    writer = pipeline.writer(rng)
+    options = {"host": "127.0.0.1", "port": pipeline.server_port, "batch_size": 3}
+    with IteratingFollower(writer, kind, **options, whole_transactions=True) as seen:
+        for _ in range(longer(2)):
+            writer.write(10)
+            source.kill()
+            source.restart()
+            writer.write(10)
+            seen.wait_for_all()
+    assert len(seen.servers) == 1

@@ -14,6 +14,7 @@ from canal_server.client.handlers.sql_failures import failures
 from canal_server.client.handlers.sql_table import SqlTable, bound
 from canal_server.client.handlers.sql_tables import SqlTables
 from canal_server.errors import CanalError
+from canal_server.runtime.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -184,7 +185,7 @@ class SqlTarget:
 def _engine(url: str) -> sa.Engine:
     scheme = url.partition(":")[0]
     try:
-        return sa.create_engine(url)
+        engine = sa.create_engine(url)
     except ModuleNotFoundError as error:
         raise CanalError(
             f"{scheme}:// needs {error.name}, which is not installed; install it, or"
@@ -197,3 +198,34 @@ def _engine(url: str) -> sa.Engine:
         raise CanalError(
             "url: expected database+driver://user:password@host/name"
         ) from None
+    if engine.dialect.driver == "pymysql":
+        sa.event.listen(engine, "do_connect", _connect_by_pymysql)
+    return engine
+
+
+def _connect_by_pymysql(
+    dialect: sa.Dialect, _record: object, arguments: list[Any], options: dict[str, Any]
+) -> object | None:
+    """Connect so that no password is sent that a stranger could decrypt.
+
+    Without TLS, PyMySQL encrypts it for whatever RSA key the other side sends.
+    """
+    if options.get("server_public_key") or is_loopback(options.get("host", "")):
+        return None  # as usual
+    base: Any = dialect.loaded_dbapi.Connection
+
+    class Guarded(base):  # type: ignore[misc]  # known when PyMySQL is loaded
+        @property
+        def server_public_key(self) -> None:
+            """There is none."""
+
+        @server_public_key.setter
+        def server_public_key(self, key: bytes | None) -> None:
+            if key:
+                raise CanalError(
+                    f"the server at {self.host}:{self.port} asks for the password, and"
+                    " the connection has no TLS; connect with TLS, such as by"
+                    " ?ssl_ca=/path/ca.pem at the end of url"
+                )
+
+    return Guarded(*arguments, **options)

@@ -68,7 +68,8 @@ FILTER_KEYS = (
             (
                 "transaction.entry",
                 "transaction_entry",
-                "the begin and the end of transactions",
+                "the begin and the end of transactions, so that clients cannot tell where"
+                " one ends",
             ),
             ("dml.insert", "dml_insert", "the rows of inserts"),
             ("dml.update", "dml_update", "the rows of updates"),

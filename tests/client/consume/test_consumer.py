@@ -251,7 +251,7 @@ def test_tables_of_whole_messages():
             """Do nothing."""
 
     with pytest.raises(
-        ValueError, match="receives whole messages.*the client's filter"
+        ValueError, match=r"receives whole messages.*the client's filter"
     ):
         Consumer(ByMessage(), tables=["shop.orders"])
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from change_messages import Maker, changes_of
+from fake_mysql import fake_server, greeting, packet
 from fix_random import longer
 
 from canal_server.client.consume import Consumer, DeadLetters
@@ -408,6 +409,26 @@ def test_wrong_urls(url, problem, monkeypatch):
         SqlUpsert(url)
     assert problem in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("plugin", ["caching_sha2_password", "sha256_password"])
+def test_a_server_that_asks_for_the_password(plugin):
+    """Without TLS, MySQL's password is encrypted for no key that the server sends."""
+    heard: list[bytes] = []
+    key = b"\x01-----BEGIN PUBLIC KEY-----"
+    answers = [packet(2, key)]
+    if plugin == "caching_sha2_password":
+        answers = [packet(2, b"\x01\x04"), packet(4, key)]
+    with fake_server(
+        greeting(plugin.encode()), *answers, heard=heard, host="0.0.0.0"
+    ) as port:
+        handler = SqlUpsert(f"mysql+pymysql://user:secret@0.0.0.0:{port}/shop")
+        with pytest.raises(CanalError, match="has no TLS; connect with TLS") as error:
+            handler.open()
+        handler.close()
+    assert "secret" not in str(error.value)
+    # After the login, there may be a request for the key.
+    assert [each for each in heard[1:] if each] in ([], [packet(3, b"\x02")])
 
 
 def test_without_sqlalchemy(monkeypatch):

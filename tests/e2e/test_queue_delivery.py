@@ -123,7 +123,9 @@ def test_a_broker_that_is_away(
     shop.write(5)
     deliver(stopped, kafka)
     stopped.wait_for_status(lambda status: status["delivery"]["state"] == "blocked")
-    assert kafka.servers in delivery(stopped)["reason"]
+    stopped.wait_for_status(
+        lambda status: kafka.servers in status["delivery"]["reason"]
+    )
     kafka.start()
     topic = Topic(kafka.follow("example", 0))
     wait_until(lambda: topic.has_all(shop), stopped.process)
@@ -170,7 +172,7 @@ def test_a_message_that_is_too_large(stopped: Pipeline, kafka: Kafka) -> None:
         "delivery stopped, nothing is acked any more: topic example: a message of"
         r" 12\d+ bytes is too large: raise kafka.max.request.size"
     )
-    assert delivery(stopped)["state"] == "stopped"
+    stopped.wait_for_status(lambda status: status["delivery"]["state"] == "stopped")
     stopped.stop()
     stopped.main_settings["canal.mq.tooLargeTopic"] = "large"
     stopped.configure({})

@@ -97,7 +97,9 @@ def test_a_broker_that_is_away(
     shop.write(5)
     deliver(stopped, rabbit)
     stopped.wait_for_status(lambda status: status["delivery"]["state"] == "blocked")
-    assert rabbit.address in delivery(stopped)["reason"]
+    stopped.wait_for_status(
+        lambda status: rabbit.address in status["delivery"]["reason"]
+    )
     rabbit.start()
     topic = Topic(rabbit.follow(QUEUE))
     wait_until(lambda: topic.has_all(shop), stopped.process)

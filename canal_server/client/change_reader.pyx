@@ -355,6 +355,12 @@ cdef class Change:
     cdef inline bint has_row(self):
         return self.row.p != NULL
 
+    def __reduce__(self):
+        raise TypeError(
+            "a Change cannot be copied or pickled, as it refers to the bytes of its"
+            " message; copy what is needed of it, such as its kind, key and after"
+        )
+
     def __repr__(self):
         name = f"{self.schema}.{self.table}" if self.table else self.schema
         if not self.has_row():

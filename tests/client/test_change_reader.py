@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,7 +27,7 @@ from canal_server.protocol.entry_messages import (
 from canal_server.protocol.protobuf import varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from canal_server.client.change_reader import Change
     from canal_server.protocol.entry_messages import Entry
@@ -136,12 +138,26 @@ def test_threads_share_a_table(recorded: bytes) -> None:
     assert found == [each.after for each in fresh]
 
 
+def row_body(number: int) -> bytes:
+    """Return the entry of an inserted row as part of a body."""
+    entry = row(number)
+    return b"\x12" + varint(len(entry)) + entry
+
+
 def test_key_without_the_other_values() -> None:
     """A key has the values of its columns only, of whatever the row is found by."""
-    body = b"".join(b"\x12" + varint(len(each)) + each for each in (row(1), row(300)))
+    body = row_body(1) + row_body(300)
     first, second = changes_of(body, TYPED)
     assert (first.key, second.key) == ({"id": 1}, {"id": 300})
     assert first.key == first.after
+
+
+@pytest.mark.parametrize("copies", [copy.deepcopy, pickle.dumps])
+def test_not_copied(copies: Callable[[object], object]) -> None:
+    """What refers to its message says so when it is to be copied."""
+    (change,) = changes_of(row_body(1))
+    with pytest.raises(TypeError, match="copy what is needed of it"):
+        copies(change)
 
 
 def test_types_after_an_alter() -> None:

@@ -19,7 +19,7 @@ CLIENT_RECONNECTS = Message(
 TRANSACTION_WAITS = Message(
     name="transaction-waits",
     level=WARNING,
-    text="destination %s: nothing arrived for %g s, after %d bytes of a transaction;"
+    text="destination %s: nothing arrived for %.1f s, after %d bytes of a transaction;"
     " the client waits for its end",
     meaning="A Python client with whole_transactions has a part of a transaction, and"
     " the server is not waiting for the client: the source, or its connection to the"

@@ -66,13 +66,15 @@ def add_link_options(parser: argparse.ArgumentParser, *, changes: bool = False) 
 def complete_link(args: argparse.Namespace, *, changes: bool = False) -> None:
     """Fill in omitted options from the conf folder, or with defaults.
 
-    `changes` as in `add_link_options`. Raises ConfigError.
+    `changes` as in `add_link_options`. `own_conf` becomes the conf folder if the server
+    that it describes is the one to connect to, else None. Raises ConfigError.
     """
     conf = args.conf
     if conf is None and args.host is None and args.port is None:
         folder = default_conf()
         if VARIABLE in os.environ or (folder / MAIN_FILE).is_file():
             conf = folder
+    args.own_conf = conf if args.host is None and args.port is None else None
     if conf is not None:
         config = load(conf, os.environ)
         if args.host is None and not args.tls and config.server.tls.required:

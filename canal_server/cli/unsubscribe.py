@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.cli.actions import add_json_option, print_json
+from canal_server.cli.no_answer import reported
 from canal_server.cli.server_options import (
     add_link_options,
     client_of,
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     complete_link(args, changes=True)
     client = client_of(args, args.client_id)
     try:
-        with client:
+        with reported(args), client:
             _unsubscribe(client)
     except (OSError, CanalError) as error:
         print(failure_of(args, error), file=sys.stderr)

@@ -56,6 +56,7 @@ LINE_BYTES_MAX = 4 * 1024 * 1024  # a status grows with the number of instances
 REQUEST_BYTES_MAX = 64 * 1024
 REQUEST_TIMEOUT_S = 5.0  # for a connection to send its request and read the reply
 ASK_TIMEOUT_S = 15.0  # for the reply, after those to others
+PAUSED_AFTER_S = 2.0  # without a reply, whether the server is paused is looked up
 SHORTEST_WAIT_S = 0.001
 REQUESTS_MAX = 4  # that are carried out at a time
 WAITING_MAX = 16  # connections of `stop` that wait for the end
@@ -371,7 +372,8 @@ def ask(
     Raises NoServer when no server runs there, NoAnswer when it does not answer in
     time, ControlError when it refuses.
     """
-    with _connected(data_dir, command, timeout_s, arguments) as (_, reply):
+    paused_s = PAUSED_AFTER_S
+    with _connected(data_dir, command, timeout_s, arguments, paused_s) as (_, reply):
         return reply
 
 
@@ -412,8 +414,12 @@ def _connected(
     command: str,
     timeout_s: float = ASK_TIMEOUT_S,
     arguments: Mapping[str, object] | None = None,
+    paused_s: float | None = None,
 ) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
-    """Send a command; its connection is open within the context."""
+    """Send a command; its connection is open within the context.
+
+    A paused server is waited for only `paused_s` seconds, if these are given.
+    """
     deadline = Deadline(timeout_s)
     request = {"command": command, **(arguments or {})}
     paused = ""
@@ -425,6 +431,11 @@ def _connected(
                 connection.connect(path)
             try:
                 _send_line(connection, deadline, request)
+                if paused_s is not None and paused_s < timeout_s:
+                    ready, _, _ = select.select([connection], [], [], paused_s)
+                    if not ready and _paused_text(connection):
+                        timeout_s = paused_s
+                        raise TimeoutError  # noqa: TRY301  # as without a reply
                 reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
             except TimeoutError:
                 paused = _paused_text(connection)

@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.errors import ProtocolError
 from canal_server.messages import server_messages
+from canal_server.model.quoted import printable
 from canal_server.protocol.auth import SEED_BYTES
 from canal_server.protocol.range_messages import RangeRequest
 from canal_server.protocol.server_session import (
     IDLE_S_DEFAULT,
     LOGIN_READ_BYTES,
     REFUSED,
+    Acknowledge,
     Fetch,
     Login,
     Refused,
     Request,
+    Rollback,
     ServerSession,
     State,
     error_frame,
 )
 from canal_server.runtime.lifecycle import Deadline
-from canal_server.server.replies import ACCEPTED
+from canal_server.server.replies import ACCEPTED, Refusal
+from canal_server.server.request_texts import log_text
 from canal_server.server.session_audit import SessionAudit
 from canal_server.server.session_rights import SessionRights
 from canal_server.server.tls_transport import HANDSHAKE_BYTE, TlsTransport
@@ -42,6 +46,7 @@ log = logging.getLogger(__name__)
 
 CLEAR_TEXT_WAIT_S: Final = 0.3  # for the first byte of TLS, where both are accepted
 REQUIRED_WAIT_S: Final = 3.0  # where only TLS is
+REASON_SHOWN_MAX: Final = 1_000  # characters of why a request was refused
 
 
 class Settings(Protocol):
@@ -249,14 +254,11 @@ class Connection:
             if self._is_ending:
                 raise ConnectionAbortedError("the server ended it")
             raise TimeoutError(f"a get waited for {wait_s:g} s")
-        if isinstance(request, Refused):
-            self._refused(f"refused a request of {self.peer}: {request.message}")
-            if request.user is not None:
-                self._wait_to_answer(request.user, "")
-                self._audit.note("login_refused", request.user, self.peer)
-        elif isinstance(request, Login) and reply is ACCEPTED:
+        if isinstance(request, Login) and reply is ACCEPTED:
             assert rights is not None
             self._log_in(request, rights)
+        elif isinstance(reply, Refusal):
+            self._note_refusal(request, reply.unlogged)
         if reply:
             self._send(reply)
         self._service.count(request, reply, started_s)
@@ -282,6 +284,23 @@ class Connection:
 
     def _refused(self, message: str, level: int = logging.WARNING) -> None:
         self._owner.on_refusal(self, message, level)
+
+    def _note_refusal(self, request: Request, reason: str) -> None:
+        """Log a refusal, before it is sent; `reason` is empty if a log has it."""
+        if isinstance(request, Refused):
+            self._refused(f"refused a request of {self.peer}: {request.message}")
+            if request.user is not None:
+                self._wait_to_answer(request.user, "")
+                self._audit.note("login_refused", request.user, self.peer)
+        elif reason:
+            # Clients also get and ack where their destination has just stopped or
+            # moved, and repeat that elsewhere: this is no warning.
+            is_ordinary = isinstance(request, Fetch | Acknowledge | Rollback)
+            shown = printable(reason, REASON_SHOWN_MAX)
+            self._refused(
+                f"refused {log_text(request)} at {self.peer}: {shown}",
+                logging.INFO if is_ordinary else logging.WARNING,
+            )
 
     def _wait_to_log_in(self, user: User) -> None:
         """Wait with the right password as with a wrong one, if there were some."""

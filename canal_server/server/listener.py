@@ -1,9 +1,9 @@
 """The TCP port: accepts clients, gives each a thread, and ends them all.
 
-Threads: `canal-accept` owns the listening socket; each connection has its own thread,
-named after the client's address. One lock guards the set of connections. A connection
-is removed from it before its socket is closed, so that no thread shuts down a
-descriptor that was reused meanwhile.
+Threads: `canal-accept` owns the listening socket, and logs the sums of refusals; each
+connection has its own thread, named after the client's address. One lock guards the set
+of connections. A connection is removed from it before its socket is closed, so that no
+thread shuts down a descriptor that was reused meanwhile.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import select
 import socket
 import threading
@@ -183,8 +184,9 @@ class Server:
             poll.register(self._listener, select.POLLIN)
             poll.register(self._stop, select.POLLIN)
             while not self._stop.requested():
-                poll.poll()
-                if not self._stop.requested():
+                wait_s = self._refusals.log_ended()
+                is_ready = poll.poll(math.ceil(wait_s * 1000))
+                if is_ready and not self._stop.requested():
                     self._accept_one(self._listener)
         except Exception:  # noqa: BLE001
             server_messages.ACCEPT_LOOP_FAILED.log(log, exc_info=True)

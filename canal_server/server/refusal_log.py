@@ -1,7 +1,7 @@
 """Logs refusals: the first of an address at once, further ones as a count.
 
 A client that can connect can have a thousand requests refused in a second. Thread-safe;
-the count of a period is logged with the first refusal after it, of any address.
+the count of a period is logged when it ends, by whoever calls `log_ended` in time.
 """
 
 from __future__ import annotations
@@ -52,6 +52,18 @@ class Refusals:
         _log_sums(sums)
         if known is None:
             server_messages.CLIENT_REFUSED.log(log, message, level=level)
+
+    def log_ended(self) -> float:
+        """Log the counts of periods that ended; returns when to call again, in s.
+
+        No period ends before that, also none that begins meanwhile.
+        """
+        now_s = self._clock()
+        with self._lock:
+            sums = self._expired(now_s)
+            first = next(iter(self._known.values()), None)
+        _log_sums(sums)
+        return PERIOD_S if first is None else first[0] + PERIOD_S - now_s
 
     def flush(self) -> None:
         """Log the remaining counts."""

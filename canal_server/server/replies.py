@@ -30,15 +30,17 @@ NOTHING: Final[Reply] = ()
 
 
 class Refusal(tuple[bytes]):  # noqa: SLOT001  # a tuple cannot have slots
-    """A reply that refuses a request."""
+    """A reply that refuses a request; `unlogged` is the reason if no log has it yet."""
 
     code = 0
+    unlogged = ""
 
     @classmethod
-    def of(cls, code: int, message: str) -> Refusal:
+    def of(cls, code: int, message: str, *, is_logged: bool = False) -> Refusal:
         """Return the reply with a code and a text."""
         found = cls((error_frame(code, message),))
         found.code = code
+        found.unlogged = "" if is_logged else message
         return found
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from canal_server.protocol import server_session
+from canal_server.server.request_texts import identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,14 +61,23 @@ class RequestCounters:
         error_code: int,
         took_ms: float,
     ) -> None:
-        """Note a request to a destination and its answer; `error_code` 0: none."""
+        """Note a request to a destination and its answer; `error_code` 0: none.
+
+        Of log-ins that subscribe, only refused ones are counted, and only as errors.
+        """
         kind = _PACKET_TYPES.get(type(request))
-        if kind is None:
+        identity = identity_of(request)
+        if identity is None:
             return
-        identity = request.identity  # type: ignore[union-attr]  # all these have one
+        if kind is None:
+            if error_code:
+                with self._lock:
+                    counts = self._counts_of(identity.destination)
+                    counts.errors[error_code] += 1
+            return
         bucket = sum(took_ms > bound for bound in LATENCY_BOUNDS_MS)
         with self._lock:
-            counts = self._counts.setdefault(identity.destination, RequestCounts())
+            counts = self._counts_of(identity.destination)
             if is_empty:
                 counts.empty_batches += 1
             else:
@@ -79,6 +89,10 @@ class RequestCounters:
                 counts.rollbacks[identity.client_id] += 1
             counts.latencies[bucket] += 1
             counts.latency_ms += took_ms
+
+    def _counts_of(self, destination: str) -> RequestCounts:
+        assert self._lock.locked()
+        return self._counts.setdefault(destination, RequestCounts())
 
     def of(self, destination: str) -> RequestCounts:
         """Return a copy of the counts of a destination."""

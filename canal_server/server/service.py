@@ -142,7 +142,7 @@ class Service:
             return Refusal.of(error.code, str(error))
         except CanalError as error:
             server_messages.REQUEST_FAILED.log(log, log_text(request), error)
-            return Refusal.of(server_session.REFUSED, str(error))
+            return Refusal.of(server_session.REFUSED, str(error), is_logged=True)
 
     def count(
         self, request: server_session.Request, reply: Reply, started_s: float
@@ -153,7 +153,7 @@ class Service:
         number.
         """
         code = reply.code if isinstance(reply, Refusal) else 0
-        identity: ClientIdentity | None = getattr(request, "identity", None)
+        identity = identity_of(request)
         if identity is None or (
             code and not self._instances.is_configured(identity.destination)
         ):

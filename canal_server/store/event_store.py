@@ -34,8 +34,9 @@ from canal_server.store.cursor import Cursor
 from canal_server.store.eviction import (
     NobodyEvictable,
     Run,
+    awaited_by,
+    evictable_of,
     first_that_holds,
-    holders_of,
     is_drained,
     oldest_of,
     slowest_of,
@@ -178,7 +179,7 @@ class MemoryEventStore:
                         # with what there is.
                         self._wake_getters()
                         blocked = self._blocks_exceed()
-                        holders = holders_of(self._cursors.values())
+                        holders = awaited_by(self._cursors.values(), self._liveness)
                         evictable_s = self._liveness.evictable_in_s(holders)
                     due_s = self._stall.due_s(time.monotonic())
                     if evictable_s is not None:
@@ -204,8 +205,7 @@ class MemoryEventStore:
     def holders(self) -> tuple[int, ...]:
         """Return the clients for whose acks a put waits; empty when none waits."""
         with self._lock:
-            holds = self._cursors.values() if self._rules.full else ()
-            return tuple(holders_of(holds))
+            return self._awaited() if self._rules.full else ()
 
     def blocked(self) -> Blocked | None:
         """Return whom a put waits for, and since when; None when none waits."""
@@ -213,7 +213,13 @@ class MemoryEventStore:
         with self._lock:
             if not self._rules.full or not since_ms:
                 return None
-            return Blocked(since_ms, tuple(holders_of(self._cursors.values())))
+            return Blocked(since_ms, self._awaited())
+
+    def _awaited(self) -> tuple[int, ...]:
+        assert self._lock.locked()
+        found = tuple(awaited_by(self._cursors.values(), self._liveness))
+        self._free_and_wake_putter()  # some may have skipped what they reject
+        return found
 
     def slowest(self) -> Slowest | None:
         """Return the client that has acked least; None: all have acked everything."""
@@ -274,16 +280,19 @@ class MemoryEventStore:
         No more are evicted than necessary: the others find their entries here when they
         return.
         """
-        while (
-            holders := holders_of(self._cursors.values())
-        ) and self._liveness.evictable_in_s(holders) == 0:
-            for client_id in holders:
-                cursor = self._cursors.pop(client_id)
-                self._liveness.evicted(client_id, cursor.table_filter)
+        cursors, liveness = self._cursors, self._liveness
+        while True:
+            client_ids, holder = evictable_of(cursors.values(), liveness)
+            if not client_ids:
+                # Only what holds the oldest entries is asked about new tables.
+                self._holder = holder or self._holder
+                return False
+            for client_id in client_ids:
+                cursor = cursors.pop(client_id)
+                liveness.evicted(client_id, cursor.table_filter)
             self._free_acked()
             if self._has_room(count):
                 return True
-        return False
 
     def _has_room(self, count: int) -> bool:
         ring = self._ring

@@ -16,11 +16,11 @@ from canal_server.store.counts import Slowest, lag_s_of
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from canal_server.ports import TablePredicate
+    from canal_server.ports import Liveness, TablePredicate
     from canal_server.store.cursor import Cursor
     from canal_server.store.ring import Ring
 
-_CHECKED_MAX: Final = 16  # cursors that are updated to find the slowest
+_CHECKED_MAX: Final = 16  # cursors that are updated to find those that lag
 
 
 class NobodyEvictable:
@@ -88,10 +88,53 @@ def slowest_of(cursors: Collection[Cursor], put_sequence: int) -> Slowest | None
     return Slowest(slowest.client_id, entries, lag_s_of(slowest, put_sequence))
 
 
-def holders_of(cursors: Collection[Cursor]) -> list[int]:
-    """Return the clients whose acks would free the oldest entries, in order."""
+def awaited_by(cursors: Collection[Cursor], liveness: Liveness) -> list[int]:
+    """Return the clients that must ack before the oldest entries are freed, in order.
+
+    Left out are those that would lose their cursors as soon as the others have acked,
+    and those whose filters reject the entries, as far as not too many are checked. When
+    only evictable ones are left, which is for a moment, they are returned.
+    """
+    evictable: list[Cursor] = []
+    retaining: list[Cursor] = []
+    for each in sorted(_holders_of(cursors), key=lambda each: each.client_id):
+        is_evictable = liveness.is_evictable(each.client_id)
+        (evictable if is_evictable else retaining).append(each)
+    awaited = [
+        each
+        for number, each in enumerate(retaining)
+        if number >= _CHECKED_MAX or _still_holds(each)
+    ]
+    return [each.client_id for each in awaited or evictable]
+
+
+def evictable_of(
+    cursors: Collection[Cursor], liveness: Liveness
+) -> tuple[list[int], Cursor | None]:
+    """Return the clients that hold the oldest entries, in order, if all are evictable.
+
+    If another client holds them as well, nobody is, and its cursor is returned.
+    """
+    evictable = []
+    for cursor in _holders_of(cursors):
+        if liveness.is_evictable(cursor.client_id):
+            evictable.append(cursor.client_id)
+        elif _still_holds(cursor):
+            return [], cursor
+    return sorted(evictable), None
+
+
+def _holders_of(cursors: Collection[Cursor]) -> list[Cursor]:
     oldest = min((each.ack_sequence for each in cursors), default=0)
-    return sorted(each.client_id for each in cursors if each.ack_sequence == oldest)
+    return [each for each in cursors if each.ack_sequence == oldest]
+
+
+def _still_holds(cursor: Cursor) -> bool:
+    """Return whether a cursor keeps its first entry after skipping rejected ones."""
+    oldest = cursor.ack_sequence
+    cursor.scan()
+    cursor.skip(make_room=True)
+    return cursor.ack_sequence == oldest
 
 
 def is_drained(cursor: Cursor, *, acked: bool) -> bool:
@@ -119,9 +162,6 @@ def first_that_holds(
     one is checked first; if it still holds the entry, no other cursor is checked.
     """
     for cursor in (likely, *cursors):
-        if cursor.ack_sequence == oldest:
-            cursor.scan()
-            cursor.skip(make_room=True)
-            if cursor.ack_sequence == oldest:
-                return cursor
+        if cursor.ack_sequence == oldest and _still_holds(cursor):
+            return cursor
     return None

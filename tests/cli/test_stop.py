@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 
+import pytest
 from fix_conf import ACCOUNT
+from fix_store import PATIENCE_S, eventually, in_thread
 
 from canal_server import cli
+from canal_server.cli import no_answer
+from canal_server.cli.tail import tail_ids
 
 MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = "
+DESTINATION = "canal.destinations = example\n"
 MASTER = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
 
 
@@ -42,6 +48,47 @@ def test_stop_says_that_it_takes_too_long(make_conf, start_server, capsys):
     server.read_until("canal-server 0")
     assert cli.main(["stop", "--conf", str(conf), "--timeout", "0.1"]) == 1
     assert "still runs after 0.1 seconds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tail",),
+        ("unsubscribe", "--destination", "example", "--client-id", "7"),
+        ("subscriptions", "list"),
+        ("position", "show"),
+    ],
+)
+def test_commands_name_a_server_that_is_frozen(
+    make_conf, start_server, capsys, monkeypatch, command
+):
+    """They name the paused process long before they give up, also without a port."""
+    monkeypatch.setattr(no_answer, "ANSWER_S", 0.1)
+    monkeypatch.setattr(tail_ids, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    conf = make_conf(
+        f"canal.ip = 127.0.0.1\ncanal.port = {port}\n{DESTINATION}", example=MASTER
+    )
+    server = start_server(conf)
+    server.read_until("listening on")
+    server.freeze()
+    try:
+        result = in_thread(cli.main, [*command, "--conf", str(conf)])
+        shown: list[str] = []
+
+        def has_printed() -> bool:
+            shown.append(capsys.readouterr().err)
+            return "\n" in "".join(shown)
+
+        eventually(has_printed)
+    finally:
+        server.process.kill()
+    assert result.result(PATIENCE_S) == 1
+    assert (
+        f"its process {server.process.pid} is paused (SIGSTOP); resume it with kill"
+        f" -CONT {server.process.pid}\n"
+    ) in "".join(shown)
 
 
 def test_stop_of_a_server_that_is_frozen(make_conf, start_server, capsys):

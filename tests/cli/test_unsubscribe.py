@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
-from fix_server import DESTINATION, make_entry
+from fix_server import DESTINATION, PATIENCE_S, make_entry
+from fix_store import eventually, in_thread
 
-from canal_server.cli import main
+from canal_server.cli import main, no_answer
 from canal_server.client import CanalClient
 from canal_server.errors import ClientError
 from canal_server.model.identity import ClientIdentity
@@ -110,6 +112,27 @@ def test_no_server(capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(
         "connection refused; check that the server is running on this port"
+    )
+
+
+def test_a_server_that_does_not_answer(capsys, monkeypatch):
+    """A server that accepts connections and is silent is named while waiting."""
+    monkeypatch.setattr(no_answer, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = in_thread(unsubscribe, port, "--client-id", "7")
+        shown: list[str] = []
+
+        def has_printed() -> bool:
+            shown.append(capsys.readouterr().err)
+            return "\n" in "".join(shown)
+
+        eventually(has_printed)
+        assert not result.done()
+    assert result.result(PATIENCE_S) == 1
+    assert "".join(shown) == (
+        f"canal-server unsubscribe: 127.0.0.1:{port} does not answer: it is stuck or"
+        " paused, or its machine is very busy or unreachable\n"
     )
 
 

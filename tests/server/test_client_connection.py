@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -487,3 +488,90 @@ def test_names_in_the_log_are_escaped(serve, caplog):
         message = decode(Ack, wire.packet().body).error_message
     assert message == r"can't find destination:x\nERROR forged \x1b[31m"
     assert not any("\x1b" in each or "\n" in each for each in caplog.messages)
+
+
+def subscribe_frame(destination: str = DESTINATION, **fields) -> bytes:
+    """Return the frame of a subscription."""
+    sub = Sub(destination, "7", **fields)
+    return frame(encode_packet(PacketType.SUBSCRIPTION, sub))
+
+
+LOGS_IN = frame(
+    encode_packet(
+        PacketType.CLIENTAUTHENTICATION,
+        ClientAuth(destination="nowhere", client_id="7", password=b"topsecret"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "clients_max", "level", "expected"),
+    [
+        (
+            subscribe_frame(filter="(x"),
+            9,
+            "WARNING",
+            r"the subscribe of client 7 of example at .*: filter '\(x': missing",
+        ),
+        (
+            subscribe_frame("no\nwhere"),
+            9,
+            "WARNING",
+            r"the subscribe of client 7 of no\\nwhere at .*: can't find destination:no",
+        ),
+        (
+            subscribe_frame(),
+            0,
+            "WARNING",
+            "the subscribe of client 7 of example at .*: no room for 7",
+        ),
+        (
+            LOGS_IN,
+            9,
+            "WARNING",
+            "the login of client 7 of nowhere at .*: can't find destination:nowhere",
+        ),
+        (
+            get_frame(),
+            9,
+            "INFO",
+            "the fetch of client 1001 of example at .*: .*should subscribe first",
+        ),
+    ],
+)
+def test_refused_requests_are_logged(  # noqa: PLR0917
+    serve, instance, caplog, request_, clients_max, level, expected
+):
+    """The reason of the first one is in the log, the others are logged as a count."""
+    caplog.set_level("INFO", "canal_server.server.refusal_log")
+    instance.clients_max = clients_max
+    server = serve()
+    with Wire(server.port) as wire:
+        wire.receive()
+        if request_ != LOGS_IN:
+            wire.send(LOGIN)
+            assert wire.receive() == ACK_FRAME
+        for _ in range(10):
+            wire.send(request_)
+            assert decode(Ack, wire.packet().body).error_code
+    server.request_stop()
+    assert server.join(Deadline(PATIENCE_S))
+    records = [each for each in caplog.records if "refus" in each.getMessage()]
+    first, others = [each.getMessage() for each in records]
+    assert re.match(f"refused {expected}", first)
+    assert others.startswith("9 more refusals for 127.0.0.1 within 60 s; the last one")
+    assert {each.levelname for each in records} == {level}
+    assert "topsecret" not in caplog.text
+
+
+def test_refused_log_ins_are_counted(serve):
+    """A log-in whose subscription is refused counts as an error of its destination."""
+    server = serve()
+    auth = ClientAuth(destination=DESTINATION, client_id="7", filter="(")
+    with Wire(server.port) as wire:
+        wire.receive()
+        wire.send(frame(encode_packet(PacketType.CLIENTAUTHENTICATION, auth)))
+        assert decode(Ack, wire.packet().body).error_code == 400
+        wire.send(LOGIN)
+        assert wire.receive() == ACK_FRAME
+    assert server.requests(DESTINATION).errors == {400: 1}

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from fix_server import DESTINATION, PATIENCE_S, Wire, make_entry
+from fix_store import eventually
 
 from canal_server.config.schema import ServerConfig
 from canal_server.errors import ConfigError
@@ -23,6 +24,7 @@ from canal_server.protocol.packets import (
 from canal_server.protocol.protobuf import decode
 from canal_server.protocol.server_session import ACK_FRAME
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.server import refusal_log
 from canal_server.server.listener import Server
 
 WHO = (DESTINATION, "1001")
@@ -104,6 +106,17 @@ def test_one_client_too_many(serve, caplog):
             if wire.packet().type == PacketType.HANDSHAKE:
                 break
     wires.pop().close()
+
+
+def test_sums_of_refusals_wait_for_no_other(serve, caplog, monkeypatch):
+    """The count of what was refused is logged although nobody else connects."""
+    monkeypatch.setattr(refusal_log, "PERIOD_S", 2.0)
+    server = serve(connections_max=1)
+    with logged_in(server.port):
+        for _ in range(3):
+            with Wire(server.port) as wire:
+                assert decode(Ack, wire.packet().body).error_code == 400
+        eventually(lambda: "more refusals for 127.0.0.1" in caplog.text)
 
 
 @pytest.mark.parametrize("limits", [{"connections_max": 3}, {"pending_max": 2}])

@@ -25,6 +25,26 @@ def test_first_at_once_and_the_rest_in_sum(caplog):
     assert caplog.messages[4:] == ["refused again"]
 
 
+def test_a_sum_when_its_period_ends(caplog):
+    """A burst that stops is logged in sum, although no other refusal follows."""
+    now_s = [0.0]
+    refusals = Refusals(lambda: now_s[0])
+    assert refusals.log_ended() == PERIOD_S
+    now_s[0] = PERIOD_S - 10
+    for number in range(9):
+        refusals.note("a", f"refused {number}")
+    assert refusals.log_ended() == PERIOD_S
+    now_s[0] += 20
+    refusals.note("b", "refused b")
+    assert refusals.log_ended() == PERIOD_S - 20
+    assert caplog.messages == ["refused 0", "refused b"]
+    now_s[0] += PERIOD_S - 20
+    assert refusals.log_ended() == 20
+    assert caplog.messages[2:] == [
+        "8 more refusals for a within 60 s; the last one: refused 8"
+    ]
+
+
 def test_flush(caplog):
     """The remaining counts are logged at the end."""
     refusals = Refusals(lambda: 0.0)

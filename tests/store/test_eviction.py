@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fix_blocks import ROWS
 from fix_store import Absent, StoreUnderTest, eventually, in_thread
 
 from canal_server.errors import StoreError
@@ -95,6 +96,51 @@ def test_looks_again_in_time(t, absent):
     eventually(lambda: t.store.holders() == (AWAY, GONE))
     absent.client_ids.update((AWAY, GONE))
     assert putting.result(60)
+
+
+def test_names_who_must_ack(t):
+    """Evictable clients are not named: a put does not wait for them, but for others."""
+    t.entries.transaction(rows=62)
+    t.put()
+    t.entries.transaction(rows=1)
+    putting = in_thread(t.put)
+    eventually(lambda: t.store.holders() == (HERE,))
+    blocked = t.store.blocked()
+    assert blocked is not None
+    assert blocked.clients == (HERE,)
+    drain(t)
+    assert putting.result(60)
+
+
+def test_names_nobody_who_rejects_the_entries(t, absent):
+    """A client that does not ask for its entries is not named if it rejects them."""
+    absent.client_ids.clear()
+    t.store.subscribe(GONE, t.wanting("b"), None)
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
+    t.put()
+    assert t.store.get(GONE, 1, 0) is None  # its filter is asked
+    t.store.unsubscribe(AWAY)
+    drain(t)
+    for _ in range(64):
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
+    t.put()
+    t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
+    putting = in_thread(t.put)
+    eventually(lambda: t.store.holders() == (HERE,))
+    t.store.unsubscribe(HERE)
+    assert putting.result(60)
+
+
+def test_one_that_rejects_the_entries_keeps_nobody(t, absent):
+    """Evictable clients are evicted although others, who reject the entries, wait."""
+    absent.client_ids = {HERE, AWAY}
+    t.store.subscribe(GONE, t.wanting("b"), None)
+    for _ in range(64):
+        t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
+    t.put()
+    t.entries.transaction(rows=2, table_ordinal=t.table_ordinal("a"))
+    assert in_thread(t.put).result(60)
+    assert absent.passed == [HERE, AWAY]
 
 
 def test_nobody_floats_by_itself():

@@ -17,6 +17,7 @@ from canal_server.cli.server_options import (
     failure_of,
 )
 from canal_server.cli.tail.tail_ids import (
+    ANSWER_S,
     IDS,
     clients_of,
     end_forgotten,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _FETCH_SIZE: Final = 1000
 _FIRST_WAIT_S: Final = 2.0  # for the first change, before the reason is printed
 _WAIT_S_MAX: Final = 30.0  # between two checks of the reason
+_BUSY: Final = "the server has not answered yet"
 _NOT_HERE: Final = "should start first"  # the text of the protocol
 
 
@@ -123,25 +125,30 @@ def _as_client(args: argparse.Namespace, interrupts: Interrupts) -> None:
     flight cannot be undone.
     """
     client = client_of(args, IDS.start if args.client_id is None else args.client_id)
+    silence = Silence(args)
     try:
         with interrupts.allowed():
-            client.connect()
+            with silence.while_waiting(_FIRST_WAIT_S, _BUSY):
+                client.connect()
             if args.client_id is None:
                 clients = clients_of(state_of(args))
                 end_forgotten(args, clients)
                 client.client_id = free_id(clients)
-        with _subscription(client, args), interrupts.allowed():
-            _print_changes(client, args)
+        with _subscription(client, args, silence), interrupts.allowed():
+            _print_changes(client, args, silence)
     finally:
         client.close()
 
 
-def _print_changes(client: CanalClient, args: argparse.Namespace) -> None:
-    printer, silence = Printer(args), Silence(args)
+def _print_changes(
+    client: CanalClient, args: argparse.Namespace, silence: Silence
+) -> None:
+    printer = Printer(args)
     others = _OtherReaders(client.client_id)
     wait_s = _FIRST_WAIT_S
     while not printer.has_enough():
-        message = client.get(_FETCH_SIZE, wait_s)
+        with silence.while_waiting(wait_s + _FIRST_WAIT_S, _BUSY):
+            message = client.get(_FETCH_SIZE, wait_s)
         if not message:
             silence.explain()
             wait_s = min(2 * wait_s, _WAIT_S_MAX)
@@ -157,23 +164,31 @@ def _print_changes(client: CanalClient, args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _subscription(client: CanalClient, args: argparse.Namespace) -> Iterator[None]:
+def _subscription(
+    client: CanalClient, args: argparse.Namespace, silence: Silence
+) -> Iterator[None]:
     """Subscribe; unsubscribe at the end unless the client has its own id.
 
     A subscription without a reader would retain changes in the server's memory.
     """
+    options = {}
     try:
-        client.subscribe(args.filter)
+        with silence.while_waiting(_FIRST_WAIT_S, _BUSY):
+            client.subscribe(args.filter)
         yield
+    except TimeoutError:
+        # The command has waited long enough; the next one removes the subscription.
+        options = {"timeout_s": ANSWER_S}
+        raise
     finally:
         if args.client_id is None:
             # On a new connection: the old one may wait for an answer, or be broken.
             client.close()
-            with contextlib.suppress(
-                OSError, CanalError
-            ):  # the server may have stopped
-                client.connect()
-                client.unsubscribe()
+            with (
+                contextlib.suppress(OSError, CanalError),  # the server may have stopped
+                client_of(args, client.client_id, **options) as other,
+            ):
+                other.unsubscribe()
 
 
 class _OtherReaders:

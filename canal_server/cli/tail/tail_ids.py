@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-_ANSWER_S: Final = 5.0  # to wait for the state of a destination
+ANSWER_S: Final = 5.0  # to wait for the state of a destination
+UNANSWERED: Final = "unanswered"  # in a state: the server has not answered in time
 IDS: Final = range(32_000, 32_768)
 
 
@@ -42,12 +43,13 @@ def state_of(args: argparse.Namespace) -> Mapping[str, Any] | None:
 
     Uses its own connection, because a server without this request closes it.
     """
-    with (
-        contextlib.suppress(OSError, CanalError),
-        ranged_client_of(args, _ANSWER_S, _ANSWER_S) as client,
-    ):
-        return client.state(args.destination)
-    return None
+    try:
+        with ranged_client_of(args, ANSWER_S, ANSWER_S) as client:
+            return client.state(args.destination)
+    except TimeoutError:
+        return {UNANSWERED: True}
+    except (OSError, CanalError):
+        return None
 
 
 def clients_of(state: Mapping[str, Any] | None) -> Clients:

@@ -6,6 +6,7 @@ clients; it ends with the connection.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import sys
@@ -78,7 +79,9 @@ def _time_start(text: str, time_ms: int) -> str:
 
 def follow(args: argparse.Namespace, printer: Printer, silence: Silence) -> None:
     """Print from the start until there are enough changes. Raises what ends it."""
-    with ranged_client_of(args) as client:
+    with contextlib.closing(ranged_client_of(args)) as client:
+        with silence.while_waiting(_ANSWER_S, "the server has not answered yet"):
+            client.connect()
         _Follower(client, args, printer, silence).run()
 
 

@@ -13,8 +13,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.cli.no_answer import no_answer_text
 from canal_server.cli.status.status_text import ago_text, blocked_text, error_text
-from canal_server.cli.tail.tail_ids import state_of
+from canal_server.cli.tail.tail_ids import UNANSWERED, state_of
 from canal_server.model.quoted import LINE_MAX, printable, quoted
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class Silence:
         name = self._args.destination
         if state is None:
             yield "unknown", f"{self._nothing()}; this server does not report why"
+        elif state.get(UNANSWERED):
+            yield UNANSWERED, no_answer_text(self._args)
         elif not state.get("running"):
             yield from _not_running(name, state)
         elif state.get("error"):

@@ -17,6 +17,7 @@ from fix_server import DESTINATION, PATIENCE_S, make_entry
 from fix_store import eventually, in_thread
 
 from canal_server.cli import main
+from canal_server.cli.tail import tail_ids
 from canal_server.cli.tail.tail_ids import IDS, Clients, free_id
 from canal_server.cli.tail.tail_ranged import start_of
 from canal_server.cli.tail.tail_silence import ReadTo, Silence
@@ -483,6 +484,23 @@ def test_a_server_that_does_not_say(capsys):
     )
 
 
+@pytest.mark.parametrize("options", [(), ("--from", "oldest")])
+def test_a_server_that_does_not_answer(capsys, monkeypatch, options):
+    """A server that accepts connections and is silent is named while tail waits."""
+    monkeypatch.setattr(tail_ids, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = in_thread(tail, port, *options)
+        shown: list[str] = []
+        eventually(partial(has_printed, capsys, shown))
+        assert not result.done()
+    assert result.result(PATIENCE_S) == 1
+    assert "".join(shown) == (
+        f"canal-server tail: 127.0.0.1:{port} does not answer: it is stuck or paused,"
+        " or its machine is very busy or unreachable\n"
+    )
+
+
 def test_it_runs_elsewhere(serve, instances, capsys):
     """A destination of another server ends it, with where that is."""
     instances.started.clear()
@@ -501,7 +519,7 @@ def options_of(
     return argparse.Namespace(
         host="127.0.0.1", port=port, destination=DESTINATION, user=user,
         password_file=None, filter=expected, start=start, tls=False, tls_ca_file="",
-        tls_cert_file="", tls_key_file="",
+        tls_cert_file="", tls_key_file="", own_conf=None,
     )  # fmt: skip
 
 

@@ -39,15 +39,27 @@ def applied(delta: DeltaTable, copy_id: str) -> int:
 
     NOWHERE if the table is not this copy.
     """
-    published = delta.transaction_version(_PUBLISHED)
-    if published is None:  # by an earlier version
-        is_copy = delta.metadata().description == _COPY + copy_id
-    else:
-        is_copy = published == _number_of(copy_id)
-    if not is_copy:
+    if not _is_copy(delta, copy_id):
         return NOWHERE
     version = delta.transaction_version(_APP + copy_id)
     return NOWHERE if version is None else version
+
+
+def _is_copy(delta: DeltaTable, copy_id: str) -> bool:
+    """Check whether a copy was the last one that was published.
+
+    Earlier versions name the copy in the description only. If they copy a table again,
+    the transaction still has the copy before; the newest record shows that.
+    """
+    published = delta.transaction_version(_PUBLISHED)
+    if published == _number_of(copy_id):
+        return True
+    if delta.metadata().description != description(copy_id):
+        return False
+    if published is None:
+        return True
+    record = _newest(delta)
+    return record is not None and record.get("copy") == copy_id
 
 
 def commit(

@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
-from fix_lake import LakeRows, filled, in_order, lake_rows, lake_table, published
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import AddAction, create_table_with_add_actions
+from fix_lake import (
+    LakeRows,
+    copied_rows,
+    filled,
+    in_order,
+    lake_rows,
+    lake_table,
+    opened,
+    published,
+    write_copy,
+)
 from lake_copies import Keyless, copy_again, keyless_copy, rows_of, set_rows
 
-from canal_server.mirror.state.lake_tables import Applied
+from canal_server.mirror.lake.delta import delta_log
+from canal_server.mirror.state.lake_tables import NOWHERE, Applied, lake_schema
 
 if TYPE_CHECKING:
     import random
@@ -83,3 +95,41 @@ def test_a_copy_with_another_column(
     changes = rows.as_changes(rows.random_changes(20))
     lake.apply("copy-2", changes, rows.seq + 1, {})
     assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+
+
+def earlier_copy(folder: Path, rows: LakeRows, copy: str) -> None:
+    """Publish the rows as versions do that name a copy in the description only."""
+    files = write_copy(folder, copied_rows(rows), copy)
+    create_table_with_add_actions(
+        str(folder),
+        Schema.from_arrow(lake_schema(rows.table)),
+        [AddAction(f.path, f.size, {}, 0, True, f.stats) for f in files],
+        mode="overwrite",
+        description=delta_log.description(copy),
+        commit_properties=delta_log.commit(copy, rows.seq + 1, {"from": "copy"}),
+    )
+
+
+def test_copies_of_an_earlier_version(tmp_path: Path, rng: random.Random) -> None:
+    """A table continues with whatever copy was the last, by either version."""
+    rows = filled(PLAIN, rng)
+    lake = opened(tmp_path, PLAIN)
+
+    def continues_with(copy: str) -> None:
+        changes = rows.as_changes(rows.random_changes(20))
+        lake.apply(copy, changes, rows.seq + 1, {})
+        lake.compact()
+        assert lake.applied(copy) == rows.seq + 1
+        assert in_order(lake_rows(lake)) == in_order(rows.rows.values())
+
+    earlier_copy(tmp_path, rows, "earlier-1")
+    continues_with("earlier-1")
+    copy_again(tmp_path, lake, rows, "copy-2")
+    continues_with("copy-2")
+    assert lake.applied("earlier-1") == NOWHERE
+    earlier_copy(tmp_path, rows, "earlier-3")
+    continues_with("earlier-3")
+    assert lake.applied("earlier-1") == NOWHERE
+    copy_again(tmp_path, lake, rows, "copy-4")
+    continues_with("copy-4")
+    assert lake.applied("earlier-3") == lake.applied("copy-2") == NOWHERE

@@ -168,6 +168,7 @@ class WebServer:
                 lifespan="off",
                 ws="none",
                 server_header=False,
+                proxy_headers=False,  # anybody can write those
                 limit_concurrency=_CONNECTIONS_MAX,
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_STOP_S,

@@ -54,7 +54,11 @@ from canal_server.errors import CanalError
 from canal_server.ha.address import LOOPBACK
 from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
-from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.observe.all_metrics import (
+    SCRAPES_MAX,
+    metrics_server,
+    metrics_text,
+)
 from canal_server.observe.certificate_expiry import CertificateExpiry
 from canal_server.observe.certificate_watch import CertificateWatch
 from canal_server.observe.readings import Reading
@@ -62,6 +66,7 @@ from canal_server.position.offline import read_stored
 from canal_server.protocol.auth import Credentials
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.runtime.pid_file import PidFile
+from canal_server.runtime.port_connections import http_limits
 from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
 from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
@@ -69,7 +74,7 @@ from canal_server.tls.server_tls import ServerTls
 from canal_server.users.audit_log import LOCAL, AuditLog
 from canal_server.users.user_directory import UserDirectory, UsersWatch
 from canal_server.web.access_rules import Login
-from canal_server.web.web_server import WebServer
+from canal_server.web.web_server import VISITORS_MAX, WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -301,6 +306,7 @@ class Daemon:
             ),
             self._tls if server.tls.metrics else None,
             self._users if self._users.has_file else None,
+            limits=http_limits(SCRAPES_MAX, server.per_address_max, server.pending_max),
         )
 
     def _web_server(self) -> WebServer | None:
@@ -318,6 +324,9 @@ class Daemon:
             users=self._users,
             audit=self._audit,
             tls=self._tls if server.tls.http else None,
+            limits=http_limits(
+                VISITORS_MAX, server.per_address_max, server.pending_max
+            ),
         )
 
     def _admin_server(self, log_dir: Path | None) -> AdminServer | None:

@@ -163,6 +163,21 @@ DESTINATION_SETTINGS_REFUSED = Message(
     remedy="Correct what the text names. The server rereads the file automatically.",
 )
 
+HTTP_CONNECTION_REFUSED = Message(
+    name="http-connection-refused",
+    level=WARNING,
+    text="%s",
+    meaning="There are too many connections at the port of the page or at the one for"
+    " metrics, all together or from one address, and the text says which one was"
+    " refused or closed. Connections that ask nothing are closed first, the oldest of"
+    " the address that has the most of them, so that those of others are still"
+    " answered. Logged once a minute for an address.",
+    remedy="Find out what opens so many connections at that address. Where many people"
+    " or programs come by one proxy, let it reuse its connections. See"
+    " [`canal.server.connections.per.address.max`]"
+    "(configuration.md#canalserverconnectionsperaddressmax).",
+)
+
 HTTP_PORT_UNAVAILABLE = Message(
     name="http-port-unavailable",
     level=WARNING,
@@ -171,6 +186,15 @@ HTTP_PORT_UNAVAILABLE = Message(
     meaning="Another process uses the port, often another canal-server on this host, or"
     " the address is not one of this host.",
     remedy="Set `canal.http.port` to a free port, or to -1 for none, and restart.",
+)
+
+HTTP_REFUSALS_REPEATED = Message(
+    name="http-refusals-repeated",
+    level=WARNING,
+    text="%d more refusals for %s within %.0f s; the last one: %s",
+    meaning="More connections from the same address were refused or closed. Only the"
+    " first one in a minute is logged; this line summarizes the others.",
+    remedy="As for [http-connection-refused](#http-connection-refused).",
 )
 
 HTTP_REQUEST_FAILED = Message(

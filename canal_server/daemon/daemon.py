@@ -34,6 +34,12 @@ from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
 from canal_server.alarms.alarm_watch import Alarms, AlarmWatch
 from canal_server.config.load import MAIN_FILE, InstanceLoader
+from canal_server.config.open_ports import (
+    ALL_ADDRESSES,
+    metrics_address,
+    metrics_are_open,
+    page_is_open,
+)
 from canal_server.config.schema import ServerMode
 from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
@@ -51,7 +57,6 @@ from canal_server.delivery.queue_delivery import (
 )
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
-from canal_server.ha.address import LOOPBACK
 from canal_server.ha.lease_choice import Leases
 from canal_server.messages import daemon_messages, server_messages
 from canal_server.observe.all_metrics import (
@@ -210,7 +215,7 @@ class Daemon:
         """
         for line in self._config.warnings:
             daemon_messages.CONFIGURATION_WARNING.log(log, line)
-        _warn_of_open_port(self._config.server)
+        _warn_of_open_ports(self._config.server)
         self._audit.open()
         try:
             self._start("control socket", self._control)
@@ -296,7 +301,7 @@ class Daemon:
         if server.metrics_port < 0:
             return None
         return metrics_server(
-            server.metrics_ip or server.ip or LOOPBACK,
+            metrics_address(server),
             server.metrics_port,
             metrics_text(
                 self.readings,
@@ -524,9 +529,17 @@ class Daemon:
         return {"pid": os.getpid()}
 
 
-def _warn_of_open_port(server: ServerConfig) -> None:
+def _warn_of_open_ports(server: ServerConfig) -> None:
     if server.lets_everybody_in and not (server.ip or server.anonymous):
         server_messages.SERVER_IS_OPEN.log(log, server.port)
+    if page_is_open(server):
+        daemon_messages.PAGE_IS_OPEN.log(
+            log, server.http_port, server.http_ip or ALL_ADDRESSES
+        )
+    if metrics_are_open(server):
+        daemon_messages.METRICS_ARE_OPEN.log(
+            log, server.metrics_port, metrics_address(server)
+        )
 
 
 def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None:

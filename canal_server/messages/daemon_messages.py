@@ -205,6 +205,20 @@ HTTP_REQUEST_FAILED = Message(
     remedy="Report the traceback that follows the line.",
 )
 
+METRICS_ARE_OPEN = Message(
+    name="metrics-are-open",
+    level=WARNING,
+    text="anyone who can reach port %d at %s can read the metrics; set"
+    " canal.users.file, or canal.metrics.ip to an address that only Prometheus reaches",
+    meaning="The port for metrics listens beyond the loopback interface and asks for no"
+    " login. Metrics have the names of destinations, ids and lags of clients, but no"
+    " data. `canal.passwd` and `canal.http.user` do not close this port. Where"
+    " `canal.metrics.ip` is not set, it is that of `canal.ip`.",
+    remedy="Use a [file of users](../howto/users.md), in which a user may observe all"
+    " destinations, or set `canal.metrics.ip`. `canal.anonymous.enable = true` says"
+    " that everybody may read everything.",
+)
+
 METRICS_FAILED = Message(
     name="metrics-failed",
     level=ERROR,
@@ -220,6 +234,19 @@ METRICS_PORT_UNAVAILABLE = Message(
     " continues without them",
     meaning="Another process uses the port, or the address is not one of this host.",
     remedy="Give each server of a host its own `canal.metrics.pull.port`, or set -1.",
+)
+
+PAGE_IS_OPEN = Message(
+    name="page-is-open",
+    level=WARNING,
+    text="anyone who can reach port %d at %s can read the page and the REST interface;"
+    " set canal.http.user and canal.http.passwd, or canal.users.file, or canal.http.ip"
+    " to an address that only operators reach",
+    meaning="The port listens beyond the loopback interface and asks for no login. It"
+    " shows the names of hosts, tables and columns, statements that change tables with"
+    " the values in them, and errors. Tails and actions are refused.",
+    remedy="Set [a login](../howto/page.md#who-may-use-it), or `canal.http.ip`."
+    " `canal.anonymous.enable = true` says that everybody may read everything.",
 )
 
 STAGE_STOP_FAILED = Message(

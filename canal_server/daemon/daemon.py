@@ -311,6 +311,7 @@ class Daemon:
             ),
             self._tls if server.tls.metrics else None,
             self._users if self._users.has_file else None,
+            audit=self._audit,
             limits=http_limits(SCRAPES_MAX, server.per_address_max, server.pending_max),
         )
 
@@ -524,7 +525,7 @@ class Daemon:
     def _on_stop_command(self) -> dict[str, object]:
         log.info("received a stop command on the control socket, shutting down")
         self.restarts = False
-        self._audit.note("stop_server", None, LOCAL)
+        self._audit.note("stop_server", None, LOCAL, account=self._control.account)
         self.stop.request()
         return {"pid": os.getpid()}
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from canal_server.observe.readings import Reading
     from canal_server.runtime.admission import Limits
     from canal_server.tls.server_tls import ServerTls
+    from canal_server.users.audit_log import AuditLog
     from canal_server.users.user_directory import UserDirectory
 
 __all__ = ["SCRAPES_MAX", "metrics_server", "metrics_text"]
@@ -71,6 +72,7 @@ def metrics_server(
     tls: ServerTls | None = None,
     users: UserDirectory | None = None,
     *,
+    audit: AuditLog | None = None,
     limits: Limits = LIMITS,
 ) -> MetricsServer:
     """Return the port at an address, which was not started.
@@ -86,7 +88,7 @@ def metrics_server(
         on_failure=_log_failure,
         refusals=http_refusals(),
         limits=limits,
-        status_of=None if users is None else MetricsLogin(users).status,
+        status_of=None if users is None else MetricsLogin(users, audit=audit).status,
     )
 
 

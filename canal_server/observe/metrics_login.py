@@ -8,7 +8,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from canal_server.tls.certificate_names import names_of
+from canal_server.users.audit_log import AuditLog
 from canal_server.users.failed_logins import FailedLogins, basic_login
+from canal_server.users.login_notes import LoginNotes
 from canal_server.users.rights import Right
 
 if TYPE_CHECKING:
@@ -20,29 +22,41 @@ class MetricsLogin:
     """Decides about scrapes; called by a thread for each."""
 
     def __init__(
-        self, users: UserDirectory, failed: FailedLogins | None = None
+        self,
+        users: UserDirectory,
+        failed: FailedLogins | None = None,
+        *,
+        audit: AuditLog | None = None,
     ) -> None:
         self._users = users
+        self._audit = audit or AuditLog(None)
+        self._logins = LoginNotes(self._audit, "metrics")
         self._failed = failed or FailedLogins()
 
     def status(
-        self, authorization: str, certificate: bytes | None, address: str
+        self, authorization: str, certificate: bytes | None, host: str, port: int = 0
     ) -> HTTPStatus:
         """Return OK for a scrape that may be answered; waits if passwords were wrong.
 
         `certificate` is the one that was verified, in DER.
         """
         user: User | None = None
+        how, address = "certificate", f"{host}:{port}"
         if authorization:
             name, password = basic_login(authorization)
             user = self._users.by_password(name, password)
-            if not self._may_answer(address, name, user):
+            how = "password"
+            if not self._may_answer(host, name, user):
                 return HTTPStatus.TOO_MANY_REQUESTS
+            if user is None:
+                self._audit.note("login_refused", name, address)
         elif certificate is not None:
             user = self._users.by_certificate(names_of(certificate))
         if user is None:
             return HTTPStatus.UNAUTHORIZED
+        self._logins.note(user.name, host, port, how)
         if not (user.may_everywhere(Right.OBSERVE) and self._users.is_current(user)):
+            self._audit.note_refusal(user.name, address, "GET metrics", None)
             return HTTPStatus.FORBIDDEN
         return HTTPStatus.OK
 

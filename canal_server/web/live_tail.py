@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from canal_server.instance.change_tap import ChangeTap
     from canal_server.users.redaction import Redaction
     from canal_server.web.server_operations import Operations
+    from canal_server.web.tail_sums import TailSums
 
 log = logging.getLogger(__name__)
 
@@ -146,6 +147,7 @@ class LiveTail:
         self._changes: Iterator[Change] = iter(())
         self._sent_ms: int | None = None  # when the last change was sent
         self._state: dict[str, Any] | None = None  # the last one, since the last change
+        self.sums: TailSums | None = None  # for the audit
 
     def wake(self) -> None:
         """End the current wait for news, or the next one; by any thread."""
@@ -157,6 +159,8 @@ class LiveTail:
         self._detach()
         self._changes = iter(())
         self._tails.forget(self)
+        if self.sums is not None:
+            self.sums.end()
 
     # --- the event loop ---------------------------------------------------------------
 
@@ -208,7 +212,11 @@ class LiveTail:
                 has_more = self._read_on(part)
                 continue
             part += change_event(change)
+            if self.sums is not None:
+                self.sums.add(change)
             self._sent_ms, self._state = time.time_ns() // 1_000_000, None
+        if self.sums is not None:
+            self.sums.look()
         return bytes(part), has_more
 
     def _read_on(self, part: bytearray) -> bool:

@@ -168,7 +168,7 @@ def test_lists_have_what_may_be_observed(http, user):
 
 
 def test_refusals_are_noted(rules, tmp_path):
-    """The audit has what a user was refused; of strangers, only wrong passwords."""
+    """The audit has who logged in, once, and what was refused; not of strangers."""
     server, path = Noted(), tmp_path / "audit.jsonl"
     throughput = Throughput(server.readings)
     app = application(server, throughput, rules, "1", audit=AuditLog(path))
@@ -177,9 +177,12 @@ def test_refusals_are_noted(rules, tmp_path):
     for headers in (basic("observer"), basic("operator"), {}):
         assert http.post(f"{of_one}/stop", headers=headers, json={}).is_client_error
         http.get(of_one, headers=headers)
+        http.get(f"{BASE}/destinations", headers=headers)
     noted = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(each["event"], each["user"], each["action"]) for each in noted] == [
+    assert [(each["event"], each["user"], each.get("action")) for each in noted] == [
+        ("login", "observer", None),
         ("access_refused", "observer", f"POST {of_one}/stop"),
+        ("login", "operator", None),
         ("access_refused", "operator", f"POST {of_one}/stop"),
         ("access_refused", "operator", f"GET {of_one}"),
     ]
@@ -317,6 +320,27 @@ def test_metrics(users):
     finally:
         port.request_stop()
         assert port.join(Deadline(PATIENCE_S))
+
+
+def test_metrics_are_noted(users, tmp_path):
+    """The audit has who logged in, once, wrong passwords, and refusals."""
+    path = tmp_path / "audit.jsonl"
+    login = MetricsLogin(users, audit=AuditLog(path))
+    for port in (1, 2):
+        for user, password in [("all", "secret"), ("all", "x"), ("observer", "secret")]:
+            authorization = basic(user, password)["authorization"]
+            login.status(authorization, None, "10.0.0.7", port)
+        login.status("", None, "10.0.0.7", port)  # without a log-in
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {each["address"] for each in found} == {"10.0.0.7:1", "10.0.0.7:2"}
+    assert [(each["event"], each["user"]) for each in found] == [
+        ("login", "all"),
+        ("login_refused", "all"),
+        ("login", "observer"),
+        ("access_refused", "observer"),
+        ("login_refused", "all"),
+    ]
+    assert found[0]["service"] == "metrics"
 
 
 def test_guesses_at_the_port_for_metrics(users):

@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from canal_server.runtime.refusal_log import Refusals
     from canal_server.tls.server_tls import ServerTls
 
+    StatusOf = Callable[[str, bytes | None, str, int], HTTPStatus]
+
 log = logging.getLogger(__name__)
 
 SCRAPES_MAX: Final = 50
 LIMITS: Final = http_limits(SCRAPES_MAX, SCRAPES_MAX, SCRAPES_MAX)
 _BACKLOG: Final = 128
 _POLL_S: Final = 0.5  # how soon the port ends, and a late connection
+_CLIENT: Final = "canal.client"  # its host and port
 _CERTIFICATE: Final = "canal.certificate"  # of the client, in a request's environment
 
 
@@ -112,6 +115,7 @@ class _Handler(WSGIRequestHandler):
         self.server.peers.has_asked(self.connection)
         environ = super().get_environ()
         environ[_CERTIFICATE] = self._certificate
+        environ[_CLIENT] = self.client_address[:2]
         return environ
 
     def get_stderr(self) -> io.StringIO:
@@ -138,13 +142,13 @@ class MetricsServer:
         on_unavailable: Callable[[str, str], None],
         on_failure: Callable[[], None],
         refusals: Refusals,
-        status_of: Callable[[str, bytes | None, str], HTTPStatus] | None = None,
+        status_of: StatusOf | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         """Serve at this address; port 0: any free one.
 
         `status_of` decides who may read: by the header `Authorization`, the verified
-        certificate of the client in DER, and its address. None: everybody.
+        certificate of the client in DER, and its host and port. None: everybody.
 
         `on_unavailable` logs that the port cannot be opened, and why; `on_failure` logs
         the error that is being handled, and for which a request was not answered.
@@ -241,6 +245,6 @@ class MetricsServer:
         found = self._status_of(
             environ.get("HTTP_AUTHORIZATION", ""),
             environ.get(_CERTIFICATE),
-            environ.get("REMOTE_ADDR", ""),
+            *environ[_CLIENT],
         )
         return None if found is HTTPStatus.OK else found

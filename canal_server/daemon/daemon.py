@@ -28,7 +28,11 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
 from canal_server.admin.admin_actions import AdminActions
-from canal_server.admin.admin_server import AdminServer
+from canal_server.admin.admin_server import (
+    AdminServer,
+    credentials_of,
+    is_in_clear_text,
+)
 from canal_server.admin.log_reading import LogReading
 from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
@@ -342,10 +346,7 @@ class Daemon:
         return AdminServer(
             server.ip,
             server.admin_port,
-            # Without a password, everybody on this host may log in, by any name.
-            Credentials(
-                server.admin_user if server.admin_passwd else "", server.admin_passwd
-            ),
+            credentials_of(server),
             AdminActions(self._destinations),
             LogReading(log_dir),
             audit=self._audit,
@@ -533,6 +534,8 @@ class Daemon:
 def _warn_of_open_ports(server: ServerConfig) -> None:
     if server.lets_everybody_in and not (server.ip or server.anonymous):
         server_messages.SERVER_IS_OPEN.log(log, server.port)
+    if is_in_clear_text(server):
+        daemon_messages.ADMIN_PORT_IN_CLEAR_TEXT.log(log, server.admin_port)
     if page_is_open(server):
         daemon_messages.PAGE_IS_OPEN.log(
             log, server.http_port, server.http_ip or ALL_ADDRESSES

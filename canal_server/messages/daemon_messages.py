@@ -25,6 +25,20 @@ ADMIN_LOGIN_REFUSED = Message(
     " `canal.admin.passwd`.",
 )
 
+ADMIN_PORT_IN_CLEAR_TEXT = Message(
+    name="admin-port-in-clear-text",
+    level=WARNING,
+    text="canal.tls.required is true, but canal.admin.port = %d has no TLS and other"
+    " hosts reach it: who is between them and canal-admin can read logs, guess the"
+    " password, and stop destinations",
+    meaning="The protocol of canal-admin has no TLS. With a password of its own, the"
+    " port listens on `canal.ip`, in clear text: commands, states and lines of logs can"
+    " be read and changed on the way, and a recorded log-in allows to guess the"
+    " password offline.",
+    remedy="Remove `canal.admin.port` if you do not use canal-admin. Otherwise put both"
+    " on a private network, or [use a tunnel](../howto/canal-admin.md#in-clear-text).",
+)
+
 ADMIN_PORT_LIMITED = Message(
     name="admin-port-limited",
     level=WARNING,

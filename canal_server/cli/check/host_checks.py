@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.admin.admin_server import is_in_clear_text
 from canal_server.cli.check.user_checks import check_users
 from canal_server.config.open_ports import (
     ALL_ADDRESSES,
@@ -204,7 +205,14 @@ def check_http_port(server: ServerConfig, running: Running | None) -> CheckResul
 
 
 def check_open_ports(server: ServerConfig) -> Iterator[CheckResult]:
-    """Warn of ports for HTTP that other hosts may use without a login."""
+    """Warn of ports that other hosts may use without a login, or in clear text."""
+    if is_in_clear_text(server):
+        yield warn(
+            "admin_port",
+            f"canal.admin.port = {server.admin_port}: other hosts reach it in clear"
+            " text, in spite of canal.tls.required",
+            "let canal-admin connect by a tunnel to a loopback address",
+        )
     if page_is_open(server):
         yield warn(
             "open_page",

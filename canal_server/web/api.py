@@ -208,6 +208,8 @@ class Api:
         tail = await self._tails.open(
             name,
             expression,
+            # A login of the settings is of all operators, and has no limit of its own.
+            user=visitor.user.name if self._rules.users.has_file else "",
             redaction=redaction_of(rule),
             is_allowed=lambda: self._rules.is_current(visitor),
         )

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TAILS_MAX: Final = 8  # at a time, of one server
+TAILS_OF_USER_MAX: Final = 4  # the same, so that nobody keeps the others from theirs
 MEDIA_TYPE: Final = "text/event-stream"
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -78,13 +79,14 @@ class Tails:
         destination: str,
         expression: str,
         *,
+        user: str = "",
         redaction: Redaction | None = None,
         is_allowed: Callable[[], bool] = lambda: True,
     ) -> LiveTail:
         """Return a tail, to be closed by `LiveTail.close`. Raises Problem.
 
         It shows what `redaction` leaves, and ends when it is not allowed any more:
-        `look_again` asks.
+        `look_again` asks. `user` has a limit of its own; empty: it is not known.
         """
         if len(self._open) >= TAILS_MAX:
             raise Problem(
@@ -93,9 +95,17 @@ class Tails:
                 " one of them",
                 limit=TAILS_MAX,
             )
+        if user and sum(each.user == user for each in self._open) >= TAILS_OF_USER_MAX:
+            raise Problem(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"{TAILS_OF_USER_MAX} tails of this user are open, and one user has no"
+                " more at a time: close one of them",
+                limit=TAILS_OF_USER_MAX,
+            )
         tail = LiveTail(
             self, self._operations, destination, expression, redaction, is_allowed
         )
+        tail.user = user
         self._open.add(tail)
         try:
             await run_in_threadpool(tail.attach)
@@ -136,6 +146,7 @@ class LiveTail:
     ) -> None:
         self.destination = destination
         self.expression = expression
+        self.user = ""  # who reads it, if that is known
         self._tails = tails
         self._redaction = redaction
         self._is_allowed = is_allowed

@@ -8,10 +8,13 @@ import re
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from dataclasses import replace
 from http import HTTPStatus
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from event_stream import EventStream
 from fix_server import PATIENCE_S
 from starlette.testclient import TestClient
 from web_operations import NotedServer
@@ -27,9 +30,13 @@ from canal_server.users.rights import Right
 from canal_server.users.user_directory import UserDirectory
 from canal_server.users.users_file import parse_users, users_text
 from canal_server.web.access_rules import AccessRules, Login
-from canal_server.web.live_tail import Tails
+from canal_server.web.live_tail import TAILS_MAX, TAILS_OF_USER_MAX, Tails
+from canal_server.web.problem_details import Problem
 from canal_server.web.throughput import Throughput
-from canal_server.web.web_server import application
+from canal_server.web.web_server import WebServer, application
+
+if TYPE_CHECKING:
+    from canal_server.web.server_operations import Operations
 
 BASE = "/api/v1"
 USERS = """
@@ -292,6 +299,50 @@ async def test_tails_end_with_the_right(users):
     with pytest.raises(StopAsyncIteration):
         await anext(events)
     tail.close()
+
+
+@pytest.mark.anyio
+async def test_one_user_leaves_tails_to_others(users):
+    """A user has fewer than all; closed ones count no more."""
+    tails = Tails(Noted())
+    of_ann = [await tails.open("one", "", user="ann") for _ in range(TAILS_OF_USER_MAX)]
+    with pytest.raises(Problem, match="tails of this user are open") as raised:
+        await tails.open("one", "", user="ann")
+    assert raised.value.status is HTTPStatus.TOO_MANY_REQUESTS
+    others = [await tails.open("one", "", user="bob")]
+    of_ann.pop().close()
+    of_ann.append(await tails.open("one", "", user="ann"))
+    for each in of_ann + others:
+        each.close()
+    # Where names are not known, there is the limit of all only.
+    nobody = [await tails.open("one", "") for _ in range(TAILS_MAX)]
+    with pytest.raises(Problem, match="and a server has no more"):
+        await tails.open("one", "", user="ann")
+    for each in nobody:
+        each.close()
+
+
+def test_a_user_over_http(users):
+    """The limit is that of the name that logged in."""
+    operations = cast("Operations", Noted())
+    web = WebServer("127.0.0.1", 0, operations, "1", users=users)
+    web.start()
+    path = f"{BASE}/destinations/one/tail"
+    try:
+        with ExitStack() as stack:
+
+            def tail(user: str) -> EventStream:
+                made = EventStream(web.port or 0, path, basic(user))
+                return stack.enter_context(made)
+
+            tails = [tail("all") for _ in range(TAILS_OF_USER_MAX + 1)]
+            statuses = [each.status for each in tails]
+            assert statuses == [200] * TAILS_OF_USER_MAX + [429]
+            assert tails[-1].problem()["limit"] == TAILS_OF_USER_MAX
+            assert tail("reader").status == 200
+    finally:
+        web.request_stop()
+        assert web.join(Deadline(PATIENCE_S))
 
 
 def test_metrics(users):

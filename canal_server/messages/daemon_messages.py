@@ -228,7 +228,7 @@ METRICS_ARE_OPEN = Message(
     " login. Metrics have the names of destinations, ids and lags of clients, but no"
     " data. `canal.passwd` and `canal.http.user` do not close this port. Where"
     " `canal.metrics.ip` is not set, it is that of `canal.ip`.",
-    remedy="Use a [file of users](../howto/users.md), in which a user may observe all"
+    remedy="Use a [file of users](../howto/users.md), in which a user may observe"
     " destinations, or set `canal.metrics.ip`. `canal.anonymous.enable = true` says"
     " that everybody may read everything.",
 )

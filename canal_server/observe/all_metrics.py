@@ -53,16 +53,19 @@ def metrics_text(
     """
     mode = MANAGER if is_managed else FILES
 
-    def collect() -> Iterator[Metric]:
+    def collect(shows: Callable[[str], bool] | None = None) -> Iterator[Metric]:
         readings = read()
+        own = [each for each in certificates() if each.role != SOURCE]
+        if shows is not None:
+            readings = [each for each in readings if shows(each.destination)]
+            own = [each for each in own if each.destination and shows(each.destination)]
         yield info("canal_server_info", "This server", version=version)
         yield from java_metrics(readings, mode)
         yield from server_metrics(readings)
-        found = [each for each in certificates() if each.role != SOURCE]
-        found += shown_by_sources(readings)  # those of now
+        found = own + shown_by_sources(readings)  # those of now
         yield from certificate_metrics(found, time.time())
 
-    return MetricsText(collect)
+    return MetricsText(collect, limited=collect)
 
 
 def metrics_server(

@@ -1,9 +1,10 @@
-"""Who may read metrics, where there are users: who may observe all destinations."""
+"""Who may read which metrics, where there are users: those of what they may observe."""
 
 from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from canal_server.users.login_notes import LoginNotes
 from canal_server.users.rights import Right
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.users.rights import User
     from canal_server.users.user_directory import UserDirectory
 
@@ -35,10 +38,11 @@ class MetricsLogin:
 
     def status(
         self, authorization: str, certificate: bytes | None, host: str, port: int = 0
-    ) -> HTTPStatus:
-        """Return OK for a scrape that may be answered; waits if passwords were wrong.
+    ) -> HTTPStatus | Callable[[str], bool]:
+        """Return OK for who may see everything; waits if passwords were wrong.
 
-        `certificate` is the one that was verified, in DER.
+        For who may see some destinations, returns whether one is among these; for
+        others, why they see nothing. `certificate` is the verified one, in DER.
         """
         user: User | None = None
         how, address = "certificate", f"{host}:{port}"
@@ -55,10 +59,12 @@ class MetricsLogin:
         if user is None:
             return HTTPStatus.UNAUTHORIZED
         self._logins.note(user.name, host, port, how)
-        if not (user.may_everywhere(Right.OBSERVE) and self._users.is_current(user)):
+        if not (user.may_anywhere(Right.OBSERVE) and self._users.is_current(user)):
             self._audit.note_refusal(user.name, address, "GET metrics", None)
             return HTTPStatus.FORBIDDEN
-        return HTTPStatus.OK
+        if user.may_everywhere(Right.OBSERVE):
+            return HTTPStatus.OK
+        return partial(user.may, Right.OBSERVE)
 
     def _may_answer(self, address: str, name: str, user: User | None) -> bool:
         """Wait, if passwords were wrong; false if too many wait already."""

@@ -21,6 +21,7 @@ from web_operations import NotedServer
 
 from canal_server.errors import ClientError
 from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.observe.certificate_expiry import CLIENT, SERVER, Certificate
 from canal_server.observe.metrics_login import MetricsLogin
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline
@@ -346,17 +347,27 @@ def test_a_user_over_http(users):
 
 
 def test_metrics(users):
-    """Metrics are for who may observe everything; others get the reason."""
-    text = metrics_text(list, "1")
+    """Metrics are of what a user may observe; who may observe nothing gets 403."""
+    certificates = [
+        Certificate(role, name, name or "server.pem", "", 0.0)
+        for role, name in ((SERVER, ""), (CLIENT, "one"), (CLIENT, "two"))
+    ]
+    text = metrics_text(Noted().readings, "1", certificates=lambda: certificates)
     port = metrics_server("127.0.0.1", 0, text, users=users)
     port.start()
     url = f"http://127.0.0.1:{port.port}/metrics"
+
+    seen: list[str] = []
 
     def status(headers: dict[str, str]) -> int:
         request = urllib.request.Request(url, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-                assert re.search(rb"^canal_server_info", answer.read(), re.MULTILINE)
+                sent = answer.read().decode()
+                assert re.search("^canal_server_info", sent, re.MULTILINE)
+                seen[:] = sorted(set(re.findall('destination="([^"]*)"', sent)))
+                has_process = "process_resident_memory_bytes" in sent
+                assert has_process is ("" in seen)  # as the server's certificate
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -364,7 +375,12 @@ def test_metrics(users):
     try:
         assert status(basic("all")) == 200
         assert status(basic("everywhere")) == 200
-        assert status(basic("observer")) == 403
+        assert seen == ["", "one", "two"]
+        assert status(basic("observer")) == 200
+        assert seen == ["one"]
+        assert status(basic("operator")) == 200
+        assert seen == ["two"]
+        assert status(basic("reader")) == 403
         assert status(basic("nothing")) == 403
         assert status(basic("all", "wrong")) == 401
         assert status({}) == 401
@@ -378,7 +394,7 @@ def test_metrics_are_noted(users, tmp_path):
     path = tmp_path / "audit.jsonl"
     login = MetricsLogin(users, audit=AuditLog(path))
     for port in (1, 2):
-        for user, password in [("all", "secret"), ("all", "x"), ("observer", "secret")]:
+        for user, password in [("all", "secret"), ("all", "x"), ("nothing", "secret")]:
             authorization = basic(user, password)["authorization"]
             login.status(authorization, None, "10.0.0.7", port)
         login.status("", None, "10.0.0.7", port)  # without a log-in
@@ -387,8 +403,8 @@ def test_metrics_are_noted(users, tmp_path):
     assert [(each["event"], each["user"]) for each in found] == [
         ("login", "all"),
         ("login_refused", "all"),
-        ("login", "observer"),
-        ("access_refused", "observer"),
+        ("login", "nothing"),
+        ("access_refused", "nothing"),
         ("login_refused", "all"),
     ]
     assert found[0]["service"] == "metrics"
@@ -399,7 +415,7 @@ def test_guesses_at_the_port_for_metrics(users):
     failed = FailedLogins(delay_max_s=3600)
     login = MetricsLogin(users, failed)
 
-    def status(user: str, password: str = "secret") -> HTTPStatus:
+    def status(user: str, password: str = "secret") -> object:
         return login.status(basic(user, password)["authorization"], None, "a")
 
     guess(failed, "a", "all")
@@ -408,5 +424,5 @@ def test_guesses_at_the_port_for_metrics(users):
     assert status("everywhere") is HTTPStatus.OK
     assert status("everywhere", "wrong") is HTTPStatus.UNAUTHORIZED
     assert status("everywhere") is HTTPStatus.OK  # known
-    assert status("observer", "wrong") is HTTPStatus.UNAUTHORIZED
-    assert status("observer") is HTTPStatus.FORBIDDEN  # after it has waited
+    assert status("nothing", "wrong") is HTTPStatus.UNAUTHORIZED
+    assert status("nothing") is HTTPStatus.FORBIDDEN  # after it has waited

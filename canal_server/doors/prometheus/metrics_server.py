@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from canal_server.runtime.refusal_log import Refusals
     from canal_server.tls.server_tls import ServerTls
 
-    StatusOf = Callable[[str, bytes | None, str, int], HTTPStatus]
+    # OK, or which destinations may be seen, or why none may.
+    Verdict = HTTPStatus | Callable[[str], bool]
+    StatusOf = Callable[[str, bytes | None, str, int], Verdict]
 
 log = logging.getLogger(__name__)
 
@@ -147,8 +149,9 @@ class MetricsServer:
     ) -> None:
         """Serve at this address; port 0: any free one.
 
-        `status_of` decides who may read: by the header `Authorization`, the verified
-        certificate of the client in DER, and its host and port. None: everybody.
+        `status_of` decides who may read what: by the header `Authorization`, the
+        verified certificate of the client in DER, and its host and port. None:
+        everybody reads everything.
 
         `on_unavailable` logs that the port cannot be opened, and why; `on_failure` logs
         the error that is being handled, and for which a request was not answered.
@@ -221,16 +224,14 @@ class MetricsServer:
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
             start_response("405 Method Not Allowed", [("Allow", "GET, HEAD")])
             return [b""]
-        refusal = self._refusal(environ)
-        if refusal is not None:
+        found = self._verdict(environ)
+        if isinstance(found, HTTPStatus) and found is not HTTPStatus.OK:
             login = [("WWW-Authenticate", 'Basic realm="canal-server"')]
-            is_login = refusal is HTTPStatus.UNAUTHORIZED
-            start_response(
-                f"{refusal.value} {refusal.phrase}", login if is_login else []
-            )
+            is_login = found is HTTPStatus.UNAUTHORIZED
+            start_response(f"{found.value} {found.phrase}", login if is_login else [])
             return [b""]
         try:
-            text = self._metrics.text()
+            text = self._metrics.text(None if found is HTTPStatus.OK else found)
         except Exception:  # noqa: BLE001  # the outermost frame of this thread
             self._on_failure()
             start_response("500 Internal Server Error", [])
@@ -238,13 +239,11 @@ class MetricsServer:
         start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])
         return [text]
 
-    def _refusal(self, environ: WSGIEnvironment) -> HTTPStatus | None:
-        """Return why a request is not answered, None if it is."""
+    def _verdict(self, environ: WSGIEnvironment) -> Verdict:
         if self._status_of is None:
-            return None
-        found = self._status_of(
+            return HTTPStatus.OK
+        return self._status_of(
             environ.get("HTTP_AUTHORIZATION", ""),
             environ.get(_CERTIFICATE),
             *environ[_CLIENT],
         )
-        return None if found is HTTPStatus.OK else found

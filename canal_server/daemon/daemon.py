@@ -28,22 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
 from canal_server.admin.admin_actions import AdminActions
-from canal_server.admin.admin_server import (
-    AdminServer,
-    credentials_of,
-    is_in_clear_text,
-)
+from canal_server.admin.admin_server import AdminServer, credentials_of
 from canal_server.admin.log_reading import LogReading
 from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
 from canal_server.alarms.alarm_watch import Alarms, AlarmWatch
 from canal_server.config.load import MAIN_FILE, InstanceLoader
-from canal_server.config.open_ports import (
-    ALL_ADDRESSES,
-    metrics_address,
-    metrics_are_open,
-    page_is_open,
-)
+from canal_server.config.open_ports import metrics_address
 from canal_server.config.schema import ServerMode
 from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
@@ -51,6 +42,7 @@ from canal_server.daemon.control import LOCK_NAME, ControlServer
 from canal_server.daemon.cursor_requests import CursorRequests
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.loaded_files import LoadedFiles
+from canal_server.daemon.open_port_warnings import warn_of_open_ports
 from canal_server.daemon.process_signals import signals
 from canal_server.daemon.queue_instances import for_queue
 from canal_server.daemon.settings_watch import SettingsWatch
@@ -62,7 +54,7 @@ from canal_server.delivery.queue_delivery import (
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
 from canal_server.ha.lease_choice import Leases
-from canal_server.messages import daemon_messages, server_messages
+from canal_server.messages import daemon_messages
 from canal_server.observe.all_metrics import (
     SCRAPES_MAX,
     metrics_server,
@@ -94,7 +86,6 @@ if TYPE_CHECKING:
     from canal_server.config.schema import (
         DaemonConfig,
         InstanceConfig,
-        ServerConfig,
     )
     from canal_server.daemon.destination_life import MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
@@ -219,7 +210,7 @@ class Daemon:
         """
         for line in self._config.warnings:
             daemon_messages.CONFIGURATION_WARNING.log(log, line)
-        _warn_of_open_ports(self._config.server)
+        warn_of_open_ports(self._config.server)
         self._audit.open()
         try:
             self._start("control socket", self._control)
@@ -529,21 +520,6 @@ class Daemon:
         self._audit.note("stop_server", None, LOCAL, account=self._control.account)
         self.stop.request()
         return {"pid": os.getpid()}
-
-
-def _warn_of_open_ports(server: ServerConfig) -> None:
-    if server.lets_everybody_in and not (server.ip or server.anonymous):
-        server_messages.SERVER_IS_OPEN.log(log, server.port)
-    if is_in_clear_text(server):
-        daemon_messages.ADMIN_PORT_IN_CLEAR_TEXT.log(log, server.admin_port)
-    if page_is_open(server):
-        daemon_messages.PAGE_IS_OPEN.log(
-            log, server.http_port, server.http_ip or ALL_ADDRESSES
-        )
-    if metrics_are_open(server):
-        daemon_messages.METRICS_ARE_OPEN.log(
-            log, server.metrics_port, metrics_address(server)
-        )
 
 
 def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None:

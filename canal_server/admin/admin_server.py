@@ -15,6 +15,7 @@ from canal_server.errors import ConfigError, ProtocolError
 from canal_server.messages import daemon_messages
 from canal_server.protocol.auth import SEED_BYTES, Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline, Stop
+from canal_server.runtime.loopback import is_loopback
 from canal_server.server.listener import listen
 from canal_server.server.transport import Transport
 from canal_server.users.audit_log import AuditLog
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from canal_server.admin.admin_actions import AdminActions
     from canal_server.admin.log_reading import LogReading
+    from canal_server.config.schema import ServerConfig
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,21 @@ def address_for(ip: str, credentials: Credentials) -> str:
     """
     is_known = credentials.passwd in {"", _DEFAULT_PASSWORD}
     return LOOPBACK if is_known else ip
+
+
+def credentials_of(server: ServerConfig) -> Credentials:
+    """Return what canal-admin logs in with.
+
+    Without a password, everybody on this host may log in, by any name.
+    """
+    user = server.admin_user if server.admin_passwd else ""
+    return Credentials(user, server.admin_passwd)
+
+
+def is_in_clear_text(server: ServerConfig) -> bool:
+    """Return whether other hosts reach the port, which has no TLS, although it must."""
+    address = address_for(server.ip, credentials_of(server))
+    return server.admin_port >= 0 and server.tls.required and not is_loopback(address)
 
 
 class AdminServer:

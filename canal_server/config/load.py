@@ -33,6 +33,7 @@ from canal_server.config.properties import (
     UnreadableError,
     read_properties,
 )
+from canal_server.config.queue_section import BROKER_SECRETS
 from canal_server.config.schema import (
     BufferConfig,
     DaemonConfig,
@@ -346,7 +347,9 @@ class _Loading:
         return file
 
     def _server(self, lookup: Lookup) -> ServerConfig:
-        self._hints += exposed_files(SERVER_KEYS, lookup, self._conf_dir)
+        self._hints += exposed_files(
+            (*SERVER_KEYS, *BROKER_SECRETS), lookup, self._conf_dir
+        )
         return read_server(lookup, self._problems, self._conf_dir)
 
     def _instance(

@@ -10,11 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from canal_server.config import values
 from canal_server.config.key_reading import fields_of
+from canal_server.config.keys.setting import Key
+from canal_server.config.password_forms import form_names, read_password
 from canal_server.config.problems import find
 from canal_server.config.schema import QueueConfig, ServerMode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from canal_server.config.problems import Problems
     from canal_server.config.substitution import Lookup
 
@@ -46,6 +51,31 @@ _UNSUPPORTED: Final = {
     "rocketmq": "the client library of RocketMQ for Python is not maintained",
     "pulsarmq": "Pulsar is not supported yet",
 }
+# Settings of producers that may be in files, or come from commands.
+_STORES: Final = ("ssl.keystore.password", "ssl.truststore.password")
+_SECRETS: Final = {
+    ServerMode.KAFKA: (
+        "sasl.jaas.config",
+        "sasl.oauthbearer.client.secret",
+        "sasl.password",
+        "ssl.key.password",
+        *_STORES,
+    ),
+    ServerMode.RABBITMQ: ("password", *_STORES),
+}
+
+
+def _secret(name: str) -> Key:
+    return Key(name, "", values.text, "", secret=True, has_forms=True)
+
+
+_SECRET_KEYS: Final = {
+    mode: tuple(_secret(f"{mode.value}.{each}") for each in names)
+    for mode, names in _SECRETS.items()
+}
+BROKER_SECRETS: Final = tuple(
+    each for of_mode in _SECRET_KEYS.values() for each in of_mode
+)
 
 
 def mode_of(lookup: Lookup, problems: Problems) -> ServerMode:
@@ -62,7 +92,11 @@ def mode_of(lookup: Lookup, problems: Problems) -> ServerMode:
 
 
 def read_queue(
-    read: dict[str, object], mode: ServerMode, lookup: Lookup, problems: Problems
+    read: dict[str, object],
+    mode: ServerMode,
+    lookup: Lookup,
+    problems: Problems,
+    conf_dir: Path,
 ) -> QueueConfig:
     """Return the settings of the message queue; `read` are the values of keys."""
     config = QueueConfig(mode=mode, **fields_of(read, "queue."))
@@ -73,8 +107,7 @@ def read_queue(
     else:
         _check_aliyun(lookup, problems)
         _check_exactly_once(config, lookup, problems)
-    prefix = f"{mode.value.lower()}."
-    given = _with_prefix(prefix, lookup, problems)
+    given = _of_producer(mode, lookup, problems, conf_dir)
     for old, new in _LEGACY_OF[mode].items():
         if (found := find(lookup, old, problems)) is not None:
             given[new] = found.text
@@ -83,13 +116,22 @@ def read_queue(
     return replace(config, properties=tuple(sorted(given.items())))
 
 
-def _with_prefix(prefix: str, lookup: Lookup, problems: Problems) -> dict[str, str]:
+def _of_producer(
+    mode: ServerMode, lookup: Lookup, problems: Problems, conf_dir: Path
+) -> dict[str, str]:
     """Return all keys of a producer, without the prefix; also those that are blank."""
-    given = {}
-    for key in lookup.names(prefix):
-        found = find(lookup, key, problems, secret=True)
-        given[key.removeprefix(prefix)] = "" if found is None else found.text
-    return given
+    prefix, secrets = f"{mode.value}.", _SECRET_KEYS[mode]
+    given = dict.fromkeys(lookup.names(prefix), "")
+    for form in form_names(secrets):
+        given.pop(form, None)
+    for name in given.keys() - {each.name for each in secrets}:
+        found = find(lookup, name, problems, secret=True)
+        given[name] = "" if found is None else found.text
+    for key in secrets:
+        value = read_password(key, lookup, problems, conf_dir)
+        if value is not None:
+            given[key.name] = str(value)
+    return {name.removeprefix(prefix): value for name, value in given.items()}
 
 
 def _check_aliyun(lookup: Lookup, problems: Problems) -> None:

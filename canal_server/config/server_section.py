@@ -41,7 +41,7 @@ def read_server(
         **fields_of(read, ""),
         tls=TlsConfig(**fields_of(read, "tls.")),
         manager=ManagerConfig(**fields_of(read, "manager.")),
-        queue=read_queue(read, mode, lookup, problems),
+        queue=read_queue(read, mode, lookup, problems, conf_dir),
     )
     if mode is not ServerMode.TCP and not server.queue.serves_clients:
         server = replace(server, listen=False)

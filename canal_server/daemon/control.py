@@ -29,7 +29,6 @@ import logging
 import os
 import select
 import socket
-import struct
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server.errors import CanalError
 from canal_server.messages import daemon_messages
+from canal_server.runtime.accounts import PEER, peer_account
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import (
     FILE_OWNER_ONLY,
@@ -63,7 +63,7 @@ WAITING_MAX = 16  # connections of `stop` that wait for the end
 CONNECTIONS_MAX = 64  # that send a request or read their reply
 ACCEPT_PAUSE_S = 1.0  # when there are no descriptors, for example
 
-_PEER = struct.Struct("iII")  # process, user and group of the peer
+ACCOUNT = "account"  # of the peer; a field of each request that a handler gets
 
 # The fields of a request other than its command.
 Arguments = Mapping[str, Any]
@@ -120,8 +120,8 @@ class ControlServer:
 
     `commands` are called on the stage's own thread, one at a time, and return the
     fields of the reply besides `ok`; they neither block nor raise. `requests` are those
-    with arguments: they get what was sent, may take time, and raise CanalError to
-    refuse.
+    with arguments: they get what was sent, and as `ACCOUNT` which account of the
+    operating system sent it; they may take time, and raise CanalError to refuse.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class ControlServer:
         | None = None,
     ) -> None:
         self._data_dir = data_dir
+        self.account = ""  # of the peer whose command is carried out
         self._commands = commands
         self._requests = requests or {}
         self._workers: list[threading.Thread] = []  # that carry out requests
@@ -289,6 +290,7 @@ class ControlServer:
         line = each.receive()
         if line is None or self._begin_request(each, line):
             return False
+        self.account = peer_account(each.connection)
         command, reply = self._reply(line)
         each.reply = memoryview(_line_of(reply))
         each.waits_for_end = command == "stop"
@@ -308,6 +310,10 @@ class ControlServer:
         except (ValueError, KeyError, TypeError, RecursionError):
             return False
         if request is None:
+            return False
+        try:
+            arguments[ACCOUNT] = peer_account(each.connection)  # whatever was sent
+        except OSError:
             return False
         self._forget(each)
         worker = threading.Thread(
@@ -477,9 +483,9 @@ def paused_text(data_dir: Path) -> str:
 def _paused_text(connection: socket.socket) -> str:
     """Return that the listening process is paused; empty when it is not."""
     credentials = connection.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size
+        socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size
     )
-    pid, _, _ = _PEER.unpack(credentials)
+    pid, _, _ = PEER.unpack(credentials)
     try:
         # The state is a letter after the name, which may contain anything.
         status = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.daemon.control import ControlError
+from canal_server.daemon.control import ACCOUNT, ControlError
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
 from canal_server.users.audit_log import LOCAL
@@ -51,6 +51,7 @@ class CursorRequests:
             "seek",
             None,
             LOCAL,
+            account=arguments.get(ACCOUNT),
             destination=destination,
             client_ids=clients,
             to=[str(each) for each in positions],

@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
 from canal_server.admin.admin_actions import AdminActions
-from canal_server.admin.admin_server import AdminServer
+from canal_server.admin.admin_server import AdminServer, credentials_of
 from canal_server.admin.log_reading import LogReading
 from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
 from canal_server.alarms.alarm_watch import Alarms, AlarmWatch
 from canal_server.config.load import MAIN_FILE, InstanceLoader
+from canal_server.config.open_ports import metrics_address
 from canal_server.config.schema import ServerMode
 from canal_server.cursor_moves.move_plan import MovePlan, plan_move
 from canal_server.daemon.conf_watch import ConfWatch
@@ -41,6 +42,7 @@ from canal_server.daemon.control import LOCK_NAME, ControlServer
 from canal_server.daemon.cursor_requests import CursorRequests
 from canal_server.daemon.destinations import Destinations
 from canal_server.daemon.loaded_files import LoadedFiles
+from canal_server.daemon.open_port_warnings import warn_of_open_ports
 from canal_server.daemon.process_signals import signals
 from canal_server.daemon.queue_instances import for_queue
 from canal_server.daemon.settings_watch import SettingsWatch
@@ -51,10 +53,13 @@ from canal_server.delivery.queue_delivery import (
 )
 from canal_server.doors.zookeeper import ZooKeepers
 from canal_server.errors import CanalError
-from canal_server.ha.address import LOOPBACK
 from canal_server.ha.lease_choice import Leases
-from canal_server.messages import daemon_messages, server_messages
-from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.messages import daemon_messages
+from canal_server.observe.all_metrics import (
+    SCRAPES_MAX,
+    metrics_server,
+    metrics_text,
+)
 from canal_server.observe.certificate_expiry import CertificateExpiry
 from canal_server.observe.certificate_watch import CertificateWatch
 from canal_server.observe.readings import Reading
@@ -62,6 +67,7 @@ from canal_server.position.offline import read_stored
 from canal_server.protocol.auth import Credentials
 from canal_server.runtime.lifecycle import Deadline, Stage, Stop
 from canal_server.runtime.pid_file import PidFile
+from canal_server.runtime.port_connections import http_limits
 from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
 from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
@@ -69,7 +75,7 @@ from canal_server.tls.server_tls import ServerTls
 from canal_server.users.audit_log import LOCAL, AuditLog
 from canal_server.users.user_directory import UserDirectory, UsersWatch
 from canal_server.web.access_rules import Login
-from canal_server.web.web_server import WebServer
+from canal_server.web.web_server import VISITORS_MAX, WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -80,7 +86,6 @@ if TYPE_CHECKING:
     from canal_server.config.schema import (
         DaemonConfig,
         InstanceConfig,
-        ServerConfig,
     )
     from canal_server.daemon.destination_life import MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
@@ -205,7 +210,7 @@ class Daemon:
         """
         for line in self._config.warnings:
             daemon_messages.CONFIGURATION_WARNING.log(log, line)
-        _warn_of_open_port(self._config.server)
+        warn_of_open_ports(self._config.server)
         self._audit.open()
         try:
             self._start("control socket", self._control)
@@ -291,7 +296,7 @@ class Daemon:
         if server.metrics_port < 0:
             return None
         return metrics_server(
-            server.metrics_ip or server.ip or LOOPBACK,
+            metrics_address(server),
             server.metrics_port,
             metrics_text(
                 self.readings,
@@ -301,6 +306,8 @@ class Daemon:
             ),
             self._tls if server.tls.metrics else None,
             self._users if self._users.has_file else None,
+            audit=self._audit,
+            limits=http_limits(SCRAPES_MAX, server.per_address_max, server.pending_max),
         )
 
     def _web_server(self) -> WebServer | None:
@@ -318,6 +325,9 @@ class Daemon:
             users=self._users,
             audit=self._audit,
             tls=self._tls if server.tls.http else None,
+            limits=http_limits(
+                VISITORS_MAX, server.per_address_max, server.pending_max
+            ),
         )
 
     def _admin_server(self, log_dir: Path | None) -> AdminServer | None:
@@ -327,10 +337,7 @@ class Daemon:
         return AdminServer(
             server.ip,
             server.admin_port,
-            # Without a password, everybody on this host may log in, by any name.
-            Credentials(
-                server.admin_user if server.admin_passwd else "", server.admin_passwd
-            ),
+            credentials_of(server),
             AdminActions(self._destinations),
             LogReading(log_dir),
             audit=self._audit,
@@ -510,14 +517,9 @@ class Daemon:
     def _on_stop_command(self) -> dict[str, object]:
         log.info("received a stop command on the control socket, shutting down")
         self.restarts = False
-        self._audit.note("stop_server", None, LOCAL)
+        self._audit.note("stop_server", None, LOCAL, account=self._control.account)
         self.stop.request()
         return {"pid": os.getpid()}
-
-
-def _warn_of_open_port(server: ServerConfig) -> None:
-    if server.lets_everybody_in and not (server.ip or server.anonymous):
-        server_messages.SERVER_IS_OPEN.log(log, server.port)
 
 
 def _watch(config: DaemonConfig, destinations: Destinations) -> ConfWatch | None:

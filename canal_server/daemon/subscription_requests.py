@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from canal_server.daemon.control import ControlError
+from canal_server.daemon.control import ACCOUNT, ControlError
 from canal_server.errors import ClientError
 from canal_server.messages import daemon_messages
 from canal_server.ranges.offline_range_cursors import check_known
@@ -84,7 +84,12 @@ class SubscriptionRequests:
         check_known(destination, name, [each.name for each in found])
         ranges.unsubscribe(name)
         self._audit.note(
-            "range_unsubscribe", None, LOCAL, destination=destination, subscription=name
+            "range_unsubscribe",
+            None,
+            LOCAL,
+            account=arguments.get(ACCOUNT),
+            destination=destination,
+            subscription=name,
         )
         daemon_messages.SUBSCRIPTION_REMOVED.log(log, destination, name)
         return {"running": True}

@@ -25,6 +25,20 @@ ADMIN_LOGIN_REFUSED = Message(
     " `canal.admin.passwd`.",
 )
 
+ADMIN_PORT_IN_CLEAR_TEXT = Message(
+    name="admin-port-in-clear-text",
+    level=WARNING,
+    text="canal.tls.required is true, but canal.admin.port = %d has no TLS and other"
+    " hosts reach it: who is between them and canal-admin can read logs, guess the"
+    " password, and stop destinations",
+    meaning="The protocol of canal-admin has no TLS. With a password of its own, the"
+    " port listens on `canal.ip`, in clear text: commands, states and lines of logs can"
+    " be read and changed on the way, and a recorded log-in allows to guess the"
+    " password offline.",
+    remedy="Remove `canal.admin.port` if you do not use canal-admin. Otherwise put both"
+    " on a private network, or [use a tunnel](../howto/canal-admin.md#in-clear-text).",
+)
+
 ADMIN_PORT_LIMITED = Message(
     name="admin-port-limited",
     level=WARNING,
@@ -163,6 +177,21 @@ DESTINATION_SETTINGS_REFUSED = Message(
     remedy="Correct what the text names. The server rereads the file automatically.",
 )
 
+HTTP_CONNECTION_REFUSED = Message(
+    name="http-connection-refused",
+    level=WARNING,
+    text="%s",
+    meaning="There are too many connections at the port of the page or at the one for"
+    " metrics, all together or from one address, and the text says which one was"
+    " refused or closed. Connections that ask nothing are closed first, the oldest of"
+    " the address that has the most of them, so that those of others are still"
+    " answered. Logged once a minute for an address.",
+    remedy="Find out what opens so many connections at that address. Where many people"
+    " or programs come by one proxy, let it reuse its connections. See"
+    " [`canal.server.connections.per.address.max`]"
+    "(configuration.md#canalserverconnectionsperaddressmax).",
+)
+
 HTTP_PORT_UNAVAILABLE = Message(
     name="http-port-unavailable",
     level=WARNING,
@@ -173,12 +202,35 @@ HTTP_PORT_UNAVAILABLE = Message(
     remedy="Set `canal.http.port` to a free port, or to -1 for none, and restart.",
 )
 
+HTTP_REFUSALS_REPEATED = Message(
+    name="http-refusals-repeated",
+    level=WARNING,
+    text="%d more refusals for %s within %.0f s; the last one: %s",
+    meaning="More connections from the same address were refused or closed. Only the"
+    " first one in a minute is logged; this line summarizes the others.",
+    remedy="As for [http-connection-refused](#http-connection-refused).",
+)
+
 HTTP_REQUEST_FAILED = Message(
     name="http-request-failed",
     level=ERROR,
     text="cannot answer the HTTP request %.200s because of an internal error",
     meaning="The request was answered with status 500. The server is not affected.",
     remedy="Report the traceback that follows the line.",
+)
+
+METRICS_ARE_OPEN = Message(
+    name="metrics-are-open",
+    level=WARNING,
+    text="anyone who can reach port %d at %s can read the metrics; set"
+    " canal.users.file, or canal.metrics.ip to an address that only Prometheus reaches",
+    meaning="The port for metrics listens beyond the loopback interface and asks for no"
+    " login. Metrics have the names of destinations, ids and lags of clients, but no"
+    " data. `canal.passwd` and `canal.http.user` do not close this port. Where"
+    " `canal.metrics.ip` is not set, it is that of `canal.ip`.",
+    remedy="Use a [file of users](../howto/users.md), in which a user may observe"
+    " destinations, or set `canal.metrics.ip`. `canal.anonymous.enable = true` says"
+    " that everybody may read everything.",
 )
 
 METRICS_FAILED = Message(
@@ -196,6 +248,19 @@ METRICS_PORT_UNAVAILABLE = Message(
     " continues without them",
     meaning="Another process uses the port, or the address is not one of this host.",
     remedy="Give each server of a host its own `canal.metrics.pull.port`, or set -1.",
+)
+
+PAGE_IS_OPEN = Message(
+    name="page-is-open",
+    level=WARNING,
+    text="anyone who can reach port %d at %s can read the page and the REST interface;"
+    " set canal.http.user and canal.http.passwd, or canal.users.file, or canal.http.ip"
+    " to an address that only operators reach",
+    meaning="The port listens beyond the loopback interface and asks for no login. It"
+    " shows the names of hosts, tables and columns, statements that change tables with"
+    " the values in them, and errors. Tails and actions are refused.",
+    remedy="Set [a login](../howto/page.md#who-may-use-it), or `canal.http.ip`."
+    " `canal.anonymous.enable = true` says that everybody may read everything.",
 )
 
 STAGE_STOP_FAILED = Message(

@@ -7,7 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 from canal_server.doors.prometheus.metric_families import info
-from canal_server.doors.prometheus.metrics_server import MetricsServer
+from canal_server.doors.prometheus.metrics_server import (
+    LIMITS,
+    SCRAPES_MAX,
+    MetricsServer,
+)
 from canal_server.doors.prometheus.metrics_text import MetricsText
 from canal_server.messages import daemon_messages
 from canal_server.observe.certificate_expiry import (
@@ -17,6 +21,7 @@ from canal_server.observe.certificate_expiry import (
 )
 from canal_server.observe.java_metrics import FILES, MANAGER, java_metrics
 from canal_server.observe.metrics_login import MetricsLogin
+from canal_server.observe.port_refusals import http_refusals
 from canal_server.observe.server_metrics import server_metrics
 
 if TYPE_CHECKING:
@@ -25,8 +30,12 @@ if TYPE_CHECKING:
     from canal_server.doors.prometheus.metric_families import Metric
     from canal_server.observe.certificate_expiry import Certificate
     from canal_server.observe.readings import Reading
+    from canal_server.runtime.admission import Limits
     from canal_server.tls.server_tls import ServerTls
+    from canal_server.users.audit_log import AuditLog
     from canal_server.users.user_directory import UserDirectory
+
+__all__ = ["SCRAPES_MAX", "metrics_server", "metrics_text"]
 
 log = logging.getLogger(__name__)
 
@@ -44,16 +53,19 @@ def metrics_text(
     """
     mode = MANAGER if is_managed else FILES
 
-    def collect() -> Iterator[Metric]:
+    def collect(shows: Callable[[str], bool] | None = None) -> Iterator[Metric]:
         readings = read()
+        own = [each for each in certificates() if each.role != SOURCE]
+        if shows is not None:
+            readings = [each for each in readings if shows(each.destination)]
+            own = [each for each in own if each.destination and shows(each.destination)]
         yield info("canal_server_info", "This server", version=version)
         yield from java_metrics(readings, mode)
         yield from server_metrics(readings)
-        found = [each for each in certificates() if each.role != SOURCE]
-        found += shown_by_sources(readings)  # those of now
+        found = own + shown_by_sources(readings)  # those of now
         yield from certificate_metrics(found, time.time())
 
-    return MetricsText(collect)
+    return MetricsText(collect, limited=collect)
 
 
 def metrics_server(
@@ -62,6 +74,9 @@ def metrics_server(
     text: MetricsText,
     tls: ServerTls | None = None,
     users: UserDirectory | None = None,
+    *,
+    audit: AuditLog | None = None,
+    limits: Limits = LIMITS,
 ) -> MetricsServer:
     """Return the port at an address, which was not started.
 
@@ -74,7 +89,9 @@ def metrics_server(
         tls,
         on_unavailable=_log_unavailable,
         on_failure=_log_failure,
-        status_of=None if users is None else MetricsLogin(users).status,
+        refusals=http_refusals(),
+        limits=limits,
+        status_of=None if users is None else MetricsLogin(users, audit=audit).status,
     )
 
 

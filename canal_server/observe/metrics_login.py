@@ -1,17 +1,22 @@
-"""Who may read metrics, where there are users: who may observe all destinations."""
+"""Who may read which metrics, where there are users: those of what they may observe."""
 
 from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from canal_server.tls.certificate_names import names_of
+from canal_server.users.audit_log import AuditLog
 from canal_server.users.failed_logins import FailedLogins, basic_login
+from canal_server.users.login_notes import LoginNotes
 from canal_server.users.rights import Right
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.users.rights import User
     from canal_server.users.user_directory import UserDirectory
 
@@ -20,31 +25,46 @@ class MetricsLogin:
     """Decides about scrapes; called by a thread for each."""
 
     def __init__(
-        self, users: UserDirectory, failed: FailedLogins | None = None
+        self,
+        users: UserDirectory,
+        failed: FailedLogins | None = None,
+        *,
+        audit: AuditLog | None = None,
     ) -> None:
         self._users = users
+        self._audit = audit or AuditLog(None)
+        self._logins = LoginNotes(self._audit, "metrics")
         self._failed = failed or FailedLogins()
 
     def status(
-        self, authorization: str, certificate: bytes | None, address: str
-    ) -> HTTPStatus:
-        """Return OK for a scrape that may be answered; waits if passwords were wrong.
+        self, authorization: str, certificate: bytes | None, host: str, port: int = 0
+    ) -> HTTPStatus | Callable[[str], bool]:
+        """Return OK for who may see everything; waits if passwords were wrong.
 
-        `certificate` is the one that was verified, in DER.
+        For who may see some destinations, returns whether one is among these; for
+        others, why they see nothing. `certificate` is the verified one, in DER.
         """
         user: User | None = None
+        how, address = "certificate", f"{host}:{port}"
         if authorization:
             name, password = basic_login(authorization)
             user = self._users.by_password(name, password)
-            if not self._may_answer(address, name, user):
+            how = "password"
+            if not self._may_answer(host, name, user):
                 return HTTPStatus.TOO_MANY_REQUESTS
+            if user is None:
+                self._audit.note("login_refused", name, address)
         elif certificate is not None:
             user = self._users.by_certificate(names_of(certificate))
         if user is None:
             return HTTPStatus.UNAUTHORIZED
-        if not (user.may_everywhere(Right.OBSERVE) and self._users.is_current(user)):
+        self._logins.note(user.name, host, port, how)
+        if not (user.may_anywhere(Right.OBSERVE) and self._users.is_current(user)):
+            self._audit.note_refusal(user.name, address, "GET metrics", None)
             return HTTPStatus.FORBIDDEN
-        return HTTPStatus.OK
+        if user.may_everywhere(Right.OBSERVE):
+            return HTTPStatus.OK
+        return partial(user.may, Right.OBSERVE)
 
     def _may_answer(self, address: str, name: str, user: User | None) -> bool:
         """Wait, if passwords were wrong; false if too many wait already."""

@@ -23,16 +23,16 @@ from canal_server.messages import server_messages
 from canal_server.model.identity import ClientIdentity
 from canal_server.protocol.auth import Credentials
 from canal_server.protocol.server_session import REFUSED, error_frame
+from canal_server.runtime.admission import Admission, Limits, group_of
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.runtime.private_files import reason_of
-from canal_server.server.admission import Admission, Limits
+from canal_server.runtime.refusal_log import OTHERS, Refusals
 from canal_server.server.client_connection import Connection, Settings
 from canal_server.server.local_client import LocalClient
-from canal_server.server.refusal_log import OTHERS, Refusals
 from canal_server.server.service import Service
 from canal_server.server.transport import Transport
 from canal_server.users.audit_log import AuditLog
-from canal_server.users.failed_logins import DELAY_MAX_S, FailedLogins, group_of
+from canal_server.users.failed_logins import DELAY_MAX_S, FailedLogins
 from canal_server.users.user_directory import UserDirectory
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Server:
         self._failed_logins = FailedLogins(
             min(DELAY_MAX_S, config.handshake_timeout_s / 2)
         )
-        self._refusals = Refusals()
+        self._refusals = Refusals(_log_refusal, _log_refusals)
         # Their threads; a thread outlives its connection by a moment. Ended ones are
         # removed at the next connection.
         self._threads: list[threading.Thread] = []
@@ -344,6 +344,16 @@ class Server:
         with self._lock:
             self._forget(connection)
         connection.close()
+
+
+def _log_refusal(what: str, level: int) -> None:
+    server_messages.CLIENT_REFUSED.log(log, what, level=level)
+
+
+def _log_refusals(n: int, host: str, period_s: float, last: str, level: int) -> None:
+    server_messages.CLIENT_REFUSALS_REPEATED.log(
+        log, n, host, period_s, last, level=level
+    )
 
 
 def listen(ip: str, port: int) -> socket.socket:

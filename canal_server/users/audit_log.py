@@ -42,6 +42,7 @@ SUM_S: Final = 300.0  # after which what a session has read is noted
 REFUSED_MAX: Final = 1000  # users, by host, whose refusals are counted
 REFUSALS_MAX: Final = 20  # different ones, of a user from a host, in that time
 LOCAL: Final = "control socket"  # as an address
+COMMAND: Final = "command"  # the same, while no server runs
 
 
 class AuditLog:

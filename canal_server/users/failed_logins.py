@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
+
+from canal_server.runtime.admission import group_of
 
 KEPT_MAX: Final = 10_000  # names of addresses with failures, and with right passwords
 NAME_MAX: Final = 64  # characters
@@ -21,17 +22,6 @@ EXCESS_MAX: Final = 60  # that are counted
 FORGET_S: Final = 60.0  # after the last failed log-in
 DELAY_MIN_S: Final = 0.25
 DELAY_MAX_S: Final = 5.0
-
-
-def group_of(host: str) -> str:
-    """Return what counts as one address: for IPv6 one customer's network, a /64."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if address.version == 4:  # noqa: PLR2004  # the protocol's
-        return host
-    return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
 def basic_login(authorization: str) -> tuple[str, str]:

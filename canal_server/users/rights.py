@@ -146,13 +146,20 @@ class User:
 
     def may_everywhere(self, right: Right) -> bool:
         """Return whether the user has a right for all destinations, by one pattern."""
-        patterns: Sequence[str] = {
+        return EVERYTHING in self._patterns(right)
+
+    def may_anywhere(self, right: Right) -> bool:
+        """Return whether there may be destinations for which the user has a right."""
+        return bool(self._patterns(right))
+
+    def _patterns(self, right: Right) -> Sequence[str]:
+        patterns: dict[Right, Sequence[str]] = {
             Right.READ: [each.destination for each in self.read],
             Right.RANGES: self.ranges,
             Right.OPERATE: self.operate,
             Right.OBSERVE: (*self.observe, *self.operate),
-        }[right]
-        return EVERYTHING in patterns
+        }
+        return patterns[right]
 
 
 def _matches(patterns: Iterable[str], text: str) -> bool:

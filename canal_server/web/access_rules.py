@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.loopback import is_loopback
 from canal_server.users.failed_logins import DELAY_MAX_S, FailedLogins, basic_login
+from canal_server.users.login_notes import LoginNotes
 from canal_server.users.rights import EVERYTHING, ReadRule, Right, User
 from canal_server.users.user_directory import UserDirectory
 from canal_server.web.problem_details import Problem
@@ -233,6 +234,7 @@ class AccessMiddleware:
     def __init__(self, app: ASGIApp, rules: AccessRules, audit: AuditLog) -> None:
         self._app = app
         self._audit = audit
+        self._logins = LoginNotes(audit, "http")
         self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -255,6 +257,10 @@ class AccessMiddleware:
                 await found.response()(scope, receive, send)
                 return
             scope["state"]["visitor"] = found
+            if found.user.name:
+                how = "password" if "authorization" in headers else "certificate"
+                host, port = scope.get("client") or ("?", 0)
+                self._logins.note(found.user.name, host, port, how)
             send = self._noting_refusals(scope, found, send)
             try:
                 check_action(scope["method"], headers, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,6 +23,7 @@ from canal_server.web.live_tail import MEDIA_TYPE, TailResponse
 from canal_server.web.openapi import document
 from canal_server.web.problem_details import Problem, problem_of
 from canal_server.web.request_bodies import LevelRequest, SeekRequest, body_of
+from canal_server.web.tail_sums import TailSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,10 +208,14 @@ class Api:
         tail = await self._tails.open(
             name,
             expression,
+            # A login of the settings is of all operators, and has no limit of its own.
+            user=visitor.user.name if self._rules.users.has_file else "",
             redaction=redaction_of(rule),
             is_allowed=lambda: self._rules.is_current(visitor),
         )
-        self._note(request, "tail", destination=name, filter=expression)
+        tail.sums = TailSums(
+            partial(self._note, request, destination=name, filter=expression)
+        )
         return TailResponse(tail)
 
     # --- actions ----------------------------------------------------------------------

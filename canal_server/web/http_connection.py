@@ -1,13 +1,11 @@
 """Connections of the HTTP port: one that does not ask or read in time is closed.
 
-Uvicorn waits without limit for a request to arrive, and for an answer to be read. It
-refuses others when there are many connections: health checks would fail while somebody
-holds them.
+Uvicorn waits without limit for a request to arrive, and for an answer to be read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -21,9 +19,20 @@ READ_S: Final = 300.0  # for a peer to read some of an answer
 SHUTDOWN_S: Final = 1.0  # the same while the server shuts down
 
 
+class Counted(Protocol):
+    """A connection as the limits of the port know it."""
+
+    def is_asking(self, *, asks: bool) -> None:
+        """Note that a request has arrived, or was answered."""
+
+    def end(self) -> None:
+        """Note that the connection was lost."""
+
+
 class HttpConnection(H11Protocol):
     """A connection whose requests arrive within `REQUEST_S`."""
 
+    counted: Counted | None = None
     _last_cycle: Any = None
     _request_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None  # while the peer does not read
@@ -43,7 +52,26 @@ class HttpConnection(H11Protocol):
         for timer in (self._request_timer, self._read_timer):
             if timer is not None:
                 timer.cancel()
+        if self.counted is not None:
+            self.counted.end()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read requests, and note when one has arrived."""
+        super().data_received(data)
+        self._note_request()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request, unless it is here already."""
+        super().on_response_complete()
+        self._note_request()
+
+    def _note_request(self) -> None:
+        """Note whether a request is being answered, or the next one is waited for."""
+        if self.counted is not None:
+            cycle = self.cycle
+            asks = cycle is not None and not cycle.response_complete
+            self.counted.is_asking(asks=asks)
 
     def pause_writing(self) -> None:
         """Begin to wait for the peer to read."""

@@ -47,10 +47,12 @@ if TYPE_CHECKING:
     from canal_server.instance.change_tap import ChangeTap
     from canal_server.users.redaction import Redaction
     from canal_server.web.server_operations import Operations
+    from canal_server.web.tail_sums import TailSums
 
 log = logging.getLogger(__name__)
 
 TAILS_MAX: Final = 8  # at a time, of one server
+TAILS_OF_USER_MAX: Final = 4  # the same, so that nobody keeps the others from theirs
 MEDIA_TYPE: Final = "text/event-stream"
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -77,13 +79,14 @@ class Tails:
         destination: str,
         expression: str,
         *,
+        user: str = "",
         redaction: Redaction | None = None,
         is_allowed: Callable[[], bool] = lambda: True,
     ) -> LiveTail:
         """Return a tail, to be closed by `LiveTail.close`. Raises Problem.
 
         It shows what `redaction` leaves, and ends when it is not allowed any more:
-        `look_again` asks.
+        `look_again` asks. `user` has a limit of its own; empty: it is not known.
         """
         if len(self._open) >= TAILS_MAX:
             raise Problem(
@@ -92,9 +95,17 @@ class Tails:
                 " one of them",
                 limit=TAILS_MAX,
             )
+        if user and sum(each.user == user for each in self._open) >= TAILS_OF_USER_MAX:
+            raise Problem(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"{TAILS_OF_USER_MAX} tails of this user are open, and one user has no"
+                " more at a time: close one of them",
+                limit=TAILS_OF_USER_MAX,
+            )
         tail = LiveTail(
             self, self._operations, destination, expression, redaction, is_allowed
         )
+        tail.user = user
         self._open.add(tail)
         try:
             await run_in_threadpool(tail.attach)
@@ -135,6 +146,7 @@ class LiveTail:
     ) -> None:
         self.destination = destination
         self.expression = expression
+        self.user = ""  # who reads it, if that is known
         self._tails = tails
         self._redaction = redaction
         self._is_allowed = is_allowed
@@ -146,6 +158,7 @@ class LiveTail:
         self._changes: Iterator[Change] = iter(())
         self._sent_ms: int | None = None  # when the last change was sent
         self._state: dict[str, Any] | None = None  # the last one, since the last change
+        self.sums: TailSums | None = None  # for the audit
 
     def wake(self) -> None:
         """End the current wait for news, or the next one; by any thread."""
@@ -157,6 +170,8 @@ class LiveTail:
         self._detach()
         self._changes = iter(())
         self._tails.forget(self)
+        if self.sums is not None:
+            self.sums.end()
 
     # --- the event loop ---------------------------------------------------------------
 
@@ -208,7 +223,11 @@ class LiveTail:
                 has_more = self._read_on(part)
                 continue
             part += change_event(change)
+            if self.sums is not None:
+                self.sums.add(change)
             self._sent_ms, self._state = time.time_ns() // 1_000_000, None
+        if self.sums is not None:
+            self.sums.look()
         return bytes(part), has_more
 
     def _read_on(self, part: bytearray) -> bool:

@@ -17,12 +17,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from canal_server.messages import daemon_messages
+from canal_server.observe.port_refusals import http_refusals
 from canal_server.runtime.lifecycle import Stop
+from canal_server.runtime.port_connections import PortConnections, http_limits
 from canal_server.tls.server_tls import FollowingContext
 from canal_server.users.audit_log import AuditLog
 from canal_server.web.access_rules import AccessMiddleware, AccessRules
 from canal_server.web.api import Api, on_failure, on_http_exception, on_problem
 from canal_server.web.http_connection import HttpConnection
+from canal_server.web.http_door import Door
 from canal_server.web.live_tail import Tails
 from canal_server.web.problem_details import Problem
 from canal_server.web.throughput import SAMPLE_S, Throughput
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from canal_server.runtime.admission import Limits
     from canal_server.runtime.lifecycle import Deadline
     from canal_server.tls.server_tls import ServerTls
     from canal_server.users.user_directory import UserDirectory
@@ -41,10 +45,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BACKLOG: Final = 64
-_CONNECTIONS_MAX: Final = 100
+_BACKLOG: Final = 128
+VISITORS_MAX: Final = 100
+LIMITS: Final = http_limits(VISITORS_MAX, VISITORS_MAX, VISITORS_MAX)
 _KEEP_ALIVE_S: Final = 10
-_HANDSHAKE_S: Final = 10.0  # of TLS
 _STOP_S: Final = 2  # for requests that are being answered
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -102,13 +106,21 @@ def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """The loop of the port; a peer that does not begin TLS holds no connection."""
+    """The loop of the port, whose connections come by a door."""
 
-    async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
+    def __init__(self, connections: PortConnections[Door]) -> None:
+        super().__init__()
+        self._connections = connections
+
+    async def create_server(
+        self, protocol_factory: Any, *args: Any, ssl: Any = None, **options: Any
+    ) -> asyncio.Server:
         """Open the port."""
-        if options.get("ssl") is not None:
-            options["ssl_handshake_timeout"] = _HANDSHAKE_S
-        return await super().create_server(*args, **options)
+
+        def make() -> Door:
+            return Door(protocol_factory, ssl, self._connections)
+
+        return await super().create_server(make, *args, **options)
 
 
 class _Config(uvicorn.Config):
@@ -143,11 +155,15 @@ class WebServer:
         users: UserDirectory | None = None,
         audit: AuditLog | None = None,
         tls: ServerTls | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         """Create without opening the port.
 
         `clients_log_in`: whether the port for clients needs a password or certificate.
         """
+        self._connections: PortConnections[Door] = PortConnections(
+            "page and REST interface", limits, http_refusals(), Door.abort
+        )
         self._address = ip, port
         self._scheme = "http" if tls is None else "https"
         self._throughput = Throughput(operations.readings)
@@ -163,12 +179,14 @@ class WebServer:
                 tls,
                 http=HttpConnection,
                 log_config=None,
-                log_level="warning",
+                # Its warnings are about requests that it answers with 400: anybody
+                # can send many of them.
+                log_level="error",
                 access_log=False,
                 lifespan="off",
                 ws="none",
                 server_header=False,
-                limit_concurrency=_CONNECTIONS_MAX,
+                proxy_headers=False,  # anybody can write those
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_STOP_S,
             )
@@ -220,8 +238,9 @@ class WebServer:
         return True
 
     def _serve(self, listener: socket.socket) -> None:
-        with asyncio.Runner(loop_factory=_Loop) as runner:
+        with asyncio.Runner(loop_factory=lambda: _Loop(self._connections)) as runner:
             runner.run(self._uvicorn.serve(sockets=[listener]))
+        self._connections.flush()
 
     def _sample(self) -> None:
         while not self._stop.requested():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 import pytest
 from admin_connector import Connector
@@ -18,8 +19,13 @@ from canal_server.admin.admin_messages import (
     LogAdmin,
     ServerAdmin,
 )
-from canal_server.admin.admin_server import AdminServer, address_for
+from canal_server.admin.admin_server import (
+    AdminServer,
+    address_for,
+    is_in_clear_text,
+)
 from canal_server.admin.log_reading import LogReading
+from canal_server.config.schema import ServerConfig, TlsConfig
 from canal_server.errors import CanalError, ClientError
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline
@@ -290,3 +296,18 @@ def test_audit(connector, port, tmp_path):
         {"event": "admin", "user": "admin", "action": "stop", "destination": None},
         {"event": "admin", "user": "admin", "action": "restart", "destination": "one"},
     ]
+
+
+@pytest.mark.parametrize("ip", ["", "0.0.0.0", "192.0.2.1"])
+def test_clear_text(ip):
+    """The port has no TLS: others reach it although TLS is required."""
+    hash_ = stored_form(PASSWORD)
+    server = ServerConfig(ip=ip, admin_port=11110, admin_passwd=hash_)
+    required = TlsConfig(required=True)
+    assert not is_in_clear_text(server)
+    assert is_in_clear_text(replace(server, tls=required))
+    assert not is_in_clear_text(replace(server, tls=required, admin_port=-1))
+    assert not is_in_clear_text(replace(server, tls=required, ip="127.0.0.1"))
+    # With the password of canal's files, it listens on the loopback interface.
+    shipped = replace(server, tls=required, admin_passwd=stored_form("admin"))
+    assert not is_in_clear_text(shipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -88,8 +89,15 @@ def test_fetched(conf, admin):
 
 def test_only_for_the_owner(conf):
     """The copy has passwords: others cannot read it."""
-    settings_of(conf).fetch()
-    for path in (conf / "canal-admin").rglob("*"):
+    before = os.umask(0)
+    try:
+        settings_of(conf).fetch()
+    finally:
+        os.umask(before)
+    copy = conf / "canal-admin"
+    paths = [copy, *copy.rglob("*")]
+    assert len(paths) > 1
+    for path in paths:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 

@@ -42,6 +42,26 @@ def test_a_file_for_each(folder, tmp_path):
     assert (logs / "crm/crm.log").read_text() == "three\n"
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o277], ids=oct)
+def test_modes(tmp_path, monkeypatch, umask):
+    """Files are for their owner only, rotated ones included, whatever the umask."""
+    monkeypatch.setattr(log_files, "FILE_BYTES_MAX", 10)
+    before = os.umask(umask)
+    try:
+        folder = LogFolder(tmp_path / "logs")
+        folder.setFormatter(logging.Formatter("%(message)s"))
+        for number in range(3):
+            write(folder, f"line {number}", "shop")
+        folder.close()
+    finally:
+        os.umask(before)
+        log_about("")
+    files = [each for each in (tmp_path / "logs").rglob("*") if each.is_file()]
+    assert len(files) == 4
+    assert not any(each.stat().st_mode & 0o077 for each in files)
+    assert not any(each.parent.stat().st_mode & 0o077 for each in files)
+
+
 def test_rotation(tmp_path, monkeypatch):
     """A full file is kept under another name, and the oldest one is removed."""
     monkeypatch.setattr(log_files, "FILE_BYTES_MAX", 10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fix_conf import ACCOUNT
 
@@ -93,3 +95,54 @@ def test_exactly_once(make_conf):
     assert (found.exactly_once, found.position_topic) == (True, "canal-position")
     (text,) = problems_of(make_conf, lines.format("rabbitMQ"))
     assert "RabbitMQ has no transactions that contain a position" in text
+
+
+SECRETS = [
+    ("rabbitMQ", "password"),
+    ("rabbitMQ", "ssl.truststore.password"),
+    ("rabbitMQ", "ssl.keystore.password"),
+    ("kafka", "sasl.jaas.config"),
+    ("kafka", "sasl.password"),
+    ("kafka", "ssl.key.password"),
+    ("kafka", "ssl.keystore.password"),
+    ("kafka", "ssl.truststore.password"),
+    ("kafka", "sasl.oauthbearer.client.secret"),
+]
+
+
+@pytest.mark.parametrize(("mode", "name"), SECRETS)
+def test_secrets_of_a_broker(make_conf, tmp_path, mode, name):
+    """Each may be in a file or come from a command; the producer gets the value."""
+    path = tmp_path / "secret"
+    path.write_text("s3 cret\n")
+    path.chmod(0o600)
+    key = f"{mode.lower()}.{name}"
+    lines = f"canal.serverMode = {mode}\n{mode.lower()}.other = x\n"
+    for form in (f"{key}.file = {path}", f"{key}.command = cat {path}"):
+        queue = queue_of(make_conf, f"{lines}{form}\n")
+        assert dict(queue.properties) == {name: "s3 cret", "other": "x"}
+    queue = queue_of(make_conf, lines, {f"{key}.file": str(path)})
+    assert dict(queue.properties)[name] == "s3 cret"
+    two = f"{lines}{key} = a\n{key}.file = {path}\n"
+    (problem,) = problems_of(make_conf, two)
+    assert f"{key} is set as well" in problem
+    (problem,) = problems_of(make_conf, f"{lines}{key}.file = {path}.none\n")
+    assert f"{key}.file = {path}.none" in problem
+
+
+@pytest.mark.parametrize(("mode", "name"), SECRETS)
+def test_a_secret_that_others_can_read(make_conf, tmp_path, monkeypatch, mode, name):
+    """It is a warning, as for other passwords."""
+    monkeypatch.setattr("canal_server.config.password_forms.is_exposed", Path.is_file)
+    path = tmp_path / "secret"
+    path.write_text("s3 cret")
+    key = f"{mode.lower()}.{name}"
+    main = f"{MAIN}canal.serverMode = {mode}\n{key}.file = {path}\n"
+    (warning,) = load(make_conf(main, example=INSTANCE), {}).warnings
+    assert f"{key}.file = {path}: every user of this host" in warning
+
+
+def test_a_blank_secret(make_conf):
+    """It stays a key of the producer, without a value."""
+    lines = "canal.serverMode = rabbitMQ\nrabbitmq.password =\n"
+    assert dict(queue_of(make_conf, lines).properties) == {"password": ""}

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import socket
 import stat
 import threading
@@ -219,6 +220,23 @@ def test_requests_have_arguments(tmp_path):
             ask(tmp_path, "seek")
         with pytest.raises(ControlError, match="known commands: status, seek"):
             ask(tmp_path, "nonsense")
+    finally:
+        server.request_stop()
+        assert server.join(Deadline(LONG))
+
+
+def test_the_account_of_the_peer(tmp_path):
+    """Commands and requests know who sent them, whatever a request says."""
+    account = pwd.getpwuid(os.getuid()).pw_name
+    server = ControlServer(
+        tmp_path,
+        {"who": lambda: {"found": server.account}},
+        {"seek": lambda arguments: {"found": arguments[control.ACCOUNT]}},
+    )
+    server.start()
+    try:
+        assert ask(tmp_path, "who")["found"] == account
+        assert ask(tmp_path, "seek", account="another")["found"] == account
     finally:
         server.request_stop()
         assert server.join(Deadline(LONG))

@@ -53,6 +53,29 @@ class TestDaemon:
         assert reply["stopping"] is False
         assert [one["destination"] for one in reply["instances"]] == ["example"]
 
+    def test_ports_that_are_open(self, make_conf, caplog):
+        """The page and metrics beyond loopback without a login are warnings."""
+        more = "canal.http.ip = 0.0.0.0\ncanal.http.port = 0\ncanal.metrics.ip = ::\n"
+        conf = make_conf(f"{MAIN}example\n{more}canal.metrics.pull.port = 0\n")
+        with running(conf):
+            pass
+        names = [getattr(each, "message_name", "") for each in caplog.records]
+        assert names.count("page-is-open") == names.count("metrics-are-open") == 1
+
+    def test_canal_admin_in_clear_text(self, make_conf, caplog, authority):
+        """A port for canal-admin that others reach is a warning with required TLS."""
+        files = authority.server()
+        conf = make_conf(
+            f"canal.ip =\ncanal.port = 0\ncanal.destinations = example\n"
+            f"canal.admin.port = 0\ncanal.admin.passwd = {'ab' * 20}\n"
+            f"canal.tls.certFile = {files.cert_file}\ncanal.tls.required = true\n"
+            f"canal.tls.keyFile = {files.key_file}\n"
+        )
+        with running(conf):
+            pass
+        names = [getattr(each, "message_name", "") for each in caplog.records]
+        assert names.count("admin-port-in-clear-text") == 1
+
     def test_no_port(self, make_conf):
         """canal.withoutNetty opens no port."""
         conf = make_conf(f"{MAIN}example\ncanal.withoutNetty = true\n")

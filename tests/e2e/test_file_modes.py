@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fix_pipeline import DESTINATION, Process
@@ -18,6 +19,11 @@ from canal_server.client import CanalClient
 from canal_server.client.range_client import RangedClient
 from canal_server.daemon.control import ask
 from canal_server.protocol.range_messages import RangePosition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fix_pipeline import Pipeline
 
 
 @pytest.fixture
@@ -40,6 +46,37 @@ def canal_server(*arguments: object, **options: object) -> subprocess.Popen[str]
 def written(folder: Path) -> set[Path]:
     """Return what is in a folder, at any depth."""
     return set(folder.rglob("*"))
+
+
+def consume(
+    pipeline: Pipeline,
+    port: int,
+    folder: Path,
+    client_id: int,
+    handler: str,
+    *settings: str,
+    until: Callable[[], bool],
+) -> None:
+    """Consume changes with a handler, while there are new ones, until something is."""
+    process = Process(
+        canal_server(
+            "consume", "--port", port, "--destination", DESTINATION, "--client-id",
+            client_id, "--user", "all", "--handler", handler,
+            *itertools.chain.from_iterable(("--set", each) for each in settings),
+            "--dead-letter", folder / f"dead-{client_id}",
+            stderr=subprocess.PIPE, env={**os.environ, "CANAL_PASSWORD": "secret"},
+        )
+    )  # fmt: skip
+    numbers = itertools.count(client_id * 1_000_000)
+
+    def is_done() -> bool:
+        row = f"INSERT INTO {pipeline.schema}.t VALUES ({next(numbers)}, 1)"
+        pipeline.source.execute(row)
+        return until()
+
+    eventually(is_done)
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
 
 
 def test_a_whole_run(pipeline, tmp_path):
@@ -74,6 +111,12 @@ def test_a_whole_run(pipeline, tmp_path):
         start = ranged.subscribe(DESTINATION, "lake", start="earliest").cursor
         assert isinstance(start, RangePosition)
         ranged.head(DESTINATION, "lake", start, wait_ms=1000)
+    out = tmp_path / "out"
+    consume(pipeline, where[1], tmp_path, 2, "json-lines",
+            f"path={tmp_path / 'out.jsonl'}", "rotate_bytes=1",
+            until=lambda: len(list(tmp_path.glob("out.*.jsonl"))) > 1)  # fmt: skip
+    consume(pipeline, where[1], tmp_path, 3, "parquet", f"folder={out}", "flush_s=0.1",
+            until=lambda: any(out.glob("*/*.parquet")))  # fmt: skip
     while_running = {each: each.lstat() for each in written(tmp_path) - before}
     pipeline.process.send(signal.SIGTERM)
     assert pipeline.process.wait() == 0
@@ -82,6 +125,7 @@ def test_a_whole_run(pipeline, tmp_path):
     assert {
         "meta.dat", "tablemeta.sqlite", "subscriptions.sqlite", "a.jsonl", "users.yml",
         "canal-server.lock", "canal-server.sock", "canal.log", "canal.pid",
+        "out.jsonl", "dead-2", "dead-3",
     } <= names  # fmt: skip
     for each, status in (*while_running.items(), *at_end.items()):
         mode = stat.S_IMODE(status.st_mode)

@@ -13,6 +13,7 @@ from load import Load
 
 from canal_server.cli import main
 from canal_server.errors import ClientError
+from canal_server.runtime.accounts import own_account
 
 RED, BLUE = 1001, 1002
 ZOOKEEPER = "classpath:spring/default-instance.xml"
@@ -208,8 +209,10 @@ def test_positions_shown(on_mysql, capsys):
 
 
 def test_stopped_with_files(on_mysql):
-    """Of a stopped server the stored cursors are moved; it goes on there."""
+    """Of a stopped server the stored cursors are moved, which the audit has."""
     pipeline, positions, checker = on_mysql
+    with (pipeline.conf / "canal.properties").open("a") as main_file:
+        main_file.write("canal.audit.file = audit.jsonl\n")
     positions.write(4)
     positions.write(4)
     with pipeline.client() as client:
@@ -222,6 +225,11 @@ def test_stopped_with_files(on_mysql):
         pipeline.receive(client, checker)
     pipeline.stop()
     seek(pipeline, "latest")
+    lines = (pipeline.conf / "audit.jsonl").read_text().splitlines()
+    moves = [each for each in map(json.loads, lines) if each["event"] == "seek"]
+    assert [each["address"] for each in moves] == ["command"] * 2
+    assert moves[0]["to"][0].endswith(f"/{positions.begins[1][0]}")
+    assert {each["account"] for each in moves} == {own_account()}
     pipeline.start()
     positions.write(1)
     checker.resume(8, 8)

@@ -19,6 +19,7 @@ from canal_server.client.range_client import RangedClient
 from canal_server.daemon.control import ask
 from canal_server.errors import ClientError
 from canal_server.protocol.range_messages import Wire
+from canal_server.runtime.accounts import own_account
 
 SECRET = "T0p-Secret"
 PASSWORD = "pass-of-limited"
@@ -354,7 +355,10 @@ def test_audit(pipeline, authority):
         **common,
     } in (found)
     assert [each for each in found if each["event"] == "seek"] == [
-        {"event": "seek", "user": None, "destination": DESTINATION, "client_ids": [5]}
-    ]
+        {"event": "seek", "user": None, "account": own_account(),
+         "destination": DESTINATION, "client_ids": [5]}
+    ]  # fmt: skip
+    login = {"event": "login", "user": "all", "how": "password", "service": "http"}
+    assert found.count(login) == 1
     assert {"event": "users", "user": None, "users": ["all", "limited"]} in found
     assert {"event": "stop", "user": "all", "destination": DESTINATION} in found

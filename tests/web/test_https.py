@@ -19,7 +19,7 @@ from canal_server.protocol.auth import Credentials
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.tls.server_tls import ServerTls
 from canal_server.users.user_directory import UserDirectory
-from canal_server.web import web_server
+from canal_server.web import http_door
 from canal_server.web.web_server import WebServer
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def metrics(tls, users=None):
 @pytest.fixture(params=[page, metrics])
 def port(request, authority, monkeypatch):
     """Give a port with TLS: that of the page, then that for metrics."""
-    monkeypatch.setattr(web_server, "_HANDSHAKE_S", 0.5)
+    monkeypatch.setattr(http_door, "HANDSHAKE_S", 0.5)
     handler = "canal_server.doors.prometheus.metrics_server._Handler"
     monkeypatch.setattr(f"{handler}.timeout", 0.5)
     server = request.param(ServerTls(authority.server()))

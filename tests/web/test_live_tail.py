@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import http.client
+import json
 from contextlib import closing
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from event_stream import EventStream
 from fix_server import PATIENCE_S
+from fix_store import eventually
 
 from canal_server.errors import ClientError
 from canal_server.observe.readings import Reading
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.request_counts import RequestCounts
+from canal_server.users.audit_log import AuditLog
 from canal_server.web import live_tail
 from canal_server.web.web_server import WebServer
 
@@ -52,9 +55,11 @@ def server():
 
 
 @pytest.fixture
-def web(server):
+def web(server, tmp_path):
     """Give its HTTP port."""
-    made = WebServer("127.0.0.1", 0, cast("Operations", server), "1.2.3")
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    operations = cast("Operations", server)
+    made = WebServer("127.0.0.1", 0, operations, "1.2.3", audit=audit)
     made.start()
     yield made
     made.request_stop()
@@ -92,6 +97,26 @@ def test_the_end_of_the_server(web):
         web.request_stop()
         assert tail.until_state("stopping")["reason"] == "the server is shutting down"
         assert tail.next() is None
+
+
+def test_the_audit(web, tmp_path):
+    """It has the beginning and the end of a tail, and not of one that is refused."""
+    with EventStream(web.port, TAIL) as tail:
+        tail.next()
+    with EventStream(web.port, TAIL.replace("one", "two")) as tail:
+        assert tail.problem()["status"] == 404
+
+    def events():
+        lines = (tmp_path / "audit.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    eventually(lambda: len(events()) == 2)
+    begun, ended = events()
+    common = {"user": None, "destination": "one"}
+    assert begun.items() >= (common | {"event": "tail"}).items()
+    assert ended.items() >= (common | {"event": "tail_end", "rows": 0}).items()
+    assert begun["address"] == ended["address"]
+    assert begun["filter"] == ended["filter"]
 
 
 def test_head(web):

@@ -8,16 +8,20 @@ import re
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from dataclasses import replace
 from http import HTTPStatus
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from event_stream import EventStream
 from fix_server import PATIENCE_S
 from starlette.testclient import TestClient
 from web_operations import NotedServer
 
 from canal_server.errors import ClientError
 from canal_server.observe.all_metrics import metrics_server, metrics_text
+from canal_server.observe.certificate_expiry import CLIENT, SERVER, Certificate
 from canal_server.observe.metrics_login import MetricsLogin
 from canal_server.protocol.auth import Credentials, stored_form
 from canal_server.runtime.lifecycle import Deadline
@@ -27,9 +31,13 @@ from canal_server.users.rights import Right
 from canal_server.users.user_directory import UserDirectory
 from canal_server.users.users_file import parse_users, users_text
 from canal_server.web.access_rules import AccessRules, Login
-from canal_server.web.live_tail import Tails
+from canal_server.web.live_tail import TAILS_MAX, TAILS_OF_USER_MAX, Tails
+from canal_server.web.problem_details import Problem
 from canal_server.web.throughput import Throughput
-from canal_server.web.web_server import application
+from canal_server.web.web_server import WebServer, application
+
+if TYPE_CHECKING:
+    from canal_server.web.server_operations import Operations
 
 BASE = "/api/v1"
 USERS = """
@@ -168,7 +176,7 @@ def test_lists_have_what_may_be_observed(http, user):
 
 
 def test_refusals_are_noted(rules, tmp_path):
-    """The audit has what a user was refused; of strangers, only wrong passwords."""
+    """The audit has who logged in, once, and what was refused; not of strangers."""
     server, path = Noted(), tmp_path / "audit.jsonl"
     throughput = Throughput(server.readings)
     app = application(server, throughput, rules, "1", audit=AuditLog(path))
@@ -177,9 +185,12 @@ def test_refusals_are_noted(rules, tmp_path):
     for headers in (basic("observer"), basic("operator"), {}):
         assert http.post(f"{of_one}/stop", headers=headers, json={}).is_client_error
         http.get(of_one, headers=headers)
+        http.get(f"{BASE}/destinations", headers=headers)
     noted = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(each["event"], each["user"], each["action"]) for each in noted] == [
+    assert [(each["event"], each["user"], each.get("action")) for each in noted] == [
+        ("login", "observer", None),
         ("access_refused", "observer", f"POST {of_one}/stop"),
+        ("login", "operator", None),
         ("access_refused", "operator", f"POST {of_one}/stop"),
         ("access_refused", "operator", f"GET {of_one}"),
     ]
@@ -291,18 +302,72 @@ async def test_tails_end_with_the_right(users):
     tail.close()
 
 
+@pytest.mark.anyio
+async def test_one_user_leaves_tails_to_others(users):
+    """A user has fewer than all; closed ones count no more."""
+    tails = Tails(Noted())
+    of_ann = [await tails.open("one", "", user="ann") for _ in range(TAILS_OF_USER_MAX)]
+    with pytest.raises(Problem, match="tails of this user are open") as raised:
+        await tails.open("one", "", user="ann")
+    assert raised.value.status is HTTPStatus.TOO_MANY_REQUESTS
+    others = [await tails.open("one", "", user="bob")]
+    of_ann.pop().close()
+    of_ann.append(await tails.open("one", "", user="ann"))
+    for each in of_ann + others:
+        each.close()
+    # Where names are not known, there is the limit of all only.
+    nobody = [await tails.open("one", "") for _ in range(TAILS_MAX)]
+    with pytest.raises(Problem, match="and a server has no more"):
+        await tails.open("one", "", user="ann")
+    for each in nobody:
+        each.close()
+
+
+def test_a_user_over_http(users):
+    """The limit is that of the name that logged in."""
+    operations = cast("Operations", Noted())
+    web = WebServer("127.0.0.1", 0, operations, "1", users=users)
+    web.start()
+    path = f"{BASE}/destinations/one/tail"
+    try:
+        with ExitStack() as stack:
+
+            def tail(user: str) -> EventStream:
+                made = EventStream(web.port or 0, path, basic(user))
+                return stack.enter_context(made)
+
+            tails = [tail("all") for _ in range(TAILS_OF_USER_MAX + 1)]
+            statuses = [each.status for each in tails]
+            assert statuses == [200] * TAILS_OF_USER_MAX + [429]
+            assert tails[-1].problem()["limit"] == TAILS_OF_USER_MAX
+            assert tail("reader").status == 200
+    finally:
+        web.request_stop()
+        assert web.join(Deadline(PATIENCE_S))
+
+
 def test_metrics(users):
-    """Metrics are for who may observe everything; others get the reason."""
-    text = metrics_text(list, "1")
+    """Metrics are of what a user may observe; who may observe nothing gets 403."""
+    certificates = [
+        Certificate(role, name, name or "server.pem", "", 0.0)
+        for role, name in ((SERVER, ""), (CLIENT, "one"), (CLIENT, "two"))
+    ]
+    text = metrics_text(Noted().readings, "1", certificates=lambda: certificates)
     port = metrics_server("127.0.0.1", 0, text, users=users)
     port.start()
     url = f"http://127.0.0.1:{port.port}/metrics"
+
+    seen: list[str] = []
 
     def status(headers: dict[str, str]) -> int:
         request = urllib.request.Request(url, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-                assert re.search(rb"^canal_server_info", answer.read(), re.MULTILINE)
+                sent = answer.read().decode()
+                assert re.search("^canal_server_info", sent, re.MULTILINE)
+                seen[:] = sorted(set(re.findall('destination="([^"]*)"', sent)))
+                has_process = "process_resident_memory_bytes" in sent
+                assert has_process is ("" in seen)  # as the server's certificate
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -310,7 +375,12 @@ def test_metrics(users):
     try:
         assert status(basic("all")) == 200
         assert status(basic("everywhere")) == 200
-        assert status(basic("observer")) == 403
+        assert seen == ["", "one", "two"]
+        assert status(basic("observer")) == 200
+        assert seen == ["one"]
+        assert status(basic("operator")) == 200
+        assert seen == ["two"]
+        assert status(basic("reader")) == 403
         assert status(basic("nothing")) == 403
         assert status(basic("all", "wrong")) == 401
         assert status({}) == 401
@@ -319,12 +389,33 @@ def test_metrics(users):
         assert port.join(Deadline(PATIENCE_S))
 
 
+def test_metrics_are_noted(users, tmp_path):
+    """The audit has who logged in, once, wrong passwords, and refusals."""
+    path = tmp_path / "audit.jsonl"
+    login = MetricsLogin(users, audit=AuditLog(path))
+    for port in (1, 2):
+        for user, password in [("all", "secret"), ("all", "x"), ("nothing", "secret")]:
+            authorization = basic(user, password)["authorization"]
+            login.status(authorization, None, "10.0.0.7", port)
+        login.status("", None, "10.0.0.7", port)  # without a log-in
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {each["address"] for each in found} == {"10.0.0.7:1", "10.0.0.7:2"}
+    assert [(each["event"], each["user"]) for each in found] == [
+        ("login", "all"),
+        ("login_refused", "all"),
+        ("login", "nothing"),
+        ("access_refused", "nothing"),
+        ("login_refused", "all"),
+    ]
+    assert found[0]["service"] == "metrics"
+
+
 def test_guesses_at_the_port_for_metrics(users):
     """While wrong passwords wait there, the right one is refused as well."""
     failed = FailedLogins(delay_max_s=3600)
     login = MetricsLogin(users, failed)
 
-    def status(user: str, password: str = "secret") -> HTTPStatus:
+    def status(user: str, password: str = "secret") -> object:
         return login.status(basic(user, password)["authorization"], None, "a")
 
     guess(failed, "a", "all")
@@ -333,5 +424,5 @@ def test_guesses_at_the_port_for_metrics(users):
     assert status("everywhere") is HTTPStatus.OK
     assert status("everywhere", "wrong") is HTTPStatus.UNAUTHORIZED
     assert status("everywhere") is HTTPStatus.OK  # known
-    assert status("observer", "wrong") is HTTPStatus.UNAUTHORIZED
-    assert status("observer") is HTTPStatus.FORBIDDEN  # after it has waited
+    assert status("nothing", "wrong") is HTTPStatus.UNAUTHORIZED
+    assert status("nothing") is HTTPStatus.FORBIDDEN  # after it has waited

@@ -9,11 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.admin.admin_server import is_in_clear_text
 from canal_server.cli.check.user_checks import check_users
+from canal_server.config.open_ports import (
+    ALL_ADDRESSES,
+    metrics_address,
+    metrics_are_open,
+    page_is_open,
+)
 from canal_server.config.schema import GIB, MIB, Wiring
 from canal_server.daemon.control import ControlError, NoServer, ask
 from canal_server.errors import ConfigError, ZooKeeperError
-from canal_server.ha.address import LOOPBACK
 from canal_server.ha.cluster_view import look
 from canal_server.model.check_results import fail, ok, skip, warn
 from canal_server.model.quoted import printable
@@ -87,6 +93,7 @@ def check_host(config: DaemonConfig) -> tuple[list[CheckResult], Running | None]
         check_port(config.server, running),
         check_metrics_port(config.server, running),
         check_http_port(config.server, running),
+        *check_open_ports(config.server),
         *check_tls(config.server.tls),
         *check_users(config),
         time_zone(zone_name(), unknown_zone()),
@@ -185,9 +192,9 @@ def check_port(server: ServerConfig, running: Running | None) -> CheckResult:
 def check_metrics_port(server: ServerConfig, running: Running | None) -> CheckResult:
     """Check the port for metrics."""
     held = None if running is None else running.metrics_port
-    ip = server.metrics_ip or server.ip or LOOPBACK
     key = "canal.metrics.pull.port"
-    return _extra_port("metrics_port", key, (ip, server.metrics_port), held)
+    address = metrics_address(server), server.metrics_port
+    return _extra_port("metrics_port", key, address, held)
 
 
 def check_http_port(server: ServerConfig, running: Running | None) -> CheckResult:
@@ -195,6 +202,35 @@ def check_http_port(server: ServerConfig, running: Running | None) -> CheckResul
     held = None if running is None else running.http_port
     address = (server.http_ip, server.http_port)
     return _extra_port("http_port", "canal.http.port", address, held)
+
+
+def check_open_ports(server: ServerConfig) -> Iterator[CheckResult]:
+    """Warn of ports that other hosts may use without a login, or in clear text."""
+    if is_in_clear_text(server):
+        yield warn(
+            "admin_port",
+            f"canal.admin.port = {server.admin_port}: other hosts reach it in clear"
+            " text, in spite of canal.tls.required",
+            "let canal-admin connect by a tunnel to a loopback address",
+        )
+    if page_is_open(server):
+        yield warn(
+            "open_page",
+            f"canal.http.ip = {server.http_ip}: anyone who can reach"
+            f" {server.http_ip or ALL_ADDRESSES} can read the page, with names of"
+            " tables and statements that change them",
+            "set canal.http.user and canal.http.passwd, or canal.users.file, or another"
+            " canal.http.ip",
+        )
+    if metrics_are_open(server):
+        ip = metrics_address(server)
+        key = "canal.metrics.ip" if server.metrics_ip else "canal.ip"
+        yield warn(
+            "open_metrics",
+            f"{key} = {ip}: anyone who can reach it can read the metrics",
+            "set canal.users.file, or canal.metrics.ip to an address that only"
+            " Prometheus reaches",
+        )
 
 
 def _extra_port(

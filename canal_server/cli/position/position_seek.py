@@ -13,6 +13,7 @@ from canal_server.cli.actions import (
     print_json,
 )
 from canal_server.cli.conf_options import load_for, named
+from canal_server.cli.offline_audit import OfflineAudit
 from canal_server.cli.position.position_found import find_cursors
 from canal_server.cli.schema.schema_options import printable
 from canal_server.cursor_moves.move_plan import plan_move
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         print("canal-server position seek: nothing was changed", file=sys.stderr)
         return 1
     if not args.dry_run:
-        _carry_out(plan, instance, data_dir)
+        _carry_out(plan, instance, args.conf, data_dir)
     if args.json:
         print_json(plan.as_json(moved=not args.dry_run))
     else:
@@ -100,7 +101,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _carry_out(plan: MovePlan, config: InstanceConfig, data_dir: Path) -> None:
+def _carry_out(
+    plan: MovePlan, config: InstanceConfig, conf: Path, data_dir: Path
+) -> None:
     """Move the clients in the server, or in the stored cursors if none runs."""
     if find_cursors(config, data_dir).server_runs:
         ask(
@@ -113,7 +116,14 @@ def _carry_out(plan: MovePlan, config: InstanceConfig, data_dir: Path) -> None:
         )
         return
     with locked(data_dir):
+        audit = OfflineAudit(conf, data_dir)
         move_stored(config, plan.client_ids, *plan.positions)
+        audit.note(
+            "seek",
+            destination=config.destination,
+            client_ids=sorted(plan.client_ids),
+            to=[str(each) for each in plan.positions],
+        )
 
 
 def _agreed() -> bool:

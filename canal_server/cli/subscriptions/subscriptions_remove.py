@@ -11,6 +11,7 @@ from canal_server.cli.actions import (
     print_json,
 )
 from canal_server.cli.conf_options import load_for, named
+from canal_server.cli.offline_audit import OfflineAudit
 from canal_server.daemon.control import NoServer, ask, locked
 from canal_server.errors import ConfigError, MetaStoreError
 from canal_server.ranges.offline_range_cursors import (
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError([problem])
     names = list(dict.fromkeys(args.name))
     for name in names:
-        _remove(config, data_dir, name)
+        _remove(config, args.conf, data_dir, name)
         if not args.json:
             print(f"subscription {name} of {config.destination} was removed")
     if args.json:
@@ -58,14 +59,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _remove(config: InstanceConfig, data_dir: Path, name: str) -> None:
+def _remove(config: InstanceConfig, conf: Path, data_dir: Path, name: str) -> None:
     destination = config.destination
     try:
         if ask(data_dir, "unsubscribe", destination=destination, name=name)["running"]:
             return
     except NoServer:
         with locked(data_dir):
+            audit = OfflineAudit(conf, data_dir)
             remove_subscription(config, name)
+            audit.note("range_unsubscribe", destination=destination, subscription=name)
         return
     # A server runs, and owns the files of all its destinations.
     stored = read_subscriptions(config)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canal_server.client.handlers.change_json import json_object, json_text
+from canal_server.client.handlers.file_modes import mode_of
 from canal_server.client.handlers.handler import RetryLater
 from canal_server.client.handlers.line_file import LineFile, sync_folder
 
@@ -28,6 +29,8 @@ class JsonLines:
         rotate_bytes: rotate after a flush when the file has so many bytes; 0: never
         rotate_s: rotate after a flush when the file has been open for so many seconds;
             0: never
+        mode: the mode of a new file, in octal digits; only the owner may read it
+            without this
         clock: returns the time in seconds since 1970
 
     """
@@ -38,16 +41,18 @@ class JsonLines:
         *,
         rotate_bytes: int = 0,
         rotate_s: float = 0.0,
+        mode: str = "0600",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = Path(path)
         self._rotate_bytes = rotate_bytes
         self._rotate_s = rotate_s
+        self._mode = mode_of(mode)
         self._clock = clock
 
     def open(self) -> None:
         """Open the file. Raises OSError."""
-        self._file = LineFile(self._path)
+        self._file = LineFile(self._path, self._mode)
         self._opened_s = self._clock()
 
     def handle(self, change: Change) -> None:
@@ -85,7 +90,8 @@ class JsonLines:
         """Rename the file, which stays locked and complete, and open another one."""
         self._path.rename(self._unused_name())
         sync_folder(self._path.parent)
-        finished, self._file = self._file, LineFile(self._path)
+        finished = self._file
+        self._file = LineFile(self._path, self._mode)
         finished.close()
         self._opened_s = self._clock()
 

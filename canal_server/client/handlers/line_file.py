@@ -6,6 +6,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING, Final
 
+from canal_server.client.handlers.file_modes import PRIVATE, open_with_mode
 from canal_server.errors import CanalError
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES: Final = 1024 * 1024
 _BLOCK_BYTES: Final = 64 * 1024
-_MODE: Final = 0o640
 
 
 class LineFile:
@@ -22,17 +22,15 @@ class LineFile:
     A line that a crash left incomplete is removed when the file is opened.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open or create the file.
+    def __init__(self, path: Path, mode: int = PRIVATE) -> None:
+        """Open the file, or create it with this mode.
 
         Raises OSError, and CanalError while another process writes it.
         """
         self.path = path
         self._buffer = bytearray()
         is_new = not path.exists()
-        self._fd = os.open(
-            path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE
-        )
+        self._fd = open_with_mode(path, os.O_RDWR | os.O_APPEND, mode)
         try:
             self._lock()
             if is_new:

@@ -12,6 +12,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from canal_server.client.handlers.file_modes import (
+    make_folder,
+    mode_of,
+    open_with_mode,
+)
 from canal_server.client.handlers.handler import RetryLater, required
 from canal_server.client.handlers.line_file import sync_folder
 from canal_server.client.handlers.parquet_names import (
@@ -42,6 +47,8 @@ class ParquetFiles:
             values, "postimage" one with the new values, "envelope" one with both as
             structs
         compression: of Parquet: "zstd", "snappy", "gzip" or "none"
+        mode: the mode of new files, in octal digits; only the owner may read them
+            without this. New folders can be searched by those who may read the files
 
     """
 
@@ -53,6 +60,7 @@ class ParquetFiles:
         rows: int = 50_000,
         updates: Literal["both", "postimage", "envelope"] = "both",
         compression: Literal["zstd", "snappy", "gzip", "none"] = "zstd",
+        mode: str = "0600",
     ) -> None:
         if flush_s <= 0 or rows < 1:
             raise ValueError("flush_s and rows must be more than 0")
@@ -63,6 +71,7 @@ class ParquetFiles:
         self._folder = Path(folder)
         self._updates = updates
         self._compression = compression
+        self._mode = mode_of(mode)
         self._batches: dict[tuple[str, str], list[ArrowBatch]] = {}
         self._last: dict[Path, FileName] = {}  # row that was written, by folder
 
@@ -71,7 +80,7 @@ class ParquetFiles:
 
         Raises OSError.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder, self._mode)
         for each in self._folder.glob("*/.*.part"):
             each.unlink()
 
@@ -85,7 +94,7 @@ class ParquetFiles:
         try:
             for (schema, table), batches in self._batches.items():
                 folder = self._folder / folder_name(schema, table)
-                folder.mkdir(exist_ok=True)
+                make_folder(folder, self._mode)
                 for _, same in groupby(batches, lambda each: each.batch.schema):
                     self._write(folder, [each.batch for each in same])
         except OSError as error:
@@ -114,7 +123,8 @@ class ParquetFiles:
     def _replace(self, path: Path, batches: list[Any]) -> None:
         """Write a file, and replace one of this name."""
         part = path.with_name(f".{path.name}.part")
-        with part.open("wb") as file:
+        flags = os.O_WRONLY | os.O_TRUNC
+        with os.fdopen(open_with_mode(part, flags, self._mode), "wb") as file:
             writer = self._parquet.ParquetWriter(
                 file, batches[0].schema, compression=self._compression
             )

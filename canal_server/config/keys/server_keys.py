@@ -90,7 +90,9 @@ PORT_KEYS = (
         "per_address_max",
         values.integer(1, 100_000),
         "The maximum number of connections from one address. All addresses of an IPv6"
-        " /64 network count as one.",
+        " /64 network count as one. It holds as well for each of the ports for HTTP,"
+        " where it is 50 at most for the page, of 100 in all, and 25 for metrics, of"
+        " 50.",
         ours=True,
     ),
     Key(
@@ -107,7 +109,9 @@ PORT_KEYS = (
         values.integer(1, 100_000),
         "The maximum number of connections that have not logged in. When there are"
         " more, or when all connections are in use, the server closes the oldest"
-        " pending connection of the address that has the most of them.",
+        " pending connection of the address that has the most of them. At the ports for"
+        " HTTP, connections without a request are pending, and half of all are at"
+        " most.",
         ours=True,
     ),
     Key(

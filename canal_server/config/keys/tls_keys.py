@@ -28,7 +28,8 @@ TLS_KEYS = (
         "tls.required",
         values.boolean,
         "`true` refuses clients that do not use TLS. Otherwise the port for clients"
-        " accepts both.",
+        " accepts both. The port for canal-admin has [no"
+        " TLS](../howto/canal-admin.md#in-clear-text) in either case.",
         ours=True,
     ),
     Key(

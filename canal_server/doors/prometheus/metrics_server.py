@@ -1,11 +1,15 @@
-"""The HTTP port for Prometheus: a stage of the process."""
+"""The HTTP port for Prometheus: a stage of the process.
+
+A connection has one request, and a thread. `scrape_peers` limits both.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import io
 import logging
 import socket
 import ssl
+import sys
 import threading
 from http import HTTPStatus
 from socketserver import TCPServer, ThreadingMixIn
@@ -14,17 +18,30 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from canal_server.doors.prometheus.scrape_peers import ScrapePeers
+from canal_server.runtime.port_connections import http_limits
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from canal_server.doors.prometheus.metrics_text import MetricsText
+    from canal_server.runtime.admission import Limits
     from canal_server.runtime.lifecycle import Deadline
+    from canal_server.runtime.refusal_log import Refusals
     from canal_server.tls.server_tls import ServerTls
+
+    # OK, or which destinations may be seen, or why none may.
+    Verdict = HTTPStatus | Callable[[str], bool]
+    StatusOf = Callable[[str, bytes | None, str, int], Verdict]
 
 log = logging.getLogger(__name__)
 
-_POLL_S: Final = 0.5  # how soon the port ends
+SCRAPES_MAX: Final = 50
+LIMITS: Final = http_limits(SCRAPES_MAX, SCRAPES_MAX, SCRAPES_MAX)
+_BACKLOG: Final = 128
+_POLL_S: Final = 0.5  # how soon the port ends, and a late connection
+_CLIENT: Final = "canal.client"  # its host and port
 _CERTIFICATE: Final = "canal.certificate"  # of the client, in a request's environment
 
 
@@ -32,7 +49,23 @@ class _Server(ThreadingMixIn, WSGIServer):
     """A request in a thread of its own, so that a slow client stops no other."""
 
     daemon_threads = True
+    request_queue_size = _BACKLOG
     tls: ServerTls | None = None
+    peers: ScrapePeers
+    on_failure: Callable[[], None]
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether there is room for a connection; its thread comes next."""
+        return self.peers.admit(request, *client_address[:2])
+
+    def service_actions(self) -> None:
+        """Close what is late, at every poll and every connection."""
+        self.peers.close_late()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.peers.remove(request)
+        super().shutdown_request(request)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer a request, in its thread; TLS is negotiated first."""
@@ -40,11 +73,20 @@ class _Server(ThreadingMixIn, WSGIServer):
             super().finish_request(request, client_address)
             return
         request.settimeout(_Handler.timeout)
-        with (
-            contextlib.suppress(OSError),  # of the client alone
-            self.tls.web_context().wrap_socket(request, server_side=True) as encrypted,
-        ):
-            super().finish_request(encrypted, client_address)
+        with self.tls.web_context().wrap_socket(
+            request, server_side=True, do_handshake_on_connect=False
+        ) as encrypted:
+            self.peers.replace(request, encrypted)
+            try:
+                encrypted.do_handshake()
+                super().finish_request(encrypted, client_address)
+            finally:
+                self.peers.remove(encrypted)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """Report an error, unless it is of the client alone."""
+        if not isinstance(sys.exception(), OSError):
+            self.on_failure()
 
     def server_bind(self) -> None:
         """Bind, without asking DNS for the name of the host, which may take long."""
@@ -59,14 +101,28 @@ class _ServerIPv6(_Server):
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = 10  # seconds for a request
+    timeout = 10  # seconds in which something of a request must arrive
+
+    _certificate: bytes | None = None  # of the client, in DER
+
+    def setup(self) -> None:
+        """Keep the certificate: a connection that breaks off has none any more."""
+        super().setup()
+        if isinstance(self.connection, ssl.SSLSocket):
+            self._certificate = self.connection.getpeercert(binary_form=True)
 
     def get_environ(self) -> dict[str, Any]:
         """Return what a request is, with the client's certificate."""
+        assert isinstance(self.server, _Server)
+        self.server.peers.has_asked(self.connection)
         environ = super().get_environ()
-        if isinstance(self.connection, ssl.SSLSocket):
-            environ[_CERTIFICATE] = self.connection.getpeercert(binary_form=True)
+        environ[_CERTIFICATE] = self._certificate
+        environ[_CLIENT] = self.client_address[:2]
         return environ
+
+    def get_stderr(self) -> io.StringIO:
+        """Return where errors of a peer go that does not read its answer: nowhere."""
+        return io.StringIO()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Log nothing: a scrape is no event."""
@@ -87,19 +143,24 @@ class MetricsServer:
         *,
         on_unavailable: Callable[[str, str], None],
         on_failure: Callable[[], None],
-        status_of: Callable[[str, bytes | None, str], HTTPStatus] | None = None,
+        refusals: Refusals,
+        status_of: StatusOf | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         """Serve at this address; port 0: any free one.
 
-        `status_of` decides who may read: by the header `Authorization`, the verified
-        certificate of the client in DER, and its address. None: everybody.
+        `status_of` decides who may read what: by the header `Authorization`, the
+        verified certificate of the client in DER, and its host and port. None:
+        everybody reads everything.
 
         `on_unavailable` logs that the port cannot be opened, and why; `on_failure` logs
         the error that is being handled, and for which a request was not answered.
+        `refusals` logs the connections for which `limits` leave no room.
         """
         self._on_unavailable = on_unavailable
         self._on_failure = on_failure
         self._status_of = status_of
+        self._peers = ScrapePeers(limits, refusals)
         self._ip = ip
         self._tls = tls
         self._port = port
@@ -124,6 +185,8 @@ class MetricsServer:
             return
         self._server.set_app(self._answer)
         self._server.tls = self._tls
+        self._server.peers = self._peers
+        self._server.on_failure = self._on_failure
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             args=(_POLL_S,),
@@ -152,6 +215,7 @@ class MetricsServer:
         if self._thread.is_alive():
             return False
         self._server.server_close()
+        self._peers.flush()
         return True
 
     def _answer(
@@ -160,16 +224,14 @@ class MetricsServer:
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
             start_response("405 Method Not Allowed", [("Allow", "GET, HEAD")])
             return [b""]
-        refusal = self._refusal(environ)
-        if refusal is not None:
+        found = self._verdict(environ)
+        if isinstance(found, HTTPStatus) and found is not HTTPStatus.OK:
             login = [("WWW-Authenticate", 'Basic realm="canal-server"')]
-            is_login = refusal is HTTPStatus.UNAUTHORIZED
-            start_response(
-                f"{refusal.value} {refusal.phrase}", login if is_login else []
-            )
+            is_login = found is HTTPStatus.UNAUTHORIZED
+            start_response(f"{found.value} {found.phrase}", login if is_login else [])
             return [b""]
         try:
-            text = self._metrics.text()
+            text = self._metrics.text(None if found is HTTPStatus.OK else found)
         except Exception:  # noqa: BLE001  # the outermost frame of this thread
             self._on_failure()
             start_response("500 Internal Server Error", [])
@@ -177,13 +239,11 @@ class MetricsServer:
         start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])
         return [text]
 
-    def _refusal(self, environ: WSGIEnvironment) -> HTTPStatus | None:
-        """Return why a request is not answered, None if it is."""
+    def _verdict(self, environ: WSGIEnvironment) -> Verdict:
         if self._status_of is None:
-            return None
-        found = self._status_of(
+            return HTTPStatus.OK
+        return self._status_of(
             environ.get("HTTP_AUTHORIZATION", ""),
             environ.get(_CERTIFICATE),
-            environ.get("REMOTE_ADDR", ""),
+            *environ[_CLIENT],
         )
-        return None if found is HTTPStatus.OK else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client.core import Metric
+
+    Shows = Callable[[str], bool]  # whether a destination is among them
 
 
 class _Collector(Collector):
@@ -30,16 +33,32 @@ class _Collector(Collector):
 class MetricsText:
     """Metrics as text, with those of this process."""
 
-    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
-        """`collect` makes the metrics when they are asked for."""
+    def __init__(
+        self,
+        collect: Callable[[], Iterable[Metric]],
+        limited: Callable[[Shows], Iterable[Metric]] | None = None,
+    ) -> None:
+        """`collect` makes the metrics when they are asked for.
+
+        `limited` makes those of the destinations that a function accepts.
+        """
+        self._limited = limited
         self._registry = CollectorRegistry()
         self._registry.register(_Collector(collect))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
 
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format 0.0.4."""
-        return b"".join(_lines(generate_latest(self._registry)))
+    def text(self, shows: Shows | None = None) -> bytes:
+        """Return the metrics in Prometheus' text format 0.0.4.
+
+        With `shows`, those of the destinations that it accepts, and not of the process.
+        """
+        if shows is None:
+            return b"".join(_lines(generate_latest(self._registry)))
+        assert self._limited is not None, "metrics of destinations can be limited"
+        registry = CollectorRegistry()
+        registry.register(_Collector(partial(self._limited, shows)))
+        return b"".join(_lines(generate_latest(registry)))
 
 
 def register(collect: Callable[[], Iterable[Metric]], registry: Any = None) -> None:

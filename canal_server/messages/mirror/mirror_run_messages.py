@@ -33,6 +33,25 @@ MIRROR_METRICS_PORT_UNAVAILABLE = Message(
     remedy="Give each mirror of a host its own `metrics.port`, and restart the mirror.",
 )
 
+MIRROR_METRICS_REFUSALS_REPEATED = Message(
+    name="mirror-metrics-refusals-repeated",
+    level=WARNING,
+    text="%d more refusals for %s within %.0f s; the last one: %s",
+    meaning="More connections from the same address were refused or closed. Only the"
+    " first one in a minute is logged; this line summarizes the others.",
+    remedy="As for [mirror-metrics-refused](#mirror-metrics-refused).",
+)
+
+MIRROR_METRICS_REFUSED = Message(
+    name="mirror-metrics-refused",
+    level=WARNING,
+    text="%s",
+    meaning="There are too many connections at the port for metrics: more than 50, or"
+    " more than 25 from one address. The text says which one was refused or closed."
+    " Logged once a minute for an address.",
+    remedy="Find out what opens so many connections at that address.",
+)
+
 MIRROR_PATH_DOUBTFUL = Message(
     name="mirror-path-doubtful",
     level=WARNING,

@@ -24,6 +24,7 @@ from canal_server.mirror.report.mirror_metrics import MirrorReading, mirror_metr
 from canal_server.mirror.report.process_memory import memory_bytes
 from canal_server.mirror.state.state import TablesNow
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.runtime.refusal_log import Refusals
 from canal_server.tls.server_tls import ServerTls
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ def _server(settings: MetricsSettings, text: MetricsText) -> MetricsServer | Non
         _tls(settings),
         on_unavailable=_log_unavailable,
         on_failure=_log_failure,
+        refusals=Refusals(_log_refusal, _log_refusals),
     )
 
 
@@ -156,6 +158,16 @@ def _log_unavailable(address: str, reason: str) -> None:
 
 def _log_failure() -> None:
     mirror_run_messages.MIRROR_METRICS_FAILED.log(log, exc_info=True)
+
+
+def _log_refusal(what: str, level: int) -> None:
+    mirror_run_messages.MIRROR_METRICS_REFUSED.log(log, what, level=level)
+
+
+def _log_refusals(n: int, host: str, period_s: float, last: str, level: int) -> None:
+    mirror_run_messages.MIRROR_METRICS_REFUSALS_REPEATED.log(
+        log, n, host, period_s, last, level=level
+    )
 
 
 def _tls(settings: MetricsSettings) -> ServerTls | None:

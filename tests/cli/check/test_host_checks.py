@@ -18,6 +18,7 @@ from canal_server.cli.check.host_checks import (
     Running,
     check_http_port,
     check_metrics_port,
+    check_open_ports,
     check_port,
     data_folder,
     disk,
@@ -269,6 +270,21 @@ def test_ports_that_need_no_check(config, running, texts):
     found = [check(config, running) for check in checks]
     assert tuple(each.text for each in found) == texts
     assert {each.outcome for each in found} == {Outcome.OK}
+
+
+def test_ports_that_are_open(make_conf, check, monkeypatch):
+    """Each port that others may read without a login is a warning with its keys."""
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
+    conf = make_conf(f"{MAIN}canal.http.ip = 0.0.0.0\n", example=NOWHERE)
+    _, found = check(conf)
+    outcome, message = found["server", "open_page"]
+    assert outcome == "warn"
+    assert "canal.http.ip = 0.0.0.0: anyone who can reach 0.0.0.0" in message
+    assert "set canal.http.user" in message
+    assert ("server", "open_metrics") not in found
+    server = ServerConfig(ip="192.0.2.1", passwd="x")
+    (metrics,) = check_open_ports(server)
+    assert metrics.text.startswith("canal.ip = 192.0.2.1: anyone who can reach it")
 
 
 # --- the time zone, and ZooKeeper -----------------------------------------------------

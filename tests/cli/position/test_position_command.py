@@ -10,11 +10,13 @@ from fix_conf import ACCOUNT
 
 from canal_server import cli
 from canal_server.cli.position.position_seek import _agreed
+from canal_server.cursor_moves.move_plan import Move, MovePlan
 from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
 from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.position.file_meta import MetaFiles
 from canal_server.position.stored_meta import StoredClient
+from canal_server.runtime.accounts import own_account
 
 NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
 
@@ -210,3 +212,31 @@ def test_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(ConfigError, match=r"^nothing was changed: .* add --yes"):
         _agreed()
+
+
+def test_a_move_without_a_server_is_noted(conf, monkeypatch):
+    """The audit of the settings has it, with the account that ran the command."""
+    to = LogPosition(LogIdentity("127.0.0.1", 1), EntryPosition("binlog.000002", 4, 1))
+
+    def plan(config, cursors, target, *, source, client_ids):  # asks no source
+        assert [each.identity.client_id for each in cursors.clients] == [1001]
+        return MovePlan(config.destination, (1001,), (Move("", to, ()),), False, ())
+
+    monkeypatch.setattr("canal_server.cli.position.position_seek.plan_move", plan)
+    with (conf / "canal.properties").open("a") as main:
+        main.write("\ncanal.audit.file = a.jsonl\n")
+    seek = ("seek", "--conf", conf, "--destination", "one", "--to", "latest")
+    assert run(*seek, "--dry-run") == 0
+    assert not (conf / "a.jsonl").exists()
+    assert run(*seek, "--yes") == 0
+    noted = json.loads((conf / "a.jsonl").read_text())
+    del noted["time"]
+    assert noted == {
+        "event": "seek",
+        "user": None,
+        "address": "command",
+        "account": own_account(),
+        "destination": "one",
+        "client_ids": [1001],
+        "to": [str(to)],
+    }

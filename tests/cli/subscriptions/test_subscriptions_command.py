@@ -20,6 +20,7 @@ from canal_server.ranges.range_cursors import (
     SubscriptionNodes,
     Subscriptions,
 )
+from canal_server.runtime.accounts import own_account
 from canal_server.runtime.lifecycle import Stop
 
 NOWHERE = f"canal.instance.master.address = 127.0.0.1:1\n{ACCOUNT}"
@@ -81,6 +82,31 @@ def test_removing_what_is_stored(conf, capsys):
     assert "lake" not in run(capsys, "list", *named)[1]
     two = ("--conf", conf, "--destination", "two")
     assert "has no subscription x; it has: none" in run(capsys, "remove", *two, "x")[1]
+
+
+def test_the_audit(conf, capsys):
+    """A removal while no server runs is noted, and refused if it cannot be."""
+    named = ("--conf", conf, "--destination", "one")
+    (conf / "canal.properties").write_text(
+        "canal.destinations = one,two\ncanal.audit.file = a.jsonl\n"
+    )
+    assert run(capsys, "remove", *named, "lake")[0] == 0
+    noted = json.loads((conf / "a.jsonl").read_text())
+    del noted["time"]
+    assert noted == {
+        "event": "range_unsubscribe",
+        "user": None,
+        "address": "command",
+        "account": own_account(),
+        "destination": "one",
+        "subscription": "lake",
+    }
+    (conf / "a.jsonl").unlink()
+    (conf / "a.jsonl").mkdir()
+    status, output = run(capsys, "remove", *named, "old.one")
+    assert status == 2
+    assert "canal.audit.file" in output
+    assert "old.one" in run(capsys, "list", *named)[1]
 
 
 def test_in_zookeeper(make_conf, zookeeper, zookeeper_root, capsys):

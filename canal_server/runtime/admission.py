@@ -3,13 +3,13 @@
 Strangers that open connections and stay silent displace only each other: when there are
 too many of them, or no connection is left, the oldest one is closed of the address that
 has most. So a client that knows the password can always connect, unless clients that
-logged in use all connections. Leaves out sockets and threads, how long a log-in may
-take (`client_connection`) and how large its request may be (`server_session`); used
-under the lock of the listener, which also passes the times.
+logged in use all connections. Leaves out sockets and threads, and how long a log-in may
+take; used under the lock of a port.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -30,6 +30,17 @@ class Limits:
     per_user: int  # that have logged in as one user
 
 
+def group_of(host: str) -> str:
+    """Return what counts as one address: for IPv6 one customer's network, a /64."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if address.version == 4:  # noqa: PLR2004  # the protocol's
+        return host
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
+
+
 class Admission(Generic[C]):
     """The current connections, by address, and which of them have logged in."""
 
@@ -44,6 +55,10 @@ class Admission(Generic[C]):
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._addresses)
+
+    def address_of(self, connection: C) -> str:
+        """Return the address of a connection that has not ended."""
+        return self._addresses[connection]
 
     def refusal(self, address: str) -> str:
         """Return why an address may not connect; empty when it may."""
@@ -68,6 +83,20 @@ class Admission(Generic[C]):
         oldest = next(c for c, host in self._pending.items() if counts[host] == most)
         del self._pending[oldest]
         return oldest
+
+    def oldest_of(self, address: str) -> C | None:
+        """Return the connection of an address that may end for another one of it.
+
+        From here on it no longer counts as one that may be displaced.
+        """
+        oldest = next((c for c, host in self._pending.items() if host == address), None)
+        if oldest is not None:
+            del self._pending[oldest]
+        return oldest
+
+    def wait_again(self, connection: C) -> None:
+        """Note that a connection may be displaced again, after all others."""
+        self._pending[connection] = self._addresses[connection]
 
     def add(self, connection: C, address: str) -> None:
         """Note a new connection."""
@@ -98,6 +127,10 @@ class Admission(Generic[C]):
             self._by_user[user] -= 1
             if not self._by_user[user]:
                 del self._by_user[user]
+
+    def __contains__(self, connection: C) -> bool:
+        """Return whether a connection was added and has not ended."""
+        return connection in self._addresses
 
     def remove(self, connection: C) -> None:
         """Note that a connection ended."""

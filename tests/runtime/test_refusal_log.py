@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import logging
 
-from canal_server.server.refusal_log import ADDRESSES_MAX, PERIOD_S, Refusals
+from canal_server.messages.server_messages import (
+    CLIENT_REFUSALS_REPEATED,
+    CLIENT_REFUSED,
+)
+from canal_server.runtime.refusal_log import ADDRESSES_MAX, PERIOD_S, Refusals
+
+log = logging.getLogger(__name__)
+
+
+def refusals_at(now_s: list[float]) -> Refusals:
+    """Return refusals with a clock that shows the number in a list."""
+    return Refusals(
+        lambda what, level: CLIENT_REFUSED.log(log, what, level=level),
+        lambda *more: CLIENT_REFUSALS_REPEATED.log(log, *more[:4], level=more[4]),
+        lambda: now_s[0],
+    )
 
 
 def test_first_at_once_and_the_rest_in_sum(caplog):
     """A thousand refusals of one address are two lines, and others' one each."""
     now_s = [0.0]
-    refusals = Refusals(lambda: now_s[0])
+    refusals = refusals_at(now_s)
     for number in range(1_000):
         refusals.note("a", f"refused {number}")
     refusals.note("b", "refused b")
@@ -47,7 +62,7 @@ def test_a_sum_when_its_period_ends(caplog):
 
 def test_flush(caplog):
     """The remaining counts are logged at the end."""
-    refusals = Refusals(lambda: 0.0)
+    refusals = refusals_at([0.0])
     refusals.note("a", "refused 1")
     refusals.note("a", "refused 2")
     refusals.flush()
@@ -59,7 +74,7 @@ def test_flush(caplog):
 def test_many_addresses_are_few_lines(caplog):
     """Addresses are distinguished up to a limit; neither log nor memory grow."""
     caplog.set_level("INFO")
-    refusals = Refusals(lambda: 0.0)
+    refusals = refusals_at([0.0])
     refusals.note("0", "timed out", logging.INFO)
     assert caplog.messages == ["timed out"]
     for number in range(5 * ADDRESSES_MAX):

@@ -12,12 +12,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from canal_server.messages import server_messages
-
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-log = logging.getLogger(__name__)
 
 PERIOD_S: Final = 60.0
 ADDRESSES_MAX: Final = 1_000  # that are distinguished; others count as one
@@ -25,9 +21,19 @@ OTHERS: Final = "other addresses"
 
 
 class Refusals:
-    """The refusals of this period, by address."""
+    """The refusals of this period, by address.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    `log_first` gets a text and its level. `log_more` gets how many were not logged, the
+    address, the period in seconds, the last text, and its level.
+    """
+
+    def __init__(
+        self,
+        log_first: Callable[[str, int], None],
+        log_more: Callable[[int, str, float, str, int], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log_first, self._log_more = log_first, log_more
         self._clock = clock
         self._lock = threading.Lock()
         # By address and level: the start of its period, how many were not logged, and
@@ -49,9 +55,9 @@ class Refusals:
                 self._known[key] = now_s, 0, ""
             else:
                 self._known[key] = known[0], known[1] + 1, message
-        _log_sums(sums)
+        self._log_sums(sums)
         if known is None:
-            server_messages.CLIENT_REFUSED.log(log, message, level=level)
+            self._log_first(message, level)
 
     def log_ended(self) -> float:
         """Log the counts of periods that ended; returns when to call again, in s.
@@ -69,7 +75,7 @@ class Refusals:
         """Log the remaining counts."""
         with self._lock:
             sums = self._expired(None)
-        _log_sums(sums)
+        self._log_sums(sums)
 
     def _expired(self, now_s: float | None) -> list[tuple[str, int, int, str]]:
         assert self._lock.locked()
@@ -83,9 +89,6 @@ class Refusals:
                 found.append((*key, count, last))
         return found
 
-
-def _log_sums(sums: list[tuple[str, int, int, str]]) -> None:
-    for address, level, count, last in sums:
-        server_messages.CLIENT_REFUSALS_REPEATED.log(
-            log, count, address, PERIOD_S, last, level=level
-        )
+    def _log_sums(self, sums: list[tuple[str, int, int, str]]) -> None:
+        for address, level, count, last in sums:
+            self._log_more(count, address, PERIOD_S, last, level)

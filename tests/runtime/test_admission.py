@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canal_server.server.admission import Admission, Limits
+from canal_server.runtime.admission import Admission, Limits
 
 
 def admission(**limits) -> Admission[str]:

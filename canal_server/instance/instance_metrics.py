@@ -6,10 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canal_server.instance.client_lags import lags_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from canal_server.capture.source_pipeline import SourcePipeline
+    from canal_server.instance.client_lags import ClientLag
     from canal_server.instance.source_events import ServedClients
     from canal_server.instance.stages import Stages
     from canal_server.store.counts import StoreCounts
@@ -38,7 +41,7 @@ class SourceMetrics:
 
 @dataclass(frozen=True, slots=True)
 class InstanceMetrics:
-    """A running destination; `sources` by the number of each."""
+    """A running destination; `sources` by the number of each, clients by their ids."""
 
     batch_mode: str
     buffer_entries: int
@@ -47,6 +50,7 @@ class InstanceMetrics:
     connected: frozenset[int]  # client ids
     store: StoreCounts
     sources: Mapping[int, SourceMetrics]
+    clients: tuple[ClientLag, ...] = ()
 
 
 def metrics_of(stages: Stages, clients: ServedClients) -> InstanceMetrics:
@@ -60,6 +64,7 @@ def metrics_of(stages: Stages, clients: ServedClients) -> InstanceMetrics:
         connected=frozenset(clients.lagging.presence.here()),
         store=stages.ring.counts(),
         sources={n: _source_metrics(each) for n, each in stages.pipelines.items()},
+        clients=lags_of(stages, clients),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canal_server.position.slowest_client import slowest_client
+from canal_server.instance.client_lags import lags_of, slowest_client
 from canal_server.source.pump.pump_status import PumpState
 
 if TYPE_CHECKING:
@@ -120,20 +120,11 @@ def _client_ids(clients: ServedClients) -> list[int]:
 
 def _slowest(stages: Stages, clients: ServedClients) -> dict[str, object]:
     """Return for whom reading waits, and which client lags most."""
-    blocked, slowest = stages.ring.blocked(), stages.ring.slowest()
-    in_ring = None
-    if slowest is not None:
-        in_ring = slowest.client_id, slowest.entries, slowest.waited_s
-    positions = clients.positions
+    blocked = stages.ring.blocked()
+    stages.ring.slowest()  # skips what the filters of the slowest clients reject
     return {
         "blocked": blocked and blocked.as_json(),
-        "slowest_client": slowest_client(
-            positions.meta,
-            positions.destination,
-            in_ring,
-            clients.lagging.presence,
-            stages.stores.diverted(),
-        ),
+        "slowest_client": slowest_client(lags_of(stages, clients)),
     }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.delivery.delivery_status import State
 from canal_server.doors.prometheus.metric_families import Families
+from canal_server.instance.client_lags import CLIENT_STATES
 from canal_server.observe.readings import STATES
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from canal_server.doors.prometheus.metric_families import Metric
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.observe.readings import Reading
+
+_LAG_HELP: Final = (
+    "For how long the oldest entry that the client has not acked has been in the ring,"
+    " 0 if it has acked all; of a client that the ring does not serve, the age of the"
+    " last change that it has acked"
+)
 
 
 def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
@@ -111,44 +118,45 @@ def _add_store(families: Families, reading: Reading, found: InstanceMetrics) -> 
 def _add_clients(families: Families, reading: Reading) -> None:
     found, name = reading.metrics, reading.destination
     assert found is not None, "only of running destinations"
-    store = found.store
-    in_ring = {each.client_id: each for each in store.cursors}
-    for client_id in reading.status.get("clients", ()):
-        labels = {"destination": name, "client": str(client_id)}
+    for each in found.clients:
+        labels = {"destination": name, "client": str(each.client_id)}
         families.gauge(
             "canal_client_connected",
             "Whether the client is connected",
-            float(client_id in found.connected),
+            float(each.connected),
             **labels,
         )
+        for state in CLIENT_STATES:
+            families.gauge(
+                "canal_client_state",
+                "1 for the state of the client",
+                float(state == each.state),
+                **labels,
+                state=state,
+            )
         families.counter(
             "canal_client_rollbacks_total",
             "Rollbacks, after which what was not acked is delivered again",
-            reading.requests.rollbacks[client_id],
+            reading.requests.rollbacks[each.client_id],
             **labels,
         )
-        cursor = in_ring.get(client_id)
-        if cursor is None:
-            continue  # evicted: it is read for separately when it returns
-        families.gauge(
-            "canal_client_lag_seconds",
-            "For how long the oldest entry that the client has not acked has been in"
-            " the ring; 0 if it has acked all",
-            cursor.lag_s,
-            **labels,
-        )
-        families.gauge(
-            "canal_client_lag_entries",
-            "Entries in the ring that the client has not acked",
-            store.put_sequence - cursor.ack_sequence,
-            **labels,
-        )
-        families.counter(
-            "canal_client_rows_total",
-            "Rows delivered to the client, redeliveries included",
-            cursor.rows,
-            **labels,
-        )
+        for suffix, help_, value in (
+            ("lag_seconds", _LAG_HELP, each.lag_s),
+            (
+                "lag_entries",
+                "Entries in the ring that the client has not acked",
+                each.entries,
+            ),
+        ):
+            if value is not None:
+                families.gauge(f"canal_client_{suffix}", help_, value, **labels)
+        if each.rows is not None:
+            families.counter(
+                "canal_client_rows_total",
+                "Rows delivered to the client from the ring, redeliveries included",
+                each.rows,
+                **labels,
+            )
 
 
 def _add_delivery(families: Families, name: str, found: Mapping[str, Any]) -> None:

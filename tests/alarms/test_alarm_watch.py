@@ -56,12 +56,10 @@ def metrics(lag_s=0.0, switches=0, **client_lags):
     """Return numbers of a destination with one source."""
     return SimpleNamespace(
         sources={0: SimpleNamespace(lag_s=lag_s, switches=switches)},
-        store=SimpleNamespace(
-            cursors=[
-                SimpleNamespace(client_id=int(name[1:]), lag_s=value)
-                for name, value in client_lags.items()
-            ]
-        ),
+        clients=[
+            SimpleNamespace(client_id=int(name[1:]), state="in_ring", lag_s=value)
+            for name, value in client_lags.items()
+        ],
     )
 
 

@@ -101,6 +101,9 @@ CASES = {
     "CanalDestinationFailing": {f"canal_instance_failing_seconds{{{LABELS}}}": "61x10"},
     "CanalSourceLag": {f"canal_instance_source_lag_seconds{{{LABELS}}}": "70x10"},
     "CanalClientLag": {f'canal_client_lag_seconds{{{LABELS},client="1"}}': "400x10"},
+    "CanalClientLost": {
+        f'canal_client_state{{{LABELS},client="1",state="lost"}}': "1x10"
+    },
     "CanalBlockedByClient": {STATE % "blocked_on_client": "1x10"},
     "CanalCertificateExpires": {
         f"canal_certificate_expiry_seconds{{{LABELS}}}": "1209000-60x10"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canal_server.delivery.delivery_status import DeliveryStatus, State
+from canal_server.instance.client_lags import CLIENT_STATES, IN_RING, ClientLag
 from canal_server.instance.instance_metrics import InstanceMetrics, SourceMetrics
 from canal_server.observe.certificate_expiry import (
     SERVER,
@@ -44,10 +45,12 @@ def pages() -> dict[Path, str]:
         ),
     ):
         text = text.replace(f"{{{{{slot}}}}}", metrics_table(found))
-    states = table(
-        ("state", "meaning"), [(f"`{name}`", what) for name, what in STATES.items()]
-    ).strip()
-    return {PAGE: notice(SOURCES) + text.replace("{{states}}", states)}
+    for slot, states in (("states", STATES), ("client_states", CLIENT_STATES)):
+        rows = [(f"`{name}`", what) for name, what in states.items()]
+        text = text.replace(
+            f"{{{{{slot}}}}}", table(("state", "meaning"), rows).strip()
+        )
+    return {PAGE: notice(SOURCES) + text}
 
 
 def metrics_table(metrics: Iterable[Metric]) -> str:
@@ -99,6 +102,7 @@ def _reading() -> Reading:
         connected=frozenset({1001}),
         store=store,
         sources={1: source},
+        clients=(ClientLag(1001, IN_RING, True, None, 0.0, 0, 0),),
     )
     requests = RequestCounts(packets=Counter(GET=1), errors=Counter({400: 1}))
     delivery = DeliveryStatus(

@@ -7,6 +7,7 @@ over. `LATE` is away, `LIVE` is not.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import threading
 import time
@@ -176,6 +177,25 @@ def test_its_lag_is_watched(make_scene, mysql_server, database, monkeypatch):
     }
     assert found["canal_client_lag_seconds", None] > 0
     assert found["canal_client_state", "evicted"] == 1
+
+
+def test_the_log_of_its_reader(make_pipeline, mysql_server, database, rng):
+    """Lines of a catch-up reader are about the destination, and about the client."""
+    pipeline = make_pipeline(mysql_server, database, SMALL)
+    pipeline.start_options = ["--log-format", "json"]
+    pipeline.start()
+    scene = Scene(pipeline, pipeline.writer(rng))
+    with scene.stack:
+        scene.begin()
+        scene.pass_over()
+        scene.receive(LATE)
+    log = pipeline.process.log
+    pipeline.stop()
+    lines = [json.loads(line) for line in log if line.startswith("{")]
+    found = [each for each in lines if each["thread"] == f"pump-example, client {LATE}"]
+    assert any(CAUGHT_UP in each["message"] for each in found)
+    subjects = {(each.get("destination"), each.get("client_id")) for each in found}
+    assert subjects == {("example", LATE)}
 
 
 @pytest.mark.parametrize("gtid", ["true", "false"])

@@ -248,7 +248,7 @@ class Pump:
     # --- the thread -----------------------------------------------------------------
 
     def _run(self) -> None:
-        log_about(self._config.destination)
+        log_about(*self._config.subject)
         try:
             self._run_sessions()
         finally:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from canal_server.core.gtid.transaction_count import transactions_between
 from canal_server.position.log_position_managers import same_server
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from canal_server.ports import MetaManager
     from canal_server.position.data_loss import LostClients
     from canal_server.position.presence import Presence
+    from canal_server.source.pump.read_files import ReadFiles
     from canal_server.store.counts import CursorCounts, StoreCounts
+
+GTIDS_MAX: Final = 4096  # characters of a set; larger ones are not compared
 
 IN_RING: Final = "in_ring"
 EVICTED: Final = "evicted"
@@ -36,6 +40,18 @@ CLIENT_STATES: Final = {  # and what they mean
     CATCHING_UP: "served by a catch-up reader, until that reaches the ring",
     LOST: "refused: it can be given nothing",
 }
+
+
+class ReadsSource(Protocol):
+    """What is asked of a pump."""
+
+    @property
+    def passed_to(self) -> LogPosition | None:
+        """Return up to where the source was read."""
+
+    @property
+    def files(self) -> ReadFiles:
+        """Return what is known of the sizes of its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,8 @@ class ClientLag:
     entries: int | None = None  # of the ring that it has not acked
     rows: int | None = None  # fetched from the ring, counted again after rollbacks
     acked: LogPosition | None = None
+    bytes: int | None = None  # of the binlog from there to where the source was read
+    transactions: int | None = None  # that are only in the set executed there
 
 
 def lags_of(stages: Stages, clients: ServedClients) -> tuple[ClientLag, ...]:
@@ -67,8 +85,8 @@ def lags_of(stages: Stages, clients: ServedClients) -> tuple[ClientLag, ...]:
         {key: bool(each["reading"]) for key, each in stages.stores.diverted().items()},
         clients.lost,
         clients.lagging.presence,
-        # In a group nobody is diverted.
-        pipelines[0].pump.passed_to if len(pipelines) == 1 else None,
+        # In a group nobody is diverted, and a position is in one of its sources.
+        pipelines[0].pump if len(pipelines) == 1 else None,
     )
 
 
@@ -79,13 +97,14 @@ def client_lags(  # noqa: PLR0917  # the parts of a destination, each once
     diverted: Mapping[int, bool],
     lost: LostClients,
     presence: Presence,
-    passed: LogPosition | None,
+    pump: ReadsSource | None,
 ) -> tuple[ClientLag, ...]:
     """Return these clients, by id.
 
-    `diverted` are those that the ring does not serve, with whether a reader does, and
-    `passed` is the position up to which the source was read.
+    `diverted` are those that the ring does not serve, with whether a reader does.
+    `pump` reads the only source; None: there are several.
     """
+    passed = None if pump is None else pump.passed_to
     in_ring = {each.client_id: each for each in store.cursors}
     here = set(presence.here())
     found = []
@@ -108,9 +127,33 @@ def client_lags(  # noqa: PLR0917  # the parts of a destination, each once
                 None if cursor is None else store.put_sequence - cursor.ack_sequence,
                 None if cursor is None else cursor.rows,
                 acked,
+                *_distance(cursor, store, acked, pump, passed),
             )
         )
     return tuple(sorted(found, key=lambda each: each.client_id))
+
+
+def _distance(
+    cursor: CursorCounts | None,
+    store: StoreCounts,
+    acked: LogPosition | None,
+    pump: ReadsSource | None,
+    passed: LogPosition | None,
+) -> tuple[int | None, int | None]:
+    """Return the bytes and the transactions that a client lacks, where known."""
+    if cursor is not None and cursor.ack_sequence >= store.put_sequence:
+        return 0, 0
+    if pump is None or acked is None or passed is None:
+        return None, None
+    here, there = acked.position, passed.position
+    size = None
+    if same_server(acked.identity, passed.identity):
+        size = pump.files.bytes_between(here, there)
+    if size == 0:
+        return 0, 0
+    if len(there.gtid or "") > GTIDS_MAX:
+        return size, None
+    return size, transactions_between(here.gtid or "", there.gtid or "")
 
 
 def _lag_s(

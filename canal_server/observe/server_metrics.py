@@ -22,6 +22,25 @@ _LAG_HELP: Final = (
     " 0 if it has acked all; of a client that the ring does not serve, the age of the"
     " last change that it has acked"
 )
+_LAG_BYTES_HELP: Final = (
+    "Bytes of the binlog between the client's position and the end of what was read,"
+    " also of tables that its filter rejects; missing if a file between them is not"
+    " known, and in a group"
+)
+_LAG_TRANSACTIONS_HELP: Final = (
+    "Transactions of the set executed at the end of what was read that the client's"
+    " set lacks; missing if a set is not known (no GTID), and in a group"
+)
+_REPEATED_HELP: Final = (
+    "Transactions delivered again after reading continued by time on another server;"
+    " counts from 0 for each such change"
+)
+_HISTORY_HELP: Final = (
+    "Size of the table history's file; missing if it is in a database"
+)
+_UNCERTAIN_HELP: Final = (
+    "Tables that are read and whose columns are not certain at this position"
+)
 
 
 def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
@@ -33,6 +52,7 @@ def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
             _add_sources(families, reading.destination, reading.metrics)
             _add_store(families, reading, reading.metrics)
             _add_clients(families, reading)
+            _add_ranges(families, reading)
         if delivery := reading.status.get("delivery"):
             _add_delivery(families, reading.destination, delivery)
     yield from families.all()
@@ -55,6 +75,14 @@ def _add_state(families: Families, reading: Reading) -> None:
         max(0.0, time.time() - since_ms / 1000) if since_ms else 0.0,
         destination=name,
     )
+    lost = reading.status.get("lost_clients")
+    if lost is not None:
+        families.gauge(
+            "canal_instance_lost_clients",
+            "Clients that are refused, as they can be given nothing",
+            len(lost),
+            destination=name,
+        )
     families.gauge(
         "canal_instance_warnings",
         "Warnings about the source that `canal-server status` shows",
@@ -79,8 +107,30 @@ def _add_sources(families: Families, name: str, found: InstanceMetrics) -> None:
             ("source_switches", "Changes to another server", source.switches),
             ("skipped_events", "Unreadable events left out", source.skipped_events),
             ("raw_events", "Unreadable events delivered as bytes", source.raw_events),
+            ("repeated_transactions", _REPEATED_HELP, source.repeated_transactions),
+            (
+                "repeated_rows",
+                "Rows of the transactions that were delivered again",
+                source.repeated_rows,
+            ),
         ):
             families.counter(f"canal_instance_{suffix}_total", help_, value, **labels)
+        for (event_type, action), events in source.unreadable.items():
+            families.counter(
+                "canal_instance_unreadable_events_total",
+                "Unreadable events by the number of their type and by what was done",
+                events,
+                **labels,
+                type=str(event_type),
+                action=action,
+            )
+        for suffix, help_, known in (
+            ("history_tables", "Tables of the table history", source.history_tables),
+            ("history_bytes", _HISTORY_HELP, source.history_bytes),
+            ("uncertain_tables", _UNCERTAIN_HELP, source.uncertain_tables),
+        ):
+            if known is not None:
+                families.gauge(f"canal_instance_{suffix}", help_, known, **labels)
 
 
 def _add_store(families: Families, reading: Reading, found: InstanceMetrics) -> None:
@@ -147,6 +197,8 @@ def _add_clients(families: Families, reading: Reading) -> None:
                 "Entries in the ring that the client has not acked",
                 each.entries,
             ),
+            ("lag_bytes", _LAG_BYTES_HELP, each.bytes),
+            ("lag_transactions", _LAG_TRANSACTIONS_HELP, each.transactions),
         ):
             if value is not None:
                 families.gauge(f"canal_client_{suffix}", help_, value, **labels)
@@ -156,6 +208,40 @@ def _add_clients(families: Families, reading: Reading) -> None:
                 "Rows delivered to the client from the ring, redeliveries included",
                 each.rows,
                 **labels,
+            )
+
+
+def _add_ranges(families: Families, reading: Reading) -> None:
+    """Add the ranged reads, as the status has them; a group has none."""
+    ranges, name = reading.status.get("ranges"), reading.destination
+    if ranges is None:
+        return
+    subscriptions = ranges["subscriptions"]
+    families.gauge(
+        "canal_range_subscriptions",
+        "Ranged subscriptions, temporary ones included",
+        len(subscriptions),
+        destination=name,
+    )
+    for by in ("memory", "binlog"):
+        families.counter(
+            "canal_range_answers_total",
+            "Requests for ranges that memory answered, and those for which the binlog"
+            " was read again",
+            ranges[f"from_{by}"],
+            destination=name,
+            by=by,
+        )
+    for subscription, found in subscriptions.items():
+        # Temporary ones come and go, each with a name of its own.
+        if not found["temporary"] and found["unacked_s"] is not None:
+            families.gauge(
+                "canal_range_unacked_seconds",
+                "Time since the last ack of a ranged subscription; 0 if it has acked"
+                " all that was read",
+                found["unacked_s"],
+                destination=name,
+                subscription=subscription,
             )
 
 

@@ -112,6 +112,13 @@ CASES = {
     "CanalClientRedelivered": {
         f'canal_client_rollbacks_total{{{LABELS},client="1"}}': "0+10x10"
     },
+    "CanalTablesUncertain": {f"canal_instance_uncertain_tables{{{LABELS}}}": "2x10"},
+    "CanalZooKeeperDisconnected": {
+        'canal_zookeeper_connected{instance="a:1",job="canal",zookeeper="z"}': "0x10"
+    },
+    "CanalRangeNotRead": {
+        f'canal_range_unacked_seconds{{{LABELS},subscription="s"}}': "3601x10"
+    },
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from observed import ago, instance_metrics, reading_of
@@ -25,9 +26,11 @@ from canal_server.observe.server_metrics import server_metrics
 from canal_server.position.data_loss import LostClients
 from canal_server.position.memory_meta import MemoryMetaManager
 from canal_server.position.presence import Presence
+from canal_server.source.pump.read_files import ReadFiles
 from canal_server.store.counts import CursorCounts
 from canal_server.web.destination_view import view_of
 
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 RINGED, AWAY, READ, GONE = 7, 8, 9, 10
 
 
@@ -49,6 +52,7 @@ class Clients:
         self.presence = Presence(-1.0, clock=self.clock)
         self.lost = LostClients("shop", resets=False)
         self.passed: LogPosition | None = self.position(9000, 0)
+        self.files = ReadFiles()
         store = instance_metrics().store
         cursor = CursorCounts(RINGED, 9, 6, 30, 1.5)
         self.store = replace(store, put_sequence=9, cursors=(cursor,))
@@ -62,16 +66,15 @@ class Clients:
         self.ack(GONE, 4, 9000)
         self.lost.refuse_because(ClientIdentity("shop", GONE), "nothing is known")
 
-    def position(self, offset: int, seconds: float) -> LogPosition:
+    def position(self, offset: int, seconds: float, gtid: str = "") -> LogPosition:
         """Return a position, of a transaction that was committed before now."""
-        return LogPosition(
-            LogIdentity("db", 3306), EntryPosition("bin.000007", offset, ago(seconds))
-        )
+        position = EntryPosition("bin.000007", offset, ago(seconds), 1, gtid)
+        return LogPosition(LogIdentity("db", 3306), position)
 
-    def ack(self, client_id: int, offset: int, seconds: float) -> None:
+    def ack(self, client_id: int, offset: int, seconds: float, gtid: str = "") -> None:
         """Have a client ack up to a position."""
         self.meta.update_cursor(
-            ClientIdentity("shop", client_id), self.position(offset, seconds)
+            ClientIdentity("shop", client_id), self.position(offset, seconds, gtid)
         )
 
     def lags(self) -> dict[int, ClientLag]:
@@ -83,7 +86,7 @@ class Clients:
             {AWAY: False, READ: True},
             self.lost,
             self.presence,
-            self.passed,
+            SimpleNamespace(passed_to=self.passed, files=self.files),
         )
         return {each.client_id: each for each in found}
 
@@ -121,6 +124,25 @@ def test_a_client_that_lacks_nothing() -> None:
     assert clients.lags()[AWAY].lag_s == pytest.approx(600, abs=60)
     clients.passed = None  # nothing was read yet
     assert clients.lags()[AWAY].lag_s == pytest.approx(600, abs=60)
+
+
+def test_bytes_and_transactions() -> None:
+    """They are known from positions; one that acked all lacks none."""
+    clients = Clients()
+    clients.ack(AWAY, 100, 600, f"{UUID}:1-5")
+    clients.passed = clients.position(9000, 0, f"{UUID}:1-8")
+    found = clients.lags()
+    assert (found[AWAY].bytes, found[AWAY].transactions) == (8900, 3)
+    assert (found[READ].bytes, found[READ].transactions) == (8800, None)  # no set
+    assert (found[RINGED].bytes, found[RINGED].transactions) == (None, None)
+    cursor = replace(clients.store.cursors[0], ack_sequence=9)
+    clients.store = replace(clients.store, cursors=(cursor,))
+    ringed = clients.lags()[RINGED]
+    assert (ringed.bytes, ringed.transactions) == (0, 0)
+    huge = ",".join(f"{number:08x}{UUID[8:]}:1-5" for number in range(200))
+    clients.passed = clients.position(9000, 0, huge)
+    found = clients.lags()
+    assert (found[AWAY].bytes, found[AWAY].transactions) == (8900, None)
 
 
 def test_the_slowest() -> None:

@@ -64,6 +64,8 @@ def conditions_of(
         since_s = now_s - delivery["since_ms"] / 1000
         text = f"delivery to {delivery['queue']}: {delivery['reason']}"
         yield Condition(name, "delivery", text, since_s=since_s)
+    if uncertain := status.get("uncertain_tables"):
+        yield Condition(name, "uncertain_tables", str(uncertain["reason"]))
     for warning in status.get("warnings", ()):
         yield Condition(name, "warning", str(warning), about=str(warning))
 

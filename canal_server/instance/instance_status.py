@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canal_server.instance.client_lags import lags_of, slowest_client
 from canal_server.source.pump.pump_status import PumpState
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from canal_server.instance.source_events import ServedClients
     from canal_server.instance.stages import Stages
     from canal_server.ranges.ranged_reads import RangedReads
+
+UNCERTAIN_MAX: Final = 20  # tables that are named
 
 
 def status_of(
@@ -44,6 +46,7 @@ def _single_status(
         "late_clients": clients.lagging.status(),
         "waits_for": list(stages.ring.holders()),
         **pump.as_json(),
+        "uncertain_tables": _uncertain(stages),
         **_slowest(stages, clients),
         "connected": clients.lagging.presence.here(),
         "ranges": ranges.status(),
@@ -80,6 +83,7 @@ def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
             for warning in pipeline.pump.status.warnings
         ],
         "lag": _greatest_lag(stages.pipelines.values()),
+        "uncertain_tables": _uncertain(stages),
         **_slowest(stages, clients),
         "connected": clients.lagging.presence.here(),
         "transactions": sum(sink.transactions for sink in sinks),
@@ -111,6 +115,22 @@ def _source_status(pipeline: SourcePipeline) -> dict[str, object]:
         "unreadable": pump.unreadable.status(),
         "transactions": counters.transactions,
         "rows": counters.rows,
+    }
+
+
+def _uncertain(stages: Stages) -> dict[str, object] | None:
+    """Return the tables whose columns are not certain now, None if there are none."""
+    pumps = [each.pump for each in stages.pipelines.values()]
+    tables = sorted({t for p in pumps for t in p.schemas.uncertain(p.table_filter)})
+    if not tables:
+        return None
+    names = ", ".join(tables[:UNCERTAIN_MAX])
+    if len(tables) > UNCERTAIN_MAX:
+        names += f" and {len(tables) - UNCERTAIN_MAX} more"
+    return {
+        "reason": f"columns are not certain at this position: {names}",
+        "count": len(tables),
+        "tables": tables[:UNCERTAIN_MAX],
     }
 
 

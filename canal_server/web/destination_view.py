@@ -31,6 +31,7 @@ def view_of(reading: Reading) -> dict[str, Any]:
         "runs_on": status.get("runs_on"),
         "blocked": status.get("blocked"),
         "warnings": list(status.get("warnings", ())),
+        "uncertain_tables": status.get("uncertain_tables"),
         "clients": list(_clients(reading)),
         "rows": _rows(reading.metrics),
         "store_fill_ratio": reading.store_fill_ratio,

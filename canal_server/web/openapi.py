@@ -32,6 +32,11 @@ _VIEW: Final[Json] = {
     "runs_on": {**_TEXT, "description": "the server of a cluster that runs it"},
     "blocked": {**_OBJECT, "description": "why reading waits, and for which clients"},
     "warnings": {"type": "array", "items": {"type": "string"}},
+    "uncertain_tables": {
+        **_OBJECT,
+        "description": "tables whose columns are not certain at this position:"
+        " `reason`, `count` and `tables`, the first of them",
+    },
     "rows": {**_INTEGER, "description": "rows read since it started"},
     "store_fill_ratio": {**_NUMBER, "description": "0 to 1"},
     "allows_actions": {"type": "boolean", "description": "for who sent the request"},

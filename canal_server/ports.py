@@ -447,6 +447,9 @@ class Lease(Protocol):
     def owner(self) -> str | None:
         """Return the server that is known to run the destination, as `address:port`."""
 
+    def status(self) -> dict[str, object] | None:
+        """Return what an operator asks, as JSON values; None if nobody competes."""
+
     def open(self, changed: Callable[[], None]) -> None:
         """Announce this server to others; returns at once.
 

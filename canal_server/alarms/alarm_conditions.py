@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canal_server.instance.client_lags import LOST
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -56,11 +58,14 @@ def conditions_of(
         text = f"reading lags {lag_s:.0f} s behind the source"
         yield Condition(name, "lag", text)
     yield from _lagging_clients(reading, limits)
+    yield from _lost_clients(reading)
     delivery = status.get("delivery") or {}
     if delivery.get("state") in ("blocked", "stopped"):
         since_s = now_s - delivery["since_ms"] / 1000
         text = f"delivery to {delivery['queue']}: {delivery['reason']}"
         yield Condition(name, "delivery", text, since_s=since_s)
+    if uncertain := status.get("uncertain_tables"):
+        yield Condition(name, "uncertain_tables", str(uncertain["reason"]))
     for warning in status.get("warnings", ()):
         yield Condition(name, "warning", str(warning), about=str(warning))
 
@@ -68,11 +73,16 @@ def conditions_of(
 def _lagging_clients(reading: Reading, limits: AlarmLimits) -> Iterator[Condition]:
     if not limits.client_lag_s or reading.metrics is None:
         return
-    for each in reading.metrics.store.cursors:
-        if each.lag_s > limits.client_lag_s:
+    for each in reading.metrics.clients:
+        if each.state != LOST and (each.lag_s or 0.0) > limits.client_lag_s:
             text = f"client {each.client_id} has not acked for {each.lag_s:.0f} s"
             about = str(each.client_id)
             yield Condition(reading.destination, "client_lag", text, about=about)
+
+
+def _lost_clients(reading: Reading) -> Iterator[Condition]:
+    for client_id, why in reading.status.get("lost_clients", {}).items():
+        yield Condition(reading.destination, "client_lost", why, about=client_id)
 
 
 def switches_of(reading: Reading) -> int:

@@ -48,6 +48,8 @@ class Alarms:
         self._first_seen_s: dict[_Key, float] = {}
         self._raised: dict[_Key, Condition] = {}
         self._switches: dict[str, int] = {}
+        # Changes to another server that are not over, and since when that is read.
+        self._switched: dict[str, tuple[Condition, float]] = {}
         self._unsent: dict[AlarmHook, list[Alarm]] = {hook: [] for hook in hooks}
         self._failing: set[AlarmHook] = set()
 
@@ -73,14 +75,37 @@ class Alarms:
         self._send()
 
     def _look_at_switches(self, readings: Sequence[Reading], now_s: float) -> None:
-        """Raise an event for each change to another server."""
-        for reading in readings:
-            name, now = reading.destination, switches_of(reading)
+        """Raise each change to another server; resolve it when that is read steadily.
+
+        That is when it was read for `after_s` without an error or another change, or
+        the destination does not run here any longer.
+        """
+        found = {reading.destination: reading for reading in readings}
+        for name in self._switched.keys() - found.keys():
+            self._resolve_switch(name, now_s)
+        for name, reading in found.items():
+            now = switches_of(reading)
             if now > self._switches.get(name, 0):
+                self._resolve_switch(name, now_s)
                 reads = reading.status.get("reads") or "see the status"
                 text = f"reading changed to another server: {reads}"
-                self._put("raised", Condition(name, "source_switched", text), now_s)
+                condition = Condition(name, "source_switched", text)
+                self._switched[name] = condition, now_s
+                self._put("raised", condition, now_s)
+            elif name in self._switched:
+                condition, since_s = self._switched[name]
+                if reading.metrics is None or (
+                    reading.reads_source and now_s - since_s >= self._limits.after_s
+                ):
+                    self._resolve_switch(name, now_s)
+                elif not reading.reads_source:
+                    self._switched[name] = condition, now_s
             self._switches[name] = now
+
+    def _resolve_switch(self, name: str, now_s: float) -> None:
+        if name in self._switched:
+            condition, _ = self._switched.pop(name)
+            self._put("resolved", condition, now_s)
 
     def _put(self, state: str, condition: Condition, now_s: float) -> None:
         alarm = Alarm(

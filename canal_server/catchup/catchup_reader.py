@@ -326,6 +326,7 @@ def reader_config(config: InstanceConfig, client_id: int) -> InstanceConfig:
     return replace(
         config,
         destination=f"{config.destination}, client {client_id}",
+        log_subject=config.subject._replace(client_id=client_id),
         source=replace(source, slave_id=0, detecting=detecting),
     )
 

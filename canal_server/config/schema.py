@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from canal_server.passwords.password_source import Password  # noqa: TC001  # of fields
+from canal_server.runtime.log_context import Subject
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -375,6 +376,14 @@ class InstanceConfig:
     position: PositionConfig = PositionConfig()
     table_meta: TableMetaConfig = TableMetaConfig()
     routing: RoutingConfig = RoutingConfig()
+    # What its log lines are about if these are the settings of one reader: of a source
+    # of a group, or of a client that lags. None: the destination.
+    log_subject: Subject | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """Return what log lines of its threads are about."""
+        return self.log_subject or Subject(self.destination)
 
     @property
     def by_source(self) -> tuple[InstanceConfig, ...]:
@@ -389,6 +398,7 @@ class InstanceConfig:
             replace(
                 self,
                 destination=f"{self.destination}/{name}",
+                log_subject=self.subject,
                 source=source,
                 group=(),
                 table_meta=replace(self.table_meta, dir=self.table_meta.dir / name),

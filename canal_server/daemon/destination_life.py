@@ -318,13 +318,14 @@ class DestinationLife:
 
     def status(self) -> dict[str, object]:
         """Return the status for people, as JSON values; never blocks."""
-        instance = self.running()
+        instance, lease = self.running(), self._lease.status()
         return {
             "destination": self.destination,
             "running": instance is not None,
             "lazy": self.config.lazy,
             "life": self._state.value,
             "runs_on": self._lease.owner,
+            **({} if lease is None else {"lease": lease}),
             **(instance.status() if instance is not None else self._failure_as_json()),
         }
 

@@ -113,6 +113,7 @@ class ZooKeeper:
         self._lock = threading.Lock()  # guards the users
         self._users = 0
         self._was_started = False
+        self.expired = 0  # sessions that ended against our will
         # Replaced, not changed: kazoo's thread reads it without a lock, because `close`
         # waits for that thread.
         self._listeners: tuple[Callable[[SessionState], None], ...] = ()
@@ -393,6 +394,7 @@ class ZooKeeper:
             # Before any request is sent in it.
             self._session = int(self._client.client_id[0])
         elif state is SessionState.LOST:
+            self.expired += self._session is not None and self._users > 0
             self._session = None
         if state is SessionState.CONNECTED:
             logger.info("connected to ZooKeeper at %s", self.servers)

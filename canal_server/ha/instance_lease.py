@@ -88,6 +88,20 @@ class ZooKeeperLease:
         """Return the server that is known to run the destination."""
         return self._owner
 
+    def status(self) -> dict[str, object]:
+        """Return whether it is held, for how long that is certain, and the session."""
+        zookeeper, is_held = self._zookeeper, self.held()
+        certain_s = self._membership.certain_s(self._session) if is_held else 0.0
+        return {
+            "held": is_held,
+            "certain_s": round(certain_s, 3),
+            "zookeeper": {
+                "servers": zookeeper.servers,
+                "state": zookeeper.state.value,
+                "expired": zookeeper.expired,
+            },
+        }
+
     def open(self, changed: Callable[[], None]) -> None:
         """Register this server, and that it may run the destination."""
         self._changed = changed

@@ -16,6 +16,9 @@ class SingleNode:
     shared = False
     owner = None
 
+    def status(self) -> None:
+        """Return None: there is nothing to show."""
+
     def open(self, changed: Callable[[], None]) -> None:
         """Do nothing: there are no other servers."""
 

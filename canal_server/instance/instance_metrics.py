@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from canal_server.instance.client_lags import lags_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from canal_server.capture.source_pipeline import SourcePipeline
+    from canal_server.instance.client_lags import ClientLag
     from canal_server.instance.source_events import ServedClients
     from canal_server.instance.stages import Stages
     from canal_server.store.counts import StoreCounts
@@ -34,11 +37,18 @@ class SourceMetrics:
     switches: int  # to another server
     skipped_events: int  # that could not be read
     raw_events: int  # delivered as bytes, for the same reason
+    # By type and by what was done: events that could not be read.
+    unreadable: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    repeated_transactions: int = 0  # since the last change of servers by time
+    repeated_rows: int = 0
+    history_tables: int | None = None  # None: no history is open
+    history_bytes: int | None = None  # None: it is in a database
+    uncertain_tables: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceMetrics:
-    """A running destination; `sources` by the number of each."""
+    """A running destination; `sources` by the number of each, clients by their ids."""
 
     batch_mode: str
     buffer_entries: int
@@ -47,6 +57,7 @@ class InstanceMetrics:
     connected: frozenset[int]  # client ids
     store: StoreCounts
     sources: Mapping[int, SourceMetrics]
+    clients: tuple[ClientLag, ...] = ()
 
 
 def metrics_of(stages: Stages, clients: ServedClients) -> InstanceMetrics:
@@ -60,6 +71,7 @@ def metrics_of(stages: Stages, clients: ServedClients) -> InstanceMetrics:
         connected=frozenset(clients.lagging.presence.here()),
         store=stages.ring.counts(),
         sources={n: _source_metrics(each) for n, each in stages.pipelines.items()},
+        clients=lags_of(stages, clients),
     )
 
 
@@ -69,6 +81,7 @@ def _source_metrics(pipeline: SourcePipeline) -> SourceMetrics:
     delay_ms = 0.0
     if lag_s != 0 and sink.last_time_ms:
         delay_ms = max(0.0, time.time() * 1000 - sink.last_time_ms)
+    tables, repeated = pump.schemas.tables, pump.repeated() or {}
     return SourceMetrics(
         received_bytes=pump.status.received_bytes,
         transactions=sink.transactions,
@@ -80,4 +93,10 @@ def _source_metrics(pipeline: SourcePipeline) -> SourceMetrics:
         switches=pump.sources.switches,
         skipped_events=pump.unreadable.passed_over(raw=False),
         raw_events=pump.unreadable.passed_over(raw=True),
+        unreadable=pump.unreadable.by_type(),
+        repeated_transactions=repeated.get("transactions", 0),
+        repeated_rows=repeated.get("rows", 0),
+        history_tables=None if tables is None else tables.number,
+        history_bytes=pump.schemas.history_bytes(),
+        uncertain_tables=len(pump.schemas.uncertain(pump.table_filter)),
     )

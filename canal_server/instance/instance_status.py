@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from canal_server.position.slowest_client import slowest_client
+from canal_server.instance.client_lags import lags_of, slowest_client
 from canal_server.source.pump.pump_status import PumpState
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from canal_server.instance.source_events import ServedClients
     from canal_server.instance.stages import Stages
     from canal_server.ranges.ranged_reads import RangedReads
+
+UNCERTAIN_MAX: Final = 20  # tables that are named
 
 
 def status_of(
@@ -44,6 +46,7 @@ def _single_status(
         "late_clients": clients.lagging.status(),
         "waits_for": list(stages.ring.holders()),
         **pump.as_json(),
+        "uncertain_tables": _uncertain(stages),
         **_slowest(stages, clients),
         "connected": clients.lagging.presence.here(),
         "ranges": ranges.status(),
@@ -80,6 +83,7 @@ def _group_status(stages: Stages, clients: ServedClients) -> dict[str, object]:
             for warning in pipeline.pump.status.warnings
         ],
         "lag": _greatest_lag(stages.pipelines.values()),
+        "uncertain_tables": _uncertain(stages),
         **_slowest(stages, clients),
         "connected": clients.lagging.presence.here(),
         "transactions": sum(sink.transactions for sink in sinks),
@@ -114,26 +118,33 @@ def _source_status(pipeline: SourcePipeline) -> dict[str, object]:
     }
 
 
+def _uncertain(stages: Stages) -> dict[str, object] | None:
+    """Return the tables whose columns are not certain now, None if there are none."""
+    pumps = [each.pump for each in stages.pipelines.values()]
+    tables = sorted({t for p in pumps for t in p.schemas.uncertain(p.table_filter)})
+    if not tables:
+        return None
+    names = ", ".join(tables[:UNCERTAIN_MAX])
+    if len(tables) > UNCERTAIN_MAX:
+        names += f" and {len(tables) - UNCERTAIN_MAX} more"
+    return {
+        "reason": f"columns are not certain at this position: {names}",
+        "count": len(tables),
+        "tables": tables[:UNCERTAIN_MAX],
+    }
+
+
 def _client_ids(clients: ServedClients) -> list[int]:
     return [each.client_id for each in clients.positions.subscriptions()]
 
 
 def _slowest(stages: Stages, clients: ServedClients) -> dict[str, object]:
     """Return for whom reading waits, and which client lags most."""
-    blocked, slowest = stages.ring.blocked(), stages.ring.slowest()
-    in_ring = None
-    if slowest is not None:
-        in_ring = slowest.client_id, slowest.entries, slowest.waited_s
-    positions = clients.positions
+    blocked = stages.ring.blocked()
+    stages.ring.slowest()  # skips what the filters of the slowest clients reject
     return {
         "blocked": blocked and blocked.as_json(),
-        "slowest_client": slowest_client(
-            positions.meta,
-            positions.destination,
-            in_ring,
-            clients.lagging.presence,
-            stages.stores.diverted(),
-        ),
+        "slowest_client": slowest_client(lags_of(stages, clients)),
     }
 
 

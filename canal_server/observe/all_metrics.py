@@ -20,6 +20,7 @@ from canal_server.observe.certificate_expiry import (
     shown_by_sources,
 )
 from canal_server.observe.java_metrics import FILES, MANAGER, java_metrics
+from canal_server.observe.lease_metrics import lease_metrics
 from canal_server.observe.metrics_login import MetricsLogin
 from canal_server.observe.port_refusals import http_refusals
 from canal_server.observe.server_metrics import server_metrics
@@ -62,6 +63,7 @@ def metrics_text(
         yield info("canal_server_info", "This server", version=version)
         yield from java_metrics(readings, mode)
         yield from server_metrics(readings)
+        yield from lease_metrics(readings)
         found = own + shown_by_sources(readings)  # those of now
         yield from certificate_metrics(found, time.time())
 

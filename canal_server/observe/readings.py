@@ -38,6 +38,7 @@ READY_STATES: Final = (
     "stopping",
     "stopped",
 )
+_READING: Final = ("dumping", "catching_up", "blocked_on_client", "blocked_on_store")
 _BY_LIFE: Final = {
     "idle": "idle",
     "competing": "standby",
@@ -77,6 +78,11 @@ class Reading:
             return found
         lag_s = self.lag_s
         return "dumping" if lag_s is None or lag_s < CATCHING_UP_S else "catching_up"
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether it reads a source, without an error, or would if clients acked."""
+        return self.state in _READING and not self.status.get("error")
 
     @property
     def store_fill_ratio(self) -> float | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.delivery.delivery_status import State
 from canal_server.doors.prometheus.metric_families import Families
+from canal_server.instance.client_lags import CLIENT_STATES
 from canal_server.observe.readings import STATES
 
 if TYPE_CHECKING:
@@ -15,6 +16,31 @@ if TYPE_CHECKING:
     from canal_server.doors.prometheus.metric_families import Metric
     from canal_server.instance.instance_metrics import InstanceMetrics
     from canal_server.observe.readings import Reading
+
+_LAG_HELP: Final = (
+    "For how long the oldest entry that the client has not acked has been in the ring,"
+    " 0 if it has acked all; of a client that the ring does not serve, the age of the"
+    " last change that it has acked"
+)
+_LAG_BYTES_HELP: Final = (
+    "Bytes of the binlog between the client's position and the end of what was read,"
+    " also of tables that its filter rejects; missing if a file between them is not"
+    " known, and in a group"
+)
+_LAG_TRANSACTIONS_HELP: Final = (
+    "Transactions of the set executed at the end of what was read that the client's"
+    " set lacks; missing if a set is not known (no GTID), and in a group"
+)
+_REPEATED_HELP: Final = (
+    "Transactions delivered again after reading continued by time on another server;"
+    " counts from 0 for each such change"
+)
+_HISTORY_HELP: Final = (
+    "Size of the table history's file; missing if it is in a database"
+)
+_UNCERTAIN_HELP: Final = (
+    "Tables that are read and whose columns are not certain at this position"
+)
 
 
 def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
@@ -26,6 +52,7 @@ def server_metrics(readings: Sequence[Reading]) -> Iterator[Metric]:
             _add_sources(families, reading.destination, reading.metrics)
             _add_store(families, reading, reading.metrics)
             _add_clients(families, reading)
+            _add_ranges(families, reading)
         if delivery := reading.status.get("delivery"):
             _add_delivery(families, reading.destination, delivery)
     yield from families.all()
@@ -48,6 +75,14 @@ def _add_state(families: Families, reading: Reading) -> None:
         max(0.0, time.time() - since_ms / 1000) if since_ms else 0.0,
         destination=name,
     )
+    lost = reading.status.get("lost_clients")
+    if lost is not None:
+        families.gauge(
+            "canal_instance_lost_clients",
+            "Clients that are refused, as they can be given nothing",
+            len(lost),
+            destination=name,
+        )
     families.gauge(
         "canal_instance_warnings",
         "Warnings about the source that `canal-server status` shows",
@@ -72,8 +107,30 @@ def _add_sources(families: Families, name: str, found: InstanceMetrics) -> None:
             ("source_switches", "Changes to another server", source.switches),
             ("skipped_events", "Unreadable events left out", source.skipped_events),
             ("raw_events", "Unreadable events delivered as bytes", source.raw_events),
+            ("repeated_transactions", _REPEATED_HELP, source.repeated_transactions),
+            (
+                "repeated_rows",
+                "Rows of the transactions that were delivered again",
+                source.repeated_rows,
+            ),
         ):
             families.counter(f"canal_instance_{suffix}_total", help_, value, **labels)
+        for (event_type, action), events in source.unreadable.items():
+            families.counter(
+                "canal_instance_unreadable_events_total",
+                "Unreadable events by the number of their type and by what was done",
+                events,
+                **labels,
+                type=str(event_type),
+                action=action,
+            )
+        for suffix, help_, known in (
+            ("history_tables", "Tables of the table history", source.history_tables),
+            ("history_bytes", _HISTORY_HELP, source.history_bytes),
+            ("uncertain_tables", _UNCERTAIN_HELP, source.uncertain_tables),
+        ):
+            if known is not None:
+                families.gauge(f"canal_instance_{suffix}", help_, known, **labels)
 
 
 def _add_store(families: Families, reading: Reading, found: InstanceMetrics) -> None:
@@ -111,44 +168,81 @@ def _add_store(families: Families, reading: Reading, found: InstanceMetrics) -> 
 def _add_clients(families: Families, reading: Reading) -> None:
     found, name = reading.metrics, reading.destination
     assert found is not None, "only of running destinations"
-    store = found.store
-    in_ring = {each.client_id: each for each in store.cursors}
-    for client_id in reading.status.get("clients", ()):
-        labels = {"destination": name, "client": str(client_id)}
+    for each in found.clients:
+        labels = {"destination": name, "client": str(each.client_id)}
         families.gauge(
             "canal_client_connected",
             "Whether the client is connected",
-            float(client_id in found.connected),
+            float(each.connected),
             **labels,
         )
+        for state in CLIENT_STATES:
+            families.gauge(
+                "canal_client_state",
+                "1 for the state of the client",
+                float(state == each.state),
+                **labels,
+                state=state,
+            )
         families.counter(
             "canal_client_rollbacks_total",
             "Rollbacks, after which what was not acked is delivered again",
-            reading.requests.rollbacks[client_id],
+            reading.requests.rollbacks[each.client_id],
             **labels,
         )
-        cursor = in_ring.get(client_id)
-        if cursor is None:
-            continue  # evicted: it is read for separately when it returns
-        families.gauge(
-            "canal_client_lag_seconds",
-            "For how long the oldest entry that the client has not acked has been in"
-            " the ring; 0 if it has acked all",
-            cursor.lag_s,
-            **labels,
-        )
-        families.gauge(
-            "canal_client_lag_entries",
-            "Entries in the ring that the client has not acked",
-            store.put_sequence - cursor.ack_sequence,
-            **labels,
-        )
+        for suffix, help_, value in (
+            ("lag_seconds", _LAG_HELP, each.lag_s),
+            (
+                "lag_entries",
+                "Entries in the ring that the client has not acked",
+                each.entries,
+            ),
+            ("lag_bytes", _LAG_BYTES_HELP, each.bytes),
+            ("lag_transactions", _LAG_TRANSACTIONS_HELP, each.transactions),
+        ):
+            if value is not None:
+                families.gauge(f"canal_client_{suffix}", help_, value, **labels)
+        if each.rows is not None:
+            families.counter(
+                "canal_client_rows_total",
+                "Rows delivered to the client from the ring, redeliveries included",
+                each.rows,
+                **labels,
+            )
+
+
+def _add_ranges(families: Families, reading: Reading) -> None:
+    """Add the ranged reads, as the status has them; a group has none."""
+    ranges, name = reading.status.get("ranges"), reading.destination
+    if ranges is None:
+        return
+    subscriptions = ranges["subscriptions"]
+    families.gauge(
+        "canal_range_subscriptions",
+        "Ranged subscriptions, temporary ones included",
+        len(subscriptions),
+        destination=name,
+    )
+    for by in ("memory", "binlog"):
         families.counter(
-            "canal_client_rows_total",
-            "Rows delivered to the client, redeliveries included",
-            cursor.rows,
-            **labels,
+            "canal_range_answers_total",
+            "Requests for ranges that memory answered, and those for which the binlog"
+            " was read again",
+            ranges[f"from_{by}"],
+            destination=name,
+            by=by,
         )
+    for subscription, found in subscriptions.items():
+        # Temporary ones come and go, each with a name of its own.
+        if not found["temporary"] and found["unacked_s"] is not None:
+            families.gauge(
+                "canal_range_unacked_seconds",
+                "Time since the last ack of a ranged subscription; 0 if it has acked"
+                " all that was read",
+                found["unacked_s"],
+                destination=name,
+                subscription=subscription,
+            )
 
 
 def _add_delivery(families: Families, name: str, found: Mapping[str, Any]) -> None:

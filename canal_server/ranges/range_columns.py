@@ -107,7 +107,7 @@ class TablesAt:
         """
         live = self._access.stages()
         epoch, latest = self._access.epoch_of(live), live.tail.latest()
-        steady = live.pump.steady
+        steady = live.pump.schemas.steady
         if epoch is None or latest is None or steady is None or at.epoch != epoch:
             return None
         end = binlog_file_number(latest[0]), latest[1]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -107,12 +108,28 @@ class RangedReads:
         subscriptions = self._subscriptions.all()
         return {
             "subscriptions": {
-                each.name: {"position": str(each.cursor), "acked_ms": each.acked_ms}
+                each.name: {
+                    "position": str(each.cursor),
+                    "acked_ms": each.acked_ms,
+                    "temporary": each.temporary,
+                    "unacked_s": self._unacked_s(each),
+                }
                 for each in subscriptions
             },
             "from_memory": self._access.answered["memory"],
             "from_binlog": self._access.answered["binlog"],
         }
+
+    def _unacked_s(self, subscription: Subscription) -> float | None:
+        """Return the time since the last ack, 0 if it has acked all; None: none yet."""
+        if not subscription.acked_ms:
+            return None
+        live, cursor = self._access.stages(), subscription.cursor
+        latest = live.pump.delivered_to
+        is_same = self._access.epoch_of(live) in (None, cursor.epoch)
+        if latest is not None and is_same and cursor.order()[1:] >= latest.order():
+            return 0.0
+        return max(0.0, time.time() - subscription.acked_ms / 1000)
 
     def _check_room(self, added: TableFilter) -> None:
         """Raise ClientError when all filters together would be too large."""

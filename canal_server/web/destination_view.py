@@ -31,6 +31,7 @@ def view_of(reading: Reading) -> dict[str, Any]:
         "runs_on": status.get("runs_on"),
         "blocked": status.get("blocked"),
         "warnings": list(status.get("warnings", ())),
+        "uncertain_tables": status.get("uncertain_tables"),
         "clients": list(_clients(reading)),
         "rows": _rows(reading.metrics),
         "store_fill_ratio": reading.store_fill_ratio,
@@ -47,17 +48,14 @@ def _clients(reading: Reading) -> Iterator[dict[str, Any]]:
     metrics = reading.metrics
     if metrics is None:
         return
-    in_ring = {each.client_id: each for each in metrics.store.cursors}
     blocking = (reading.status.get("blocked") or {}).get("clients", ())
-    for client_id in reading.status.get("clients", ()):
-        cursor = in_ring.get(client_id)  # None: evicted, or it never asked
+    for each in metrics.clients:
         yield {
-            "client_id": client_id,
-            "connected": client_id in metrics.connected,
-            "lag_entries": None
-            if cursor is None
-            else metrics.store.put_sequence - cursor.ack_sequence,
-            "lag_s": None if cursor is None else cursor.lag_s,
-            "rows": None if cursor is None else cursor.rows,
-            "blocks": client_id in blocking,
+            "client_id": each.client_id,
+            "state": each.state,
+            "connected": each.connected,
+            "lag_entries": each.entries,
+            "lag_s": each.lag_s,
+            "rows": each.rows,
+            "blocks": each.client_id in blocking,
         }

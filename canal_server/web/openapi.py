@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from canal_server.instance.client_lags import CLIENT_STATES
 from canal_server.observe.readings import STATES
 from canal_server.runtime.log_levels import LEVELS
 from canal_server.web.quiet_tail import STATES as TAIL_STATES
@@ -31,6 +32,11 @@ _VIEW: Final[Json] = {
     "runs_on": {**_TEXT, "description": "the server of a cluster that runs it"},
     "blocked": {**_OBJECT, "description": "why reading waits, and for which clients"},
     "warnings": {"type": "array", "items": {"type": "string"}},
+    "uncertain_tables": {
+        **_OBJECT,
+        "description": "tables whose columns are not certain at this position:"
+        " `reason`, `count` and `tables`, the first of them",
+    },
     "rows": {**_INTEGER, "description": "rows read since it started"},
     "store_fill_ratio": {**_NUMBER, "description": "0 to 1"},
     "allows_actions": {"type": "boolean", "description": "for who sent the request"},
@@ -38,9 +44,14 @@ _VIEW: Final[Json] = {
 }
 _CLIENT: Final[Json] = {
     "client_id": {"type": "integer"},
+    "state": {
+        "type": "string",
+        "enum": list(CLIENT_STATES),
+        "description": "one of the states of `canal_client_state`",
+    },
     "connected": {"type": "boolean"},
     "lag_entries": {**_INTEGER, "description": "null: it is not served from the ring"},
-    "lag_s": _NUMBER,
+    "lag_s": {**_NUMBER, "description": "as `canal_client_lag_seconds`"},
     "rows": {**_INTEGER, "description": "delivered, redeliveries included"},
     "blocks": {"type": "boolean", "description": "reading waits for its acks"},
 }

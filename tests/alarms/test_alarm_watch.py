@@ -56,12 +56,10 @@ def metrics(lag_s=0.0, switches=0, **client_lags):
     """Return numbers of a destination with one source."""
     return SimpleNamespace(
         sources={0: SimpleNamespace(lag_s=lag_s, switches=switches)},
-        store=SimpleNamespace(
-            cursors=[
-                SimpleNamespace(client_id=int(name[1:]), lag_s=value)
-                for name, value in client_lags.items()
-            ]
-        ),
+        clients=[
+            SimpleNamespace(client_id=int(name[1:]), state="in_ring", lag_s=value)
+            for name, value in client_lags.items()
+        ],
     )
 
 
@@ -120,16 +118,61 @@ def test_warnings():
     ]
 
 
-def test_another_server_is_an_event():
-    """A change of the source is raised at once, and never resolved."""
+SWITCHED = ("raised", "source_switched", "reading changed to another server: db2:3306")
+SETTLED = ("resolved", *SWITCHED[1:])
+
+
+def test_another_server():
+    """A change is raised at once, and resolved when the other one is read steadily."""
     scene = Scene()
     assert scene.look(metrics=metrics()) == []
-    text = "reading changed to another server: db2:3306"
-    found = [("raised", "source_switched", text)]
-    assert scene.look(metrics=metrics(switches=1)) == found
-    assert scene.look(metrics=metrics(switches=1)) == []
-    assert scene.look() == []  # stopped: it counts again from 0
-    assert scene.look(metrics=metrics(switches=1)) == found
+    switched = metrics(switches=1)
+    assert scene.look(metrics=switched) == [SWITCHED]
+    assert scene.look(59, metrics=switched) == []
+    assert scene.look(1, metrics=switched) == [SETTLED]
+    assert scene.look(99, metrics=switched) == []
+
+
+def test_another_server_that_fails():
+    """What is read with errors, or not at all, is not read steadily."""
+    scene = Scene()
+    switched = metrics(switches=1)
+    assert scene.look(metrics=switched) == [SWITCHED]
+    assert scene.look(30, metrics=switched, state="connecting") == []
+    assert scene.look(30, metrics=switched, error="no route") == []
+    assert scene.look(59, metrics=switched) == []
+    assert scene.look(1, metrics=switched) == [SETTLED]
+
+
+def test_back_to_the_first_server():
+    """It is another change: the first one is resolved, and the second raised."""
+    scene = Scene()
+    assert scene.look(metrics=metrics(switches=1)) == [SWITCHED]
+    assert scene.look(5, metrics=metrics(switches=2)) == [SETTLED, SWITCHED]
+    assert scene.look(60, metrics=metrics(switches=2)) == [SETTLED]
+
+
+def test_a_switched_destination_that_stops():
+    """Another server may run it: it is resolved here, and counts from 0 again."""
+    scene = Scene()
+    assert scene.look(metrics=metrics(switches=1)) == [SWITCHED]
+    assert scene.look() == [SETTLED]
+    assert scene.look(metrics=metrics(switches=1)) == [SWITCHED]
+    scene.alarms.look([])
+    assert scene.hook.take() == [SETTLED]
+
+
+def test_uncertain_tables():
+    """They are an alarm until no table is uncertain, whichever these are."""
+    scene = Scene(after_s=0.0)
+    first = {"reason": "columns of a.t", "count": 1, "tables": ["a.t"]}
+    assert scene.look(uncertain_tables=first) == [
+        ("raised", "uncertain_tables", "columns of a.t")
+    ]
+    assert scene.look(uncertain_tables=first | {"reason": "columns of a.u"}) == []
+    assert [each[:2] for each in scene.look(uncertain_tables=None)] == [
+        ("resolved", "uncertain_tables")
+    ]
 
 
 def test_a_removed_destination():

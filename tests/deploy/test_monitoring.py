@@ -101,6 +101,9 @@ CASES = {
     "CanalDestinationFailing": {f"canal_instance_failing_seconds{{{LABELS}}}": "61x10"},
     "CanalSourceLag": {f"canal_instance_source_lag_seconds{{{LABELS}}}": "70x10"},
     "CanalClientLag": {f'canal_client_lag_seconds{{{LABELS},client="1"}}': "400x10"},
+    "CanalClientLost": {
+        f'canal_client_state{{{LABELS},client="1",state="lost"}}': "1x10"
+    },
     "CanalBlockedByClient": {STATE % "blocked_on_client": "1x10"},
     "CanalCertificateExpires": {
         f"canal_certificate_expiry_seconds{{{LABELS}}}": "1209000-60x10"
@@ -108,6 +111,13 @@ CASES = {
     "CanalEventSkipped": {f"canal_instance_skipped_events_total{{{LABELS}}}": "0+1x10"},
     "CanalClientRedelivered": {
         f'canal_client_rollbacks_total{{{LABELS},client="1"}}': "0+10x10"
+    },
+    "CanalTablesUncertain": {f"canal_instance_uncertain_tables{{{LABELS}}}": "2x10"},
+    "CanalZooKeeperDisconnected": {
+        'canal_zookeeper_connected{instance="a:1",job="canal",zookeeper="z"}': "0x10"
+    },
+    "CanalRangeNotRead": {
+        f'canal_range_unacked_seconds{{{LABELS},subscription="s"}}': "3601x10"
     },
 }
 

@@ -173,8 +173,10 @@ def test_a_lost_session(zookeeper_server, zookeeper_root, zookeeper, make_proxy)
         SessionState.LOST,
         SessionState.CONNECTED,
     ]
+    assert session.expired == 1
     session.create("/mine", ephemeral=True)
     session.close()
+    assert session.expired == 1
 
 
 def test_a_silent_server(own_zookeeper):

@@ -7,19 +7,23 @@ over. `LATE` is away, `LIVE` is not.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import threading
 import time
+import urllib.request
 
 import pytest
 from fix_pipeline import UNIT_S
 from fix_random import longer
 from fix_tablemeta_storage import PASSWORD, mysql_database
 from load import Load
+from prometheus_client.parser import text_string_to_metric_families
 from purge import purge
 
 from canal_server.cli import main
 from canal_server.client import ClientError
+from canal_server.daemon.control import ask
 
 LATE, LIVE, OTHER = 1001, 1002, 1003
 OTHERS = 60  # rows of a table that is not the ledger
@@ -152,6 +156,46 @@ def test_returns(scene):
             scene.pipeline.receive(client, scene.checkers[LATE])
         scene.pipeline.wait_for_status(lambda status: not status["late_clients"])
     scene.pipeline.stop()
+
+
+def test_its_lag_is_watched(make_scene, mysql_server, database, monkeypatch):
+    """Metrics show the lag of a client that was passed over, as the status does."""
+    monkeypatch.setenv("CANAL_METRICS_PULL_PORT", "0")
+    scene = make_scene(mysql_server, database)
+    scene.begin()
+    scene.pass_over()
+    status = scene.pipeline.status()
+    assert status["slowest_client"]["client"] == LATE
+    port = ask(scene.pipeline.conf, "status")["metrics_port"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    found = {
+        (each.name, each.labels.get("state")): each.value
+        for family in families
+        for each in family.samples
+        if each.labels.get("client") == str(LATE)
+    }
+    assert found["canal_client_lag_seconds", None] > 0
+    assert found["canal_client_state", "evicted"] == 1
+
+
+def test_the_log_of_its_reader(make_pipeline, mysql_server, database, rng):
+    """Lines of a catch-up reader are about the destination, and about the client."""
+    pipeline = make_pipeline(mysql_server, database, SMALL)
+    pipeline.start_options = ["--log-format", "json"]
+    pipeline.start()
+    scene = Scene(pipeline, pipeline.writer(rng))
+    with scene.stack:
+        scene.begin()
+        scene.pass_over()
+        scene.receive(LATE)
+    log = pipeline.process.log
+    pipeline.stop()
+    lines = [json.loads(line) for line in log if line.startswith("{")]
+    found = [each for each in lines if each["thread"] == f"pump-example, client {LATE}"]
+    assert any(CAUGHT_UP in each["message"] for each in found)
+    subjects = {(each.get("destination"), each.get("client_id")) for each in found}
+    assert subjects == {("example", LATE)}
 
 
 @pytest.mark.parametrize("gtid", ["true", "false"])

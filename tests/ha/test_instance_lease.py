@@ -129,6 +129,20 @@ class TestCluster:
         assert two.lease.held()
         assert decode(zookeeper.read(RUNNING).data) == Running(TWO)
 
+    def test_its_status(self, serve):
+        """It shows whether it is held, until when that is certain, and the session."""
+        one = serve(ONE)
+        assert one.acquire().result(LONG_S)
+        held = one.lease.status()
+        assert held["held"] is True
+        assert 0 < held["certain_s"] <= one.zookeeper.session_timeout_s
+        session = held["zookeeper"]
+        assert session["servers"] == one.zookeeper.servers
+        assert (session["state"], session["expired"]) == ("connected", 0)
+        one.lease.release()
+        released = one.lease.status()
+        assert (released["held"], released["certain_s"]) == (False, 0.0)
+
     def test_who_may_run_it(self, serve, zookeeper):
         """Each server registers for clients before it holds anything."""
         one, two = serve(ONE), serve(TWO)

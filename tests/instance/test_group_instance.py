@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
 from canal_server.mysql.binlogs import BinaryLog
 from canal_server.pipeline.source_merge import Merge
 from canal_server.runtime.lifecycle import Deadline
+from canal_server.runtime.log_context import Subject, logged_subject
 from canal_server.source.begin.position_loss import LostPosition
 from canal_server.source.read.available_positions import SourceFiles
 
@@ -130,6 +132,32 @@ def rows_of(instance: Instance, expected: int) -> list[Entry]:
         ]
         instance.store.ack(CLIENT.client_id, batch.last_sequence)
     return found
+
+
+class Subjects(logging.Handler):
+    """Notes what the lines of threads are about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, Subject] = {}  # by the name of the thread
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a line."""
+        self.found[str(record.threadName)] = logged_subject()
+
+
+def test_lines_of_a_source_are_about_the_group(tmp_path: Path) -> None:
+    """They are in the log of the destination, and have its level."""
+    instance, handler = Instance(config_for(tmp_path)), Subjects()
+    logging.getLogger().addHandler(handler)
+    try:
+        instance.start()
+        eventually(lambda: "pump-merged/master1" in handler.found)
+    finally:
+        logging.getLogger().removeHandler(handler)
+        instance.request_stop()
+        assert instance.join(Deadline(PATIENCE_S))
+    assert handler.found["pump-merged/master1"] == Subject("merged")
 
 
 def test_which_pipelines(tmp_path: Path) -> None:

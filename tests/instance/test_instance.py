@@ -168,6 +168,39 @@ def test_from_the_source_to_a_client(
     assert position.identity == LogIdentity(source_server.host, source_server.port)
 
 
+def test_uncertain_tables(
+    mysql_server: Server, database: str, running: Callable[..., Instance]
+) -> None:
+    """A table is uncertain from a position before the history to its statement."""
+    mysql_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    file, offset = mysql_server.binlog_position()
+    for number in range(40):
+        mysql_server.execute(f"INSERT INTO {database}.t VALUES ({number})")
+    mysql_server.execute(f"ALTER TABLE {database}.t ADD COLUMN b INT")
+    source = source_of(mysql_server)
+    master = replace(source.master, journal_name=file, position=offset)
+    config = config_for(replace(source, master=master), regex=rf"{database}\..*")
+    # The ring is full long before the statement.
+    config = replace(
+        config,
+        store=replace(config.store, buffer_size=16),
+        buffer=replace(config.buffer, transaction_size=8),
+    )
+    instance = running(config)
+    subscribe(instance, identity(rf"{database}\..*"))
+    eventually(lambda: instance.status()["uncertain_tables"] is not None)
+    uncertain = instance.status()["uncertain_tables"]
+    assert uncertain == {
+        "reason": f"columns are not certain at this position: {database}.t",
+        "count": 1,
+        "tables": [f"{database}.t"],
+    }
+    assert instance.metrics().sources[0].uncertain_tables == 1
+    rows_of(instance, 40)
+    eventually(lambda: instance.status()["uncertain_tables"] is None)
+    assert instance.metrics().sources[0].uncertain_tables == 0
+
+
 def test_filters_of_two_clients(
     source_server: Server, database: str, running: Callable[..., Instance]
 ) -> None:

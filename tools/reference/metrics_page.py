@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canal_server.delivery.delivery_status import DeliveryStatus, State
+from canal_server.instance.client_lags import CLIENT_STATES, IN_RING, ClientLag
 from canal_server.instance.instance_metrics import InstanceMetrics, SourceMetrics
 from canal_server.observe.certificate_expiry import (
     SERVER,
@@ -14,6 +15,7 @@ from canal_server.observe.certificate_expiry import (
     certificate_metrics,
 )
 from canal_server.observe.java_metrics import java_metrics
+from canal_server.observe.lease_metrics import lease_metrics
 from canal_server.observe.readings import STATES, Reading
 from canal_server.observe.server_metrics import server_metrics
 from canal_server.server.request_counts import RequestCounts
@@ -40,14 +42,20 @@ def pages() -> dict[Path, str]:
         ("canal", java_metrics(readings)),
         (
             "server",
-            [*server_metrics(readings), *certificate_metrics([_CERTIFICATE], 0)],
+            [
+                *server_metrics(readings),
+                *lease_metrics(readings),
+                *certificate_metrics([_CERTIFICATE], 0),
+            ],
         ),
     ):
         text = text.replace(f"{{{{{slot}}}}}", metrics_table(found))
-    states = table(
-        ("state", "meaning"), [(f"`{name}`", what) for name, what in STATES.items()]
-    ).strip()
-    return {PAGE: notice(SOURCES) + text.replace("{{states}}", states)}
+    for slot, states in (("states", STATES), ("client_states", CLIENT_STATES)):
+        rows = [(f"`{name}`", what) for name, what in states.items()]
+        text = text.replace(
+            f"{{{{{slot}}}}}", table(("state", "meaning"), rows).strip()
+        )
+    return {PAGE: notice(SOURCES) + text}
 
 
 def metrics_table(metrics: Iterable[Metric]) -> str:
@@ -90,6 +98,9 @@ def _reading() -> Reading:
         switches=0,
         skipped_events=0,
         raw_events=0,
+        unreadable={(30, "skip"): 1},
+        history_tables=1,
+        history_bytes=1,
     )
     metrics = InstanceMetrics(
         batch_mode="MEMSIZE",
@@ -99,6 +110,18 @@ def _reading() -> Reading:
         connected=frozenset({1001}),
         store=store,
         sources={1: source},
+        clients=(
+            ClientLag(
+                1001,
+                IN_RING,
+                connected=True,
+                lag_s=0.0,
+                entries=0,
+                rows=0,
+                bytes=0,
+                transactions=0,
+            ),
+        ),
     )
     requests = RequestCounts(packets=Counter(GET=1), errors=Counter({400: 1}))
     delivery = DeliveryStatus(
@@ -118,5 +141,16 @@ def _reading() -> Reading:
         "state": "running",
         "clients": [1001],
         "delivery": delivery.as_json(),
+        "lost_clients": {},
+        "ranges": {
+            "subscriptions": {"query": {"temporary": False, "unacked_s": 0.0}},
+            "from_memory": 0,
+            "from_binlog": 0,
+        },
+        "lease": {
+            "held": True,
+            "certain_s": 60.0,
+            "zookeeper": {"servers": "zk1:2181", "state": "connected", "expired": 0},
+        },
     }
     return Reading("example", status, requests, metrics)

@@ -60,8 +60,10 @@ def lag_cell(status: dict[str, Any]) -> str:
 
 
 def standing_lines(status: dict[str, Any]) -> Iterator[str]:
-    """Yield warnings, what blocks reading, the message queue, the slowest client."""
+    """Yield warnings, doubts, what blocks reading, the queue, the slowest client."""
     yield from (f"warning: {each}" for each in status.get("warnings", ()))
+    if uncertain := status.get("uncertain_tables"):
+        yield f"uncertain tables: {uncertain['reason']}"
     if blocked := status.get("blocked"):
         yield blocked_text(blocked)
     if delivery := status.get("delivery"):

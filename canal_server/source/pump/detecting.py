@@ -80,6 +80,7 @@ class Detector:
         stored: Callable[[], LogPosition | None],
     ) -> None:
         self._destination = config.destination
+        self._subject = config.subject
         self._source = config.source
         self._settings = config.source.detecting
         self._pump = pump
@@ -124,7 +125,7 @@ class Detector:
     # --- the thread -----------------------------------------------------------------
 
     def _run(self) -> None:
-        log_about(self._destination)
+        log_about(*self._subject)
         try:
             while not self._stop.wait(self._settings.interval_s):
                 try:

@@ -39,6 +39,7 @@ from canal_server.source.pump.capture_checks import CaptureChecks
 from canal_server.source.pump.delivered import Delivered
 from canal_server.source.pump.first_start import FirstStart
 from canal_server.source.pump.pump_status import PumpState, PumpStatus
+from canal_server.source.pump.read_files import ReadFiles
 from canal_server.source.pump.redelivery import Redelivery, redelivery_of
 from canal_server.source.pump.session_failures import Failures
 from canal_server.source.pump.session_reader import (
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from canal_server.source.pump.pump_ports import Outlet, PumpEvents, PumpSource
     from canal_server.source.read.binlog_reader import Reader
     from canal_server.source.read.start_position import StartPosition
-    from canal_server.tablemeta.history.tsdb import Steady
 
 _log = logging.getLogger(__name__)
 
@@ -89,15 +89,16 @@ class Pump:
         self.status = PumpStatus()
         self.unreadable = unreadable_of(config, access)
         self._received_before = 0  # bytes, by sessions that ended
+        self.files = ReadFiles()
         self.sources = sources_of(config.source, access, source.standby)
         self._source = source
         self._config = config
         self._positions = source.positions
         self._columns = ColumnFilter(config.filter.field, config.filter.black_field)
-        self._table_filter = table_filter
+        self.table_filter = table_filter
         self._outlet = outlet
         self._events = events
-        self._schemas = SessionSchemas(config, source.history, source.schemas)
+        self.schemas = SessionSchemas(config, source.history, source.schemas)
         self._passed: EntryPosition | None = None  # in this session
         self.passed_to: LogPosition | None = None  # the same, for any thread
         # The boundary up to which all was delivered, in this session. Threads that read
@@ -219,11 +220,6 @@ class Pump:
     def _access(self) -> Access:
         return self.sources.current.access
 
-    @property
-    def steady(self) -> Steady | None:
-        """Return since when the history has not changed; None without a history."""
-        return self._schemas.steady
-
     def repeated(self) -> dict[str, int] | None:
         """Return what was redelivered after the last switch by time, if any."""
         redelivery = self._redelivery
@@ -240,7 +236,7 @@ class Pump:
 
     def change_table_filter(self, table_filter: TablePredicate) -> None:
         """Read other tables from now on; from any thread."""
-        self._table_filter = table_filter
+        self.table_filter = table_filter
         reader = self._reader
         if reader is not None:
             reader.change_table_filter(table_filter)
@@ -248,11 +244,11 @@ class Pump:
     # --- the thread -----------------------------------------------------------------
 
     def _run(self) -> None:
-        log_about(self._config.destination)
+        log_about(*self._config.subject)
         try:
             self._run_sessions()
         finally:
-            self._schemas.close()
+            self.schemas.close()
             if self.index is not None:
                 self.index.close()
         self.status.state = PumpState.STOPPED
@@ -304,7 +300,7 @@ class Pump:
             self._patience.failed(error)
         if isinstance(error, TableMetaStoreError):
             # Somebody may make room, or its server may return: it is opened again.
-            self._schemas.close()
+            self.schemas.close()
         begins_elsewhere = self._start.failed(error, passed=self._passed is not None)
         message = f"{type(error).__name__}: {error}"
         self.is_purged = isinstance(error, BinlogPurged) and not begins_elsewhere
@@ -326,7 +322,7 @@ class Pump:
         self.status.state = PumpState.CONNECTING
         if self.index is not None:
             self.index.open()
-        self._schemas.open()
+        self.schemas.open()
         control = ControlConnection(self._patience.limit(self._access), self._turn)
         self._switch.control = control
         try:
@@ -336,6 +332,7 @@ class Pump:
                 self._server, self._server_id = source_of(info), info.server_id
                 self.status.source = str(info)
                 self._delivered.check(self._start.list_files(control))
+                self.files.begin(self._start.files)
                 self._read(control, info, self._find_position(control, info))
         finally:
             self._switch.control = None
@@ -387,7 +384,7 @@ class Pump:
             info,
             self.sources.current,
             stored,
-            read_before=servers_before(self._schemas, self.index, self._delivered),
+            read_before=servers_before(self.schemas, self.index, self._delivered),
             cursors=self._events.cursors(),
         )
         if self._start.is_at_end:
@@ -410,7 +407,7 @@ class Pump:
         self, control: ControlConnection, info: ServerInfo, position: StartPosition
     ) -> None:
         """Read from a position until the session ends. Raises CanalError."""
-        schemas, begin = self._schemas.begin(
+        schemas, begin = self.schemas.begin(
             position,
             control,
             info,
@@ -427,7 +424,7 @@ class Pump:
             position,
             begin,
             schemas=schemas,
-            table_filter=self._table_filter,
+            table_filter=self.table_filter,
             columns=self._columns,
             unreadable=self.unreadable,
         )
@@ -450,7 +447,7 @@ class Pump:
         self._events.on_session()
         self._reader = reader
         # A change that was made while the reader was built.
-        reader.change_table_filter(self._table_filter)
+        reader.change_table_filter(self.table_filter)
         replica = self._replica.id_at(is_mariadb=info.is_mariadb)
         stream = self._switch.stream = stream_of(
             control.access, replica, begin, self._turn, self._patience
@@ -583,6 +580,7 @@ class Pump:
         self.status.position = str(position)
         self._passed = position
         self.passed_to = LogPosition(self._read_as, position)
+        self.files.note(position)
         # First: the history may fail to store it, and by GTID a session that begins
         # before what was delivered delivers it again.
         self._positions.persist(self._config.destination, self.passed_to)
@@ -590,4 +588,4 @@ class Pump:
 
     def _pass_to_schemas(self) -> None:
         if self._passed is not None:
-            self._schemas.passed(self._sets.marked(self._passed))
+            self.schemas.passed(self._sets.marked(self._passed))

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from canal_server.mysql.cached_columns import CachedColumns
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.history_schemas import HistorySchemas
-from canal_server.tablemeta.storage.open_storage import warn_of_java_history
+from canal_server.tablemeta.storage.open_storage import (
+    history_bytes,
+    warn_of_java_history,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,17 +24,17 @@ if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
     from canal_server.mysql.flavour import ServerInfo
     from canal_server.mysql.source_settings import Access
-    from canal_server.ports import TableSchemas
+    from canal_server.ports import TablePredicate, TableSchemas
     from canal_server.runtime.lifecycle import Stop
     from canal_server.source.begin.session_start import SessionStart
     from canal_server.source.read.start_position import StartPosition
-    from canal_server.tablemeta.history.tsdb import Steady, TableMetaTsdb
+    from canal_server.tablemeta.history.tsdb import KnownTables, Steady, TableMetaTsdb
 
     SchemasOf = Callable[[ControlConnection, ServerInfo, StartPosition], TableSchemas]
 
 
 class SessionSchemas:
-    """Gives each session its schemas; for the pump's thread, except `steady`."""
+    """Gives each session its schemas; for the pump's thread unless stated otherwise."""
 
     def __init__(
         self,
@@ -45,10 +48,50 @@ class SessionSchemas:
         self._is_open = False
         self._schemas_of = schemas_of
         self._schemas: TableSchemas | None = None  # of this session
+        # The last answer about uncertain tables, and for what it is; replaced at once.
+        self._uncertain: tuple[
+            KnownTables | None, TablePredicate | None, tuple[str, ...]
+        ] = (None, None, ())
+
+    @property
+    def tables(self) -> KnownTables | None:
+        """Return the tables of the history at the position of the pump.
+
+        None: there is no history, or it is not open. From any thread.
+        """
+        return None if self._history is None else self._history.tables
+
+    def uncertain(self, table_filter: TablePredicate) -> tuple[str, ...]:
+        """Return the tables of a filter whose columns are uncertain, in order.
+
+        From any thread.
+        """
+        tables = self.tables
+        if tables is None or not tables.uncertain:
+            return ()
+        known, asked, found = self._uncertain
+        if known is not tables or asked is not table_filter:
+            found = tuple(
+                sorted(
+                    f"{schema}.{table}"
+                    for schema, table in tables.uncertain
+                    if table_filter(((schema, table),))
+                )
+            )
+            # As filters of many tables take a while.
+            self._uncertain = tables, table_filter, found
+        return found
+
+    def history_bytes(self) -> int | None:
+        """Return the size of the history's file; None: it has none here."""
+        return None if self._history is None else history_bytes(self._config)
 
     @property
     def steady(self) -> Steady | None:
-        """Return since when the history has not changed; None without a history."""
+        """Return since when the history has not changed; None without a history.
+
+        From any thread.
+        """
         return None if self._history is None else self._history.steady
 
     def open(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import logging
 import shlex
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -132,6 +133,17 @@ class Unreadable:
         """Return how many events were delivered as raw bytes, or left out."""
         found = (each for each in self._found.values() if each.state == PASSED)
         return sum(each.events for each in found if _is_raw(each) is raw)
+
+    def by_type(self) -> dict[tuple[int, str], int]:
+        """Return how many events of each type were passed over, and what was done.
+
+        From any thread.
+        """
+        counts: Counter[tuple[int, str]] = Counter()
+        for each in list(self._found.values()):
+            if each.state == PASSED:
+                counts[each.event_type, each.event.action.value] += each.events
+        return dict(counts)
 
     def reached(self, file: str, position: int) -> None:
         """Record how far was read: the events before were readable."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from canal_server.tablemeta.history.replay_cache import KeptReplays
+    from canal_server.tablemeta.model.operations import Name
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import (
         HistoryStorage,
@@ -73,6 +74,13 @@ class Steady(NamedTuple):
     number: int
 
 
+class KnownTables(NamedTuple):
+    """How many tables there are, and those whose columns are uncertain."""
+
+    number: int
+    uncertain: tuple[Name, ...]
+
+
 class TableMetaTsdb:
     """The table history of one destination; for one thread at a time.
 
@@ -96,6 +104,7 @@ class TableMetaTsdb:
         self._standing: EntryPosition | None = None
         # Replaced as a whole, as other threads read it. None: no live schemas.
         self.steady: Steady | None = None
+        self.tables: KnownTables | None = None  # of the live schemas; likewise
         self._changed: tuple[str, EntryPosition] | None = (
             None  # source and last position
         )
@@ -123,7 +132,7 @@ class TableMetaTsdb:
             # Nothing is lost: it will be read again.
             history_messages.HISTORY_END_NOT_WRITTEN.log(_log, self._name, error)
         self._passed_unwritten = None
-        self._segment = self._live = self.steady = None
+        self._segment = self._live = self.steady = self.tables = None
         self._storage.close()
 
     # --- segments -------------------------------------------------------------------
@@ -211,6 +220,7 @@ class TableMetaTsdb:
         self._live, self._contained = replayed, ahead
         self._segment, self._standing = segment, position
         self._begin_state(position)
+        self._note_tables()
         self._passed_unwritten = None
         self._since_snapshot = statements
         # By binlog time, so that restarts do not delay it.
@@ -346,6 +356,7 @@ class TableMetaTsdb:
             ):
                 if answer.is_answer:
                     live.apply(answer)
+        self._note_tables()
         self._snapshot_if_due()
         if applied.problem:
             history_messages.DDL_NOT_UNDERSTOOD.log(
@@ -379,6 +390,7 @@ class TableMetaTsdb:
                 break
         self._live.apply(record)
         self._begin_state(position)
+        self._note_tables()
         self._since_snapshot += 1
 
     def parsed(self, schema: str, table: str, text: str) -> Table | None:
@@ -450,6 +462,9 @@ class TableMetaTsdb:
             position = max(self._changed[1], position, key=EntryPosition.order)
         self._changed = source, position
         self.steady = Steady(position, next(_states))
+
+    def _note_tables(self) -> None:
+        self.tables = KnownTables(*self._model.summary())
 
     @property
     def _name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +41,20 @@ def open_storage(
     return MysqlHistoryStorage(
         access, database.name, config.destination, read_only=read_only, owner=owner
     )
+
+
+def history_bytes(config: InstanceConfig) -> int | None:
+    """Return the size of the configured file; None: there is none, or a database."""
+    if config.table_meta.database is not None:
+        return None
+    path = config.table_meta.dir / FILE_NAME
+    try:
+        found = path.stat().st_size
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):  # what was not moved into the file yet
+        found += path.with_name(f"{FILE_NAME}-wal").stat().st_size
+    return found
 
 
 def history_access(

@@ -131,6 +131,12 @@ class MemoryTableMeta:
         """Return the names of the views of a schema."""
         return self._view().views(schema)
 
+    def summary(self) -> tuple[int, tuple[Name, ...]]:
+        """Return how many tables there are, and the uncertain ones."""
+        schemas = list(self._schemas.values())
+        uncertain = ((s.name, table) for s in schemas for table in s.uncertain.values())
+        return sum(len(each.tables) for each in schemas), tuple(uncertain)
+
     def _view(self) -> FrozenTables:
         return FrozenTables(self._schemas, self._temporary, self._fold)
 

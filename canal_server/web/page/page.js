@@ -81,6 +81,7 @@ function showOne(card, each, all) {
   error.hidden = !each.error;
   setText(error, each.error ? `${each.error}${each.error_since_ms ? ` (since ${clock(each.error_since_ms)})` : ""}` : "");
   const notes = [...each.warnings];
+  if (each.uncertain_tables) notes.unshift(each.uncertain_tables.reason);
   if (each.blocked) notes.unshift(`${each.blocked.reason}, since ${clock(each.blocked.since_ms)}`);
   setItems(card.querySelector(".notes"), notes);
   setFacts(card.querySelector("dl"), [

@@ -24,6 +24,12 @@ def test_the_slowest_client(more, expected):
     assert line == f"slowest client 7, 3 entries, 5 min behind{expected}"
 
 
+def test_uncertain_tables():
+    """They are named."""
+    (line,) = standing_lines({"uncertain_tables": {"reason": "columns of a.t"}})
+    assert line == "uncertain tables: columns of a.t"
+
+
 def test_warnings():
     """Each has a line, before the reason that blocks reading."""
     lines = list(standing_lines({"warnings": ["a", "b"], "slowest_client": SLOW}))

@@ -124,6 +124,7 @@ class Pipeline:
         self._running: Process | None = None
         self.server_port_requested = 0  # a free one
         self.main_settings: Settings = {}  # more of canal.properties
+        self.start_options: list[str] = []
         file, offset = source.binlog_position()
         self.settings: Settings = {
             "canal.instance.master.address": f"{self._host}:{self._port}",
@@ -171,7 +172,8 @@ class Pipeline:
     def start(self) -> None:
         """Start the server and wait until clients can come."""
         assert self._running is None
-        self._running = Process(ForkedCommand(["start", "--conf", str(self.conf)]))
+        command = ["start", "--conf", str(self.conf), *self.start_options]
+        self._running = Process(ForkedCommand(command))
         self._running.wait_for_log(STARTED)
         self.server_port = int(ask(self.conf, "status")["port"] or 0)  # 0: none
 

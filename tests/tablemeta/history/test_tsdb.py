@@ -83,6 +83,19 @@ def add(tsdb: TableMetaTsdb, position: EntryPosition, column: str) -> None:
     )
 
 
+def test_tables_and_doubts(tsdb: TableMetaTsdb) -> None:
+    """Any thread may ask how many tables there are, and which are uncertain."""
+    assert tsdb.tables == (1, ())
+    context = Context(schema="db").to_json()
+    for number, text in enumerate(("CREATE TABLE s SELECT * FROM t", "DROP TABLE s")):
+        tsdb.apply(made_record(at(1, 200 + number), "db", text, context))
+        uncertain = () if number else (("db", "s"),)
+        assert tsdb.tables is not None
+        assert tsdb.tables.uncertain == uncertain
+    tsdb.close()
+    assert tsdb.tables is None
+
+
 def test_every_position_has_its_columns(tsdb: TableMetaTsdb) -> None:
     """Before a statement there are the old columns, after it the new ones."""
     for number in range(1, 6):

@@ -7,9 +7,6 @@ at most `LINE_BYTES_MAX` bytes::
     {"command": "status"}
     {"ok": true, "pid": 4711, …}
 
-    {"command": "seek", "destination": "example", …}
-    {"ok": true, …}
-
     {"command": "nonsense"}
     {"ok": false, "error": "unknown command nonsense; known commands: status, stop"}
 

@@ -95,6 +95,10 @@ class PortConnections(Generic[C]):
             if connection in self._admission:
                 self._admission.remove(connection)
 
+    def log_ended(self) -> None:
+        """Log the counts of refusals whose period has ended."""
+        self._refusals.log_ended()
+
     def flush(self) -> None:
         """Log the remaining counts of refusals."""
         self._refusals.flush()

@@ -68,7 +68,7 @@ class Refusals:
         with self._lock:
             sums = self._expired(now_s)
             first = next(iter(self._known.values()), None)
-        _log_sums(sums)
+        self._log_sums(sums)
         return PERIOD_S if first is None else first[0] + PERIOD_S - now_s
 
     def flush(self) -> None:

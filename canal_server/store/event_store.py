@@ -6,15 +6,12 @@ blocks while holding it, and it is held for a pass over one chunk or one batch:
 - The pump puts. It waits for room in `put`, on a `WakeUp` together with its stop. A
   thread that frees entries wakes it, but only once the pump's entries fit.
 - A connection's thread gets. It waits on its own `WakeUp` together with its client's
-  socket. The pump wakes it only when that changes its answer: when the first entry
-  arrived (its linger begins), a batch is full, the pump has no more data for now, or
-  the ring is full.
+  socket. The pump wakes it only when that changes its answer (`waiting`).
 - A filter is asked about a table that is new to it without the lock: by the get that is
   about to answer, or by the put when the ring is full.
-- Two connections of one client share its cursor; each entry goes to one of them.
+- Two connections of one client share its cursor; each entry goes to one of them. Its
+  socket may close before the delivery: the batch stays open until a rollback.
 - A tap is passed what was put, and has a lock of its own.
-- A client's socket may close between the last check and the delivery. Its batch then
-  stays open, as if the reply were lost, until a rollback.
 
 What entries are and which pass a filter is in `ring` and `cursor`.
 """

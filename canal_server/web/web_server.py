@@ -248,4 +248,5 @@ class WebServer:
                 self._throughput.sample()
             except Exception:  # noqa: BLE001  # the outermost frame of this thread
                 daemon_messages.THROUGHPUT_FAILED.log(log, exc_info=True)
+            self._connections.log_ended()
             self._stop.wait(SAMPLE_S)

@@ -23,8 +23,8 @@ from canal_server.protocol.packets import (
 )
 from canal_server.protocol.protobuf import decode
 from canal_server.protocol.server_session import ACK_FRAME
+from canal_server.runtime import refusal_log
 from canal_server.runtime.lifecycle import Deadline
-from canal_server.server import refusal_log
 from canal_server.server.listener import Server
 
 WHO = (DESTINATION, "1001")

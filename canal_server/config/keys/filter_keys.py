@@ -68,8 +68,7 @@ FILTER_KEYS = (
             (
                 "transaction.entry",
                 "transaction_entry",
-                "the begin and the end of transactions, so that clients cannot tell where"
-                " one ends",
+                "the begin and the end of transactions, which clients then cannot tell",
             ),
             ("dml.insert", "dml_insert", "the rows of inserts"),
             ("dml.update", "dml_update", "the rows of updates"),

@@ -78,7 +78,8 @@ class ScrapePeers:
                 self._connections.remove(peer)
 
     def close_late(self) -> None:
-        """Shut down the connections whose deadline has passed."""
+        """Shut down the connections whose deadline has passed, and log refusals."""
+        self._connections.log_ended()
         now_s = time.monotonic()
         with self._lock:
             for peer in self._by_socket.values():

@@ -12,8 +12,7 @@ blocks while holding it, and it is held for a pass over one chunk or one batch:
 - Two connections of one client share its cursor; each entry goes to one of them. Its
   socket may close before the delivery: the batch stays open until a rollback.
 - A tap is passed what was put, and has a lock of its own.
-
-What entries are and which pass a filter is in `ring` and `cursor`.
+Leaves out what entries are (`ring`) and which pass a filter (`cursor`).
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ if TYPE_CHECKING:
 
 # A frame has a 32-bit signed length; the rest is for the packet around a batch.
 FRAME_BYTES_MAX = 2**31 - 1 - 4096
-# Blocks are freed when the last view of a sent batch is dropped, without a call to the
-# store. A put that waits for blocks checks again after this time.
+# Blocks are freed with the last view of a sent batch, without a call to the store.
 BLOCKS_RECHECK_S = 0.02
 EVICTION_RECHECK_S = 0.01  # at least, between two checks of who is evictable
 

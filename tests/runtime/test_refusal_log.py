@@ -43,7 +43,7 @@ def test_first_at_once_and_the_rest_in_sum(caplog):
 def test_a_sum_when_its_period_ends(caplog):
     """A burst that stops is logged in sum, although no other refusal follows."""
     now_s = [0.0]
-    refusals = Refusals(lambda: now_s[0])
+    refusals = refusals_at(now_s)
     assert refusals.log_ended() == PERIOD_S
     now_s[0] = PERIOD_S - 10
     for number in range(9):

@@ -6,7 +6,7 @@ GTID sets are text here, without line breaks; `canal_server.core` parses them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canal_server.core.gtid.mariadb_sets import MariaGtidSet
 from canal_server.core.gtid.mysql_sets import GtidSet
@@ -39,26 +39,54 @@ class BinaryLog:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedSchemas:
+    """The schemas of `binlog_do_db`, empty: all, and of `binlog_ignore_db`."""
+
+    only: frozenset[str]
+    ignored: frozenset[str]
+
+    def __contains__(self, schema: str) -> bool:
+        """Return whether changes of a schema's tables are logged."""
+        if self.only:
+            return schema in self.only
+        return schema not in self.ignored
+
+
 @reads_answers("the end of its binary log")
 def current_end(connection: ControlConnection, info: ServerInfo) -> BinlogEnd:
     """Return the end of the newest binary log.
 
     Raises SourceRefused when the server writes none, or hides it from this account.
     """
-    old = info.is_mariadb or info.version < BINARY_LOG_STATUS_SINCE
     # Before the position: a set that contains later transactions would have them
     # skipped for ever. MySQL reads the two in this order as well.
     logged = executed_gtids(connection, info) if info.is_mariadb else ""
+    row = _status(connection, info)
+    gtids = _gtid_set(row[4], info) if len(row) > 4 else ""  # noqa: PLR2004
+    return BinlogEnd(str(row[0]), int(row[1]), logged or gtids)
+
+
+@reads_answers("the schemas that it logs")
+def logged_schemas(connection: ControlConnection, info: ServerInfo) -> LoggedSchemas:
+    """Return which schemas the server logs. Raises SourceRefused as `current_end`."""
+    row = _status(connection, info)
+    only, ignored = (
+        frozenset(filter(None, str(row[number] or "").split(","))) for number in (2, 3)
+    )
+    return LoggedSchemas(only, ignored)
+
+
+def _status(connection: ControlConnection, info: ServerInfo) -> tuple[Any, ...]:
+    """Return the file, its size, two lists of schemas, since MySQL 5.6 the GTID set."""
+    old = info.is_mariadb or info.version < BINARY_LOG_STATUS_SINCE
     rows = connection.query("SHOW MASTER STATUS" if old else "SHOW BINARY LOG STATUS")
     if not rows:
         raise SourceRefused(
             f"server {connection.access.address} writes no binary log: "
             "set log_bin and restart it"
         )
-    # The file, its size, two lists of databases, and since MySQL 5.6 the GTID set.
-    row = rows[0]
-    gtids = _gtid_set(row[4], info) if len(row) > 4 else ""  # noqa: PLR2004
-    return BinlogEnd(str(row[0]), int(row[1]), logged or gtids)
+    return tuple(rows[0])
 
 
 @reads_answers("its binary logs")

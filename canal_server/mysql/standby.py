@@ -98,7 +98,7 @@ def examine(control: ControlConnection, requirements: Requirements) -> Verdict:
             "its lag is not visible: have an administrator run there: GRANT"
             f" REPLICA MONITOR ON *.* TO {account_text(user)}"
         )
-    if channels and not _logs_what_it_replicates(control):
+    if channels and not logs_what_it_replicates(control):
         refusals.append(
             "it does not log what it replicates: set log_replica_updates"
             " (log_slave_updates) and restart it"
@@ -134,7 +134,8 @@ def _kind_refusals(info: ServerInfo, requirements: Requirements) -> list[str]:
 
 
 @reads_answers("its variables")
-def _logs_what_it_replicates(control: ControlConnection) -> bool:
+def logs_what_it_replicates(control: ControlConnection) -> bool:
+    """Return whether a replica's binlog has what it replicates."""
     rows = control.query(
         "SHOW GLOBAL VARIABLES WHERE Variable_name IN"
         " ('log_replica_updates', 'log_slave_updates')"

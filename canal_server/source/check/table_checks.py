@@ -87,3 +87,13 @@ def check_foreign_keys(facts: SourceFacts, checked: CheckedSource) -> CheckResul
     if text:
         return warn(name, text)
     return ok(name, "no foreign key changes rows without an event")
+
+
+def check_left_out(facts: SourceFacts, _: CheckedSource) -> CheckResult:
+    """Check for changes that the server does not log."""
+    name, found = "binlog_filters", facts.left_out
+    if isinstance(found, CanalError):
+        return skip(name, "what the server logs", str(found))
+    if found:
+        return warn(name, "; ".join(found))
+    return ok(name, "the server logs what the filter matches")

@@ -19,6 +19,7 @@ from canal_server.mysql.capture_settings import (
 )
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_answers import answer_about
+from canal_server.source.check.left_out import left_out
 from canal_server.source.check.visible_tables import (
     hidden_keys,
     key_warning,
@@ -59,12 +60,13 @@ class CaptureChecks:
         self._wait_s = LOOK_AGAIN_S  # until the next check, while a warning holds
         self._of_settings: tuple[str, ...] = ()
         self._of_tables = self._of_keys = self._unlisted = ""
+        self._left_out: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return what an operator should know, by the last checks."""
         found = (self._unlisted, self._of_tables, self._of_keys)
-        return (*self._of_settings, *filter(None, found))
+        return (*self._of_settings, *filter(None, found), *self._left_out)
 
     def examine(self, control: ControlConnection, failures: Failures) -> ServerInfo:
         """Return the server's settings; warn of what an operator should know.
@@ -78,7 +80,7 @@ class CaptureChecks:
         self._of_settings = tuple(found)
         for line in self._of_settings:
             failures.warn(line)
-        self._look(control, failures)
+        self._look(control, facts.info, failures)
         return facts.info
 
     def note_unlisted(self, why: str, failures: Failures) -> None:
@@ -109,21 +111,26 @@ class CaptureChecks:
                 binary_logs(control)
                 self._unlisted = ""
 
-    def _look(self, control: ControlConnection, failures: Failures) -> None:
+    def _look(
+        self, control: ControlConnection, info: ServerInfo, failures: Failures
+    ) -> None:
         """Check the tables at the start of a session, unless that was done just now."""
         address = str(control.access.address)
         is_same = address == self._address
         if is_same and self._now() - self._looked_at_s < LOOK_AGAIN_S:
             return
         before, keys_before = self._of_tables, self._of_keys
+        left_before = self._left_out
         if not is_same:
             self._of_tables = self._of_keys = before = keys_before = ""
+            self._left_out = ()
         self._address, self._looked_at_s = address, self._now()
         self._wait_s = LOOK_AGAIN_S
         try:
             tables = self._look_at_tables(control, failures, before)
             with answer_about("its foreign keys", address):
                 keys = hidden_keys(control, tables)
+            self._left_out = tuple(left_out(control, info, self._tables, tables))
         except ConnectionLost:
             self._address = ""  # the next session checks
             raise
@@ -136,6 +143,9 @@ class CaptureChecks:
         self._of_keys = key_warning(self._tables, keys)
         if self._of_keys not in ("", keys_before):
             failures.warn(self._of_keys)
+        for line in self._left_out:
+            if line not in left_before:
+                failures.warn(line)
 
     def _look_at_tables(
         self, control: ControlConnection, failures: Failures, before: str

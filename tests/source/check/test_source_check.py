@@ -25,7 +25,16 @@ from canal_server.tls.source_tls import TlsMode, TlsOptions
 if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
 
-PARTS = {"clock", "tables", "keys", "files", "end_file", "purged", "replicas"}
+PARTS = {
+    "clock",
+    "tables",
+    "keys",
+    "files",
+    "end_file",
+    "purged",
+    "replicas",
+    "left_out",
+}
 DENIED = SourceRefused("denied")
 
 
@@ -51,6 +60,7 @@ def test_what_cannot_be_read_is_skipped():
         "filter",
         "select",
         "foreign_keys",
+        "binlog_filters",
         "cursors",
     ]
 

@@ -13,6 +13,7 @@ from canal_server.source.check.table_checks import (
     NAMED_MAX,
     check_filter,
     check_foreign_keys,
+    check_left_out,
     check_select,
     grant_select,
 )
@@ -91,3 +92,11 @@ def test_foreign_keys():
     assert found.outcome is WARN
     assert "shop.items: foreign key fk" in found.text
     assert check_foreign_keys(facts_of(keys=DENIED), checked_of()).outcome is SKIP
+
+
+def test_left_out():
+    """What the server does not log is a warning."""
+    assert check_left_out(facts_of(), checked_of()).outcome is OK
+    found = check_left_out(facts_of(left_out=["one", "two"]), checked_of())
+    assert (found.outcome, found.text) == (WARN, "one; two")
+    assert check_left_out(facts_of(left_out=DENIED), checked_of()).outcome is SKIP

@@ -14,6 +14,7 @@ from canal_server.config.schema import FilterConfig, SourceConfig
 from canal_server.errors import ConnectionLost, SourceError, SourceRefused
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.server_errors import account_text
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.pump import capture_checks
 from canal_server.source.pump.capture_checks import CaptureChecks
@@ -171,6 +172,45 @@ def test_foreign_keys_of_mysql(mysql_server, database, caplog):
     mysql_server.execute(f"USE {database}", *FOREIGN)
     with ControlConnection(access_of(mysql_server)) as control:
         assert warnings_of(control, caplog, regex=rf"{database}\..*") == []
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+@pytest.mark.parametrize(
+    ("option", "left"), [("binlog-ignore-db=b", "'b'"), ("binlog-do-db=b", "'a', 'c'")]
+)
+def test_schemas_that_are_not_logged(own_server, flavour, option, left, caplog):
+    """A schema that the binlog leaves out is named, if a client may ask for it."""
+    server = own_server(flavour, (f"--{option}",))
+    for schema in "abc":
+        server.execute(f"CREATE DATABASE {schema}", f"CREATE TABLE {schema}.t (id INT)")
+    with ControlConnection(access_of(server)) as control:
+        (warning,) = warnings_of(control, caplog, regex=r"[abc]\.t")
+        assert f"the server does not log {left}, so clients do not receive" in warning
+        assert "binlog_ignore_db" in warning
+        logged = next(schema for schema in "abc" if schema not in left)
+        assert warnings_of(control, caplog, regex=rf"{logged}\.t") == []
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_a_replica_that_logs_nothing(own_server, flavour, caplog):
+    """What a source replicates without logging it is reported."""
+    options = ("--log-slave-updates=OFF",)
+    change = "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_USER = 'nobody'"
+    if flavour == "mysql":
+        options = ("--log-replica-updates=OFF",)
+        change = change.replace("MASTER TO MASTER", "REPLICATION SOURCE TO SOURCE")
+        change = change.replace("MASTER_USER", "SOURCE_USER")
+    server = own_server(flavour, options)
+    server.execute("CREATE DATABASE a", "CREATE TABLE a.t (id INT)")
+    with ControlConnection(access_of(server)) as control:
+        assert warnings_of(control, caplog, regex=r"a\.t") == []
+        server.execute(change)
+        if flavour == "mariadb":  # shows replication to few accounts
+            account = account_text(*control.account())
+            server.execute(f"GRANT REPLICA MONITOR ON *.* TO {account}")
+    with ControlConnection(access_of(server)) as control:
+        (warning,) = warnings_of(control, caplog, regex=r"a\.t")
+        assert "is a replica that does not log what it replicates" in warning
 
 
 class Answers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from canal_server.runtime.admission import group_of
 from canal_server.users.failed_logins import (
     EXCESS_MAX,
     EXCESS_S,
@@ -11,7 +12,6 @@ from canal_server.users.failed_logins import (
     WAITING_MAX,
     WAITING_OF_ADDRESS_MAX,
     FailedLogins,
-    group_of,
 )
 
 GOOD = "hash of the right password"

@@ -72,7 +72,7 @@ def connect(monkeypatch, request):
 
 def received(peer) -> bytes:
     """Return all that comes until the server closes the connection."""
-    parts = []
+    parts: list[bytes] = []
     with contextlib.suppress(ConnectionResetError):  # something was not read
         parts.extend(iter(lambda: peer.recv(65536), b""))
     return b"".join(parts)

@@ -202,7 +202,10 @@ def test_truncate_of_nothing(target, maker):
 def test_null_and_the_null_of_json(target):
     """A NULL stays one in a column of documents, in which null is a value, too."""
     maker = Maker(types={"doc": "json"})
-    rows = {"id": 1, "doc": None}, {"id": 2, "doc": "null"}, {"id": 3, "doc": "[null]"}
+    documents = None, "null", "[null]"
+    rows: list[dict[str, Any]] = [
+        {"id": number, "doc": each} for number, each in enumerate(documents, 1)
+    ]
     for handler in target.handler(create=True), target.handler():  # created, and read
         apply(handler, maker.message(1, *map(maker.insert, rows)))
         with target.engine.connect() as connection:

@@ -85,7 +85,8 @@ def add(tsdb: TableMetaTsdb, position: EntryPosition, column: str) -> None:
 
 def test_tables_and_doubts(tsdb: TableMetaTsdb) -> None:
     """Any thread may ask how many tables there are, and which are uncertain."""
-    assert tsdb.tables == (1, ())
+    assert tsdb.tables is not None
+    assert tuple(tsdb.tables) == (1, ())
     context = Context(schema="db").to_json()
     for number, text in enumerate(("CREATE TABLE s SELECT * FROM t", "DROP TABLE s")):
         tsdb.apply(made_record(at(1, 200 + number), "db", text, context))

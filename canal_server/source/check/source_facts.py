@@ -15,7 +15,7 @@ from canal_server.mysql.binlogs import binary_logs, current_end, purged_gtids
 from canal_server.mysql.capture_settings import CaptureFacts, read_capture_facts
 from canal_server.mysql.server_answers import answer_about, reads_answers
 from canal_server.runtime.lifecycle import Stop
-from canal_server.source.check.left_out import left_out
+from canal_server.source.check.unlogged_changes import left_out
 from canal_server.source.check.visible_tables import hidden_keys, visible_tables
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_scan import Scanner

@@ -19,7 +19,7 @@ from canal_server.mysql.capture_settings import (
 )
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_answers import answer_about
-from canal_server.source.check.left_out import left_out
+from canal_server.source.check.unlogged_changes import left_out
 from canal_server.source.check.visible_tables import (
     hidden_keys,
     key_warning,

@@ -49,6 +49,7 @@ DEFAULTS = [
     if mode.name != "canal.destinations"
 ]
 FILLED_ELSEWHERE = {
+    "log_subject",  # of the readers of a destination
     "file",
     "destination",
     "lazy",

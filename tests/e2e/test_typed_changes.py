@@ -220,7 +220,7 @@ def one_form(mysql_type: str, value: Any) -> Any:
     if kind == "timestamp" and isinstance(value, dt.datetime):
         return value.replace(tzinfo=dt.UTC)
     if kind == "float":
-        return f"{value:.6g}"  # SELECT shows six digits
+        return type(value)  # SELECT rounds it to six digits
     if kind == "json":
         return json.loads(value)
     return value

@@ -543,7 +543,7 @@ def test_refused_requests_are_logged(  # noqa: PLR0917
     serve, instance, caplog, request_, clients_max, level, expected
 ):
     """The reason of the first one is in the log, the others are logged as a count."""
-    caplog.set_level("INFO", "canal_server.server.refusal_log")
+    caplog.set_level("INFO", "canal_server")
     instance.clients_max = clients_max
     server = serve()
     with Wire(server.port) as wire:

@@ -129,9 +129,11 @@ class MessageStream:
     def connect(self) -> Steps[None]:
         """Connect, for requests one by one or an iteration. Raises the last error.
 
-        Does nothing if `stop` was called, or ends the attempt.
+        Does nothing after `stop`, which also ends an attempt.
         """
         self._iterates = False
+        if self._is_stopped:
+            return
         try:
             yield from self._connect()
         except InterruptedError:
@@ -259,11 +261,11 @@ class MessageStream:
         wait, size = self._request_wait, self._batch_size
         started = time.monotonic()
         message = yield from self.session.wait(size, wait.seconds)
-        if message is None:
-            yield from self._check_moved()
-            return None
         if not message:
-            yield from self._check_moved()  # another wait may have met the interruption
+            # Also if it was not interrupted: the wake may have ended an earlier wait.
+            yield from self._check_moved()
+        if message is None:
+            return None
         wait.note(time.monotonic() - started, has_changes=bool(message))
         self._retries.note_success()
         self._newest = message
@@ -301,6 +303,9 @@ class MessageStream:
 
         None if the source, or the server, may only be slow. Raises TransactionTooLarge.
         """
+        if self._handled_id is not None:  # with acks every few seconds
+            yield from self._ack_handled()
+            return None
         held, waited_s = whole.held_bytes, self._options.timeout_s
         clients = yield from self.session.blocking_clients()
         if clients is None or self.session.client_id in clients:
@@ -308,8 +313,9 @@ class MessageStream:
             return self._oversize(
                 whole,
                 f"did not end within {waited_s:g} s after {held} bytes of it{full};"
-                " raise the server's canal.instance.memory.buffer.size if it is larger"
-                " than that, and do not set canal.instance.filter.transaction.entry",
+                " raise the server's canal.instance.memory.buffer.size if the"
+                " transaction is larger, and do not set"
+                " canal.instance.filter.transaction.entry",
             )
         client_messages.TRANSACTION_WAITS.log(
             logger, self._options.destination, waited_s, held

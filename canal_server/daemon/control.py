@@ -7,6 +7,9 @@ at most `LINE_BYTES_MAX` bytes::
     {"command": "status"}
     {"ok": true, "pid": 4711, …}
 
+    {"command": "seek", "destination": "example", …}
+    {"ok": true, …}
+
     {"command": "nonsense"}
     {"ok": false, "error": "unknown command nonsense; known commands: status, stop"}
 
@@ -28,13 +31,12 @@ import select
 import socket
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canal_server.errors import CanalError
 from canal_server.messages import daemon_messages
-from canal_server.runtime.accounts import PEER, peer_account
 from canal_server.runtime.lifecycle import Deadline, Stop
+from canal_server.runtime.local_peers import paused_peer_text, peer_account
 from canal_server.runtime.private_files import (
     FILE_OWNER_ONLY,
     make_private_folder,
@@ -44,6 +46,7 @@ from canal_server.runtime.private_files import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -436,12 +439,12 @@ def _connected(
                 _send_line(connection, deadline, request)
                 if paused_s is not None and paused_s < timeout_s:
                     ready, _, _ = select.select([connection], [], [], paused_s)
-                    if not ready and _paused_text(connection):
+                    if not ready and paused_peer_text(connection):
                         timeout_s = paused_s
                         raise TimeoutError  # noqa: TRY301  # as without a reply
                 reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
             except TimeoutError:
-                paused = _paused_text(connection)
+                paused = paused_peer_text(connection)
                 raise
             if not reply.get("ok"):
                 raise ControlError(f"the server refused: {reply.get('error')}")
@@ -473,25 +476,8 @@ def paused_text(data_dir: Path) -> str:
     ):
         connection.setblocking(False)  # its queue of connections may be full
         connection.connect(path)
-        return _paused_text(connection)
+        return paused_peer_text(connection)
     return ""
-
-
-def _paused_text(connection: socket.socket) -> str:
-    """Return that the listening process is paused; empty when it is not."""
-    credentials = connection.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size
-    )
-    pid, _, _ = PEER.unpack(credentials)
-    try:
-        # The state is a letter after the name, which may contain anything.
-        status = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return ""  # it is in another container, or has ended
-    if status[:1] not in ([b"T"], [b"t"]):
-        return ""
-    how = "SIGSTOP" if status[0] == b"T" else "a debugger"
-    return f"its process {pid} is paused ({how}); resume it with kill -CONT {pid}"
 
 
 def _receive_line(

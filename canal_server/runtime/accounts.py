@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
-import struct
-from typing import Final
-
-PEER: Final = struct.Struct("iII")  # process, user and group of a local peer
 
 
 def account_name(uid: int) -> str:
@@ -22,9 +17,3 @@ def account_name(uid: int) -> str:
 def own_account() -> str:
     """Return the account by which this process was started."""
     return account_name(os.getuid())
-
-
-def peer_account(connection: socket.socket) -> str:
-    """Return the account of the process that opened a Unix socket. Raises OSError."""
-    sent = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
-    return account_name(PEER.unpack(sent)[1])

@@ -6,13 +6,17 @@ blocks while holding it, and it is held for a pass over one chunk or one batch:
 - The pump puts. It waits for room in `put`, on a `WakeUp` together with its stop. A
   thread that frees entries wakes it, but only once the pump's entries fit.
 - A connection's thread gets. It waits on its own `WakeUp` together with its client's
-  socket. The pump wakes it only when that changes its answer (`waiting`).
+  socket. The pump wakes it only when that changes its answer: when the first entry
+  arrived (its linger begins), a batch is full, the pump has no more data for now, or
+  the ring is full.
 - A filter is asked about a table that is new to it without the lock: by the get that is
   about to answer, or by the put when the ring is full.
-- Two connections of one client share its cursor; each entry goes to one of them. Its
-  socket may close before the delivery: the batch stays open until a rollback.
+- Two connections of one client share its cursor; each entry goes to one of them.
 - A tap is passed what was put, and has a lock of its own.
-Leaves out what entries are (`ring`) and which pass a filter (`cursor`).
+- A client's socket may close between the last check and the delivery. Its batch then
+  stays open, as if the reply were lost, until a rollback.
+
+What entries are and which pass a filter is in `ring` and `cursor`.
 """
 
 from __future__ import annotations
@@ -21,7 +25,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from canal_server.config.schema import BatchMode
 from canal_server.errors import StoreError
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.store.client_batches import batch_of, position_of, start_order
@@ -41,6 +44,7 @@ from canal_server.store.filter_queries import ask_filter
 from canal_server.store.head_taps import HeadTaps
 from canal_server.store.old_table_ids import OldTableIds
 from canal_server.store.ring import Ring, bytes_in_use
+from canal_server.store.ring_room import RingRoom
 from canal_server.store.span_parts import count_of, parts_of
 from canal_server.store.stall import REPORT_AFTER_S, StallNotice
 from canal_server.store.waiting import Getter, WaitingRules, check_size, now_ms
@@ -60,7 +64,8 @@ if TYPE_CHECKING:
 
 # A frame has a 32-bit signed length; the rest is for the packet around a batch.
 FRAME_BYTES_MAX = 2**31 - 1 - 4096
-# Blocks are freed with the last view of a sent batch, without a call to the store.
+# Blocks are freed when the last view of a sent batch is dropped, without a call to the
+# store. A put that waits for blocks checks again after this time.
 BLOCKS_RECHECK_S = 0.02
 EVICTION_RECHECK_S = 0.01  # at least, between two checks of who is evictable
 
@@ -91,7 +96,6 @@ class MemoryEventStore:
         """
         self._liveness = liveness or NobodyEvictable()
         self._run = Run()
-        self._held_elsewhere = held_elsewhere
         self._may_drop = may_drop
         self._config = config
         self._table_ids = table_ids
@@ -107,6 +111,9 @@ class MemoryEventStore:
         self._holder: Cursor | None = None  # a cursor that holds the oldest entries
         self._getters: set[Getter] = set()  # those that wait
         self.taps = HeadTaps()
+        self._room = RingRoom(
+            self._ring, pool, config, lambda: held_elsewhere() + self.taps.held_bytes
+        )
         self._putter: WakeUp | None = None  # the put that waits for room
         self._putter_count = 0  # and for how many entries
         self._stall = StallNotice(destination, report_after_s)
@@ -173,7 +180,7 @@ class MemoryEventStore:
                         # Nothing more comes before a client acks: waiting gets answer
                         # with what there is.
                         self._wake_getters()
-                        blocked = self._blocks_exceed()
+                        blocked = self._room.blocks_exceed()
                         holders = awaited_by(self._cursors.values(), self._liveness)
                         evictable_s = self._liveness.evictable_in_s(holders)
                     due_s = self._stall.due_s(time.monotonic())
@@ -243,14 +250,14 @@ class MemoryEventStore:
     def _has_room_made(self, count: int) -> bool:
         """Return whether entries fit, after dropping what filters reject if needed."""
         assert self._lock.locked()
-        if self._has_room(count):
+        if self._room.fits(count):
             return True
         while self._skip_rejected():
-            if self._has_room(count):
+            if self._room.fits(count):
                 return True
         if not self._cursors and self._may_drop():
             self._ring.free_before(self._ring.put_sequence)
-        return self._has_room(count) or self._evict(count)
+        return self._room.fits(count) or self._evict(count)
 
     def _skip_rejected(self) -> bool:
         """Make the holders of the oldest entries skip what their filters reject.
@@ -286,25 +293,8 @@ class MemoryEventStore:
                 cursor = cursors.pop(client_id)
                 liveness.evicted(client_id, cursor.table_filter)
             self._free_acked()
-            if self._has_room(count):
+            if self._room.fits(count):
                 return True
-
-    def _has_room(self, count: int) -> bool:
-        ring = self._ring
-        if ring.held == 0:
-            return True
-        if ring.held + count > ring.size or self._blocks_exceed():
-            return False
-        return (
-            self._config.batch_mode == BatchMode.ITEMSIZE
-            or ring.held_bytes < ring.size * self._config.memunit
-        )
-
-    def _blocks_exceed(self) -> bool:
-        # What others hold must not stop the pump.
-        elsewhere = self._held_elsewhere() + self.taps.held_bytes
-        used = bytes_in_use(self._pool) - elsewhere
-        return used > self._config.block_bytes_max
 
     # -- cursors ------------------------------------------------------------------
 

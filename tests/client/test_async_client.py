@@ -13,6 +13,7 @@ from contextlib import aclosing
 import pytest
 from client_entries import row, transaction
 from fix_server import DESTINATION, PATIENCE_S, FakeInstances
+from loop_changes import acked_by
 
 from canal_server.client import AsyncCanalClient, ClientError, TransactionTooLarge
 from canal_server.protocol.auth import stored_form
@@ -20,20 +21,9 @@ from canal_server.runtime.lifecycle import Deadline
 
 
 @pytest.fixture
-def store(instance):
-    """Give the store of the server."""
-    return instance.store
-
-
-@pytest.fixture
 def port(serve):
     """Give the port of a fresh server."""
     return serve().port
-
-
-def acked_by(store, client_id=1001):
-    """Return how many entries a client acked."""
-    return store.cursors[client_id].acked
 
 
 async def take(client, count):

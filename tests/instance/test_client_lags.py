@@ -31,7 +31,7 @@ from canal_server.store.counts import CursorCounts
 from canal_server.web.destination_view import view_of
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-RINGED, AWAY, READ, GONE = 7, 8, 9, 10
+RINGED, AWAY, READ, REFUSED = 7, 8, 9, 10
 
 
 class Clock:
@@ -56,15 +56,15 @@ class Clients:
         store = instance_metrics().store
         cursor = CursorCounts(RINGED, 9, 6, 30, 1.5)
         self.store = replace(store, put_sequence=9, cursors=(cursor,))
-        for client_id in (RINGED, AWAY, READ, GONE):
+        for client_id in (RINGED, AWAY, READ, REFUSED):
             self.meta.subscribe(ClientIdentity("shop", client_id))
             self.presence.enter(client_id)
         self.presence.on_connect(RINGED)
         self.presence.on_connect(READ)
         self.ack(AWAY, 100, 600)
         self.ack(READ, 200, 300)
-        self.ack(GONE, 4, 9000)
-        self.lost.refuse_because(ClientIdentity("shop", GONE), "nothing is known")
+        self.ack(REFUSED, 4, 9000)
+        self.lost.refuse_because(ClientIdentity("shop", REFUSED), "nothing is known")
 
     def position(self, offset: int, seconds: float, gtid: str = "") -> LogPosition:
         """Return a position, of a transaction that was committed before now."""
@@ -100,7 +100,7 @@ def test_each_client_has_a_lag() -> None:
         RINGED: IN_RING,
         AWAY: EVICTED,
         READ: CATCHING_UP,
-        GONE: LOST,
+        REFUSED: LOST,
     }
     assert set(CLIENT_STATES) == {each.state for each in found.values()}
     ringed = found[RINGED]
@@ -111,7 +111,7 @@ def test_each_client_has_a_lag() -> None:
     assert (away.connected, away.away_s, away.entries) == (False, 60.0, None)
     assert found[READ].lag_s == pytest.approx(300, abs=60)
     assert found[READ].connected
-    assert found[GONE].lag_s == pytest.approx(9000, abs=60)
+    assert found[REFUSED].lag_s == pytest.approx(9000, abs=60)
 
 
 def test_a_client_that_lacks_nothing() -> None:
@@ -201,6 +201,6 @@ def test_metrics_rest_and_alarms_show_the_same() -> None:
     assert set(raised) == {
         ("client_lag", str(AWAY)),
         ("client_lag", str(READ)),
-        ("client_lost", str(GONE)),
+        ("client_lost", str(REFUSED)),
     }
-    assert "nothing is known" in raised["client_lost", str(GONE)]
+    assert "nothing is known" in raised["client_lost", str(REFUSED)]

@@ -9,20 +9,20 @@ from fix_store import Absent, StoreUnderTest, eventually, in_thread
 from canal_server.errors import StoreError
 from canal_server.store.eviction import NobodyEvictable
 
-HERE, AWAY, GONE = 1001, 1002, 1003
+HERE, AWAY, OFFLINE = 1001, 1002, 1003
 
 
 @pytest.fixture
 def absent():
     """Return a liveness in which two clients are evictable."""
-    return Absent(AWAY, GONE)
+    return Absent(AWAY, OFFLINE)
 
 
 @pytest.fixture
 def t(absent):
     """Return a store of 64 entries with three clients."""
     made = StoreUnderTest(liveness=absent)
-    for client_id in (HERE, AWAY, GONE):
+    for client_id in (HERE, AWAY, OFFLINE):
         made.store.subscribe(client_id, None, None)
     return made
 
@@ -41,7 +41,7 @@ def test_only_when_there_is_no_room(t, absent):
     assert absent.passed == []
     t.entries.transaction(rows=1)
     assert t.try_put()
-    assert absent.passed == [AWAY, GONE]
+    assert absent.passed == [AWAY, OFFLINE]
     with pytest.raises(StoreError):
         t.store.get(AWAY, 1, 0)
     drain(t)
@@ -57,7 +57,7 @@ def test_no_more_than_must(t, absent):
     drain(t)
     t.entries.transaction(rows=10)
     assert t.try_put()
-    assert absent.passed == [GONE]
+    assert absent.passed == [OFFLINE]
     assert t.get(AWAY, 1).count == 1
 
 
@@ -78,8 +78,8 @@ def test_looks_again_when_one_left(t, absent):
     drain(t)
     t.entries.transaction(rows=1)
     putting = in_thread(t.put)
-    eventually(lambda: t.store.holders() == (AWAY, GONE))
-    absent.client_ids.update((AWAY, GONE))
+    eventually(lambda: t.store.holders() == (AWAY, OFFLINE))
+    absent.client_ids.update((AWAY, OFFLINE))
     t.store.look_again()
     assert putting.result(60)
 
@@ -93,8 +93,8 @@ def test_looks_again_in_time(t, absent):
     drain(t)
     t.entries.transaction(rows=1)
     putting = in_thread(t.put)
-    eventually(lambda: t.store.holders() == (AWAY, GONE))
-    absent.client_ids.update((AWAY, GONE))
+    eventually(lambda: t.store.holders() == (AWAY, OFFLINE))
+    absent.client_ids.update((AWAY, OFFLINE))
     assert putting.result(60)
 
 
@@ -115,10 +115,10 @@ def test_names_who_must_ack(t):
 def test_names_nobody_who_rejects_the_entries(t, absent):
     """A client that does not ask for its entries is not named if it rejects them."""
     absent.client_ids.clear()
-    t.store.subscribe(GONE, t.wanting("b"), None)
+    t.store.subscribe(OFFLINE, t.wanting("b"), None)
     t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     t.put()
-    assert t.store.get(GONE, 1, 0) is None  # its filter is asked
+    assert t.store.get(OFFLINE, 1, 0) is None  # its filter is asked
     t.store.unsubscribe(AWAY)
     drain(t)
     for _ in range(64):
@@ -134,7 +134,7 @@ def test_names_nobody_who_rejects_the_entries(t, absent):
 def test_one_that_rejects_the_entries_keeps_nobody(t, absent):
     """Evictable clients are evicted although others, who reject the entries, wait."""
     absent.client_ids = {HERE, AWAY}
-    t.store.subscribe(GONE, t.wanting("b"), None)
+    t.store.subscribe(OFFLINE, t.wanting("b"), None)
     for _ in range(64):
         t.entries.add(ROWS, table_ordinal=t.table_ordinal("a"))
     t.put()
@@ -156,7 +156,7 @@ def test_join(t):
     """A client joins after a position only if nothing after it was freed."""
     t.store.begin_run((1, 0))
     run = t.store.run
-    for client_id in (AWAY, GONE):
+    for client_id in (AWAY, OFFLINE):
         t.store.unsubscribe(client_id)
     t.entries.transaction(rows=3)  # at 0 to 400
     t.entries.transaction(rows=3)  # at 500 to 900
@@ -188,7 +188,7 @@ def test_join_waits_for_entries_of_another_run(t):
     t.put()
     t.store.begin_run((1, 0))
     assert not t.store.covers((1, 10_000), t.store.run)
-    for client_id in (HERE, AWAY, GONE):
+    for client_id in (HERE, AWAY, OFFLINE):
         drain(t, client_id)
     assert t.store.covers((1, 0), t.store.run)
 
@@ -215,7 +215,7 @@ def test_oldest_position(t):
     t.entries.transaction(rows=1)
     t.put()
     assert t.store.oldest_position() is None
-    for client_id in (HERE, AWAY, GONE):
+    for client_id in (HERE, AWAY, OFFLINE):
         drain(t, client_id)
     oldest = t.store.oldest_position()
     assert oldest is not None

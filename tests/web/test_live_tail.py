@@ -111,12 +111,12 @@ def test_the_audit(web, tmp_path):
         return [json.loads(line) for line in lines]
 
     eventually(lambda: len(events()) == 2)
-    begun, ended = events()
+    started, ended = events()
     common = {"user": None, "destination": "one"}
-    assert begun.items() >= (common | {"event": "tail"}).items()
+    assert started.items() >= (common | {"event": "tail"}).items()
     assert ended.items() >= (common | {"event": "tail_end", "rows": 0}).items()
-    assert begun["address"] == ended["address"]
-    assert begun["filter"] == ended["filter"]
+    assert started["address"] == ended["address"]
+    assert started["filter"] == ended["filter"]
 
 
 def test_head(web):

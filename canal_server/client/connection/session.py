@@ -165,7 +165,7 @@ class Session:
             return tuple(blocked["clients"]) if blocked else ()
         except (ValueError, LookupError, AttributeError, TypeError) as error:
             raise ProtocolError(
-                f"{self.address} sent a state that is not what it should be: {error}"
+                f"{self.address} answered with an invalid state: {error}"
             ) from error
 
     # ----------------------------------------------------------------------------

@@ -210,7 +210,7 @@ class Consumer:
             except RetryLater as error:
                 self._pause(outage.delay_s(error), error)
             except OSError as error:
-                raise HandlerFailed(f"the handler cannot begin: {error}") from error
+                raise HandlerFailed(f"the handler cannot start: {error}") from error
             else:
                 return
 

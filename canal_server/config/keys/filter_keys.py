@@ -68,7 +68,7 @@ FILTER_KEYS = (
             (
                 "transaction.entry",
                 "transaction_entry",
-                "the begin and the end of transactions, which clients then cannot tell",
+                "begins and ends, so that clients do not see where a transaction ends",
             ),
             ("dml.insert", "dml_insert", "the rows of inserts"),
             ("dml.update", "dml_update", "the rows of updates"),

@@ -26,8 +26,8 @@ from canal_server.source.check.source_facts import read_source_facts
 from canal_server.source.check.table_checks import (
     check_filter,
     check_foreign_keys,
-    check_left_out,
     check_select,
+    check_unlogged,
 )
 from canal_server.tls.certificates import check_expiry_of
 
@@ -52,7 +52,7 @@ CHECKS: Final[Sequence[Callable[[SourceFacts, CheckedSource], CheckResult]]] = (
     check_filter,
     check_select,
     check_foreign_keys,
-    check_left_out,
+    check_unlogged,
     check_cursors,
     check_expiry,
     check_start,

@@ -15,7 +15,7 @@ from canal_server.mysql.binlogs import binary_logs, current_end, purged_gtids
 from canal_server.mysql.capture_settings import CaptureFacts, read_capture_facts
 from canal_server.mysql.server_answers import answer_about, reads_answers
 from canal_server.runtime.lifecycle import Stop
-from canal_server.source.check.unlogged_changes import left_out
+from canal_server.source.check.unlogged_changes import unlogged_changes
 from canal_server.source.check.visible_tables import hidden_keys, visible_tables
 from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_scan import Scanner
@@ -67,7 +67,7 @@ class SourceFacts:
     end_file: str | CanalError
     purged: str | CanalError
     replicas: list[OtherReplica] | CanalError
-    left_out: list[str] | CanalError
+    unlogged: list[str] | CanalError
     oldest_ms: int | CanalError | None = None
 
     @property
@@ -104,9 +104,9 @@ def read_source_facts(
         end_file=_part(lambda: current_end(control, info).file),
         purged=_part(lambda: purged_gtids(control, info) if info.has_gtids else ""),
         replicas=_part(lambda: _replicas(control, info)),
-        left_out=tables
+        unlogged=tables
         if isinstance(tables, CanalError)
-        else _part(lambda: left_out(control, info, config.filter, tables)),
+        else _part(lambda: unlogged_changes(control, info, config.filter, tables)),
         oldest_ms=_part(lambda: _oldest_ms(control, config, files))
         if with_oldest
         else None,

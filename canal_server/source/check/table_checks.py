@@ -89,9 +89,9 @@ def check_foreign_keys(facts: SourceFacts, checked: CheckedSource) -> CheckResul
     return ok(name, "no foreign key changes rows without an event")
 
 
-def check_left_out(facts: SourceFacts, _: CheckedSource) -> CheckResult:
+def check_unlogged(facts: SourceFacts, _: CheckedSource) -> CheckResult:
     """Check for changes that the server does not log."""
-    name, found = "binlog_filters", facts.left_out
+    name, found = "binlog_filters", facts.unlogged
     if isinstance(found, CanalError):
         return skip(name, "what the server logs", str(found))
     if found:

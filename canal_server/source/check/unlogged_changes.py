@@ -28,7 +28,7 @@ _REPLICATED: Final = (
 )
 
 
-def left_out(
+def unlogged_changes(
     control: ControlConnection,
     info: ServerInfo,
     filters: FilterConfig,

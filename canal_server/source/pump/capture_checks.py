@@ -19,7 +19,7 @@ from canal_server.mysql.capture_settings import (
 )
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.server_answers import answer_about
-from canal_server.source.check.unlogged_changes import left_out
+from canal_server.source.check.unlogged_changes import unlogged_changes
 from canal_server.source.check.visible_tables import (
     hidden_keys,
     key_warning,
@@ -60,13 +60,13 @@ class CaptureChecks:
         self._wait_s = LOOK_AGAIN_S  # until the next check, while a warning holds
         self._of_settings: tuple[str, ...] = ()
         self._of_tables = self._of_keys = self._unlisted = ""
-        self._left_out: tuple[str, ...] = ()
+        self._unlogged: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return what an operator should know, by the last checks."""
         found = (self._unlisted, self._of_tables, self._of_keys)
-        return (*self._of_settings, *filter(None, found), *self._left_out)
+        return (*self._of_settings, *filter(None, found), *self._unlogged)
 
     def examine(self, control: ControlConnection, failures: Failures) -> ServerInfo:
         """Return the server's settings; warn of what an operator should know.
@@ -120,17 +120,19 @@ class CaptureChecks:
         if is_same and self._now() - self._looked_at_s < LOOK_AGAIN_S:
             return
         before, keys_before = self._of_tables, self._of_keys
-        left_before = self._left_out
+        unlogged_before = self._unlogged
         if not is_same:
             self._of_tables = self._of_keys = before = keys_before = ""
-            self._left_out = ()
+            self._unlogged = ()
         self._address, self._looked_at_s = address, self._now()
         self._wait_s = LOOK_AGAIN_S
         try:
             tables = self._look_at_tables(control, failures, before)
             with answer_about("its foreign keys", address):
                 keys = hidden_keys(control, tables)
-            self._left_out = tuple(left_out(control, info, self._tables, tables))
+            self._unlogged = tuple(
+                unlogged_changes(control, info, self._tables, tables)
+            )
         except ConnectionLost:
             self._address = ""  # the next session checks
             raise
@@ -143,8 +145,8 @@ class CaptureChecks:
         self._of_keys = key_warning(self._tables, keys)
         if self._of_keys not in ("", keys_before):
             failures.warn(self._of_keys)
-        for line in self._left_out:
-            if line not in left_before:
+        for line in self._unlogged:
+            if line not in unlogged_before:
                 failures.warn(line)
 
     def _look_at_tables(

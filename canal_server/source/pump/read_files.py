@@ -40,6 +40,8 @@ class ReadFiles:
         (first, begin), (last, stop) = start.order(), end.order()
         if not start.journal_name or not end.journal_name:
             return None
+        if last - first > len(self._bytes):
+            return None  # a stored position may be of any file
         found = [self._bytes.get(number) for number in range(first, last)]
         if None in found:
             return None

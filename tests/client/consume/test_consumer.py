@@ -204,7 +204,7 @@ def test_coroutine_functions(maker):
 
 
 def test_a_coroutine_that_fails(maker, letters, tmp_path):
-    """Its error counts as that of a function; so does one behind a decorator."""
+    """Its error counts as that of a function, also if a function returned it."""
     calls = []
 
     async def handle(change):
@@ -231,7 +231,7 @@ def test_a_client_that_acks_by_itself(maker):
     assert target.calls == []
 
 
-def test_a_handler_that_cannot_begin(maker):
+def test_a_handler_that_cannot_start(maker):
     """What the system says of a file or a network is the reason."""
 
     def fail():
@@ -239,7 +239,7 @@ def test_a_handler_that_cannot_begin(maker):
 
     target = Target()
     target.open = fail  # type: ignore[method-assign]
-    with pytest.raises(HandlerFailed, match=r"cannot begin: .*/none/changes\.jsonl"):
+    with pytest.raises(HandlerFailed, match=r"cannot start: .*/none/changes\.jsonl"):
         Consumer(target).run(Client(maker.inserts(1, 1)))
 
 

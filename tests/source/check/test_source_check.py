@@ -33,7 +33,7 @@ PARTS = {
     "end_file",
     "purged",
     "replicas",
-    "left_out",
+    "unlogged",
 }
 DENIED = SourceRefused("denied")
 

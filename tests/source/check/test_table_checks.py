@@ -13,8 +13,8 @@ from canal_server.source.check.table_checks import (
     NAMED_MAX,
     check_filter,
     check_foreign_keys,
-    check_left_out,
     check_select,
+    check_unlogged,
     grant_select,
 )
 
@@ -94,9 +94,9 @@ def test_foreign_keys():
     assert check_foreign_keys(facts_of(keys=DENIED), checked_of()).outcome is SKIP
 
 
-def test_left_out():
+def test_unlogged():
     """What the server does not log is a warning."""
-    assert check_left_out(facts_of(), checked_of()).outcome is OK
-    found = check_left_out(facts_of(left_out=["one", "two"]), checked_of())
+    assert check_unlogged(facts_of(), checked_of()).outcome is OK
+    found = check_unlogged(facts_of(unlogged=["one", "two"]), checked_of())
     assert (found.outcome, found.text) == (WARN, "one; two")
-    assert check_left_out(facts_of(left_out=DENIED), checked_of()).outcome is SKIP
+    assert check_unlogged(facts_of(unlogged=DENIED), checked_of()).outcome is SKIP

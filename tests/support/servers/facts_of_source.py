@@ -43,7 +43,7 @@ def facts_of(
         "end_file": "binlog.000005",
         "purged": "",
         "replicas": [],
-        "left_out": [],
+        "unlogged": [],
         "oldest_ms": (NOW_S - 3600) * 1000,
     }
     return SourceFacts(address="db:3306", capture=capture, **good | parts)

@@ -90,9 +90,8 @@ PORT_KEYS = (
         "per_address_max",
         values.integer(1, 100_000),
         "The maximum number of connections from one address. All addresses of an IPv6"
-        " /64 network count as one. It holds as well for each of the ports for HTTP,"
-        " where it is 50 at most for the page, of 100 in all, and 25 for metrics, of"
-        " 50.",
+        " /64 network count as one. The ports for HTTP have the same limit, but at most"
+        " half of their connections: 50 of 100 for the page, 25 of 50 for metrics.",
         ours=True,
     ),
     Key(
@@ -110,8 +109,8 @@ PORT_KEYS = (
         "The maximum number of connections that have not logged in. When there are"
         " more, or when all connections are in use, the server closes the oldest"
         " pending connection of the address that has the most of them. At the ports for"
-        " HTTP, connections without a request are pending, and half of all are at"
-        " most.",
+        " HTTP, a connection is pending while it has no request; at most half of all"
+        " connections are.",
         ours=True,
     ),
     Key(

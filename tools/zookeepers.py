@@ -48,7 +48,8 @@ class PrivateZooKeeper:
 
     Its data live until `stop`; `kill` and `restart` keep them, and the port. `number`
     and `quorum` make it one of several, see `ZooKeepersOfOneMind`. No session lives
-    longer than `session_max_ms`, whatever its client asks for.
+    longer than `session_max_ms`, whatever its client asks for. It looks for expired
+    ones every `tick_ms`.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class PrivateZooKeeper:
         number: int = 0,
         quorum: str = "",
         session_max_ms: int = SESSION_MAX_MS,
+        tick_ms: int = TICK_MS,
     ) -> None:
         self._requested_port = port  # 0: any that is free
         self._number = number
         self._quorum = quorum
         self._session_max_ms = session_max_ms
+        self._tick_ms = tick_ms
         self.host = "127.0.0.1"
         self.port = port
         self._folder: Path | None = None
@@ -162,7 +165,7 @@ class PrivateZooKeeper:
             (data / "myid").write_text(str(self._number))
         settings = self._folder / "zoo.cfg"
         settings.write_text(
-            f"tickTime={TICK_MS}\n"
+            f"tickTime={self._tick_ms}\n"
             f"maxSessionTimeout={self._session_max_ms}\n"
             f"dataDir={data}\n"
             f"clientPort={self.port}\n"

@@ -123,6 +123,7 @@ class Consumer:
         # What is not flushed.
         self._parts: list[_Part] = []
         self._unflushed = 0  # changes that were handled
+        self._unflushed_bytes = 0  # of messages that began since the last flush
         self._first_s: float | None = None  # when the first of them was received
         self._ack_id: int | None = None  # of the newest message
 
@@ -179,6 +180,7 @@ class Consumer:
             if message.id != -1:
                 self._ack_id = message.id
             self._parts.append(_Part(message))
+            self._unflushed_bytes += len(message.body)
             self._handle(self._parts[-1])
         if self._unflushed and (self._is_due() or self._is_stalled(message)):
             self._flush()
@@ -245,7 +247,10 @@ class Consumer:
 
     def _is_due(self) -> bool:
         assert self._first_s is not None, "something is not flushed"
-        return self._clock() - self._first_s >= self._calls.flush_s
+        return (
+            self._clock() - self._first_s >= self._calls.flush_s
+            or self._unflushed_bytes >= self._calls.flush_bytes
+        )
 
     def _is_stalled(self, message: Message) -> bool:
         """Return whether nothing arrived although much waits for a flush."""
@@ -271,7 +276,7 @@ class Consumer:
         del self._parts[:-1]
         if self._parts:
             self._parts[-1].flushed = self._parts[-1].handled
-        self._unflushed, self._first_s = 0, None
+        self._unflushed, self._unflushed_bytes, self._first_s = 0, 0, None
 
     # ----------------------------------------------------------------------------
     # Failures

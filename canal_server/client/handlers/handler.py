@@ -55,6 +55,8 @@ class Handler(Protocol):
       of a message
     - `flush_s`: the consumer flushes when so many seconds have passed since the first
       change that is not flushed, not at the end of each message
+    - `flush_bytes`: with `flush_s`, the consumer also flushes when the messages since
+      the last flush have so many bytes
 
     Instead of `handle`, a handler may have `handle_message`, which accepts a whole
     `Message`. A message that fails is a dead letter as a whole.
@@ -89,6 +91,7 @@ class HandlerCalls:
     close: Callable[[], object]
     flush_changes: int
     flush_s: float
+    flush_bytes: int
 
 
 def calls_of(handler: object) -> HandlerCalls:
@@ -122,6 +125,7 @@ def calls_of(handler: object) -> HandlerCalls:
         close=coroutines.closing(getattr(handler, "close", _nothing)),
         flush_changes=getattr(handler, "flush_changes", None) or limit,
         flush_s=getattr(handler, "flush_s", None) or 0.0,
+        flush_bytes=getattr(handler, "flush_bytes", None) or NO_LIMIT,
     )
 
 

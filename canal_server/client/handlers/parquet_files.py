@@ -43,6 +43,8 @@ class ParquetFiles:
         folder: the folder with the folders of the tables; it is created
         flush_s: how many seconds of changes a file has at most
         rows: how many rows a flush has at most
+        flush_bytes: how many bytes of changes a flush has at most, in whole messages;
+            uncompressed, as the protocol has them
         updates: what an update yields: "both" a row with the old and one with the new
             values, "postimage" one with the new values, "envelope" one with both as
             structs
@@ -58,14 +60,16 @@ class ParquetFiles:
         *,
         flush_s: float = 60.0,
         rows: int = 50_000,
+        flush_bytes: int = 64 * 1024 * 1024,
         updates: Literal["both", "postimage", "envelope"] = "both",
         compression: Literal["zstd", "snappy", "gzip", "none"] = "zstd",
         mode: str = "0600",
     ) -> None:
-        if flush_s <= 0 or rows < 1:
-            raise ValueError("flush_s and rows must be more than 0")
+        if flush_s <= 0 or rows < 1 or flush_bytes < 1:
+            raise ValueError("flush_s, rows and flush_bytes must be more than 0")
         self.flush_s = flush_s
         self.flush_changes = rows
+        self.flush_bytes = flush_bytes
         self._parquet = required("pyarrow.parquet", "parquet", extra="arrow")
         self._compute = required("pyarrow.compute", "parquet", extra="arrow")
         self._folder = Path(folder)

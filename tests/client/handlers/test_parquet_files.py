@@ -180,6 +180,18 @@ def test_a_consumer_flushes_by_rows(tmp_path, files, maker):
     assert consumer.counters.changes == 12
 
 
+def test_a_consumer_flushes_by_bytes(tmp_path, files, maker):
+    """Messages are counted whole, so that a file holds about as much as it should."""
+    messages = [maker.inserts(number, number) for number in range(6)]
+    size = min(len(each.body) for each in messages)
+    assert 3 * size > 2 * max(len(each.body) for each in messages)
+    consumer = Consumer(files(flush_bytes=3 * size))
+    durable = [consumer.take(each) for each in messages]
+    assert durable == [False, False, True, False, False, True]
+    assert len(list((tmp_path / "lake/shop.orders").iterdir())) == 2
+    assert ids(tmp_path) == list(range(6))
+
+
 def test_a_consumer_flushes_before_the_server_stalls(files):
     """When nothing comes although much waits, the server may wait for an ack."""
     maker = Maker()
@@ -192,10 +204,14 @@ def test_a_consumer_flushes_before_the_server_stalls(files):
     assert consumer.take(nothing)
 
 
-@pytest.mark.parametrize("options", [{"flush_s": 0.0}, {"rows": 0}, {"flush_s": -1.0}])
+@pytest.mark.parametrize(
+    "options", [{"flush_s": 0.0}, {"rows": 0}, {"flush_s": -1.0}, {"flush_bytes": 0}]
+)
 def test_wrong_options(tmp_path, options):
     """A file needs at least a row, and some time."""
-    with pytest.raises(ValueError, match="flush_s and rows must be more than 0"):
+    with pytest.raises(
+        ValueError, match="flush_s, rows and flush_bytes must be more than 0"
+    ):
         ParquetFiles(tmp_path, **options)
 
 

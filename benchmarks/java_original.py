@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from loads import END_TABLE
 from server_process import Memory, end, free_port, write_conf, write_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from loads import Range
     from servers import Server
@@ -59,21 +60,7 @@ def run_java(
         destinations = [f"run{number}" for number in range(runs + 1)]
         port = free_port()
         _write_folder(folder, home, port, destinations, (server, load), gtid=gtid)
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    "java",
-                    *OPTIONS,
-                    f"-Dcanal.conf={folder}/conf/canal.properties",
-                    f"-Dlogback.configurationFile={folder}/conf/logback.xml",
-                    "-cp",
-                    f"{folder}/conf:{home}/lib/*",
-                    MAIN_CLASS,
-                ],
-                cwd=folder / "bin",
-                stdout=log,
-                stderr=log,
-            )
+        process = _spawn(folder, home)
         try:
             for number, destination in enumerate(destinations):
                 with DrainClient(
@@ -94,6 +81,62 @@ def run_java(
             end(process)
 
 
+@contextmanager
+def delivering(
+    home: Path,
+    server: Server,
+    load: Range,
+    *,
+    main: Mapping[str, str],
+    settings: Mapping[str, str],
+) -> Iterator[int]:
+    """Have a process deliver a load to a message queue; give the id of the process.
+
+    `main` are settings of the server, `settings` those of its only destination.
+    """
+    with tempfile.TemporaryDirectory(prefix="canal-java-") as name:
+        folder = Path(name)
+        _write_folder(
+            folder,
+            home,
+            free_port(),
+            ["bench"],
+            (server, load),
+            main={"canal.instance.global.lazy": "false", **main},
+            settings=settings,
+        )
+        # It looks for its connectors beside `conf`.
+        (folder / "plugin").symlink_to(home / "plugin")
+        process = _spawn(folder, home)
+        try:
+            yield process.pid
+        except BaseException as error:
+            written = (folder / "log").read_bytes()[-LOG_TAIL_BYTES:]
+            error.add_note(f"the original says:\n{written.decode(errors='replace')}")
+            raise
+        finally:
+            end(process)
+
+
+def _spawn(folder: Path, home: Path) -> subprocess.Popen[bytes]:
+    """Start the original on a folder of its own."""
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            [
+                "java",
+                *OPTIONS,
+                f"-Dcanal.conf={folder}/conf/canal.properties",
+                f"-Dlogback.configurationFile={folder}/conf/logback.xml",
+                "-cp",
+                f"{folder}/conf:{home}/lib/*",
+                MAIN_CLASS,
+            ],
+            cwd=folder / "bin",
+            stdout=log,
+            stderr=log,
+        )
+
+
 def _write_folder(
     folder: Path,
     home: Path,
@@ -101,7 +144,9 @@ def _write_folder(
     destinations: list[str],
     source: tuple[Server, Range],
     *,
-    gtid: bool,
+    gtid: bool = False,
+    main: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> None:
     """Write what the original requires around it: conf, bin, logs.
 
@@ -131,6 +176,7 @@ def _write_folder(
             "canal.user": "",
             "canal.passwd": "",
             "canal.zkServers": "",
+            **(main or {}),
         },
     )
     ours = (conf / "canal.properties").read_text(encoding="latin-1")
@@ -142,5 +188,5 @@ def _write_folder(
             server,
             load,
             gtid=gtid,
-            **{"canal.instance.mysql.slaveId": str(4000 + number)},
+            **{"canal.instance.mysql.slaveId": str(4000 + number), **(settings or {})},
         )

@@ -2,25 +2,32 @@
 
     KAFKA_SERVERS=host:port python benchmarks/kafka_mode.py [--quick] [--loads NAME,…]
 
-The broker is one that is named, with topics made when asked for. Each load is in the
-binlog before the server starts; it ends when the broker has confirmed its last row. The
-messages alone, without a broker, are measured by `queue_messages.py`.
+The broker is one that is named. Each load is in the binlog before the server starts;
+the time is from when the first row is in the broker to when the last one is. If
+CANAL_JAVA_HOME names a built deployer of the Java original, it delivers the same loads
+with the same settings. The messages alone, without a broker, are measured by
+`queue_messages.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import sys
 import threading
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import java_original
+from java_original import java_home
 from loads import LOADS, SCHEMA, SERVER_OPTIONS, Load, Range, Writer
-from server_process import ServerProcess, require_package
+from server_process import Memory, ServerProcess, require_package
+from topic_watch import TopicWatch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -29,11 +36,12 @@ from servers import PrivateServer, Server, named_or_private
 from canal_server.daemon.control import ControlError, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 POLL_S = 0.02
 PATIENCE_S = 600.0
 END_TOPIC = "finish"
+OURS, JAVA = "canal-server", "Java original"
 PER_SECOND, LATENCY_ROWS = 200, 2000
 
 
@@ -64,42 +72,99 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_load(
     server: Server, writer: Writer, load: Load, servers: str, *, quick: bool
 ) -> None:
-    """Measure one load, with one topic, and with a hash of the primary key."""
+    """Measure one load, with one partition, and with a hash of the primary key."""
     written = writer.write(load, quick=quick)
-    for title, routing in (
-        ("one partition", {}),
+    for title, partitions, routing in (
+        ("one partition", 1, {}),
         (
             "hash of the key",
+            4,
             {"canal.mq.partitionHash": r".*\\..*:$pk$", "canal.mq.partitionsNum": "4"},
         ),
     ):
-        topic = f"bench-{uuid.uuid4().hex[:8]}"
-        with delivering(server, written, servers, topic, routing) as process:
-            began_at, ended_at = until_delivered(process)
-            seconds = ended_at - began_at
-            print(
-                f"{load.title}, {title}: {written.rows / seconds:,.0f} rows/s,"
-                f" {seconds:.2f} s, memory {process.memory().highest >> 20} MB",
-                flush=True,
-            )
+        rates = {}
+        for who, deliver in (
+            (OURS, ours),
+            (f"{OURS}, exactly once", partial(ours, exactly_once=True)),
+            (JAVA, java),
+        ):
+            topics = TopicWatch(servers, f"bench-{uuid.uuid4().hex[:8]}", partitions)
+            settings = routing_of(topics.name, routing)
+            with (
+                contextlib.closing(topics),
+                deliver(server, written, servers, settings) as pid,
+            ):
+                if pid is None:
+                    continue
+                seconds = topics.seconds(partial(is_alive, pid))
+                rates[who] = written.rows / seconds
+                print(
+                    f"{load.title}, {title}, {who}: {rates[who]:,.0f} rows/s,"
+                    f" {seconds:.2f} s, memory {Memory.of(pid).highest >> 20} MB",
+                    flush=True,
+                )
+        if JAVA in rates:
+            print(f"  {rates[OURS] / rates[JAVA]:.1f} times {JAVA}", flush=True)
+
+
+def routing_of(topic: str, routing: dict[str, str]) -> dict[str, str]:
+    """Return where rows go; the last one has a topic of its own."""
+    return {
+        "canal.mq.topic": topic,
+        "canal.mq.dynamicTopic": rf"{topic}-{END_TOPIC}:.*\\..*finish_line",
+        **routing,
+    }
+
+
+@contextlib.contextmanager
+def ours(
+    server: Server,
+    load: Range,
+    servers: str,
+    settings: dict[str, str],
+    *,
+    exactly_once: bool = False,
+) -> Iterator[int]:
+    """Have our server deliver; give the id of its process."""
+    more = {"canal.mq.exactlyOnce": "true"} if exactly_once else {}
+    with delivering(server, load, servers, settings, **more) as process:
+        yield process.pid
+
+
+@contextlib.contextmanager
+def java(
+    server: Server, load: Range, servers: str, settings: dict[str, str]
+) -> Iterator[int | None]:
+    """Have the Java original deliver; give the id of its process, None without it."""
+    home = java_home()
+    if home is None:
+        yield None
+        return
+    main = {"canal.serverMode": "kafka", "kafka.bootstrap.servers": servers}
+    with java_original.delivering(
+        home, server, load, main=main, settings=settings
+    ) as pid:
+        yield pid
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process of ours has not ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def delivering(
-    server: Server, load: Range, servers: str, topic: str, routing: dict[str, str]
+    server: Server, load: Range, servers: str, settings: dict[str, str], **main: str
 ) -> ServerProcess:
-    """Return a server that delivers; the last row has a topic of its own."""
+    """Return a server of ours that delivers."""
     return ServerProcess(
         server,
         load,
-        settings={
-            "canal.mq.topic": topic,
-            "canal.mq.dynamicTopic": rf"{topic}-{END_TOPIC}:.*\\..*finish_line",
-            **routing,
-        },
+        settings=settings,
         main={
             "canal.serverMode": "kafka",
             "kafka.bootstrap.servers": servers,
             "canal.mq.topics.create": "true",
+            **main,
         },
     )
 
@@ -132,7 +197,7 @@ def run_latency(server: Server, writer: Writer, servers: str, *, quick: bool) ->
     written = writer.write(LOADS[1], quick=True)
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     table = "latency_rows"
-    with delivering(server, written, servers, topic, {}) as process:
+    with delivering(server, written, servers, routing_of(topic, {})) as process:
         until_delivered(process)
         consumer: Any = confluent_kafka.Consumer(
             {"bootstrap.servers": servers, "group.id": topic, "fetch.wait.max.ms": 5}

@@ -1,0 +1,66 @@
+"""When the first and the last row of a load are in Kafka, whoever delivers them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POLL_S = 0.02
+ANSWER_S = 30.0
+PATIENCE_S = 900.0
+
+
+class TopicWatch:
+    """A topic for the rows of a load, and one for the row that ends it.
+
+    Both are created; the row that ends a load is to be routed to `end`.
+    """
+
+    def __init__(self, servers: str, name: str, partitions: int) -> None:
+        import confluent_kafka.admin  # noqa: PLC0415  # an extra
+
+        self.name, self.end = name, f"{name}-finish"
+        self._kafka: Any = confluent_kafka
+        admin: Any = confluent_kafka.admin
+        made = admin.AdminClient({"bootstrap.servers": servers}).create_topics(
+            [
+                admin.NewTopic(self.name, partitions, 1),
+                admin.NewTopic(self.end, partitions, 1),
+            ]
+        )
+        for each in made.values():
+            each.result(ANSWER_S)
+        self._partitions = partitions
+        self._consumer: Any = confluent_kafka.Consumer(
+            {"bootstrap.servers": servers, "group.id": name}
+        )
+
+    def seconds(self, alive: Callable[[], bool]) -> float:
+        """Return the time from the first row to the last one.
+
+        Raises TimeoutError when nothing ends it, or who delivers is not alive.
+        """
+        began_at = 0.0
+        give_up_at = time.monotonic() + PATIENCE_S
+        while time.monotonic() < give_up_at and alive():
+            began_at = began_at or (time.monotonic() if self._count(self.name) else 0.0)
+            if self._count(self.end):
+                return time.monotonic() - began_at
+            time.sleep(POLL_S)
+        raise TimeoutError(f"{self._count(self.name)} messages, and no last one")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+    def _count(self, topic: str) -> int:
+        """Return how many messages a topic has."""
+        return sum(
+            self._consumer.get_watermark_offsets(
+                self._kafka.TopicPartition(topic, number), ANSWER_S
+            )[1]
+            for number in range(self._partitions)
+        )

@@ -25,7 +25,9 @@ class TopicWatch:
         self.name, self.end = name, f"{name}-finish"
         self._kafka: Any = confluent_kafka
         admin: Any = confluent_kafka.admin
-        made = admin.AdminClient({"bootstrap.servers": servers}).create_topics(
+        # It must live until the results are there.
+        client = admin.AdminClient({"bootstrap.servers": servers})
+        made = client.create_topics(
             [
                 admin.NewTopic(self.name, partitions, 1),
                 admin.NewTopic(self.end, partitions, 1),
@@ -37,6 +39,7 @@ class TopicWatch:
         self._consumer: Any = confluent_kafka.Consumer(
             {"bootstrap.servers": servers, "group.id": name}
         )
+        self._wait_for_leaders()
 
     def seconds(self, alive: Callable[[], bool]) -> float:
         """Return the time from the first row to the last one.
@@ -55,6 +58,20 @@ class TopicWatch:
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
+
+    def _wait_for_leaders(self) -> None:
+        """Wait until a broker answers for each partition, which new ones lack."""
+        give_up_at = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                self._count(self.name)
+                self._count(self.end)
+            except self._kafka.KafkaException:
+                if time.monotonic() > give_up_at:
+                    raise
+                time.sleep(POLL_S)
+            else:
+                return
 
     def _count(self, topic: str) -> int:
         """Return how many messages a topic has."""

@@ -31,6 +31,8 @@ class AsyncCanalClient(ClientBase):
     waits loses the connection; what it had not acked is delivered again.
     """
 
+    _is_receiving = False  # a task waits for the next message
+
     @cached_property
     def _connection(self) -> AsyncConnection:
         return AsyncConnection(self._tls)
@@ -133,9 +135,20 @@ class AsyncCanalClient(ClientBase):
 
     async def _messages(self) -> AsyncGenerator[Message]:
         stream = self._stream
-        while (message := await run_async(stream.next(), self._connection)) is not None:
+        while (message := await self._next()) is not None:
             yield message
             await run_async(stream.done(message), self._connection)
+
+    async def _next(self) -> Message | None:
+        if self._is_receiving:
+            raise RuntimeError(
+                "another task is iterating over this client: use a client for each task"
+            )
+        self._is_receiving = True
+        try:
+            return await run_async(self._stream.next(), self._connection)
+        finally:
+            self._is_receiving = False
 
     # ----------------------------------------------------------------------------
     # The connection

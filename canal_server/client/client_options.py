@@ -62,10 +62,9 @@ class ClientOptions:
             raise ValueError(
                 f'over_limit = {self.over_limit!r}: expected "error" or "part"'
             )
-        for name in ("timeout_s", "batch_size", "transaction_bytes_max"):
-            value = getattr(self, name)
-            if not value > 0:
-                raise ValueError(f"{name} = {value!r}: expected more than 0")
+        check_seconds("timeout_s", self.timeout_s)
+        check_positive("batch_size", self.batch_size)
+        check_positive("transaction_bytes_max", self.transaction_bytes_max)
         if self.reconnect_for_s is not None and not self.reconnect_for_s >= 0:
             raise ValueError(
                 f"reconnect_for_s = {self.reconnect_for_s!r}: expected 0 or more"
@@ -80,16 +79,18 @@ class ClientOptions:
             if not isinstance(value, str):
                 kind = type(value).__name__  # not the value, it may be a password
                 raise ValueError(f"{name} is of type {kind}: expected a text")  # noqa: TRY004
-        for name in ("port", "client_id", "batch_size", "transaction_bytes_max"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise ValueError(f"{name} = {value!r}: expected an integer")  # noqa: TRY004
-        for name in ("timeout_s", "reconnect_for_s", "ack"):
+        for name in ("port", "client_id"):
+            _check_integer(name, getattr(self, name))
+        for name in ("reconnect_for_s", "ack"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float | None):
                 if name == "ack" and isinstance(value, str):
                     continue
                 raise ValueError(f"{name} = {value!r}: expected a number of seconds")
+        for name in ("on_connect", "on_disconnect", "on_redelivery"):
+            value = getattr(self, name)
+            if not callable(value):
+                raise ValueError(f"{name} = {value!r}: expected a function")  # noqa: TRY004
 
     def _check_ack(self) -> None:
         if isinstance(self.ack, str):
@@ -109,3 +110,23 @@ class ClientOptions:
     def addresses(self) -> tuple[Address, ...]:
         """Return the servers to try, in order. Raises ValueError."""
         return parse_addresses(self.host, self.port)
+
+
+def check_seconds(name: str, value: float, *, zero: bool = False) -> None:
+    """Raise ValueError unless a value is a finite number, more than 0, or also 0."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and math.isfinite(value) and (value > 0 or (zero and not value))):
+        least = "0 or more" if zero else "more than 0"
+        raise ValueError(f"{name} = {value!r}: expected a number of seconds, {least}")
+
+
+def check_positive(name: str, value: int) -> None:
+    """Raise ValueError unless a value is an integer, more than 0."""
+    _check_integer(name, value)
+    if value <= 0:
+        raise ValueError(f"{name} = {value!r}: expected more than 0")
+
+
+def _check_integer(name: str, value: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} = {value!r}: expected an integer")  # noqa: TRY004

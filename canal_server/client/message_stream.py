@@ -10,6 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
+from canal_server.client.client_options import check_positive, check_seconds
 from canal_server.client.connection.io_steps import Call, Pause
 from canal_server.client.connection.login import LoginRefused
 from canal_server.client.connection.session import Session
@@ -105,6 +106,10 @@ class MessageStream:
         self._at_hand = None
         self._iterates = True
         self._table_filter = table_filter
+        if batch_size is not None:
+            check_positive("batch_size", batch_size)
+        if wait_s is not None:
+            check_seconds("timeout_s", wait_s, zero=True)
         self._batch_size = batch_size or self._options.batch_size
         self._request_wait = RequestWait(_WAIT_S if wait_s is None else wait_s)
         self._nothing = Message(_NO_BATCH, b"", self.session.readers) if empty else None
@@ -393,7 +398,9 @@ class MessageStream:
         except OSError as error:
             self._ack_error = error
             return
-        if self._last is not None and self._last.id <= message_id:
+        last = self._last
+        # A part that completes no batch is not acked by an earlier batch.
+        if last is not None and _NO_BATCH < last.id <= message_id:
             self._last = self._at_hand = None
 
     def _raise_ack_error(self) -> None:

@@ -49,3 +49,13 @@ DEAD_LETTER = Message(
     remedy="Fix the cause, and process the change by hand ([dead"
     " letters](../howto/consume.md#dead-letters)).",
 )
+
+ROTATION_FAILS = Message(
+    name="rotation-fails",
+    level=WARNING,
+    text="%s was not rotated: %s; next attempt in %.1f s",
+    meaning="The handler json-lines of `canal-server consume` could not rename its"
+    " file, or could not create the next one. It continues with the file that it has;"
+    " nothing is lost.",
+    remedy="Check the disk, and the rights of the folder.",
+)

@@ -34,6 +34,11 @@ class ClientTls:
 
         Raises ValueError with the name of the option, and the reason.
         """
+        # `ssl` is not imported for programs without TLS.
+        if not (isinstance(self.enabled, bool) or hasattr(self.enabled, "wrap_socket")):
+            raise ValueError(
+                f"tls = {self.enabled!r}: expected true, false or an ssl.SSLContext"
+            )
         if self.enabled is not True:
             for name in ("ca_file", "cert_file", "key_file"):
                 if value := getattr(self, name):

@@ -312,3 +312,21 @@ def test_large_message(port, store):
         return found
 
     assert run(main()) == list(numbers)
+
+
+def test_two_tasks(port, store):
+    """A client is for one task: another one is refused, and the first continues."""
+    store.append(row(1))
+
+    async def main() -> list[int]:
+        async with AsyncCanalClient("127.0.0.1", port, DESTINATION) as client:
+            changes = client.changes()
+            seen = [(await anext(changes)).after["id"]]
+            waiting = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0)
+            with pytest.raises(RuntimeError, match="another task is iterating"):
+                await anext(client.changes())
+            store.append(row(2))
+            return [*seen, (await waiting).after["id"]]
+
+    assert asyncio.run(main()) == [1, 2]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import sys
 import traceback
 import types
@@ -166,7 +167,12 @@ def _parameters(kind: type) -> dict[str, inspect.Parameter]:
         name: each.replace(annotation=hints.get(name, each.annotation))
         for name, each in list(signature.parameters.items())[1:]
         if each.kind not in {each.VAR_POSITIONAL, each.VAR_KEYWORD}
+        and not _is_function(each.default)  # such as a clock: it cannot be a text
     }
+
+
+def _is_function(value: object) -> bool:
+    return callable(value) and not isinstance(value, type)
 
 
 def _converted(text: str, kind: Any) -> Any:
@@ -185,7 +191,10 @@ def _converted(text: str, kind: Any) -> Any:
     for number, name in ((int, "an integer"), (float, "a number")):
         if kind is number or kind == number.__name__:
             try:
-                return number(text)
+                found = number(text)
             except ValueError:
                 raise ValueError(f"expected {name}") from None
+            if not math.isfinite(found):
+                raise ValueError(f"expected {name}")
+            return found
     return Path(text) if kind is Path else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import threading
 import time
@@ -13,7 +14,7 @@ from canal_server.protocol.framing import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from canal_server.client.connection.server_addresses import Address
 
@@ -31,8 +32,10 @@ class BlockingConnection:
         self._late: _LateReader | None = None
 
     def __del__(self) -> None:
-        # Of a client that nobody closed; its thread would keep the link open.
-        self._end_late_reader()
+        # Of a client that nobody closed; its thread would keep the link open. It may be
+        # the thread on which this runs.
+        if self._late is not None:
+            self._late.request_end()
 
     @property
     def link(self) -> Link:
@@ -58,7 +61,11 @@ class BlockingConnection:
 
     def send(self, data: bytes) -> None:
         """Send all of the data."""
-        self.link.send_frames(data)
+        if self._late is None:
+            self.link.send_frames(data)
+        else:
+            with self._late.paused():
+                self.link.send_frames(data)
 
     def receive(
         self,
@@ -73,10 +80,11 @@ class BlockingConnection:
             frame = self._late.take()
             if frame is not None:
                 return frame
-        if wakeable and not link.wait_readable(timeout_s, self._waker.fileno()):
+        waker = self._waker if wakeable else None
+        frame = link.receive_unless_woken(timeout_s, limit, waker)
+        if frame is None:
             self._waker.clear()
-            return None
-        return link.receive_frame(timeout_s, limit)
+        return frame
 
     def expect(self) -> None:
         """Announce that a frame will arrive before `receive` is called."""
@@ -94,8 +102,8 @@ class BlockingConnection:
     def close(self) -> None:
         """Close at once."""
         if self._link is not None:
-            self._link.close()
             self._end_late_reader()
+            self._link.close()
             self._link = None
 
     def pause(self, seconds: float) -> None:
@@ -129,7 +137,8 @@ class _LateReader:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._lock = threading.Lock()  # held by who receives
+        self._waker = Waker()  # ends a wait for data
+        self._lock = threading.Lock()  # held by who uses the link
         self._ended = threading.Event()
         self._since: float | None = None
         self._frame: memoryview | None = None
@@ -139,14 +148,26 @@ class _LateReader:
         )
         self._thread.start()
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the caller use the link; what has arrived of a frame is kept there."""
+        if not self._lock.acquire(blocking=False):
+            self._waker.wake()
+            self._lock.acquire()
+            self._waker.clear()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def expect(self) -> None:
         """Note that a frame is under way."""
-        with self._lock:
+        with self.paused():
             self._since = time.monotonic()
 
     def take(self) -> memoryview | None:
         """Return the frame if it was received here; from now on the caller receives."""
-        with self._lock:  # waits while it is being received
+        with self.paused():
             self._since = None
             frame, self._frame = self._frame, None
             error, self._error = self._error, None
@@ -154,9 +175,16 @@ class _LateReader:
             raise error
         return frame
 
-    def end(self) -> None:
-        """End the thread; what it may still receive is discarded."""
+    def request_end(self) -> None:
+        """Have the thread end soon."""
         self._ended.set()
+        self._waker.wake()
+
+    def end(self) -> None:
+        """Return when the thread does not use the link any more."""
+        self.request_end()
+        with self._lock:
+            self._since = None
 
     def _run(self) -> None:
         while not self._ended.wait(self.AFTER_S):
@@ -165,11 +193,14 @@ class _LateReader:
                     self._since is not None
                     and time.monotonic() - self._since >= self.AFTER_S
                 ):
-                    self._since = None
                     self._receive()
 
     def _receive(self) -> None:
         try:
-            self._frame = self._link.receive_frame(self.TIMEOUT_S)
+            self._frame = self._link.receive_unless_woken(
+                self.TIMEOUT_S, FRAME_BYTES_MAX, self._waker
+            )
         except Exception as error:  # noqa: BLE001  # raised where it is asked for
             self._error = error
+        if self._frame is not None or self._error is not None:
+            self._since = None

@@ -23,7 +23,6 @@ from canal_server.tls.client_tls import raise_failure
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
     from typing import Self
 
 _DROPPED_BYTES = 65536  # at a time
@@ -50,18 +49,25 @@ class Link:
         self._server = f"{host}:{port}"
         interrupt = interrupt or Interrupt(Waker(), never)
         self._sock = open_socket(host, port, timeout_s, interrupt)
-        self._pending: Callable[[], int] = int  # bytes that are decrypted
+        # The frame that is being received: its length, its body, and how much of the
+        # one that is not complete is there.
+        self._head = bytearray(LENGTH_BYTES)
+        self._body: FrameBuffer | None = None
+        self._filled = 0
+        # What receiving raises when it would block, and what to wait for then.
+        self._would_block: dict[type[OSError], int] = {BlockingIOError: select.POLLIN}
         if tls is not None:
             # Most programs have no need of it.
             from canal_server.client.connection.tls_opening import (  # noqa: PLC0415
+                WOULD_BLOCK,
                 encrypt,
             )
 
+            self._would_block = WOULD_BLOCK
             try:
-                encrypted = encrypt(self._sock, tls, host, timeout_s, interrupt)
+                self._sock = encrypt(self._sock, tls, host, timeout_s, interrupt)
             except OSError as error:
                 raise_failure(self._server, error)
-            self._sock, self._pending = encrypted, encrypted.pending
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -85,22 +91,27 @@ class Link:
         self, timeout_s: float | None, limit: int = FRAME_BYTES_MAX
     ) -> memoryview:
         """Wait for the next frame and return its body, undecoded."""
-        deadline = Deadline(timeout_s)
-        head = bytes(self._read_into(bytearray(LENGTH_BYTES), deadline))
-        length = frame_length(head, limit)
-        return self._read_into(FrameBuffer(length), deadline).toreadonly()
+        frame = self.receive_unless_woken(timeout_s, limit, None)
+        assert frame is not None, "nothing wakes it"
+        return frame
 
-    def wait_readable(self, timeout_s: float | None, wake_fd: int) -> bool:
-        """Wait until data arrives; false if `wake_fd` became readable before."""
-        if self._pending():
-            return True
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        poll.register(wake_fd, select.POLLIN)
-        ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
-        if not ready:
-            raise self._timed_out()
-        return any(fd != wake_fd for fd, _ in ready)
+    def receive_unless_woken(
+        self, timeout_s: float | None, limit: int, waker: Waker | None
+    ) -> memoryview | None:
+        """Wait for the next frame, for so long before it and again within it.
+
+        None if the waker ended a wait; what has arrived is kept for the next call.
+        """
+        if self._body is None:
+            if not self._fill(memoryview(self._head), Deadline(timeout_s), waker):
+                return None
+            self._body = FrameBuffer(frame_length(bytes(self._head), limit))
+            self._filled = 0
+        body = memoryview(self._body)
+        if not self._fill(body, Deadline(timeout_s), waker):
+            return None
+        self._body, self._filled = None, 0
+        return body.toreadonly()
 
     def close(self) -> None:
         """Close the connection; may be called again, and from another thread."""
@@ -128,26 +139,34 @@ class Link:
         finally:
             self._sock.close()
 
-    def _read_into(
-        self, data: bytearray | FrameBuffer, deadline: Deadline
-    ) -> memoryview:
-        whole = rest = memoryview(data)
-        while rest:
-            left_s = deadline.remaining_s()
-            if left_s == 0:
-                raise self._timed_out()
-            self._sock.settimeout(left_s)
+    def _fill(self, data: memoryview, deadline: Deadline, waker: Waker | None) -> bool:
+        """Receive the rest of what `_filled` counts; false if woken before."""
+        self._sock.settimeout(0)
+        while self._filled < len(data):
             try:
-                count = self._sock.recv_into(rest)
+                count = self._sock.recv_into(data[self._filled :])
+            except tuple(self._would_block) as error:
+                if not self._wait(self._would_block[type(error)], deadline, waker):
+                    return False
+                continue
             except OSError as error:
                 raise_failure(self._server, error)
             if not count:
                 raise ConnectionResetError(f"{self._server} closed the connection")
-            rest = rest[count:]
-        return whole
+            self._filled += count
+        return True
 
-    def _timed_out(self) -> TimeoutError:
-        return TimeoutError(f"no answer from {self._server} within the timeout")
+    def _wait(self, events: int, deadline: Deadline, waker: Waker | None) -> bool:
+        """Wait until these events happen; false if woken before."""
+        poll = select.poll()
+        poll.register(self._sock, events)
+        if waker is not None:
+            poll.register(waker, select.POLLIN)
+        left_s = deadline.remaining_s()
+        ready = poll.poll(None if left_s is None else left_s * 1000)
+        if not ready:
+            raise TimeoutError(f"no answer from {self._server} within the timeout")
+        return waker is None or all(fd != waker.fileno() for fd, _ in ready)
 
     def __enter__(self) -> Self:
         return self

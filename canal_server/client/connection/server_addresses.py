@@ -8,6 +8,7 @@ zk://zk1:2181,zk2:2181/prod     the server that runs the destination
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,6 +69,8 @@ def parse_address(text: str, port: int) -> Address:
             raise _invalid(text)
     if not host or any(mark in host for mark in "/[] \t"):
         raise _invalid(text)
+    if ":" in host and not _is_ipv6(host):
+        raise _invalid(text)
     if given:
         if not (given.isascii() and given.isdigit()) or len(given) > len("65535"):
             raise _invalid(text)
@@ -75,6 +78,14 @@ def parse_address(text: str, port: int) -> Address:
     if not 0 < port <= _PORT_MAX:
         raise ValueError(f"port = {port}: expected 1 to {_PORT_MAX}")
     return Address(host, port)
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6, host.partition("%")[0])  # without its zone
+    except OSError:
+        return False
+    return True
 
 
 def _invalid(text: str) -> ValueError:

@@ -10,6 +10,7 @@ import json
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from canal_server.client.client_options import check_positive, check_seconds
 from canal_server.client.connection.interruption import never
 from canal_server.client.connection.io_steps import (
     Close,
@@ -173,7 +174,13 @@ class Session:
     # ----------------------------------------------------------------------------
 
     def get(self, batch_size: int, timeout_s: float | None) -> Steps[Message]:
-        """Return the next message; it may have been requested before."""
+        """Return the next message; it may have been requested before.
+
+        Raises ValueError for a size or a time that is none.
+        """
+        check_positive("batch_size", batch_size)
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s, zero=True)
         message = yield from self._outstanding()
         if message:
             return message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canal_server.runtime.lifecycle import Deadline
 
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     import socket
 
     from canal_server.client.connection.interruption import Interrupt
+
+# What TLS raises when it would block, and what to wait for then.
+WOULD_BLOCK: Final[dict[type[OSError], int]] = {
+    ssl.SSLWantReadError: select.POLLIN,
+    ssl.SSLWantWriteError: select.POLLOUT,
+}
 
 
 def encrypt(
@@ -44,8 +50,6 @@ def _handshake(sock: ssl.SSLSocket) -> int | None:
     """Go on with a handshake; return the event that it waits for, None: it is done."""
     try:
         sock.do_handshake()
-    except ssl.SSLWantReadError:
-        return select.POLLIN
-    except ssl.SSLWantWriteError:
-        return select.POLLOUT
+    except tuple(WOULD_BLOCK) as error:
+        return WOULD_BLOCK[type(error)]
     return None

@@ -142,6 +142,8 @@ class Consumer:
                 " consumer acks what the handler has flushed"
             )
         self._client = client
+        if self._is_stopping:  # maybe before there was a client to stop
+            return
         try:
             self._open()
             with contextlib.closing(self._calls):

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canal_server.client.handlers.change_json import json_object, json_text
 from canal_server.client.handlers.file_modes import mode_of
 from canal_server.client.handlers.handler import RetryLater
 from canal_server.client.handlers.line_file import LineFile, sync_folder
+from canal_server.errors import CanalError
+from canal_server.messages import client_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canal_server.client.change_reader import Change
 
+logger = logging.getLogger("canal_server.client")
+
+_RETRY_S: Final = 10.0  # after a failed rotation
+
 
 class JsonLines:
     """Appends each change to a file, as a line of JSON, and syncs it at each flush.
 
     A line is complete or absent, even after a crash. Changes that were written but not
-    acked before the crash are written again.
+    acked before the crash are written again. When the file was moved or deleted, as by
+    logrotate, a new one is begun after the next flush.
 
     Args:
         path: the file; a rotated file is `name.<UTC time>.suffix` in the same folder
@@ -44,11 +52,14 @@ class JsonLines:
         mode: str = "0600",
         clock: Callable[[], float] = time.time,
     ) -> None:
+        if rotate_bytes < 0 or rotate_s < 0:
+            raise ValueError("rotate_bytes and rotate_s must be 0 or more")
         self._path = Path(path)
         self._rotate_bytes = rotate_bytes
         self._rotate_s = rotate_s
         self._mode = mode_of(mode)
         self._clock = clock
+        self._retry_at_s = 0.0  # when to rotate again after a failure
 
     def open(self) -> None:
         """Open the file. Raises OSError."""
@@ -67,10 +78,15 @@ class JsonLines:
         """Write the lines to the disk, and rotate the file if that is due."""
         try:
             self._file.sync()
-            if self._is_due():
-                self._rotate()
         except OSError as error:
             raise RetryLater(f"{self._path}: {error.strerror}") from error
+        # What was flushed is durable, and must not be written again for this.
+        if self._clock() >= self._retry_at_s:
+            try:
+                self._rotate_if_due()
+            except (OSError, CanalError) as error:
+                self._retry_at_s = self._clock() + _RETRY_S
+                client_messages.ROTATION_FAILS.log(logger, self._path, error, _RETRY_S)
 
     def rollback(self) -> None:
         """Remove the lines since the last flush."""
@@ -80,15 +96,21 @@ class JsonLines:
         """Close the file."""
         self._file.close()
 
+    def _rotate_if_due(self) -> None:
+        if not self._file.is_at(self._path):
+            self._begin_file()
+        elif self._is_due():
+            self._path.rename(self._unused_name())
+            self._begin_file()
+
     def _is_due(self) -> bool:
         size, age_s = self._file.size, self._clock() - self._opened_s
         return size > 0 and (
             0 < self._rotate_bytes <= size or 0 < self._rotate_s <= age_s
         )
 
-    def _rotate(self) -> None:
-        """Rename the file, which stays locked and complete, and open another one."""
-        self._path.rename(self._unused_name())
+    def _begin_file(self) -> None:
+        """Open another file; the one before is locked and complete until then."""
         sync_folder(self._path.parent)
         finished = self._file
         self._file = LineFile(self._path, self._mode)

@@ -60,6 +60,14 @@ class LineFile:
         self._buffer.clear()
         os.ftruncate(self._fd, self.size)
 
+    def is_at(self, path: Path) -> bool:
+        """Return whether a path leads to this file. Raises OSError."""
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(self._fd))
+
     def close(self) -> None:
         """Close the file, without what was not synced."""
         self.rollback()

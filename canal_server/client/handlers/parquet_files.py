@@ -65,7 +65,7 @@ class ParquetFiles:
         compression: Literal["zstd", "snappy", "gzip", "none"] = "zstd",
         mode: str = "0600",
     ) -> None:
-        if flush_s <= 0 or rows < 1 or flush_bytes < 1:
+        if not flush_s > 0 or rows < 1 or flush_bytes < 1:
             raise ValueError("flush_s, rows and flush_bytes must be more than 0")
         self.flush_s = flush_s
         self.flush_changes = rows

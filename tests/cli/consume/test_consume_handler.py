@@ -111,6 +111,16 @@ def test_settings_have_the_types_of_parameters():
                 )
             ],
         ),
+        ({"path": "x", "share": "nan"}, ["--set share: expected a number"]),
+        (
+            {"path": "x", "clock": "3"},
+            [
+                (
+                    "--set clock: mine:Typed has no such setting; it has path, count,"
+                    " share, safe, kind, name, free"
+                )
+            ],
+        ),
         (
             {"path": "x", "name": "bad"},
             ["--handler mine:Typed: name: expected another"],

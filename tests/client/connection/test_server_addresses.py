@@ -20,6 +20,7 @@ from canal_server.client.connection.server_addresses import (
         ("[::1]:5", [("::1", 5)]),
         ("[::1]", [("::1", 7)]),
         ("2001:db8::1", [("2001:db8::1", 7)]),
+        ("fe80::1%eth0", [("fe80::1%eth0", 7)]),
     ],
 )
 def test_addresses(text, expected):
@@ -39,6 +40,7 @@ def test_addresses(text, expected):
         ("[::1", "expected a name or address"),
         ("[::1]5", "expected a name or address"),
         ("http://a", "expected a name or address"),
+        ("a:1:2", "host = 'a:1:2'"),
         ("a b", "expected a name or address"),
         ("a:1,a:1", "an address occurs twice"),
     ],

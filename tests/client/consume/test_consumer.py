@@ -552,6 +552,15 @@ def test_stop_after_the_message_at_hand(maker):
     assert client.events == ["ack 1"]
 
 
+def test_stop_before_the_run(maker):
+    """A consumer that was stopped before has nothing to run."""
+    client, target = Client(maker.inserts(1, 1)), Target()
+    consumer = Consumer(target)
+    consumer.stop()
+    consumer.run(client)
+    assert (target.durable, client.events) == ([], [])
+
+
 def test_stop_flushes_what_waits(maker):
     """Messages that wait for a flush by time are flushed and acked at the end."""
     client = Client(maker.inserts(1, 1), maker.inserts(2, 2), maker.inserts(3, 3))

@@ -14,7 +14,7 @@ import pytest
 from change_messages import Maker, changes_of
 from fix_daemon import child_environ
 
-from canal_server.client.handlers import RetryLater
+from canal_server.client.handlers import RetryLater, json_lines_file
 from canal_server.client.handlers.json_lines_file import JsonLines
 
 NOW = 1_764_150_000.0  # 2025-11-26T09:40:00Z
@@ -117,6 +117,60 @@ def test_rotation_by_time(tmp_path, maker):
         "out.20251126T094101Z.jsonl", "out.20251126T094201Z.jsonl", "out.jsonl"
     ]  # fmt: skip
     assert [ids(tmp_path / name) for name in names] == [[1], [2, 3], []]
+
+
+def test_a_file_that_was_moved(tmp_path, maker):
+    """After logrotate, lines go to a new file, and none is there twice."""
+    path, moved = tmp_path / "out.jsonl", tmp_path / "moved.jsonl"
+    handler = JsonLines(path, rotate_s=60, clock=Clock())
+    handler.open()
+    apply(handler, maker.inserts(1, 1))
+    path.rename(moved)
+    apply(handler, maker.inserts(2, 2))
+    apply(handler, maker.inserts(3, 3))
+    path.unlink()
+    apply(handler, maker.inserts(4, 4))
+    apply(handler, maker.inserts(5, 5))
+    handler.close()
+    assert ids(moved) == [1, 2]
+    assert ids(path) == [5]
+
+
+@pytest.mark.parametrize("where", ["rename", "open"])
+def test_a_rotation_that_fails(tmp_path, maker, monkeypatch, caplog, where):
+    """The file goes on, nothing is written twice, and a later flush rotates it."""
+    clock = Clock()
+    path = tmp_path / "out.jsonl"
+    handler = JsonLines(path, rotate_s=60, clock=clock)
+    handler.open()
+    clock.now += 61
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        if where == "rename":
+            patch.setattr(Path, "rename", refuse)
+        else:
+            patch.setattr(json_lines_file, "LineFile", refuse)
+        apply(handler, maker.inserts(1, 1))
+        apply(handler, maker.inserts(2, 2))
+        assert caplog.text.count("was not rotated: [Errno 13] Permission denied") == 1
+    apply(handler, maker.inserts(3, 3))
+    clock.now += 11
+    apply(handler, maker.inserts(4, 4))
+    apply(handler, maker.inserts(5, 5))
+    handler.close()
+    (rotated,) = set(tmp_path.iterdir()) - {path}
+    assert ids(rotated) == [1, 2, 3, 4]
+    assert ids(path) == [5]
+
+
+@pytest.mark.parametrize("options", [{"rotate_s": -1.0}, {"rotate_bytes": -1}])
+def test_wrong_options(tmp_path, options):
+    """Limits are not negative."""
+    with pytest.raises(ValueError, match="must be 0 or more"):
+        JsonLines(tmp_path / "out.jsonl", **options)
 
 
 def test_a_folder_that_is_missing(tmp_path):

@@ -114,6 +114,7 @@ class ParquetFiles:
 
         A crash in between leaves rows twice, but they are delivered again.
         """
+        batches = self._numbered(folder, batches)
         first, last = _name_of(batches[0], 0), _name_of(batches[-1], -1)
         self._replace(folder / str(first), batches)
         for each in superseded(folder, first, last):
@@ -123,6 +124,26 @@ class ParquetFiles:
             self._cut_predecessor(folder, first, batches[0])
         sync_folder(folder)
         self._last[folder] = last
+
+    def _numbered(self, folder: Path, batches: list[Any]) -> list[Any]:
+        """Return rows with their numbers in a large event that was cut.
+
+        A client that reconnects within such an event numbers the rest of it from 0. It
+        would replace the file with the beginning, which is durable and not delivered
+        again.
+        """
+        name, first = _name_of(batches[0], 0), _first_row(batches[0])
+        seq = batches[0].column("_seq")[0]
+        offset = 0
+        while (path := folder / str(name._replace(row=name.row + offset))).exists():
+            found = self._parquet.read_table(path)
+            if _first_row(found) == first:
+                break  # delivered again
+            same = found.filter(self._compute.equal(found["_seq"], seq))
+            offset = self._compute.max(same["_row"]).as_py() + 1 - name.row
+        if not offset:
+            return batches
+        return [_shifted(each, seq, offset, self._compute) for each in batches]
 
     def _replace(self, path: Path, batches: list[Any]) -> None:
         """Write a file, and replace one of this name."""
@@ -173,3 +194,18 @@ def _name_of(batch: Any, at: int) -> FileName:
     )
     file, _, offset = position.rpartition(":")
     return FileName(moment, file, int(offset), row)
+
+
+def _first_row(rows: Any) -> str:
+    """Return the first row of a batch or table, without its number in the event."""
+    (row,) = rows.slice(0, 1).to_pylist()
+    del row["_row"]
+    return repr(row)  # of which NaN equals itself
+
+
+def _shifted(batch: Any, seq: Any, offset: int, compute: Any) -> Any:
+    """Return a batch with other numbers of the rows of one event."""
+    row = batch.column("_row")
+    added = compute.if_else(compute.equal(batch.column("_seq"), seq), offset, 0)
+    moved = compute.add(row, added).cast(row.type)
+    return batch.set_column(batch.schema.get_field_index("_row"), "_row", moved)

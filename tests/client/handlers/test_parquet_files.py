@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -140,6 +141,27 @@ def test_rows_that_come_again(tmp_path, files, rng):
             continue
         acked = at
     assert ids(tmp_path) == list(range(number))
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_large_event_that_was_cut(tmp_path, files, maker, crashes):
+    """A client that reconnects within it numbers its rest from 0; nothing is lost."""
+    parts = [maker.insert({"id": number}) for number in range(4)]
+    parts = [dataclasses.replace(each, header=parts[0].header) for each in parts]
+    messages = [Message.of_entries(n, parts[n : n + 1]) for n in range(4)]
+    handler = files()
+    handler.handle_message(messages[0])
+    handler.flush()
+    for message in messages[1:]:
+        if crashes:
+            handler = files()
+        handler.handle_message(message)
+        handler.flush()
+    assert sorted(ids(tmp_path)) == [0, 1, 2, 3]
+    again = Message.of_entries(9, parts)
+    handler.handle_message(again)
+    handler.flush()
+    assert ids(tmp_path) == [0, 1, 2, 3]
 
 
 def test_incomplete_files(tmp_path, files):

@@ -44,8 +44,12 @@ def address_for(ip: str, credentials: Credentials) -> str:
     Whoever logs in can stop the server, and the password of canal's own files is known
     to everybody.
     """
-    is_known = credentials.passwd in {"", _DEFAULT_PASSWORD}
-    return LOOPBACK if is_known else ip
+    return LOOPBACK if _is_public(credentials) else ip
+
+
+def _is_public(credentials: Credentials) -> bool:
+    """Return whether everybody knows the password, or none is needed."""
+    return credentials.passwd in {"", _DEFAULT_PASSWORD}
 
 
 def credentials_of(server: ServerConfig) -> Credentials:
@@ -55,6 +59,15 @@ def credentials_of(server: ServerConfig) -> Credentials:
     """
     user = server.admin_user if server.admin_passwd else ""
     return Credentials(user, server.admin_passwd)
+
+
+def stays_closed(server: ServerConfig) -> bool:
+    """Return whether the port is not opened although it is configured.
+
+    Where users have rights, it would let everybody on this host stop destinations.
+    """
+    is_public = _is_public(credentials_of(server))
+    return server.admin_port >= 0 and server.users_file is not None and is_public
 
 
 def is_in_clear_text(server: ServerConfig) -> bool:

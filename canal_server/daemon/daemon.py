@@ -28,7 +28,11 @@ from typing import TYPE_CHECKING, Any
 
 from canal_server import __version__
 from canal_server.admin.admin_actions import AdminActions
-from canal_server.admin.admin_server import AdminServer, credentials_of
+from canal_server.admin.admin_server import (
+    AdminServer,
+    credentials_of,
+    stays_closed,
+)
 from canal_server.admin.log_reading import LogReading
 from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
@@ -332,7 +336,7 @@ class Daemon:
 
     def _admin_server(self, log_dir: Path | None) -> AdminServer | None:
         server = self._config.server
-        if server.admin_port < 0:
+        if server.admin_port < 0 or stays_closed(server):
             return None
         return AdminServer(
             server.ip,

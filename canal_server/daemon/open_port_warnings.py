@@ -1,11 +1,11 @@
-"""Warns at the start of ports that other hosts may use as they are."""
+"""Warns at the start of ports that anybody may use as they are."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
-from canal_server.admin.admin_server import is_in_clear_text
+from canal_server.admin.admin_server import is_in_clear_text, stays_closed
 from canal_server.config.open_ports import (
     ALL_ADDRESSES,
     metrics_address,
@@ -21,9 +21,14 @@ log = logging.getLogger(__name__)
 
 
 def warn_of_open_ports(server: ServerConfig) -> None:
-    """Log each port that needs no login, or has no TLS although that is required."""
+    """Log each port that needs no login, or has no TLS although that is required.
+
+    Also one that is closed because of it.
+    """
     if server.lets_everybody_in and not (server.ip or server.anonymous):
         server_messages.SERVER_IS_OPEN.log(log, server.port)
+    if stays_closed(server):
+        daemon_messages.ADMIN_PORT_CLOSED.log(log)
     if is_in_clear_text(server):
         daemon_messages.ADMIN_PORT_IN_CLEAR_TEXT.log(log, server.admin_port)
     if page_is_open(server):

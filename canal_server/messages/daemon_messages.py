@@ -25,6 +25,19 @@ ADMIN_LOGIN_REFUSED = Message(
     " `canal.admin.passwd`.",
 )
 
+ADMIN_PORT_CLOSED = Message(
+    name="admin-port-closed",
+    level=WARNING,
+    text="canal.admin.passwd is not set, or is the password of the files that canal"
+    " ships: the port for canal-admin stays closed, as canal.users.file is set; set"
+    " another password",
+    meaning="Whoever logs in at this port can stop destinations and read logs, whatever"
+    " rights the file of users gives. With a password that is public, everybody on the"
+    " host could do so.",
+    remedy="Set `canal.admin.passwd` to hex(SHA1(SHA1(password))) of another password."
+    " If you do not use canal-admin, remove `canal.admin.port`.",
+)
+
 ADMIN_PORT_IN_CLEAR_TEXT = Message(
     name="admin-port-in-clear-text",
     level=WARNING,

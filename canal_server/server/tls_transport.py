@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.errors import ProtocolError
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.transport import RECEIVE_BYTES
-from canal_server.tls.certificate_names import names_of
+from canal_server.tls.certificate_names import has_expired, names_of
 from canal_server.tls.client_tls import in_words
 
 if TYPE_CHECKING:
@@ -61,7 +61,10 @@ class TlsTransport:
                 ) from error
             else:
                 self._flush()
-                return
+                break
+        found = self._tls.getpeercert(binary_form=True)
+        if found is not None and has_expired(found):
+            raise ProtocolError("TLS handshake failed: certificate has expired")
 
     def certificate_names(self) -> tuple[str, ...]:
         """Return the names in the client's verified certificate, if it has one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 from cryptography import x509
@@ -20,8 +21,11 @@ _BLANKS: Final = re.compile(r"(?<!\\),\s+")  # after a comma that is not escaped
 def names_of(der: bytes) -> tuple[str, ...]:
     """Return the names in a certificate, the subject first; without those it lacks.
 
-    The caller has verified the certificate. Malformed extensions give no names.
+    The caller has verified the certificate. It proves nothing if it has expired
+    meanwhile, and malformed extensions give no names.
     """
+    if has_expired(der):
+        return ()
     try:
         found = x509.load_der_x509_certificate(der)
         subject = found.subject.rfc4514_string()
@@ -42,6 +46,19 @@ def names_of(der: bytes) -> tuple[str, ...]:
             case x509.IPAddress(value=value):
                 names.append(f"ip:{value}")
     return tuple(names)
+
+
+def has_expired(der: bytes) -> bool:
+    """Return whether a verified certificate is not valid any more.
+
+    A client that resumes a session of TLS is not verified again by OpenSSL, for as long
+    as the session lives.
+    """
+    try:
+        found = x509.load_der_x509_certificate(der)
+    except ValueError:  # OpenSSL accepts some things that this library does not
+        return False
+    return found.not_valid_after_utc <= datetime.now(UTC)
 
 
 def checked_name(text: str) -> str:

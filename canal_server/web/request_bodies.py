@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.requests import ClientDisconnect
+
 from canal_server.runtime.log_levels import LEVELS
 from canal_server.source.begin.seek_target import TargetText, parse_target
 from canal_server.web.problem_details import Problem
@@ -36,6 +38,8 @@ async def body_of(request: Request) -> dict[str, Any]:
         raise Problem(
             HTTPStatus.REQUEST_TIMEOUT, f"the request did not end within {_BODY_S:g} s"
         ) from None
+    except ClientDisconnect:  # nobody receives the answer
+        raise Problem(HTTPStatus.BAD_REQUEST, "the request was cut off") from None
     try:
         found = json.loads(received)
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 from admin_connector import Connector
-from fix_server import PATIENCE_S
+from fix_random import longer
+from fix_server import PATIENCE_S, received_after
+from hostile_requests import AdminRequests
 
 from canal_server.admin import admin_actions, admin_server
 from canal_server.admin.admin_actions import AdminActions
@@ -250,6 +252,25 @@ def test_hostile_bytes(port, sent):
             connector.packet()
     with closing(Connector(port)) as connector:
         assert connector.log_in("admin", PASSWORD).code == 0
+
+
+def test_hostile_requests(port, destinations, tmp_path, rng, caplog):
+    """Damaged requests after the log-in get answers or end; nothing else is read."""
+    (tmp_path / "secret.log").write_text("geheim")
+    requests = AdminRequests(rng, "lazy", "one")
+    for _ in range(longer(150)):
+        with closing(Connector(port)) as connector:
+            assert not connector.log_in("admin", PASSWORD).code
+            sent = b"".join(requests.frame() for _ in range(rng.randint(1, 12)))
+            answer = received_after(connector.sock, sent)
+        assert b"geheim" not in answer
+        assert b"root:" not in answer
+        assert b"login" not in answer  # the audit is in the folder, too
+    assert {name for _, name in destinations.asked} == {"lazy"}
+    assert not [each for each in caplog.records if each.exc_info]
+    with closing(Connector(port)) as connector:
+        assert not connector.log_in("admin", PASSWORD).code
+        assert connector.ask(SERVER, ServerAdmin("check")).message == "1"
 
 
 def test_silent_peers(port, monkeypatch):

@@ -19,6 +19,8 @@ import yaml
 
 from canal_server import __version__
 from canal_server.config.load import load
+from canal_server.errors import ConfigError
+from canal_server.users.users_file import read_users
 
 CHART = Path(__file__).parents[2] / "deploy/helm/canal-server"
 VALUES = Path(__file__).parent / "helm"
@@ -163,7 +165,12 @@ def test_settings_of_a_cluster(tmp_path):
 @needs_helm
 def test_probes_and_ports():
     """The probes ask the page, with TLS if the server has a certificate."""
-    for case, scheme in (("shop", "HTTP"), ("cluster", "HTTPS"), ("bare", "HTTP")):
+    for case, scheme in (
+        ("shop", "HTTP"),
+        ("cluster", "HTTPS"),
+        ("users", "HTTPS"),
+        ("bare", "HTTP"),
+    ):
         container = container_of(objects(case))
         ports = {each["name"] for each in container["ports"]}
         for name, path in (
@@ -177,6 +184,111 @@ def test_probes_and_ports():
     plain = 'server: {"canal.http.tls": false}'
     container = container_of(objects("cluster", plain))
     assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
+    own = 'server: {"canal.tls.certFile": /a, "canal.tls.keyFile": /b}'
+    container = container_of(objects("shop", own))
+    assert container["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+
+
+@needs_helm
+def test_users(tmp_path):
+    """The file of users comes from a Secret, for the server and nobody else."""
+    found = objects("users")
+    container = container_of(found)
+    environ = {each["name"]: each["value"] for each in container["env"]}
+    secret = found["Secret/test-canal-server"]["stringData"]
+    server = load(conf_folder(found, tmp_path), environ | secret).server
+    assert server.tls.required
+    assert server.users_file
+    mounts = {each["name"]: each for each in container["volumeMounts"]}
+    assert mounts["users"]["mountPath"] == str(server.users_file.parent)
+    assert mounts["users"]["readOnly"]
+    pods = found["StatefulSet/test-canal-server"]["spec"]["template"]["spec"]
+    (mounted,) = (v["secret"] for v in pods["volumes"] if v["name"] == "users")
+    assert mounted == {
+        "secretName": "canal-users",
+        "items": [{"key": "users.yml", "path": server.users_file.name}],
+        "defaultMode": 0o400,
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of others")
+@pytest.mark.parametrize(
+    ("uid", "groups", "owner", "mode", "accepted"),
+    [
+        # With fsGroup, Kubernetes adds 0440 to the mode of a file of a Secret.
+        (10001, [10001], (0, 10001), 0o440, True),
+        (1000650000, [0, 1000650000], (0, 1000650000), 0o440, True),
+        (0, [0], (0, 0), 0o400, True),
+        # What the chart refuses.
+        (10001, [10001], (0, 0), 0o400, False),
+        (0, [0, 10001], (0, 10001), 0o440, False),
+        # What Kubernetes mounts without a defaultMode.
+        (10001, [10001], (0, 10001), 0o644, False),
+    ],
+)
+def test_the_mode_of_users(tmp_path, uid, groups, owner, mode, accepted):  # noqa: PLR0917
+    """The server reads the file as Kubernetes mounts it for the values of the chart."""
+    data = tmp_path / "mount/..2026_01_01"
+    data.mkdir(parents=True)
+    data.chmod(0o755)
+    data.parent.chmod(0o755)
+    file = data / "users.yml"
+    file.write_text("users: {reader: {read: [{destination: shop}]}}\n")
+    os.chown(file, *owner)
+    file.chmod(mode)
+    (tmp_path / "mount/..data").symlink_to(data.name)
+    (tmp_path / "mount/users.yml").symlink_to("..data/users.yml")
+    child = os.fork()
+    if not child:
+        try:
+            os.chdir(tmp_path / "mount")  # others may not pass the folders above
+            os.setgroups(groups)
+            os.setgid(groups[0])
+            os.setuid(uid)
+            os._exit(0 if set(read_users(Path("users.yml"))) == {"reader"} else 2)
+        except ConfigError:
+            os._exit(1)
+        finally:
+            os._exit(3)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == (0 if accepted else 1)
+
+
+@needs_helm
+def test_prometheus_logs_in():
+    """The operator's Prometheus uses the log-in and the TLS of the values."""
+
+    def endpoint(case: str, settings: str = "") -> dict[str, Any]:
+        found = objects(case, settings)["ServiceMonitor/test-canal-server"]
+        (endpoint,) = found["spec"]["endpoints"]
+        return dict(endpoint)
+
+    found = endpoint("users")
+    assert found["scheme"] == "https"
+    assert found["basicAuth"] == {
+        "username": {"name": "prometheus-login", "key": "username"},
+        "password": {"name": "prometheus-login", "key": "password"},
+    }
+    assert found["tlsConfig"] == {
+        "ca": {"configMap": {"name": "company", "key": "ca.crt"}},
+        "serverName": "canal.example.com",
+    }
+    found = endpoint("cluster")
+    assert "basicAuth" not in found
+    assert found["tlsConfig"]["ca"]["secret"]["name"] == "canal-tls"
+    # Where the platform chooses the user and the group, the values have none.
+    none = "{runAsUser: null, runAsGroup: null, fsGroup: null}"
+    assert endpoint("users", f"podSecurityContext: {none}")
+    # A certificate is a log-in, too.
+    certificate = "{cert: {secret: {name: p, key: tls.crt}}, keySecret: {name: p}}"
+    found = endpoint(
+        "users",
+        f"serviceMonitor: {{basicAuth: null, tlsConfig: {certificate}}}",
+    )
+    assert "basicAuth" not in found
+    clear = 'server: {"canal.metrics.tls": false}\nserviceMonitor: {tlsConfig: null}'
+    found = endpoint("users", clear)
+    assert (found["scheme"], "tlsConfig" in found) == ("http", False)
 
 
 @needs_helm
@@ -228,6 +340,12 @@ def test_a_change_restarts_the_pods():
         assert {k for k, v in after.items() if v != before[k]} == {name}
 
 
+USERS = "users: {existingSecret: a}\n"
+TLS = "tls: {existingSecret: a}\n"
+LOGIN = "{username: {name: a, key: b}, password: {name: a, key: c}}"
+MONITOR = "serviceMonitor: {enabled: true}\n"
+
+
 @needs_helm
 @pytest.mark.parametrize(
     ("settings", "text"),
@@ -238,6 +356,48 @@ def test_a_change_restarts_the_pods():
         (
             'destinations: {shop: {"canal.instance.dbPassword": geheim}}',
             "destinations.shop.canal.instance.dbPassword: a ConfigMap is no place",
+        ),
+        ("tls: {required: true}", "tls.required: TLS needs a certificate"),
+        (
+            f'{TLS}server: {{"canal.tls.keyFile": /x}}',
+            "server.canal.tls.keyFile: tls.existingSecret sets it",
+        ),
+        (
+            f'{USERS}server: {{"canal.users.file": x.yml}}',
+            "server.canal.users.file: users.existingSecret sets it",
+        ),
+        (
+            f"{USERS}podSecurityContext: {{fsGroup: null}}",
+            "users.existingSecret: Kubernetes mounts Secrets for root and pod",
+        ),
+        (
+            f"{TLS}podSecurityContext: {{fsGroup: null}}",
+            "tls.existingSecret: Kubernetes mounts Secrets for root and pod",
+        ),
+        (
+            f"{USERS}podSecurityContext: {{runAsUser: 0}}",
+            "users.existingSecret: a server that is root accepts no file",
+        ),
+        (USERS + MONITOR, "serviceMonitor: where there are users, metrics need a lo"),
+        (
+            f'{MONITOR}server: {{"canal.users.file": /x/users.yml}}',
+            "serviceMonitor: where there are users, metrics need a log-in",
+        ),
+        (
+            f"serviceMonitor: {{enabled: true, basicAuth: {LOGIN}}}",
+            "serviceMonitor.basicAuth: without users, metrics have no log-in",
+        ),
+        (
+            "serviceMonitor: {enabled: true, basicAuth: {username: {name: a, key: b}}}",
+            "password",
+        ),
+        (
+            "serviceMonitor: {enabled: true, tlsConfig: {serverName: x}}",
+            "serviceMonitor.tlsConfig: the port for metrics has no TLS",
+        ),
+        (
+            f'{MONITOR}server: {{"canal.tls.certFile": /x, "canal.tls.keyFile": /x}}',
+            "serviceMonitor.tlsConfig: set it, as the certificate does not come from",
         ),
         ('server: {"canal.passwd": geheim}', "set CANAL_PASSWD"),
         ("replica: 2", "replica"),

@@ -193,6 +193,40 @@ def test_a_user_who_may_observe_nothing(browser, pipeline):
         assert page.locator("article").count() == 0
 
 
+def test_users_that_change_while_the_page_is_open(browser, pipeline):
+    """The page follows the rights of who looks at it, and is empty without them."""
+    users = pipeline.conf / "users.yml"
+
+    def write(name: str, right: str) -> None:
+        fresh = users.with_suffix(".new")
+        fresh.touch(0o600)
+        fresh.write_text(
+            f"users: {{{name}: {{password: {stored_form('geheim')},"
+            f" observe: ['{right}']}}}}"
+        )
+        fresh.replace(users)
+
+    write("ann", DESTINATION)
+    with (pipeline.conf / "canal.properties").open("a") as main:
+        main.write("canal.users.file = users.yml\n")
+    pipeline.start()
+    login = {"username": "ann", "password": "geheim"}
+    with open_page(browser, http_credentials=login) as page:
+        page.goto(url_of(pipeline))
+        card_of(page).wait_for()
+        write("ann", "other")
+        page.get_by_text("no destinations that you may observe").wait_for()
+        assert card_of(page).count() == 0
+        write("ann", "*")
+        card_of(page).wait_for()
+        write("bob", "*")
+        page.locator("#failure").get_by_text("canal.users.file").wait_for()
+        assert card_of(page).count() == 0
+        write("ann", "*")
+        card_of(page).wait_for()
+        page.locator("#failure").wait_for(state="hidden")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_fits_a_phone(browser, pipeline, scheme, tmp_path):
     """On a narrow screen nothing is wider than it; no text is hard to read."""

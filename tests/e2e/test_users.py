@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from event_stream import EventStream
 from fix_pipeline import DESTINATION, UNIT_S
 from fix_store import eventually
+from fix_user_limits import HIDDEN, PASSWORD, SECRET, client_of, write_secrets
 
 from canal_server import cli
 from canal_server.client import CanalClient
@@ -21,89 +23,13 @@ from canal_server.errors import ClientError
 from canal_server.protocol.range_messages import Wire
 from canal_server.runtime.accounts import own_account
 
-SECRET = "T0p-Secret"
-PASSWORD = "pass-of-limited"
-
 
 @pytest.fixture
-def pipeline(  # noqa: PLR0917  # fixtures
-    make_pipeline, source_server, database, authority, monkeypatch, tmp_path
-):
+def pipeline(limited_pipeline):
     """Give a running pipeline with users, whose tables have secrets."""
-    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
-    source_server.execute(
-        f"CREATE TABLE {database}.orders (id INT PRIMARY KEY, total DECIMAL(8,2),"
-        " card VARCHAR(40), email VARCHAR(40), pin INT)",
-        f"CREATE TABLE {database}.secrets (id INT PRIMARY KEY, word VARCHAR(40))",
-    )
-    config = authority.server()
-    pipeline = make_pipeline(source_server, database, {})
-    with (pipeline.conf / "canal.properties").open("a") as main:
-        main.write(
-            f"canal.tls.certFile = {config.cert_file}\n"
-            f"canal.tls.keyFile = {config.key_file}\n"
-            f"canal.tls.clientCaFile = {authority.ca_file}\n"
-            "canal.tls.clientCertificates = optional\n"
-            "canal.http.tls = false\n"
-            "canal.metrics.tls = false\n"
-            "canal.users.file = users.yml\n"
-            "canal.audit.file = audit.jsonl\n"
-        )
-    file = tmp_path / "password"
-    file.write_text(PASSWORD + "\n")
-
-    def add(name: str, *options: str) -> None:
-        with file.open() as given:
-            monkeypatch.setattr("sys.stdin", given)
-            conf = str(pipeline.conf)
-            assert cli.main(["user", "add", "--conf", conf, name, *options]) == 0
-
-    table = rf"{database}\.orders"
-    columns = f"{database}.orders"
-    add("all", "--read", "*", "--ranges", "*", "--operate", "*", "--password-stdin")
-    add(
-        "limited", "--read", DESTINATION, "--ranges", DESTINATION, "--tables", table,
-        "--remove-columns", f"{columns}:card",
-        "--mask-columns", f"{columns}:email/pin", "--client", "5-6", "--password-stdin",
-    )  # fmt: skip
-    add("bot", "--read", DESTINATION, "--certificate", "CN=bot", "--no-password")
-    pipeline.start()
-    pipeline.wait_for_status(lambda status: status["state"] == "running")
-    return pipeline
-
-
-def write(pipeline) -> None:
-    """Change rows of both tables, in one transaction and in others."""
-    orders, secrets = f"{pipeline.schema}.orders", f"{pipeline.schema}.secrets"
-    values = f"'{SECRET} card', '{SECRET} mail', 77777"
-    pipeline.source.execute(
-        "BEGIN",
-        f"INSERT INTO {orders} VALUES (1, 5.5, {values})",
-        f"INSERT INTO {secrets} VALUES (1, '{SECRET}')",
-        f"UPDATE {orders} SET total = 6 WHERE id = 1",
-        "COMMIT",
-        f"INSERT INTO {secrets} VALUES (2, '{SECRET}')",
-        f"ALTER TABLE {secrets} ADD COLUMN c VARCHAR(40) DEFAULT '{SECRET}'",
-        f"ALTER TABLE {orders} ADD COLUMN note INT FIRST",
-        f"INSERT INTO {orders} VALUES (8, 2, 9, {values})",
-        f"DELETE FROM {orders} WHERE id = 1",
-    )
-
-
-def client_of(pipeline, authority, user, client_id, **more):
-    """Return a client."""
-    return CanalClient(
-        "127.0.0.1",
-        pipeline.server_port,
-        DESTINATION,
-        client_id,
-        user,
-        PASSWORD if user else "",
-        tls=True,
-        tls_ca_file=authority.ca_file,
-        reconnect_for_s=0,
-        **more,
-    )
+    limited_pipeline.start()
+    limited_pipeline.wait_for_status(lambda status: status["state"] == "running")
+    return limited_pipeline
 
 
 SHOWN = [
@@ -140,7 +66,7 @@ def drained(client) -> bytes:
 def check_no_secret(raw: bytes) -> None:
     """Check that bytes have what is shown, and nothing else."""
     assert b"orders" in raw
-    for secret in (SECRET.encode(), b"77777", b"card", b"secrets"):
+    for secret in HIDDEN:
         assert secret not in raw
 
 
@@ -150,7 +76,7 @@ def test_a_limited_client(pipeline, authority):
         client.subscribe(".*\\..*")
     with client_of(pipeline, authority, "limited", 6) as client:
         client.subscribe()
-        write(pipeline)
+        write_secrets(pipeline)
         assert shown_to(client) == SHOWN
 
     # No way around: with another filter, or with the cursor of somebody else.
@@ -184,7 +110,7 @@ def test_limited_ranges(pipeline, authority):
     )  # fmt: skip
     with limited, everything:
         start = everything.subscribe(DESTINATION, "lake", ".*\\..*").cursor
-        write(pipeline)
+        write_secrets(pipeline)
         end = start
         while everything.head(DESTINATION, "lake", end, wait_ms=2_000).rows:
             end = everything.head(DESTINATION, "lake", end, wait_ms=2_000).end
@@ -212,7 +138,7 @@ def test_limited_tail(pipeline):
     login = {"authorization": f"Basic {text}"}
     with EventStream(port, path, login, table=".*\\..*") as tail:
         tail.until_state("quiet")
-        write(pipeline)
+        write_secrets(pipeline)
         found = tail.changes(5)
         assert [each["kind"] for each in found] == [kind for kind, _ in SHOWN]
         assert SECRET not in str(found)
@@ -261,6 +187,26 @@ def test_removed_while_connected(pipeline, authority):
     refused.close()
 
 
+def test_removed_while_reading_ranges(pipeline, authority):
+    """A head that waits ends with the rights of who waits, and is not repeated."""
+    options = {"tls": True, "tls_ca_file": authority.ca_file}
+    where = "127.0.0.1", pipeline.server_port, "limited", PASSWORD
+    conf = str(pipeline.conf)
+    with RangedClient(*where, **options) as ranged:
+        start = ranged.subscribe(DESTINATION, "lake", start="latest").cursor
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(
+                ranged.head, DESTINATION, "lake", start, wait_ms=2**31 - 1
+            )
+            with pytest.raises(TimeoutError):
+                waiting.result(0.5)  # it waits
+            assert cli.main(["user", "remove", "--conf", conf, "limited"]) == 0
+            with pytest.raises((ClientError, OSError)):
+                waiting.result(UNIT_S)
+        with pytest.raises(ClientError, match="auth failed for user 'limited'"):
+            ranged.head(DESTINATION, "lake", start)
+
+
 def events(pipeline) -> list[dict[str, Any]]:
     """Return the events of the audit without what differs from run to run."""
     text = (pipeline.conf / "audit.jsonl").read_text()
@@ -279,7 +225,7 @@ def test_audit(pipeline, authority):
         client.subscribe("x\\..*")
     with client_of(pipeline, authority, "limited", 6) as client:
         client.subscribe()
-        write(pipeline)
+        write_secrets(pipeline)
         shown_to(client)
         client.unsubscribe()
     for _ in range(2):

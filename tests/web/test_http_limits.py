@@ -159,6 +159,19 @@ def test_a_body_that_does_not_end(connect):
     assert "did not end within" in json.loads(body)["detail"]
 
 
+def test_peers_that_break_off_fill_no_log(connect, patient, caplog):
+    """A request whose body is cut off is no error of the server."""
+    for _ in range(3):
+        peer = connect()
+        expecting = PUT.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
+        peer.sendall(expecting)
+        assert peer.recv(100).startswith(b"HTTP/1.1 100")  # the body is read
+        peer.sendall(b"{")
+        peer.close()
+    assert is_alive(connect())
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
 STATUS = b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.admin.admin_server import is_in_clear_text
+from canal_server.admin.admin_server import is_in_clear_text, stays_closed
 from canal_server.cli.check.user_checks import check_users
 from canal_server.config.open_ports import (
     ALL_ADDRESSES,
@@ -205,7 +205,14 @@ def check_http_port(server: ServerConfig, running: Running | None) -> CheckResul
 
 
 def check_open_ports(server: ServerConfig) -> Iterator[CheckResult]:
-    """Warn of ports that other hosts may use without a login, or in clear text."""
+    """Warn of ports that others may use without a login, or in clear text."""
+    if stays_closed(server):
+        yield warn(
+            "admin_port",
+            f"canal.admin.port = {server.admin_port}: stays closed, as"
+            " canal.users.file is set and the password of canal-admin is public",
+            "set canal.admin.passwd to that of another password",
+        )
     if is_in_clear_text(server):
         yield warn(
             "admin_port",

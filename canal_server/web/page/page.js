@@ -25,7 +25,11 @@ async function ask(path, options) {
   const answer = await fetch(`${API}/${path}`, options);
   if (answer.status === 204) return null;
   const content = await answer.json();
-  if (!answer.ok) throw new Error(content.detail ?? content.title);
+  if (!answer.ok) {
+    const error = new Error(content.detail ?? content.title);
+    error.status = answer.status;
+    throw error;
+  }
   return content;
 }
 
@@ -37,6 +41,7 @@ async function refresh() {
     round += 1;
     if (Date.now() >= keepErrorUntil) setFailure("");
   } catch (error) {
+    if (error.status === 401) removeCards(() => true); // whoever looks may see it no more
     setFailure(`The server does not answer as expected: ${error.message}`);
   }
 }
@@ -58,9 +63,7 @@ function show(all) {
   setText(document.getElementById("summary"), `${all.version} · ${count}`);
   document.title = ready === destinations.length ? "canal-server" : `${destinations.length - ready} not ready · canal-server`;
   const names = new Set(destinations.map((each) => each.destination));
-  for (const [name, card] of cards) {
-    if (!names.has(name)) { card.remove(); cards.delete(name); }
-  }
+  removeCards((name) => !names.has(name));
   for (const each of destinations) {
     if (!cards.has(each.destination)) {
       const card = document.getElementById("destination").content.firstElementChild.cloneNode(true);
@@ -70,6 +73,12 @@ function show(all) {
       main.append(card);
     }
     showOne(cards.get(each.destination), each, all);
+  }
+}
+
+function removeCards(isOver) {
+  for (const [name, card] of cards) {
+    if (isOver(name)) { card.remove(); cards.delete(name); }
   }
 }
 

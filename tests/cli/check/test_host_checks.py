@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -285,6 +286,15 @@ def test_ports_that_are_open(make_conf, check, monkeypatch):
     server = ServerConfig(ip="192.0.2.1", passwd="x")
     (metrics,) = check_open_ports(server)
     assert metrics.text.startswith("canal.ip = 192.0.2.1: anyone who can reach it")
+
+
+def test_a_port_for_canal_admin_that_stays_closed():
+    """A public password and a file of users are a warning with the key."""
+    server = ServerConfig(ip="127.0.0.1", admin_port=1, users_file=Path("users.yml"))
+    (closed,) = check_open_ports(server)
+    assert closed.text.startswith("canal.admin.port = 1: stays closed")
+    assert "canal.admin.passwd" in closed.remedy
+    assert not list(check_open_ports(replace(server, admin_passwd="ab" * 20)))
 
 
 # --- the time zone, and ZooKeeper -----------------------------------------------------

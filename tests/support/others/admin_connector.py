@@ -21,23 +21,34 @@ IDLE_MS = 3_600_000
 
 
 class Connector:
-    """A connection; the greeting is received."""
+    """A connection from an address of this host; the greeting is received."""
 
-    def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+        self.sock = socket.create_connection(
+            ("127.0.0.1", port), PATIENCE_S, (address, 0)
+        )
         handshake = self.packet()
         assert (handshake.type, handshake.version) == (AdminPacketType.HANDSHAKE, 1)
         self._seed = decode(AdminHandshake, handshake.body).seeds
 
     def log_in(self, user: str, password: str) -> AdminAck:
         """Log in; returns the answer."""
+        self.pipeline(user, password)
+        return self.answer()
+
+    def pipeline(self, user: str, password: str, more: bytes = b"") -> None:
+        """Send a log-in, and at once what follows it."""
         token = scramble(password, self._seed) if password else b""
         auth = AdminAuth(user, token, IDLE_MS, IDLE_MS)
-        return self.ask(AdminPacketType.CLIENTAUTHENTICATION, auth)
+        self.sock.sendall(packet(AdminPacketType.CLIENTAUTHENTICATION, auth) + more)
 
     def ask(self, kind: AdminPacketType, content: object) -> AdminAck:
         """Send a request; returns the answer."""
         self.sock.sendall(packet(kind, content))
+        return self.answer()
+
+    def answer(self) -> AdminAck:
+        """Return the next answer; EOFError when the server closed."""
         received = self.packet()
         assert received.type == AdminPacketType.ACK
         return decode(AdminAck, received.body)

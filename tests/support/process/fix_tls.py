@@ -70,11 +70,11 @@ class Authority:
         cert, key = self.issue(name)
         return TlsConfig(cert_file=cert, key_file=key, **settings)  # type: ignore[arg-type]
 
-    def client_context(self, name: str = "") -> ssl.SSLContext:
+    def client_context(self, name: str = "", *, days: int = 365) -> ssl.SSLContext:
         """Return the context of a client that trusts it; with a certificate."""
         context = ssl.create_default_context(cafile=self.ca_file)
         if name:
-            context.load_cert_chain(*self.issue(name))
+            context.load_cert_chain(*self.issue(name, days=days))
         return context
 
     def _sign(

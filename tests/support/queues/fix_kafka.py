@@ -52,6 +52,7 @@ class Kafka:
                    "-t", CLUSTER, "-c", str(self._settings))  # fmt: skip
         assert made.returncode == 0, made.stdout + made.stderr
         self._popen: subprocess.Popen[bytes] | None = None
+        self.login: dict[str, str] = {}  # of clients in here, in librdkafka's words
 
     @property
     def servers(self) -> str:
@@ -89,7 +90,7 @@ class Kafka:
     ) -> None:
         """Create a topic."""
         admin: Any = pytest.importorskip("confluent_kafka.admin")
-        client = admin.AdminClient({"bootstrap.servers": self.servers})
+        client = admin.AdminClient({"bootstrap.servers": self.servers, **self.login})
         new = admin.NewTopic(
             topic,
             num_partitions=partitions,
@@ -102,7 +103,7 @@ class Kafka:
         """Return a function that yields what a partition has since the last call."""
         kafka: Any = pytest.importorskip("confluent_kafka")
         consumer = kafka.Consumer(
-            {"bootstrap.servers": self.servers, "group.id": "nobody",
+            {**self.login, "bootstrap.servers": self.servers, "group.id": "nobody",
              "enable.auto.commit": False, "auto.offset.reset": "earliest",
              "allow.auto.create.topics": True, "log_level": 0}
         )  # fmt: skip
@@ -120,6 +121,7 @@ class Kafka:
         kafka: Any = pytest.importorskip("confluent_kafka")
         consumer = kafka.Consumer(
             {
+                **self.login,
                 "bootstrap.servers": self.servers,
                 "group.id": "nobody",
                 "auto.offset.reset": "earliest",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -425,6 +426,22 @@ class Wire:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def received_after(sock: socket.socket, sent: bytes) -> bytes:
+    """Send bytes, say that no more follow, and return all that is received then.
+
+    A server that does not close in time is a failure (TimeoutError).
+    """
+    found = bytearray()
+    with contextlib.suppress(ConnectionError):  # what it did not read resets it
+        sock.sendall(sent)
+        # The socket below TLS: TLS would wait for the other side, or end both ways.
+        with socket.socket(fileno=socket.dup(sock.fileno())) as below:
+            below.shutdown(socket.SHUT_WR)
+        while data := sock.recv(1 << 16):
+            found += data
+    return bytes(found)
 
 
 @pytest.fixture

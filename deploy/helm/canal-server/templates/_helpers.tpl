@@ -59,6 +59,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $_ := set $keys "canal.tls.clientCertificates" .Values.tls.clientCertificates -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.users.existingSecret -}}
+{{- $_ := set $keys "canal.users.file" "/etc/canal-server-users/users.yml" -}}
+{{- end -}}
 {{- range $key, $value := .Values.server -}}
 {{- $_ := set $keys $key $value -}}
 {{- end -}}
@@ -92,8 +95,71 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{/* Whether the page and the probes use TLS. */}}
+{{/* Whether a port has TLS, `true` or nothing: `list $ "canal.http.tls"`. */}}
+{{- define "canal-server.hasTls" -}}
+{{- $certificate := include "canal-server.serverValue" (list (index . 0) "canal.tls.certFile") -}}
+{{- $on := include "canal-server.serverValue" . -}}
+{{- if and $certificate (ne (lower $on) "false") -}}true{{- end -}}
+{{- end -}}
+
+{{/* How the page and the probes are asked. */}}
 {{- define "canal-server.httpScheme" -}}
-{{- $on := include "canal-server.serverValue" (list . "canal.http.tls") -}}
-{{- if and .Values.tls.existingSecret (ne $on "false") -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- if include "canal-server.hasTls" (list . "canal.http.tls") -}}HTTPS{{- else -}}HTTP{{- end -}}
+{{- end -}}
+
+{{/* Values that contradict each other. */}}
+{{- define "canal-server.checks" -}}
+{{- $zookeeper := index .Values.server "canal.zkServers" -}}
+{{- if and (gt (int .Values.replicas) 1) (not $zookeeper) -}}
+{{- fail "replicas: more than one server need ZooKeeper, so that only one of them runs a destination: set server.\"canal.zkServers\"" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCaSecret (not .Values.tls.existingSecret) -}}
+{{- fail "tls.clientCaSecret: certificates of clients need TLS: set tls.existingSecret" -}}
+{{- end -}}
+{{- if and .Values.tls.required (not .Values.tls.existingSecret) -}}
+{{- fail "tls.required: TLS needs a certificate: set tls.existingSecret" -}}
+{{- end -}}
+{{- $secrets := list -}}
+{{- range $name := list "tls" "users" -}}
+{{- $chosen := (index $.Values $name).existingSecret -}}
+{{- if $chosen -}}
+{{- $secrets = append $secrets (printf "%s.existingSecret" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $key, $owner := dict "canal.tls.certFile" "tls" "canal.tls.keyFile" "tls" "canal.users.file" "users" -}}
+{{- $chosen := (index $.Values $owner).existingSecret -}}
+{{- if and $chosen (index $.Values.server $key) -}}
+{{- fail (printf "server.%s: %s.existingSecret sets it: remove one of them" $key $owner) -}}
+{{- end -}}
+{{- end -}}
+{{- $user := toString (.Values.podSecurityContext.runAsUser | default "") -}}
+{{- $root := eq (include "canal-server.text" .Values.podSecurityContext.runAsUser) "0" -}}
+{{- $group := .Values.podSecurityContext.fsGroup -}}
+{{- if and $secrets $user (not $root) (not $group) -}}
+{{- fail (printf "%s: Kubernetes mounts Secrets for root and podSecurityContext.fsGroup: set it to the group of the server" (first $secrets)) -}}
+{{- end -}}
+{{- if and .Values.users.existingSecret $root $group -}}
+{{- fail "users.existingSecret: a server that is root accepts no file that a group can read: remove podSecurityContext.fsGroup, or podSecurityContext.runAsUser = 0" -}}
+{{- end -}}
+{{- if .Values.serviceMonitor.enabled -}}
+{{- include "canal-server.monitorChecks" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "canal-server.monitorChecks" -}}
+{{- $users := include "canal-server.serverValue" (list . "canal.users.file") -}}
+{{- $monitor := .Values.serviceMonitor -}}
+{{- if and $users (not $monitor.basicAuth) (not $monitor.tlsConfig.cert) (not $monitor.tlsConfig.certFile) -}}
+{{- fail "serviceMonitor: where there are users, metrics need a log-in: set serviceMonitor.basicAuth to that of a user who may observe" -}}
+{{- end -}}
+{{- if and $monitor.basicAuth (not $users) -}}
+{{- fail "serviceMonitor.basicAuth: without users, metrics have no log-in and everybody can read them: set users.existingSecret" -}}
+{{- end -}}
+{{- $tls := include "canal-server.hasTls" (list . "canal.metrics.tls") -}}
+{{- if and $monitor.tlsConfig (not $tls) -}}
+{{- fail "serviceMonitor.tlsConfig: the port for metrics has no TLS: set tls.existingSecret, and do not set server.\"canal.metrics.tls\" to false" -}}
+{{- end -}}
+{{- if and $tls (not $monitor.tlsConfig) (not .Values.tls.existingSecret) -}}
+{{- fail "serviceMonitor.tlsConfig: set it, as the certificate does not come from tls.existingSecret" -}}
+{{- end -}}
 {{- end -}}

@@ -172,7 +172,7 @@ class ArrowReader:
             found.append(ArrowBatch(*name, _shown(batch, table.casts)))
 
     def _end_transaction(self, body: bytes | memoryview) -> None:
-        """Give rows whose transaction goes on the time of the last entry."""
+        """Give rows of a transaction that continues the time of the last entry."""
         self._router.finish(0, last_time_ms(body))
 
     def _forget_all(self) -> None:

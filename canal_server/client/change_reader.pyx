@@ -375,14 +375,14 @@ cdef class Change:
 cdef class ChangeReader:
     """Reads the batches of one subscription; for one thread at a time.
 
-    `read` is given them in their order, as transactions go on from batch to batch.
+    `read` is given them in their order, as transactions continue from batch to batch.
     """
 
     cdef dict tables         # by schema and name
     cdef Table last
     cdef ValueOptions options
     cdef uint64_t transaction
-    cdef bint is_open        # a transaction goes on
+    cdef bint is_open        # a transaction continues
 
     def __init__(self, ValueOptions options):
         self.tables = {}

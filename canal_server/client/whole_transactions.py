@@ -67,7 +67,7 @@ class WholeTransactions:
         return piece
 
     def take(self) -> Piece:
-        """Return everything that waits, although its transaction goes on."""
+        """Return everything that waits, although its transaction continues."""
         piece = Piece(self._last_id, self._joined(b""))
         self._clear()
         return piece

@@ -139,7 +139,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let senders go on."""
+        """Let senders continue."""
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -50,7 +50,7 @@ def never() -> bool:
 
 
 class Interrupt:
-    """A waker, and whether who is woken gives up or goes on waiting."""
+    """A waker, and whether who is woken gives up or continues to wait."""
 
     def __init__(self, waker: Waker, gives_up: Callable[[], bool]) -> None:
         self._waker = waker

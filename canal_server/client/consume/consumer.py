@@ -169,7 +169,7 @@ class Consumer:
         self._parts.clear()
         self._ack_id = None
 
-    def take(self, message: Message) -> bool:
+    def process(self, message: Message) -> bool:
         """Handle a message, which may be empty; flush if that is due.
 
         Returns whether everything so far is durable.
@@ -195,7 +195,7 @@ class Consumer:
     def _run(self, client: MessageSource) -> None:
         has_timer = self._calls.flush_s > 0
         for message in client.messages(timeout_s=_IDLE_S, empty=has_timer):
-            if self.take(message):
+            if self.process(message):
                 self._ack(client)
         if self._unflushed:
             self._flush()

@@ -195,7 +195,7 @@ def test_a_disk_that_is_full(tmp_path, files, maker, monkeypatch):
 def test_a_consumer_flushes_by_rows(tmp_path, files, maker):
     """Rows of messages are counted, so that a file has about as many as it should."""
     consumer = Consumer(files(rows=4))
-    durable = [consumer.take(maker.inserts(n, 3 * n, 3 * n + 1, 3 * n + 2)) for n in
+    durable = [consumer.process(maker.inserts(n, 3 * n, 3 * n + 1, 3 * n + 2)) for n in
                range(4)]  # fmt: skip
     assert durable == [False, True, False, True]
     assert len(list((tmp_path / "lake/shop.orders").iterdir())) == 2
@@ -208,7 +208,7 @@ def test_a_consumer_flushes_by_bytes(tmp_path, files, maker):
     size = min(len(each.body) for each in messages)
     assert 3 * size > 2 * max(len(each.body) for each in messages)
     consumer = Consumer(files(flush_bytes=3 * size))
-    durable = [consumer.take(each) for each in messages]
+    durable = [consumer.process(each) for each in messages]
     assert durable == [False, False, True, False, False, True]
     assert len(list((tmp_path / "lake/shop.orders").iterdir())) == 2
     assert ids(tmp_path) == list(range(6))
@@ -219,11 +219,11 @@ def test_a_consumer_flushes_before_the_server_stalls(files):
     maker = Maker()
     nothing = Message.of_entries(-1, ())
     consumer = Consumer(files())
-    assert not consumer.take(maker.inserts(1, 1))
-    assert not consumer.take(nothing)
+    assert not consumer.process(maker.inserts(1, 1))
+    assert not consumer.process(nothing)
     big = maker.message(2, *(maker.insert({"id": 2, "t": "x" * 2**20}) for _ in "ab"))
-    assert not consumer.take(big)
-    assert consumer.take(nothing)
+    assert not consumer.process(big)
+    assert consumer.process(nothing)
 
 
 @pytest.mark.parametrize(

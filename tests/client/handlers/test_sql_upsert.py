@@ -532,7 +532,7 @@ def test_one_of_many(target, maker, tmp_path):
     ]
     letters = DeadLetters(tmp_path / "dead.jsonl")
     consumer = Consumer(target.handler(), dead_letters=letters)
-    assert consumer.take(maker.message(1, *entries))
+    assert consumer.process(maker.message(1, *entries))
     letters.close()
     assert sorted(target.rows()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     (letter,) = (tmp_path / "dead.jsonl").read_text().splitlines()

@@ -177,7 +177,7 @@ def test_the_id(receiver, hook):
 def test_batches(receiver, hook, maker):
     """The consumer flushes when a batch is full."""
     consumer = Consumer(hook(batch=2))
-    assert consumer.take(maker.inserts(1, 1, 2, 3, 4, 5))
+    assert consumer.process(maker.inserts(1, 1, 2, 3, 4, 5))
     sizes = [len(json.loads(body)["changes"]) for *_, body in receiver.requests]
     assert sizes == [2, 2, 1]
     assert receiver.ids == [1, 2, 3, 4, 5]
@@ -331,7 +331,7 @@ def test_a_server_that_fails_now_and_then(receiver, hook, maker, tmp_path, rng):
     letters = DeadLetters(tmp_path / "dead.jsonl")
     consumer = Consumer(hook(batch=16), retries=30, dead_letters=letters)
     for start in range(0, 400, 40):
-        assert consumer.take(maker.inserts(start, *range(start, start + 40)))
+        assert consumer.process(maker.inserts(start, *range(start, start + 40)))
     letters.close()
     lines = letters.path.read_text().splitlines()
     dead = list(map(json.loads, lines))

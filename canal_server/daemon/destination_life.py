@@ -279,8 +279,15 @@ class DestinationLife:
                 if not instance.is_whole():
                     self.restart(instance)
             return
+        self.change_stored(lambda: move_stored(self.config, clients, *positions))
+
+    def change_stored(self, change: Callable[[], None]) -> None:
+        """Change what is stored, while no instance runs here or can start.
+
+        Raises CanalError if one does, or is just starting or ending.
+        """
         with self._changed:
-            # A life that ends may have a successor, which knows nothing of this move.
+            # A life that ends may have a successor, which knows nothing of this change.
             ending = self._stop.requested() or self._state is State.ENDED
             if self._instance is not None or self._is_moving or ending:
                 raise CanalError(
@@ -288,7 +295,7 @@ class DestinationLife:
                 )
             self._is_moving = True
         try:
-            move_stored(self.config, clients, *positions)
+            change()
         finally:
             with self._changed:
                 self._is_moving = False

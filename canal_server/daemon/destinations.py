@@ -280,6 +280,13 @@ class Destinations:
         """Move clients' cursors; blocks while it does. Raises CanalError."""
         self._life(destination).seek(clients, *positions)
 
+    def change_stored(self, destination: str, change: Callable[[], None]) -> None:
+        """Change what is stored of a destination that does not run here.
+
+        Raises CanalError, also if it does.
+        """
+        self._life(destination).change_stored(change)
+
     def _life(self, destination: str) -> DestinationLife:
         life = self._lives.get(destination)
         if life is None:

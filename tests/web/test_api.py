@@ -68,6 +68,7 @@ def test_destinations(http):
         ("POST", "one/stop", 202, ("stop", "one")),
         ("POST", "one/start", 202, ("start", "one")),
         ("DELETE", "one/clients/1001", 204, ("unsubscribe", "one", 1001)),
+        ("DELETE", "one/subscriptions/lake.1", 204, ("remove", "one", "lake.1")),
     ],
 )
 def test_actions(http, server, method, path, status, asked):  # noqa: PLR0917  # a table

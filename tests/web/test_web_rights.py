@@ -65,11 +65,17 @@ OF_ONE = [
     ("GET", "/subscriptions", Right.OBSERVE, None),
     ("GET", "/tables", Right.OBSERVE, None),
     ("GET", "/tables/s.t/history", Right.OBSERVE, None),
+    ("GET", "/tables/s.t", Right.OBSERVE, None),
+    ("GET", "/schema", Right.OBSERVE, None),
+    ("GET", "/schema?format=sql", Right.OBSERVE, None),
+    ("GET", "/schema/export", Right.OBSERVE, None),
+    ("POST", "/schema/verify", Right.OPERATE, {}),
     ("HEAD", "/tail", Right.READ, None),
     ("POST", "/seek", Right.OPERATE, {"to": "latest"}),
     ("POST", "/start", Right.OPERATE, {}),
     ("POST", "/stop", Right.OPERATE, {}),
     ("DELETE", "/clients/1", Right.OPERATE, None),
+    ("DELETE", "/subscriptions/lake", Right.OPERATE, None),
 ]
 
 

@@ -49,7 +49,48 @@ class NotedServer:
         self._check(destination)
         return {"running": False}
 
-    subscriptions = tables = positions
+    subscriptions = positions
+
+    @property
+    def schemas(self):
+        """Return what answers about table histories: this."""
+        return self
+
+    def tables(self, destination):
+        """Return none."""
+        self._check(destination)
+        return []
+
+    def table(self, destination, table, **asked):
+        """Note what is asked for."""
+        self._check(destination)
+        return {"table": table, "asked": repr(asked)}
+
+    def show(self, destination, **asked):
+        """Return what is asked for."""
+        self._check(destination)
+        return {"asked": repr(asked)}
+
+    def show_sql(self, destination, **asked):
+        """Return what is asked for."""
+        self._check(destination)
+        return repr(asked)
+
+    def export(self, destination, **asked):
+        """Return what is asked for."""
+        self._check(destination)
+        return repr(asked)
+
+    def verify(self, destination, *, tables, source, stop):
+        """Note it."""
+        self._check(destination)
+        self.asked.append(("verify", destination, tables, source))
+        return {"equal": not stop.requested()}
+
+    def remove_subscription(self, destination, name):
+        """Note it."""
+        self._check(destination)
+        self.asked.append(("remove", destination, name))
 
     def log_levels(self):
         """Return the levels."""
@@ -59,8 +100,8 @@ class NotedServer:
         """Note it."""
         self.asked.append(("level", level, destination))
 
-    def table_changes(self, destination, table):
-        """Return none."""
+    def table_changes(self, destination, table, **_):
+        """Return one."""
         self._check(destination)
         return [{"table": table}]
 

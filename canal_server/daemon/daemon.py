@@ -37,6 +37,7 @@ from canal_server.config.load import MAIN_FILE, InstanceLoader
 from canal_server.config.open_ports import metrics_address
 from canal_server.config.schema import ServerMode
 from canal_server.cursor_moves.move_plan import MovePlan, plan_move
+from canal_server.daemon.cluster_requests import ClusterRequests
 from canal_server.daemon.conf_watch import ConfWatch
 from canal_server.daemon.control import LOCK_NAME, ControlServer
 from canal_server.daemon.cursor_requests import CursorRequests
@@ -47,6 +48,7 @@ from canal_server.daemon.process_signals import signals
 from canal_server.daemon.queue_instances import for_queue
 from canal_server.daemon.schema_requests import SchemaRequests
 from canal_server.daemon.settings_watch import SettingsWatch
+from canal_server.daemon.start_requests import StartRequests
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.delivery.queue_delivery import (
     QueueDelivery,
@@ -131,8 +133,9 @@ class Daemon:
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
         self.restarts = False  # whether it stops to start with other settings
+        zookeepers = zookeepers or ZooKeepers()
         leases = Leases(
-            zookeepers or ZooKeepers(),
+            zookeepers,
             config.server,
             lambda: self.port,
             config.data_dir / LOCK_NAME,
@@ -180,6 +183,10 @@ class Daemon:
         self._watch = _watch(config, self._destinations)
         self._settings_watch = self._watch_of(settings)
         self._loaded_files = LoadedFiles(_files_of_restart(config))
+        self._starts = StartRequests(config, self._destinations, self._loaded_files)
+        self._clusters = ClusterRequests(
+            self._destinations, zookeepers, config.server, lambda: self.port
+        )
         self._subscriptions = SubscriptionRequests(
             self._destinations, self._server, self._audit
         )
@@ -400,6 +407,7 @@ class Daemon:
 
     def _reading_of(self, status: Mapping[str, object]) -> Reading:
         name = str(status["destination"])
+        self._subscriptions.add_queries([status])
         requests = self._server.requests(name)
         return Reading(name, status, requests, self._destinations.metrics(name))
 
@@ -478,8 +486,12 @@ class Daemon:
         self._destinations.stop(destination)
 
     def start_destination(self, destination: str) -> None:
-        """Start a stopped, failed or lazy destination. Raises ClientError."""
-        self._destinations.resume(destination)
+        """Start a stopped, failed or lazy destination. Raises CanalError."""
+        self._starts.start(destination)
+
+    def clusters(self) -> dict[str, Any]:
+        """Return the clusters that this server is in."""
+        return self._clusters.show()
 
     def unsubscribe(self, destination: str, client_id: int) -> None:
         """Remove the subscription of a client. Raises ClientError."""

@@ -196,7 +196,9 @@ class Destinations:
             life.restart(instance)
 
     def resume(self, destination: str) -> None:
-        """Start a destination, after `stop` or if it is lazy; returns at once.
+        """Start a destination after `stop`, a failure, or if it is lazy, or retry it.
+
+        Returns at once. Retried is one that runs but cannot read its source.
 
         Raises ClientError when it is not configured.
         """

@@ -21,7 +21,7 @@ from canal_server.ranges.offline_range_cursors import (
 from canal_server.users.audit_log import LOCAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from canal_server.daemon.control import Arguments
     from canal_server.daemon.destinations import Destinations
@@ -123,7 +123,7 @@ class SubscriptionRequests:
         check_known(destination, name, [each.name for each in found])
         ranges.unsubscribe(name)
 
-    def add_queries(self, instances: list[dict[str, Any]]) -> None:
+    def add_queries(self, instances: Iterable[Mapping[str, Any]]) -> None:
         """Add to the status of instances which queries read their subscriptions."""
         for each in instances:
             ranges = each.get("ranges")

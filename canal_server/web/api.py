@@ -21,9 +21,9 @@ from canal_server.observe.readings import READY_STATES
 from canal_server.users.rights import Right
 from canal_server.users.shown_rows import redaction_of
 from canal_server.web.access_rules import check_site
+from canal_server.web.description.openapi import document
 from canal_server.web.destination_view import view_of
 from canal_server.web.live_tail import MEDIA_TYPE, TailResponse
-from canal_server.web.openapi import document
 from canal_server.web.problem_details import Problem, problem_of
 from canal_server.web.request_bodies import LevelRequest, SeekRequest, body_of
 from canal_server.web.schema_api import SchemaApi
@@ -97,6 +97,7 @@ class Api:
                     Route("/status", self._status),
                     Route("/log-levels", self._levels),
                     Route("/log-levels", self._set_level, methods=["PUT"]),
+                    Route("/clusters", self._clusters),
                     Route("/destinations", self._list),
                     Route(one, self._detail),
                     Route(f"{one}/throughput", self._rates),
@@ -156,6 +157,22 @@ class Api:
             ]
             found["refused"], found["changed_settings"] = {}, []
         return JSONResponse(found)
+
+    async def _clusters(self, request: Request) -> Response:
+        """Answer with those that have a destination that the visitor may observe."""
+        visitor = visitor_of(request)
+        found = await self._stored.run(lambda _: self._operations.clusters())
+        shown = []
+        for each in found["clusters"]:
+            destinations = {
+                name: view
+                for name, view in each["destinations"].items()
+                if visitor.may(Right.OBSERVE, name)
+            }
+            if destinations:
+                shown.append({**each, "destinations": destinations})
+        this_server = found["this_server"] if shown else None
+        return JSONResponse({"this_server": this_server, "clusters": shown})
 
     async def _list(self, request: Request) -> Response:
         visitor = visitor_of(request)

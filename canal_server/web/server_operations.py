@@ -96,6 +96,9 @@ class Operations(Protocol):
     def status(self) -> Mapping[str, Any]:
         """Return what `canal-server status --json` shows."""
 
+    def clusters(self) -> Mapping[str, Any]:
+        """Return the address of this server, and the clusters that it is in."""
+
     def readings(self) -> Sequence[Reading]:
         """Return what each destination shows now."""
 
@@ -140,7 +143,10 @@ class Operations(Protocol):
         """Stop a destination until it is started; returns at once."""
 
     def start_destination(self, destination: str) -> None:
-        """Start a stopped, failed or lazy destination; returns at once."""
+        """Start a stopped, failed or lazy destination, or retry its source.
+
+        Its file of settings is read again. Returns at once.
+        """
 
     def unsubscribe(self, destination: str, client_id: int) -> None:
         """Remove the subscription of a client."""

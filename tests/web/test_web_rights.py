@@ -181,6 +181,17 @@ def test_lists_have_what_may_be_observed(http, user):
         assert each["allows_tail"] is (name in RIGHTS[user].get(Right.READ, "").split())
 
 
+@pytest.mark.parametrize("user", RIGHTS)
+def test_clusters_have_what_may_be_observed(http, user):
+    """Servers are named to those who may observe a destination of the cluster."""
+    seen = RIGHTS[user].get(Right.OBSERVE, "").split()
+    found = http.get(f"{BASE}/clusters", headers=basic(user)).json()
+    assert [sorted(each["destinations"]) for each in found["clusters"]] == (
+        [seen] if seen else []
+    )
+    assert (found["this_server"] is not None) is bool(seen)
+
+
 def test_refusals_are_noted(rules, tmp_path):
     """The audit has who logged in, once, and what was refused; not of strangers."""
     server, path = Noted(), tmp_path / "audit.jsonl"

@@ -27,6 +27,19 @@ class NotedServer:
             "refused": {"two": "text"},
         }
 
+    def clusters(self):
+        """Return one in which another server runs a destination."""
+        found = {"runs_on": "10.0.0.2:11111", "candidates": ["10.0.0.2:11111"]}
+        session = {"state": "connected", "expired": 0, "timeout_s": 90.0}
+        one = {
+            "zookeeper": "zk:2181",
+            "session": session,
+            "servers": ["10.0.0.2:11111"],
+            "destinations": {"one": found, "two": None},
+            "error": None,
+        }
+        return {"this_server": "10.0.0.1:11111", "clusters": [one]}
+
     def readings(self):
         """Return a reading of each destination."""
         return [

@@ -7,7 +7,7 @@ from typing import Final
 from canal_server.instance.client_lags import CLIENT_STATES
 from canal_server.observe.readings import STATES
 from canal_server.runtime.log_levels import LEVELS
-from canal_server.web.openapi_parts import (
+from canal_server.web.description.openapi_parts import (
     INTEGER,
     NUMBER,
     OBJECT,
@@ -21,7 +21,7 @@ from canal_server.web.openapi_parts import (
     problem,
     ref,
 )
-from canal_server.web.openapi_tables import table_paths, table_schemas
+from canal_server.web.description.openapi_tables import table_paths, table_schemas
 from canal_server.web.quiet_tail import STATES as TAIL_STATES
 from canal_server.web.tail_events import KINDS
 
@@ -40,6 +40,16 @@ _VIEW: Final[Json] = {
     "runs_on": {**TEXT, "description": "the server of a cluster that runs it"},
     "blocked": {**OBJECT, "description": "why reading waits, and for which clients"},
     "warnings": {"type": "array", "items": {"type": "string"}},
+    "error_notes": {
+        "type": "array",
+        "items": ref("Note"),
+        "description": "what is known of the error",
+    },
+    "warning_notes": {
+        "type": "array",
+        "items": {"anyOf": [ref("Note"), {"type": "null"}]},
+        "description": "what is known of each of the warnings; null: nothing",
+    },
     "uncertain_tables": {
         **OBJECT,
         "description": "tables whose columns are not certain at this position:"
@@ -62,6 +72,56 @@ _CLIENT: Final[Json] = {
     "lag_s": {**NUMBER, "description": "as `canal_client_lag_seconds`"},
     "rows": {**INTEGER, "description": "delivered, redeliveries included"},
     "blocks": {"type": "boolean", "description": "reading waits for its acks"},
+    "acked": {
+        "anyOf": [ref("ClientPosition"), {"type": "null"}],
+        "description": "the position that it has acked; null: none yet",
+    },
+    "sent": {
+        "anyOf": [ref("ClientPosition"), {"type": "null"}],
+        "description": "the position up to which it was sent changes",
+    },
+    "open_batches": {
+        "type": "integer",
+        "description": "batches that were sent, and are not acked",
+    },
+}
+_CLIENT_POSITION: Final[Json] = {
+    "position": {"type": "string", "description": "FILE:POSITION"},
+    "time": {**TEXT, "description": "of the commit, ISO 8601"},
+    "gtid": {
+        **TEXT,
+        "description": "the executed set; null: none is known, or it has more than 4096"
+        " characters",
+    },
+    "source": {"type": "string", "description": "the server whose position it is"},
+}
+_NOTE: Final[Json] = {
+    "title": {"type": "string", "description": "the class of the error"},
+    "meaning": {"type": "string"},
+    "remedy": {"type": "string", "description": "what to do"},
+    "anchor": {
+        "type": "string",
+        "description": "of the section in `/messages.html`, and in the reference",
+    },
+}
+_CLUSTER: Final[Json] = {
+    "zookeeper": {"type": "string"},
+    "session": {
+        "type": "object",
+        "description": "of this server: `state` (connected, suspended, lost),"
+        " `expired`: how many ended, `timeout_s`",
+    },
+    "servers": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "that are in the cluster now",
+    },
+    "destinations": {
+        "type": "object",
+        "description": "by name: `runs_on`, and `candidates`: the servers that may run"
+        " it; null: not known",
+    },
+    "error": {**TEXT, "description": "why nothing is known"},
 }
 _SAMPLE: Final[Json] = {
     "time_s": {"type": "number", "description": "seconds since 1970"},
@@ -211,6 +271,12 @@ def document(version: str) -> Json:
                     },
                 },
             },
+            "/api/v1/clusters": {
+                "get": operation(
+                    "The clusters of this server: who runs what, and who stands by.",
+                    ref("Clusters"),
+                )
+            },
             "/api/v1/destinations": {
                 "get": operation("All destinations.", ref("Destinations"))
             },
@@ -246,7 +312,11 @@ def document(version: str) -> Json:
                 }
             },
             f"{one}/start": {
-                "post": action("Start a stopped, failed or lazy one.", {}, "202")
+                "post": action(
+                    "Start a stopped, failed or lazy one, with its file as it is now.",
+                    {},
+                    "202",
+                )
             },
             f"{one}/stop": {"post": action("Stop it until `start`.", {}, "202")},
             f"{one}/clients/{{client_id}}": {
@@ -261,6 +331,19 @@ def document(version: str) -> Json:
                     {**_VIEW, "clients": {"type": "array", "items": ref("Client")}}
                 ),
                 "Client": object_of(_CLIENT),
+                "ClientPosition": object_of(_CLIENT_POSITION),
+                "Note": object_of(_NOTE),
+                "Cluster": object_of(_CLUSTER),
+                "Clusters": object_of(
+                    {
+                        "this_server": {
+                            **TEXT,
+                            "description": "the address that clients are given; null:"
+                            " it is in no cluster",
+                        },
+                        "clusters": {"type": "array", "items": ref("Cluster")},
+                    }
+                ),
                 "Destinations": object_of(
                     {
                         "version": {"type": "string"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from canal_server.web.openapi_parts import (
+from canal_server.web.description.openapi_parts import (
     INTEGER,
     TEXT,
     Json,

@@ -189,8 +189,8 @@ def test_an_operator_removes_a_ranged_subscription(browser, pipeline):
 
 
 def test_an_operator_sees_the_cluster(  # noqa: PLR0917  # fixtures
-    browser, make_pipeline, mysql_server, database,
-                                      zookeeper_root, monkeypatch):  # fmt: skip
+    browser, make_pipeline, mysql_server, database, zookeeper_root, monkeypatch
+):
     """Who runs the destination, who stands by, and what becomes of it at a stop."""
     monkeypatch.setenv("CANAL_HTTP_PORT", "0")
     servers = [make_pipeline(mysql_server, database) for _ in range(2)]

@@ -1,6 +1,6 @@
 """Requests of an operator to a running server about positions of clients.
 
-Leaves out those of a stopped server (`canal_server.position.offline`).
+How they are stored is the task of `canal_server.position`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from canal_server.daemon.control import ACCOUNT, ControlError
 from canal_server.model.cursors import cursors_to_json
 from canal_server.model.positions import log_position_from_json
+from canal_server.position.offline import read_stored
 from canal_server.users.audit_log import LOCAL
 
 if TYPE_CHECKING:
@@ -37,6 +38,18 @@ class CursorRequests:
         if found is None:
             return {"running": False, **failure}
         return {"running": True, **failure, **cursors_to_json(found)}
+
+    def of(self, destination: str) -> dict[str, object]:
+        """Return the positions of a destination's clients, or those that are stored.
+
+        `runs_on` is the server that runs it instead. Raises CanalError.
+        """
+        found = self.positions({"destination": destination})
+        if found["running"]:
+            return found
+        stored = read_stored(self._destinations.require(destination))
+        owner = stored.owner or None
+        return {**found, "runs_on": owner, **cursors_to_json(stored.cursors)}
 
     def seek(self, arguments: Arguments) -> dict[str, object]:
         """Move clients of a destination to positions. Raises CanalError."""

@@ -41,6 +41,7 @@ from canal_server.config.load import MAIN_FILE, InstanceLoader
 from canal_server.config.open_ports import metrics_address
 from canal_server.config.schema import ServerMode
 from canal_server.cursor_moves.move_plan import MovePlan, plan_move
+from canal_server.daemon.cluster_requests import ClusterRequests
 from canal_server.daemon.conf_watch import ConfWatch
 from canal_server.daemon.control import LOCK_NAME, ControlServer
 from canal_server.daemon.cursor_requests import CursorRequests
@@ -49,7 +50,9 @@ from canal_server.daemon.loaded_files import LoadedFiles
 from canal_server.daemon.open_port_warnings import warn_of_open_ports
 from canal_server.daemon.process_signals import signals
 from canal_server.daemon.queue_instances import for_queue
+from canal_server.daemon.schema_requests import SchemaRequests
 from canal_server.daemon.settings_watch import SettingsWatch
+from canal_server.daemon.start_requests import StartRequests
 from canal_server.daemon.subscription_requests import SubscriptionRequests
 from canal_server.delivery.queue_delivery import (
     QueueDelivery,
@@ -74,7 +77,6 @@ from canal_server.runtime.pid_file import PidFile
 from canal_server.runtime.port_connections import http_limits
 from canal_server.runtime.service_manager import READY, STOPPING, notify
 from canal_server.server.listener import Server
-from canal_server.tablemeta.history.table_change_view import changes_of, tables_of
 from canal_server.tls.server_tls import ServerTls
 from canal_server.users.audit_log import LOCAL, AuditLog
 from canal_server.users.user_directory import UserDirectory, UsersWatch
@@ -87,10 +89,7 @@ if TYPE_CHECKING:
 
     from canal_server.admin.managed_settings import ManagedSettings
     from canal_server.alarms.alarm_hooks import AlarmHook
-    from canal_server.config.schema import (
-        DaemonConfig,
-        InstanceConfig,
-    )
+    from canal_server.config.schema import DaemonConfig
     from canal_server.daemon.destination_life import MakeInstance
     from canal_server.doors.prometheus.metrics_server import MetricsServer
     from canal_server.instance.change_tap import ChangeTap
@@ -138,8 +137,9 @@ class Daemon:
         self._born_s = time.monotonic()
         self.stop = Stop()  # what the control socket and `run` wait on
         self.restarts = False  # whether it stops to start with other settings
+        zookeepers = zookeepers or ZooKeepers()
         leases = Leases(
-            zookeepers or ZooKeepers(),
+            zookeepers,
             config.server,
             lambda: self.port,
             config.data_dir / LOCK_NAME,
@@ -180,12 +180,17 @@ class Daemon:
             config.server.tls.expiry_warning_days,
         )
         self._metrics = self._metrics_server()
+        self.schemas = SchemaRequests(self._destinations)
         self._web = self._web_server()
         self._admin = self._admin_server(log_dir)
         self._alarms = self._alarm_watch()
         self._watch = _watch(config, self._destinations)
         self._settings_watch = self._watch_of(settings)
         self._loaded_files = LoadedFiles(_files_of_restart(config))
+        self._starts = StartRequests(config, self._destinations, self._loaded_files)
+        self._clusters = ClusterRequests(
+            self._destinations, zookeepers, config.server, lambda: self.port
+        )
         self._subscriptions = SubscriptionRequests(
             self._destinations, self._server, self._audit
         )
@@ -406,6 +411,7 @@ class Daemon:
 
     def _reading_of(self, status: Mapping[str, object]) -> Reading:
         name = str(status["destination"])
+        self._subscriptions.add_queries([status])
         requests = self._server.requests(name)
         return Reading(name, status, requests, self._destinations.metrics(name))
 
@@ -430,25 +436,6 @@ class Daemon:
             "refused": refused,  # files that did not become destinations
             "changed_settings": self._loaded_files.changed(),  # need a restart
         }
-
-    def tables(self, destination: str) -> list[str]:
-        """Return the tables of a destination's history. Raises CanalError."""
-        return tables_of(self._with_history(destination))
-
-    def table_changes(self, destination: str, table: str) -> list[dict[str, Any]]:
-        """Return the changes of a table, `schema.table`. Raises CanalError."""
-        schema, _, name = table.partition(".")
-        return changes_of(self._with_history(destination), schema, name)
-
-    def _with_history(self, destination: str) -> InstanceConfig:
-        """Return the settings of a destination that keeps a table history."""
-        config = self._destinations.require(destination)
-        if not config.table_meta.enable:
-            raise CanalError(
-                f"destination {destination} keeps no table history:"
-                " canal.instance.tsdb.enable is false"
-            )
-        return config
 
     def tap(
         self, destination: str, expression: str, on_news: Callable[[], None]
@@ -503,20 +490,28 @@ class Daemon:
         self._destinations.stop(destination)
 
     def start_destination(self, destination: str) -> None:
-        """Start a stopped, failed or lazy destination. Raises ClientError."""
-        self._destinations.resume(destination)
+        """Start a stopped, failed or lazy destination. Raises CanalError."""
+        self._starts.start(destination)
+
+    def clusters(self) -> dict[str, Any]:
+        """Return the clusters that this server is in."""
+        return self._clusters.show()
 
     def unsubscribe(self, destination: str, client_id: int) -> None:
         """Remove the subscription of a client. Raises ClientError."""
         self._server.unsubscribe(destination, client_id)
 
     def subscriptions(self, destination: str) -> dict[str, object]:
-        """Return a destination's ranged subscriptions, if it runs here."""
-        return self._subscriptions.list_all({"destination": destination})
+        """Return a destination's ranged subscriptions, or those that are stored."""
+        return self._subscriptions.of(destination)
+
+    def remove_subscription(self, destination: str, name: str) -> None:
+        """Remove a ranged subscription that no query reads. Raises CanalError."""
+        self._subscriptions.remove_named(destination, name)
 
     def positions(self, destination: str) -> dict[str, object]:
-        """Return the positions of a destination's clients, if it runs here."""
-        return self._cursors.positions({"destination": destination})
+        """Return the positions of a destination's clients, or those that are stored."""
+        return self._cursors.of(destination)
 
     def _on_stop_command(self) -> dict[str, object]:
         log.info("received a stop command on the control socket, shutting down")

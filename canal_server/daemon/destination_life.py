@@ -65,6 +65,9 @@ class Instance(RunningInstance, Stage, Protocol):
         One position for each source in which they are moved, or for the only source.
         """
 
+    def retry(self) -> None:
+        """Read sources again now whose last session failed; returns at once."""
+
     def is_whole(self) -> bool:
         """Return whether it can continue: false after an incomplete move of cursors."""
 
@@ -222,12 +225,18 @@ class DestinationLife:
         self._end_turn()
 
     def resume(self) -> None:
-        """Let it run after `hold`, a failure, or if it is lazy; returns at once."""
+        """Let it run after `hold`, a failure, or if it is lazy; returns at once.
+
+        If it runs but cannot read its source, that is tried again at once.
+        """
         with self._changed:
             if self._is_held or self._state in (State.IDLE, State.PAUSED):
                 self._is_held = False
                 self._asked = True
                 self._changed.notify_all()
+            instance = self._serving
+        if instance is not None:
+            instance.retry()
 
     @property
     def is_shared(self) -> bool:
@@ -279,8 +288,15 @@ class DestinationLife:
                 if not instance.is_whole():
                     self.restart(instance)
             return
+        self.change_stored(lambda: move_stored(self.config, clients, *positions))
+
+    def change_stored(self, change: Callable[[], None]) -> None:
+        """Change what is stored, while no instance runs here or can start.
+
+        Raises CanalError if one does, or is just starting or ending.
+        """
         with self._changed:
-            # A life that ends may have a successor, which knows nothing of this move.
+            # A life that ends may have a successor, which knows nothing of this change.
             ending = self._stop.requested() or self._state is State.ENDED
             if self._instance is not None or self._is_moving or ending:
                 raise CanalError(
@@ -288,7 +304,7 @@ class DestinationLife:
                 )
             self._is_moving = True
         try:
-            move_stored(self.config, clients, *positions)
+            change()
         finally:
             with self._changed:
                 self._is_moving = False

@@ -196,7 +196,9 @@ class Destinations:
             life.restart(instance)
 
     def resume(self, destination: str) -> None:
-        """Start a destination, after `stop` or if it is lazy; returns at once.
+        """Start a destination after `stop`, a failure, or if it is lazy, or retry it.
+
+        Returns at once. Retried is one that runs but cannot read its source.
 
         Raises ClientError when it is not configured.
         """
@@ -279,6 +281,13 @@ class Destinations:
     ) -> None:
         """Move clients' cursors; blocks while it does. Raises CanalError."""
         self._life(destination).seek(clients, *positions)
+
+    def change_stored(self, destination: str, change: Callable[[], None]) -> None:
+        """Change what is stored of a destination that does not run here.
+
+        Raises CanalError, also if it does.
+        """
+        self._life(destination).change_stored(change)
 
     def _life(self, destination: str) -> DestinationLife:
         life = self._lives.get(destination)

@@ -32,9 +32,15 @@ class LoadedFiles:
         """Read all files; one that is missing is none that has changed."""
         self._seen = {file: _look(file) for file in files}
 
+    def note_loaded(self, file: Path) -> None:
+        """Note that a file was read again, if it is one of them."""
+        if file in self._seen:
+            self._seen[file] = _look(file)
+
     def changed(self) -> list[str]:
         """Return the files whose content is another now, or that were removed."""
-        return [str(file) for file, seen in self._seen.items() if _differs(file, seen)]
+        seen = dict(self._seen)
+        return [str(file) for file, look in seen.items() if _differs(file, look)]
 
 
 def _differs(file: Path, seen: _Look) -> bool:

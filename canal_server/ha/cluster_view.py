@@ -37,10 +37,15 @@ def look(servers: str, destinations: Sequence[str], timeout_s: float) -> Cluster
     Raises ZooKeeperError, also when there is no answer in time.
     """
     with session_for(servers, timeout_s) as zookeeper:
-        return ClusterView(
-            tuple(zookeeper.children(znodes.SERVERS)),
-            {each: _destination(zookeeper, each) for each in destinations},
-        )
+        return read_view(zookeeper, destinations)
+
+
+def read_view(zookeeper: ZooKeeper, destinations: Sequence[str]) -> ClusterView:
+    """Read the nodes. Raises ZooKeeperError, at once without a connection."""
+    return ClusterView(
+        tuple(zookeeper.children(znodes.SERVERS)),
+        {each: _destination(zookeeper, each) for each in destinations},
+    )
 
 
 def _destination(zookeeper: ZooKeeper, destination: str) -> DestinationView:

@@ -71,6 +71,8 @@ class ClientLag:
     entries: int | None = None  # of the ring that it has not acked
     rows: int | None = None  # fetched from the ring, counted again after rollbacks
     acked: LogPosition | None = None
+    sent: LogPosition | None = None  # up to where it was sent batches that are open
+    open_batches: int = 0  # that it has not acked
     bytes: int | None = None  # of the binlog from there to where the source was read
     transactions: int | None = None  # that are only in the set executed there
 
@@ -117,6 +119,7 @@ def client_lags(  # noqa: PLR0917  # the parts of a destination, each once
         else:
             state = IN_RING
         cursor = in_ring.get(client_id) if state == IN_RING else None
+        batches = meta.batches(identity)
         found.append(
             ClientLag(
                 client_id,
@@ -127,6 +130,8 @@ def client_lags(  # noqa: PLR0917  # the parts of a destination, each once
                 None if cursor is None else store.put_sequence - cursor.ack_sequence,
                 None if cursor is None else cursor.rows,
                 acked,
+                batches[max(batches)].end if batches else None,
+                len(batches),
                 *_distance(cursor, store, acked, pump, passed),
             )
         )

@@ -288,6 +288,11 @@ class Instance:
         ranges = self._range_filter
         return self._client_filter(names) or (ranges is not None and ranges(names))
 
+    def retry(self) -> None:
+        """Read sources again now whose last session failed."""
+        for pipeline in self.pipelines.values():
+            pipeline.pump.retry()
+
     def seek(self, clients: Collection[int], *positions: LogPosition) -> None:
         """Move clients in the sources whose servers the positions name.
 

@@ -29,8 +29,9 @@ SOURCE_ERRORS: Final = (
         fragments=("Access denied … (error 1045)",),
         meaning="The name or the password is wrong.",
         remedy="Correct `canal.instance.dbUsername` and `canal.instance.dbPassword`,"
-        " and [restart the server](../howto/start-and-stop.md#change-settings). A"
-        " password in [a file](../howto/secrets.md) needs no restart.",
+        " and press Retry on [the page](../howto/page.md#start-and-retry), or [restart"
+        " the server](../howto/start-and-stop.md#change-settings). A password in [a"
+        " file](../howto/secrets.md) is read again by itself.",
         is_foreign=True,
     ),
     Note(

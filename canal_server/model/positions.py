@@ -25,6 +25,11 @@ def binlog_file_number(name: str) -> int:
     return int(found[1]) if found else 0
 
 
+def base_name(file: str) -> str:
+    """Return a binlog file's name without its number."""
+    return FILE_NUMBER.sub("", file)
+
+
 @dataclass(frozen=True, slots=True)
 class LogIdentity:
     """The server that a position belongs to."""

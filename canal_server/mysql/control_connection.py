@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
+import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from canal_server.errors import ConnectionLost
 from canal_server.mysql.login_session import Row, Session
 from canal_server.mysql.sockets import Breaker
+from canal_server.runtime.lifecycle import Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
     from types import TracebackType
     from typing import Self
 
     from canal_server.mysql.source_settings import Access
-    from canal_server.runtime.lifecycle import Stop
 
 
 _Answer = TypeVar("_Answer")
@@ -124,3 +127,29 @@ class ControlConnection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def aborted_by(stop: Stop, control: ControlConnection) -> Iterator[None]:
+    """Cut a connection when a stop is requested within the context.
+
+    A call that waits for the server then ends at once. The thread ends with the
+    context.
+    """
+    ended = Stop()
+    poll = select.poll()
+    poll.register(stop, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+
+    def watch() -> None:
+        poll.poll()
+        if stop.requested():
+            control.abort()
+
+    watcher = threading.Thread(target=watch, name="abort of queries", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.request()
+        watcher.join()

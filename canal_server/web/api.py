@@ -1,4 +1,7 @@
-"""The REST interface: what `status`, `position` and `subscriptions` do, over HTTP."""
+"""The REST interface: what `status`, `position` and `subscriptions` do, over HTTP.
+
+Leaves out what is about tables (`schema_api`).
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,20 @@ from canal_server.observe.readings import READY_STATES
 from canal_server.users.rights import Right
 from canal_server.users.shown_rows import redaction_of
 from canal_server.web.access_rules import check_site
+from canal_server.web.description.openapi import document
 from canal_server.web.destination_view import view_of
 from canal_server.web.live_tail import MEDIA_TYPE, TailResponse
-from canal_server.web.openapi import document
 from canal_server.web.problem_details import Problem, problem_of
 from canal_server.web.request_bodies import LevelRequest, SeekRequest, body_of
+from canal_server.web.schema_api import SchemaApi
+from canal_server.web.slow_operations import SlowOperations
 from canal_server.web.tail_sums import TailSums
+from canal_server.web.visitor_requests import (
+    check_parameters,
+    checked,
+    note,
+    visitor_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +54,8 @@ T = TypeVar("T")
 BASE: Final = "/api/v1"
 # What a status shows to those who may not observe all destinations.
 _OF_ANY: Final = ("version", "uptime_s", "stopping", "instances")
+STORED_AT_ONCE: Final = 4
+STORED_S: Final = 30.0
 _ACCEPTED: Final = HTTPStatus.ACCEPTED.value
 
 
@@ -65,6 +78,10 @@ class Api:
         self._version = version
         self._rules = rules
         self._tails = tails
+        self._schemas = SchemaApi(operations, audit)
+        self._stored = SlowOperations(
+            "stored", "reading what is stored", at_once=STORED_AT_ONCE, limit_s=STORED_S
+        )
         self._document = document(version)
 
     def routes(self) -> list[Route | Mount]:
@@ -80,14 +97,19 @@ class Api:
                     Route("/status", self._status),
                     Route("/log-levels", self._levels),
                     Route("/log-levels", self._set_level, methods=["PUT"]),
+                    Route("/clusters", self._clusters),
                     Route("/destinations", self._list),
                     Route(one, self._detail),
                     Route(f"{one}/throughput", self._rates),
                     Route(f"{one}/positions", self._positions),
                     Route(f"{one}/subscriptions", self._subscriptions),
+                    Route(
+                        f"{one}/subscriptions/{{name}}",
+                        self._remove_subscription,
+                        methods=["DELETE"],
+                    ),
                     Route(f"{one}/tail", self._tail),
-                    Route(f"{one}/tables", self._tables),
-                    Route(f"{one}/tables/{{table}}/history", self._history),
+                    *self._schemas.routes(one),
                     Route(f"{one}/seek", self._seek, methods=["POST"]),
                     Route(f"{one}/start", self._start, methods=["POST"]),
                     Route(f"{one}/stop", self._stop, methods=["POST"]),
@@ -123,7 +145,7 @@ class Api:
         return JSONResponse(self._document)
 
     async def _status(self, request: Request) -> Response:
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         found = dict(await self._do(self._operations.status))
         if not visitor.user.may_everywhere(Right.OBSERVE):
             # Not what is of the host, nor texts about files of any destination.
@@ -136,8 +158,24 @@ class Api:
             found["refused"], found["changed_settings"] = {}, []
         return JSONResponse(found)
 
+    async def _clusters(self, request: Request) -> Response:
+        """Answer with those that have a destination that the visitor may observe."""
+        visitor = visitor_of(request)
+        found = await self._stored.run(lambda _: self._operations.clusters())
+        shown = []
+        for each in found["clusters"]:
+            destinations = {
+                name: view
+                for name, view in each["destinations"].items()
+                if visitor.may(Right.OBSERVE, name)
+            }
+            if destinations:
+                shown.append({**each, "destinations": destinations})
+        this_server = found["this_server"] if shown else None
+        return JSONResponse({"this_server": this_server, "clusters": shown})
+
     async def _list(self, request: Request) -> Response:
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         readings = await self._do(self._operations.readings)
         shown = [r for r in readings if visitor.may(Right.OBSERVE, r.destination)]
         found = [_view(visitor, each) for each in shown]
@@ -151,26 +189,28 @@ class Api:
         )
 
     async def _detail(self, request: Request) -> Response:
-        name = _checked(request, Right.OBSERVE)
+        name = checked(request, Right.OBSERVE)
         found = await self._do(self._operations.reading, name)
-        return JSONResponse(_view(_visitor(request), found))
+        return JSONResponse(_view(visitor_of(request), found))
 
     async def _rates(self, request: Request) -> Response:
-        name = _checked(request, Right.OBSERVE)
+        name = checked(request, Right.OBSERVE)
         await self._do(self._operations.reading, name)  # it is known
         rates = self._throughput.of(name)
         return JSONResponse({"samples": [each._asdict() for each in rates]})
 
     async def _positions(self, request: Request) -> Response:
-        name = _checked(request, Right.OBSERVE)
-        return JSONResponse(dict(await self._do(self._operations.positions, name)))
+        name = checked(request, Right.OBSERVE)
+        read = self._operations.positions
+        return JSONResponse(dict(await self._stored.run(lambda _: read(name))))
 
     async def _subscriptions(self, request: Request) -> Response:
-        name = _checked(request, Right.OBSERVE)
-        return JSONResponse(dict(await self._do(self._operations.subscriptions, name)))
+        name = checked(request, Right.OBSERVE)
+        read = self._operations.subscriptions
+        return JSONResponse(dict(await self._stored.run(lambda _: read(name))))
 
     async def _levels(self, request: Request) -> Response:
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         found = dict(await self._do(self._operations.log_levels))
         found["destinations"] = {
             name: level
@@ -179,29 +219,14 @@ class Api:
         }
         return JSONResponse(found)
 
-    async def _tables(self, request: Request) -> Response:
-        name = _checked(request, Right.OBSERVE)
-        found = await self._do(self._operations.tables, name)
-        return JSONResponse({"tables": list(found)})
-
-    async def _history(self, request: Request) -> Response:
-        name, table = _checked(request, Right.OBSERVE), request.path_params["table"]
-        found = await self._do(self._operations.table_changes, name, table)
-        return JSONResponse({"table": table, "changes": list(found)})
-
     async def _tail(self, request: Request) -> Response:
         """Send the changes of some tables as they come."""
-        name = _checked(request, Right.READ)
+        name = checked(request, Right.READ)
         check_site(request.headers)
-        unknown = request.query_params.keys() - {"table"}
-        if unknown:
-            raise Problem(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                f"unknown parameters: {', '.join(sorted(unknown))[:200]}",
-            )
+        check_parameters(request, ("table",))
         if request.method == "HEAD":  # the answer to GET has no end
             return Response(media_type=MEDIA_TYPE)
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         rule = visitor.user.read_rule(name)
         assert rule is not None, "the right was checked"
         expression = request.query_params.get("table", "") or rule.tables
@@ -222,7 +247,7 @@ class Api:
 
     async def _set_level(self, request: Request) -> Response:
         asked = LevelRequest.parse(await body_of(request))
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         if asked.destination:
             visitor.check(Right.OPERATE, asked.destination)
         else:
@@ -235,7 +260,7 @@ class Api:
 
     async def _seek(self, request: Request) -> Response:
         """Move clients to another position, or say what that would do."""
-        name = _checked(request, Right.OPERATE)
+        name = checked(request, Right.OPERATE)
         asked = SeekRequest.parse(await body_of(request))
         plan = await self._do(
             self._operations.plan_move,
@@ -258,29 +283,35 @@ class Api:
         )
 
     async def _start(self, request: Request) -> Response:
-        name = _checked(request, Right.OPERATE)
+        name = checked(request, Right.OPERATE)
         await self._do(self._operations.start_destination, name)
         self._note(request, "start", destination=name)
         return JSONResponse({"destination": name}, _ACCEPTED)
 
     async def _stop(self, request: Request) -> Response:
-        name = _checked(request, Right.OPERATE)
+        name = checked(request, Right.OPERATE)
         await self._do(self._operations.stop_destination, name)
         self._note(request, "stop", destination=name)
         return JSONResponse({"destination": name}, _ACCEPTED)
 
     async def _unsubscribe(self, request: Request) -> Response:
-        name = _checked(request, Right.OPERATE)
+        name = checked(request, Right.OPERATE)
         client_id = request.path_params["client_id"]
         await self._do(self._operations.unsubscribe, name, client_id)
         self._note(request, "unsubscribe", destination=name, client_id=client_id)
         return Response(status_code=HTTPStatus.NO_CONTENT.value)
 
+    async def _remove_subscription(self, request: Request) -> Response:
+        name = checked(request, Right.OPERATE)
+        subscription = request.path_params["name"]
+        remove = self._operations.remove_subscription
+        await self._do(remove, name, subscription)
+        more = {"destination": name, "subscription": subscription}
+        self._note(request, "range_unsubscribe", **more)
+        return Response(status_code=HTTPStatus.NO_CONTENT.value)
+
     def _note(self, request: Request, event: str, **more: Any) -> None:
-        client = request.client
-        address = "?" if client is None else f"{client.host}:{client.port}"
-        user = _visitor(request).user.name or None
-        self._audit.note(event, user, address, **more)
+        note(self._audit, request, event, **more)
 
     async def _do(
         self, operation: Callable[..., T], *arguments: Any, **options: Any
@@ -290,18 +321,6 @@ class Api:
             return await run_in_threadpool(operation, *arguments, **options)
         except CanalError as error:
             raise problem_of(error) from error
-
-
-def _visitor(request: Request) -> Visitor:
-    visitor: Visitor = request.state.visitor
-    return visitor
-
-
-def _checked(request: Request, right: Right) -> str:
-    """Return the destination of a request. Raises Problem without the right for it."""
-    name: str = request.path_params["destination"]
-    _visitor(request).check(right, name)
-    return name
 
 
 def _view(visitor: Visitor, reading: Reading) -> dict[str, Any]:

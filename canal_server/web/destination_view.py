@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.model.position_json import position_as_json
 from canal_server.observe.readings import READY_STATES
+from canal_server.web.note_texts import error_notes, warning_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from canal_server.instance.instance_metrics import InstanceMetrics
+    from canal_server.model.positions import LogPosition
     from canal_server.observe.readings import Reading
 
+GTID_MAX: Final = 4096  # characters of a set in a list of clients
 # What `status` has, and is here under other names or in more detail.
 _LEFT_OUT: Final = ("state", "clients", "connected", "slowest_client", "life")
 
@@ -32,6 +36,8 @@ def view_of(reading: Reading) -> dict[str, Any]:
         "blocked": status.get("blocked"),
         "warnings": list(status.get("warnings", ())),
         "uncertain_tables": status.get("uncertain_tables"),
+        "error_notes": error_notes(str(status.get("error") or "")),
+        "warning_notes": warning_notes(list(status.get("warnings", ()))),
         "clients": list(_clients(reading)),
         "rows": _rows(reading.metrics),
         "store_fill_ratio": reading.store_fill_ratio,
@@ -58,4 +64,20 @@ def _clients(reading: Reading) -> Iterator[dict[str, Any]]:
             "lag_s": each.lag_s,
             "rows": each.rows,
             "blocks": each.client_id in blocking,
+            "acked": _position(each.acked),
+            "sent": _position(each.sent or each.acked),
+            "open_batches": each.open_batches,
         }
+
+
+def _position(found: LogPosition | None) -> dict[str, Any] | None:
+    """Return where a client stands; a large GTID set is left out."""
+    if found is None:
+        return None
+    shown: dict[str, Any] = {
+        **position_as_json(found.position),
+        "source": f"{found.identity.address}:{found.identity.port}",
+    }
+    if len(shown["gtid"] or "") > GTID_MAX:
+        shown["gtid"] = None
+    return shown

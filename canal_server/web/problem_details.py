@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MEDIA_TYPE: Final = "application/problem+json"
+_NO_SUBSCRIPTION: Final = " has no subscription "
 _UNKNOWN: Final = ("can't find destination", "unknown table")
 
 
@@ -53,6 +54,7 @@ def problem_of(error: CanalError) -> Problem:
     text = str(error)
     if isinstance(error, ConfigError):
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, text)
-    if isinstance(error, ClientError | TableMetaError) and text.startswith(_UNKNOWN):
+    is_unknown = text.startswith(_UNKNOWN) or _NO_SUBSCRIPTION in text
+    if isinstance(error, ClientError | TableMetaError) and is_unknown:
         return Problem(HTTPStatus.NOT_FOUND, text)
     return Problem(HTTPStatus.CONFLICT, text)

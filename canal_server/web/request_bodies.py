@@ -115,6 +115,30 @@ class LevelRequest:
         return cls(level, destination)
 
 
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """A comparison of a table history with the source."""
+
+    tables: tuple[str, ...]  # names or expressions; none: all tables
+    source: str | None
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> VerifyRequest:
+        """Return what an object asks for. Raises Problem."""
+        unknown = body.keys() - {"tables", "source"}
+        if unknown:
+            raise _invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
+        tables, source = body.get("tables") or [], body.get("source")
+        are_texts = isinstance(tables, list) and all(
+            isinstance(each, str) for each in tables
+        )
+        if not are_texts:
+            raise _invalid("tables: expected a list of strings")
+        if not (source is None or isinstance(source, str)):
+            raise _invalid("source: expected a string")
+        return cls(tuple(tables), source)
+
+
 def _are_ids(values: object) -> bool:
     return isinstance(values, list) and all(type(each) is int for each in values)
 

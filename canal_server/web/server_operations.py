@@ -9,8 +9,78 @@ if TYPE_CHECKING:
 
     from canal_server.cursor_moves.move_plan import MovePlan
     from canal_server.instance.change_tap import ChangeTap
+    from canal_server.model.positions import EntryPosition
     from canal_server.observe.readings import Reading
+    from canal_server.runtime.lifecycle import Stop
     from canal_server.source.begin.seek_target import TargetText
+
+
+class Schemas(Protocol):
+    """The table histories of a server. Methods raise CanalError, and may take long.
+
+    `at` is a position, a time in ms, or None: the end of the history. `source` is the
+    name or address of a source of a group; None: the only one.
+    """
+
+    def tables(self, destination: str) -> Sequence[str]:
+        """Return the tables of a destination, as schema.table."""
+
+    def table_changes(
+        self,
+        destination: str,
+        table: str,
+        *,
+        source: str | None,
+        since_ms: int | None,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return who changed a table, when and how, oldest first."""
+
+    def table(
+        self,
+        destination: str,
+        table: str,
+        *,
+        at: EntryPosition | int | None,
+        source: str | None,
+    ) -> Mapping[str, Any]:
+        """Return one table at a moment, with its statement."""
+
+    def show(
+        self,
+        destination: str,
+        *,
+        at: EntryPosition | int | None,
+        source: str | None,
+        tables: Sequence[str],
+        all_: bool,
+        offset: int,
+        limit: int,
+    ) -> Mapping[str, Any]:
+        """Return some tables at a moment; `next` is the offset of those that follow."""
+
+    def show_sql(
+        self,
+        destination: str,
+        *,
+        at: EntryPosition | int | None,
+        source: str | None,
+        tables: Sequence[str],
+        all_: bool,
+    ) -> str:
+        """Return the same tables as statements, all of them."""
+
+    def export(
+        self, destination: str, *, at: EntryPosition | int | None, source: str | None
+    ) -> str:
+        """Return the tables at a moment as a document, without passwords."""
+
+    def verify(
+        self, destination: str, *, tables: Sequence[str], source: str | None, stop: Stop
+    ) -> Mapping[str, Any]:
+        """Compare the end of a history with the source, which is asked, until a stop.
+
+        `equal` says whether nothing differs.
+        """
 
 
 class Operations(Protocol):
@@ -19,8 +89,15 @@ class Operations(Protocol):
     A destination that is not configured is refused with a ClientError.
     """
 
+    @property
+    def schemas(self) -> Schemas:
+        """Return what answers about table histories."""
+
     def status(self) -> Mapping[str, Any]:
         """Return what `canal-server status --json` shows."""
+
+    def clusters(self) -> Mapping[str, Any]:
+        """Return the address of this server, and the clusters that it is in."""
 
     def readings(self) -> Sequence[Reading]:
         """Return what each destination shows now."""
@@ -29,18 +106,10 @@ class Operations(Protocol):
         """Return what one destination shows now."""
 
     def positions(self, destination: str) -> Mapping[str, Any]:
-        """Return the positions of a destination's clients, if it runs here."""
+        """Return the positions of a destination's clients, or those that are stored."""
 
     def subscriptions(self, destination: str) -> Mapping[str, Any]:
-        """Return the ranged subscriptions of a destination, if it runs here."""
-
-    def tables(self, destination: str) -> Sequence[str]:
-        """Return the tables of a destination, as schema.table."""
-
-    def table_changes(
-        self, destination: str, table: str
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return who changed a table, when and how, oldest first."""
+        """Return a destination's ranged subscriptions, or those that are stored."""
 
     def tap(
         self, destination: str, expression: str, on_news: Callable[[], None]
@@ -74,7 +143,13 @@ class Operations(Protocol):
         """Stop a destination until it is started; returns at once."""
 
     def start_destination(self, destination: str) -> None:
-        """Start a stopped, failed or lazy destination; returns at once."""
+        """Start a stopped, failed or lazy destination, or retry its source.
+
+        Its file of settings is read again. Returns at once.
+        """
 
     def unsubscribe(self, destination: str, client_id: int) -> None:
         """Remove the subscription of a client."""
+
+    def remove_subscription(self, destination: str, name: str) -> None:
+        """Remove a ranged subscription that no query reads."""

@@ -27,6 +27,7 @@ from canal_server.web.api import Api, on_failure, on_http_exception, on_problem
 from canal_server.web.http_connection import HttpConnection
 from canal_server.web.http_door import Door
 from canal_server.web.live_tail import Tails
+from canal_server.web.message_page import message_page
 from canal_server.web.problem_details import Problem
 from canal_server.web.throughput import SAMPLE_S, Throughput
 
@@ -50,9 +51,13 @@ VISITORS_MAX: Final = 100
 LIMITS: Final = http_limits(VISITORS_MAX, VISITORS_MAX, VISITORS_MAX)
 _KEEP_ALIVE_S: Final = 10
 _STOP_S: Final = 2  # for requests that are being answered
+_HTML: Final = "text/html; charset=utf-8"
 _FILES: Final = {
-    "/": ("index.html", "text/html; charset=utf-8"),
+    "/": ("index.html", _HTML),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/clients.js": ("clients.js", "text/javascript; charset=utf-8"),
+    "/cluster.js": ("cluster.js", "text/javascript; charset=utf-8"),
+    "/elements.js": ("elements.js", "text/javascript; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/tail.js": ("tail.js", "text/javascript; charset=utf-8"),
 }
@@ -82,6 +87,7 @@ def application(
         routes=[
             *api.routes(),
             *(Route(path, _file(*file)) for path, file in _FILES.items()),
+            Route("/messages.html", _fixed(message_page(version), _HTML)),
         ],
         middleware=[Middleware(AccessMiddleware, rules=rules, audit=audit)],
         exception_handlers={
@@ -95,9 +101,12 @@ def application(
 def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that answers with a file of the package."""
     folder = resources.files("canal_server.web") / "page"
-    response = Response(
-        (folder / name).read_bytes(), media_type=media_type, headers=_HEADERS
-    )
+    return _fixed((folder / name).read_bytes(), media_type)
+
+
+def _fixed(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint whose answer does not change."""
+    response = Response(content, media_type=media_type, headers=_HEADERS)
 
     async def answer(_: Request) -> Response:
         return response

@@ -36,6 +36,15 @@ class TestStoppedByAnOperator:
         eventually(lambda: destinations.running("a") is not None)
         assert destinations.running("a") is makes.made[1]
 
+    def test_one_that_runs(self, destinations_of):
+        """It keeps its instance, which tries again to read its source."""
+        makes = Makes()
+        destinations = destinations_of(configs("a"), makes)
+        destinations.start()
+        destinations.resume("a")
+        assert destinations.running("a") is makes.made[0]
+        assert makes.made[0].calls == ["start", "retry"]
+
     def test_a_lazy_one(self, destinations_of):
         """A first client does not start it while it is stopped; `resume` starts it."""
         destinations = destinations_of(configs("a", lazy="a"), Makes())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from dashboards import FOLDER, check_dashboard
@@ -16,6 +18,7 @@ from server_packages import package_tree
 
 from canal_server.daemon.control import ask
 
+JAVA_DASHBOARD = Path(__file__).parents[1] / "data/java_dashboard.json"
 # Of the Java server: name → type and labels (spec: server.md section 11).
 CANAL = {
     "canal_instance": ("gauge", {"destination", "mode"}),
@@ -77,9 +80,9 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def exchange(pipeline, client, rows: int) -> None:
+def exchange(pipeline, client, rows: int, first: int = 0) -> None:
     """Commit rows one by one, and receive and ack them."""
-    for number in range(rows):
+    for number in range(first, first + rows):
         pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES ({number})")
     seen = 0
     for message in pipeline.messages(client):
@@ -225,3 +228,53 @@ def test_dashboard(pipeline, tmp_path):
         client.get(1)  # a latency that only later scrapes have
         file = FOLDER / "canal-server.json"
         check_dashboard(server, file, optional=["Leases"])  # no ZooKeeper here
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+def test_dashboard_of_the_java_server(  # noqa: PLR0917  # fixtures
+    make_pipeline,
+    make_group,
+    mysql_server,
+    mariadb_server,
+    database,
+    monkeypatch,
+    tmp_path,
+    sources,
+):
+    """Its published dashboard has a number for each query, with what legends name.
+
+    Only the wait of a parallel parser, which is not here, has none; and of sources,
+    those of a group and the single one exclude each other.
+    """
+    try:
+        package_tree("prometheus", "prometheus")
+    except Unavailable as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("CANAL_METRICS_PULL_PORT", "0")
+    mysql_server.execute(f"CREATE TABLE {database}.t (a INT PRIMARY KEY)")
+    pipeline = (
+        make_pipeline(mysql_server, database)
+        if sources == 1
+        else make_group(database, [mysql_server, mariadb_server]).pipeline
+    )
+    pipeline.start()
+    numbers = ("0",) if sources == 1 else ("1", "2")
+    with pipeline.client() as client, prometheus(tmp_path, port_of(pipeline)) as server:
+        exchange(pipeline, client, 3)
+        server.wait_for("canal_instance_client_request_latency_count > 0")
+        exchange(pipeline, client, 3, first=3)  # rates are of what later scrapes have
+        offered = server.wait_for("group by (destination) (canal_instance)")
+        assert [each["metric"] for each in offered] == [{"destination": "example"}]
+        shown = 0
+        for query in json.loads(JAVA_DASHBOARD.read_text()):
+            expression = query["expression"].replace("$destination", "example")
+            parser = re.search('parser="(.)"', expression)
+            is_here = parser is None or parser[1] in numbers
+            if "publish_blocking_time" in expression or not is_here:
+                assert server.query(expression) == []
+                continue
+            shown += 1
+            # No number compares with NaN, which a panel would not draw.
+            for each in server.wait_for(f"({expression}) >= -Inf"):
+                assert set(query["labels"]) <= each["metric"].keys(), query
+        assert shown == 22 + sources

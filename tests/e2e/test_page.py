@@ -9,6 +9,7 @@ from chromium import open_page, running_browser
 from fix_pipeline import DESTINATION
 from fix_store import eventually
 
+from canal_server.client.range_client import RangedClient
 from canal_server.daemon.control import ask
 from canal_server.protocol.auth import stored_form
 
@@ -63,6 +64,155 @@ def test_an_operator_finds_a_wrong_password(browser, pipeline):
         assert not card.locator(".error").is_visible()
 
 
+@pytest.mark.parametrize("repaired", ["settings", "password file"])
+def test_an_operator_repairs_a_password_and_retries(
+    browser, pipeline, monkeypatch, tmp_path, repaired
+):
+    """Nobody watches the folder: the button has the settings read again.
+
+    He reads what the error means before that, on a page of this server.
+    """
+    monkeypatch.setenv("CANAL_AUTO_SCAN", "false")
+    right = str(pipeline.settings["canal.instance.dbPassword"])
+    secret = tmp_path / "password"
+    secret.write_text("not this one")
+    secret.chmod(0o600)
+    pipeline.configure(
+        WRONG
+        if repaired == "settings"
+        else {
+            "canal.instance.dbPassword": None,
+            "canal.instance.dbPassword.file": str(secret),
+        }
+    )
+    pipeline.start()
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+        card = card_of(page)
+        card.get_by_text("What to do: Correct canal.instance.dbUsername").wait_for()
+        card.get_by_role("link", name="More about SourceRefused").click()
+        page.wait_for_url("**/messages.html#sourcerefused")
+        section = page.locator("section:target")
+        section.get_by_text("The name or the password is wrong.").wait_for()
+        page.go_back()
+        card.get_by_text("waiting for the source").wait_for()
+        secret.write_text(right)
+        if repaired == "settings":
+            pipeline.configure({"canal.instance.dbPassword": right})
+        card.get_by_role("button", name="Retry").focus()
+        page.keyboard.press("Enter")
+        page.get_by_text("Retry of example was requested").wait_for()
+        card.get_by_text("reading", exact=True).wait_for()
+        assert not card.locator(".error").is_visible()
+        assert card.get_by_role("button", name="Retry").count() == 0
+    assert ask(pipeline.conf, "status")["changed_settings"] == []
+
+
+def test_an_operator_starts_a_failed_destination(browser, pipeline):
+    """It could not start, and is not retried for a while; he need not wait."""
+    pipeline.meta_file.parent.mkdir(exist_ok=True)
+    pipeline.meta_file.write_text("damaged")
+    pipeline.start()
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+        card = card_of(page)
+        card.get_by_text("failed", exact=True).wait_for()
+        card.get_by_text("What to do: Restore a copy").wait_for()
+        card.get_by_role("button", name="Start").wait_for()
+        pipeline.meta_file.unlink()
+        card.get_by_role("button", name="Start").click()
+        card.get_by_text("reading", exact=True).wait_for()
+
+
+def test_an_operator_cannot_start_with_a_wrong_file(browser, pipeline, monkeypatch):
+    """What is wrong in the file is shown, and the destination stays as it is."""
+    monkeypatch.setenv("CANAL_AUTO_SCAN", "false")
+    pipeline.start()
+    with open_page(browser) as page:
+        page.goto(url_of(pipeline))
+        card = card_of(page)
+        card.get_by_role("button", name="Stop").click()
+        page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+        card.get_by_text("stopped by an operator").wait_for()
+        pipeline.configure({"canal.instance.memory.buffer.size": "many"})
+        card.get_by_role("button", name="Start").click()
+        page.get_by_role("alert").get_by_text("memory.buffer.size").wait_for()
+        assert pipeline.status()["life"] == "stopped"
+
+
+def test_where_a_client_stands(browser, pipeline):
+    """The positions that it acked and was sent are those of the binlog."""
+    pipeline.start()
+    with pipeline.client(1001) as client, open_page(browser) as page:
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (1)")
+        acked = next(pipeline.messages(client, batch_size=1000))
+        client.ack(acked.id)
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (2)")
+        sent = next(pipeline.messages(client, batch_size=1000))
+        page.goto(url_of(pipeline))
+        cells = card_of(page).locator("tr[data-id='1001'] td")
+        cells.nth(3).get_by_text("1 open batch").wait_for()
+        for number, message in ((2, acked), (3, sent)):
+            last = message.entries[-1].header
+            shown = cells.nth(number).locator(".position").text_content()
+            assert shown == f"{last.logfile_name}:{last.logfile_offset}"
+            assert cells.nth(number).locator(".time").text_content()
+        client.ack(sent.id)
+        cells.nth(3).get_by_text("nothing more").wait_for()
+
+
+def test_an_operator_removes_a_ranged_subscription(browser, pipeline):
+    """That of a reader which does not return; who reads one is named."""
+    pipeline.start()
+    with (
+        RangedClient("127.0.0.1", pipeline.server_port) as client,
+        open_page(browser) as page,
+    ):
+        at = client.subscribe(DESTINATION, "lake", rf"{pipeline.schema}\..*").cursor
+        client.subscribe(DESTINATION, "trial", rf"{pipeline.schema}\..*")
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (1)")
+        client.head(DESTINATION, "lake", at, wait_ms=30_000, query="q1")
+        page.goto(url_of(pipeline))
+        table = card_of(page).locator("table.subscriptions")
+        lake = table.locator("tr", has_text="lake")
+        lake.get_by_text("query q1").wait_for()
+        assert lake.get_by_role("button").count() == 0
+        trial = table.locator("tr", has_text="trial")
+        trial.get_by_role("button", name="Remove").focus()
+        page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog")
+        assert "trial" in (dialog.text_content() or "")
+        dialog.get_by_role("button", name="Remove").click()
+        trial.wait_for(state="detached")
+        ranges = pipeline.status()["ranges"]["subscriptions"]
+        assert list(ranges) == ["lake"]
+
+
+def test_an_operator_sees_the_cluster(  # noqa: PLR0917  # fixtures
+    browser, make_pipeline, mysql_server, database, zookeeper_root, monkeypatch
+):
+    """Who runs the destination, who stands by, and what becomes of it at a stop."""
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
+    servers = [make_pipeline(mysql_server, database) for _ in range(2)]
+    for server in servers:
+        server.main_settings = {"canal.zkServers": zookeeper_root}
+        server.configure({}, wiring="classpath:spring/default-instance.xml")
+        server.start()
+        server.process.wait_for_log("is run by")
+    one, two = (f"127.0.0.1:{server.server_port}" for server in servers)
+    with open_page(browser) as page:
+        page.goto(url_of(servers[1]))
+        card_of(page).get_by_text("standby").wait_for()
+        section = page.get_by_label("Clusters")
+        section.get_by_text("connected").wait_for()
+        cells = section.locator("tbody td")
+        cells.nth(1).get_by_text(one, exact=True).wait_for()
+        assert cells.all_text_contents() == [DESTINATION, one, f"{two} (this server)"]
+        servers[0].stop()
+        cells.nth(1).get_by_text(f"{two} (this server)").wait_for()
+        card_of(page).get_by_text(f"{two} (this server)").wait_for()
+
+
 def test_an_operator_finds_and_removes_the_client_that_blocks(
     browser, pipeline, tmp_path
 ):
@@ -95,7 +245,7 @@ def test_an_operator_finds_and_removes_the_client_that_blocks(
         dialog = page.get_by_role("dialog")
         assert "client 1001" in (dialog.text_content() or "")
         dialog.get_by_role("button", name="Unsubscribe").click()
-        card.locator("tr[data-client='1001']").wait_for(state="detached")
+        card.locator("tr[data-id='1001']").wait_for(state="detached")
         assert pipeline.status()["clients"] == [1002]
 
 
@@ -242,6 +392,9 @@ def test_fits_a_phone(browser, pipeline, scheme, tmp_path):
             return [style.color, style.backgroundColor];
         }""")
         assert contrast(*found) > 7
+        page.goto(f"{url_of(pipeline)}messages.html#ring-is-full")
+        page.locator("section:target").get_by_text("What to do").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 def contrast(first: str, second: str) -> float:

@@ -14,6 +14,8 @@ import pytest
 from fix_pipeline import DESTINATION
 from fix_store import eventually
 
+from canal_server import cli
+from canal_server.client.range_client import RangedClient
 from canal_server.daemon.control import ask
 
 MAIN = "canal.ip = 127.0.0.1\ncanal.port = 0\ncanal.destinations = example\n"
@@ -163,6 +165,94 @@ def test_history_of_a_table(pipeline):
     status, problem = request(pipeline.conf, f"{ONE}/tables/no.table/history")
     assert status == 404
     assert "unknown table no.table" in problem["detail"]
+
+
+def test_a_table_as_it_was(pipeline):
+    """It is shown before and after a change, and compared with the source."""
+    table = f"{pipeline.schema}.t"
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
+    before = "{}:{}".format(*pipeline.source.binlog_position())
+    pipeline.source.execute(f"ALTER TABLE {table} ADD COLUMN b VARCHAR(10)")
+
+    def columns(query=""):
+        found = request(pipeline.conf, f"{ONE}/tables/{table}{query}")[1]
+        return [each["name"] for each in found["columns"]]
+
+    eventually(lambda: columns() == ["a", "b"])
+    assert columns(f"?at={before}") == ["a"]
+    status, found = request(pipeline.conf, f"{ONE}/schema?table={table}")
+    assert (status, found["count"], found["next"]) == (200, 1, None)
+    assert "`b` varchar(10)" in found["tables"][0]["sql"]
+    path, body = f"{ONE}/schema/verify", {"tables": [f"{pipeline.schema}.*"]}
+    status, found = request(pipeline.conf, path, "POST", body=body)
+    assert (status, found["equal"], found["compared"]) == (200, True, 1)
+    pipeline.source.execute("SET sql_log_bin = 0", f"ALTER TABLE {table} DROP COLUMN b")
+    status, found = request(pipeline.conf, path, "POST", body=body)
+    assert (status, found["equal"]) == (200, False)
+    assert found["differing"][0]["lines"] == ["- b varchar(10)"]
+    status, problem = request(pipeline.conf, path, "POST", body={"tables": ["no.such"]})
+    assert status == 404
+    assert "unknown table no.such" in problem["detail"]
+
+
+def test_an_export_is_imported(pipeline):
+    """What is sent over HTTP starts the history of another server."""
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
+    status, found = request(pipeline.conf, f"{ONE}/schema/export")
+    assert (status, found["format"]) == (200, "canal-server table history")
+    file = pipeline.conf / "tables.json"
+    file.write_text(json.dumps(found))
+    pipeline.stop()
+    conf = ("--conf", str(pipeline.conf))
+    assert cli.main(["schema", "import", *conf, str(file)]) == 0
+    assert cli.main(["schema", "show", *conf]) == 0
+
+
+def test_ranged_subscriptions(pipeline):
+    """They are listed and removed, unless a query reads them; stored ones as well."""
+    path = f"{ONE}/subscriptions"
+    with RangedClient("127.0.0.1", pipeline.server_port) as client:
+        for name in ("lake", "old", "idle"):
+            client.subscribe(DESTINATION, name, rf"{pipeline.schema}\..*")
+        at = client.subscribe(DESTINATION, "lake", rf"{pipeline.schema}\..*").cursor
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (1)")
+        client.head(DESTINATION, "lake", at, wait_ms=30_000, query="q1")
+        found = request(pipeline.conf, path)[1]["subscriptions"]
+        queries = {each["name"]: each["query"] for each in found}
+        assert queries == {"idle": None, "lake": "q1", "old": None}
+        assert request(pipeline.conf, f"{path}/old", "DELETE") == (204, None)
+        status, problem = request(pipeline.conf, f"{path}/lake", "DELETE")
+        assert (status, "is read by query q1" in problem["detail"]) == (409, True)
+        status, problem = request(pipeline.conf, f"{path}/old", "DELETE")
+        assert (status, "it has: idle, lake" in problem["detail"]) == (404, True)
+    request(pipeline.conf, f"{ONE}/stop", "POST")
+    pipeline.wait_for_status(lambda status: status["life"] == "stopped")
+    found = request(pipeline.conf, path)[1]
+    assert (found["running"], found["runs_on"]) == (False, None)
+    assert {each["name"] for each in found["subscriptions"]} == {"idle", "lake"}
+    assert request(pipeline.conf, f"{path}/idle", "DELETE") == (204, None)
+    conf = ("--conf", str(pipeline.conf))
+    assert cli.main(["subscriptions", "remove", *conf, "--destination", DESTINATION,
+                     "lake"]) == 0  # fmt: skip
+    assert request(pipeline.conf, path)[1]["subscriptions"] == []
+    request(pipeline.conf, f"{ONE}/start", "POST")
+    pipeline.wait_for_status(lambda status: status["running"])
+    assert request(pipeline.conf, path)[1]["subscriptions"] == []
+
+
+def test_stored_positions(pipeline):
+    """Those of a stopped destination are shown, too."""
+    with pipeline.client() as client:
+        pipeline.source.execute(f"INSERT INTO {pipeline.schema}.t VALUES (1)")
+        client.ack(next(pipeline.messages(client)).id)
+        client.get(1)  # answered after the ack
+    (running,) = request(pipeline.conf, f"{ONE}/positions")[1]["clients"]
+    request(pipeline.conf, f"{ONE}/stop", "POST")
+    pipeline.wait_for_status(lambda status: status["life"] == "stopped")
+    found = request(pipeline.conf, f"{ONE}/positions")[1]
+    assert found["running"] is False
+    (stored,) = found["clients"]
+    assert stored["cursor"] == running["cursor"]
 
 
 def test_log_levels(pipeline):

@@ -21,14 +21,19 @@ from canal_server.instance.client_lags import (
     slowest_client,
 )
 from canal_server.model.identity import ClientIdentity
-from canal_server.model.positions import EntryPosition, LogIdentity, LogPosition
+from canal_server.model.positions import (
+    EntryPosition,
+    LogIdentity,
+    LogPosition,
+    PositionRange,
+)
 from canal_server.observe.server_metrics import server_metrics
 from canal_server.position.data_loss import LostClients
 from canal_server.position.memory_meta import MemoryMetaManager
 from canal_server.position.presence import Presence
 from canal_server.source.pump.read_files import ReadFiles
 from canal_server.store.counts import CursorCounts
-from canal_server.web.destination_view import view_of
+from canal_server.web.destination_view import GTID_MAX, view_of
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 RINGED, AWAY, READ, REFUSED = 7, 8, 9, 10
@@ -112,6 +117,35 @@ def test_each_client_has_a_lag() -> None:
     assert found[READ].lag_s == pytest.approx(300, abs=60)
     assert found[READ].connected
     assert found[REFUSED].lag_s == pytest.approx(9000, abs=60)
+
+
+def test_where_a_client_stands() -> None:
+    """What it was sent is the end of the last batch that it has not acked."""
+    clients = Clients()
+    identity = ClientIdentity("shop", AWAY)
+    sent = clients.lags()[AWAY]
+    assert (sent.sent, sent.open_batches) == (None, 0)
+    for offset in (200, 300):
+        start, end = clients.position(100, 60), clients.position(offset, 30)
+        clients.meta.add_batch(identity, PositionRange(start, end, end, offset))
+    sent = clients.lags()[AWAY]
+    assert (sent.sent, sent.open_batches) == (end, 2)
+    reading = reading_of(instance_metrics(clients=(sent, clients.lags()[RINGED])))
+    away, ringed = view_of(reading)["clients"]
+    assert away["acked"]["position"] == "bin.000007:100"
+    assert away["sent"]["position"] == "bin.000007:300"
+    assert away["sent"]["source"] == "db:3306"
+    assert (ringed["acked"], ringed["sent"], ringed["open_batches"]) == (None, None, 0)
+
+
+def test_a_large_gtid_set_is_left_out() -> None:
+    """The list of clients is asked for every two seconds; positions have it whole."""
+    clients = Clients()
+    for characters, is_shown in ((GTID_MAX, True), (GTID_MAX + 1, False)):
+        clients.ack(AWAY, 100, 600, "g" * characters)
+        reading = reading_of(instance_metrics(clients=(clients.lags()[AWAY],)))
+        (away,) = view_of(reading)["clients"]
+        assert (away["acked"]["gtid"] is not None) is is_shown
 
 
 def test_a_client_that_lacks_nothing() -> None:

@@ -10,6 +10,7 @@ from canal_server.model.positions import (
     EntryPosition,
     LogIdentity,
     LogPosition,
+    base_name,
     binlog_file_number,
     entry_position_from_json,
     entry_position_to_json,
@@ -106,3 +107,12 @@ def test_damage(value: dict[str, object]) -> None:
     """A part that is missing or has another type is one of the promised errors."""
     with pytest.raises((KeyError, TypeError, AttributeError)):
         log_position_from_json(value)
+
+
+@pytest.mark.parametrize(
+    ("file", "base"),
+    [("binlog.000001", "binlog."), ("a.1.b.000002", "a.1.b."), ("odd", "odd")],
+)
+def test_base_name(file: str, base: str) -> None:
+    """The base name is everything except the number at the end."""
+    assert base_name(file) == base

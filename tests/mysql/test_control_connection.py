@@ -10,7 +10,8 @@ import pytest
 from fix_source_access import access_of
 
 from canal_server.errors import ConnectionLost
-from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.control_connection import ControlConnection, aborted_by
+from canal_server.runtime.lifecycle import Stop
 
 
 def test_open_and_close(source_server):
@@ -85,3 +86,26 @@ def test_abort_ends_a_waiting_query_for_good(source_server, source):
     assert len(ended) == 1
     with pytest.raises(ConnectionLost, match="closed meanwhile"):
         source.open()
+
+
+def test_a_stop_ends_a_waiting_query(source_server, source):
+    """Whoever waits need not end it; without a stop the connection stays."""
+    with aborted_by(Stop(), source):
+        assert source.query("SELECT 1")
+    assert source.query("SELECT 1")
+    number, stop = source.connection_id, Stop()
+    running = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {number} \
+        AND INFO LIKE 'SELECT SLEEP%'"
+
+    def request() -> None:
+        while not source_server.execute(running):
+            pass
+        stop.request()
+
+    requesting = threading.Thread(target=request)
+    requesting.start()
+    with aborted_by(stop, source), pytest.raises(ConnectionLost):
+        source.query("SELECT SLEEP(600)")
+    requesting.join()
+    with contextlib.suppress(pymysql.err.MySQLError):  # it noticed by itself
+        source_server.execute(f"KILL {number}")

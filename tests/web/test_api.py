@@ -68,6 +68,7 @@ def test_destinations(http):
         ("POST", "one/stop", 202, ("stop", "one")),
         ("POST", "one/start", 202, ("start", "one")),
         ("DELETE", "one/clients/1001", 204, ("unsubscribe", "one", 1001)),
+        ("DELETE", "one/subscriptions/lake.1", 204, ("remove", "one", "lake.1")),
     ],
 )
 def test_actions(http, server, method, path, status, asked):  # noqa: PLR0917  # a table
@@ -142,7 +143,7 @@ def test_description(http):
         for method in operations
     }
     assert described == set(routes_of(http.app.routes))
-    for path in ("/healthz", "/readyz", f"{BASE}/destinations"):
+    for path in ("/healthz", "/readyz", f"{BASE}/destinations", f"{BASE}/clusters"):
         answer = http.get(path)
         content = document["paths"][path]["get"]["responses"]["200"]["content"]
         schema = content["application/json"]["schema"]
@@ -169,6 +170,10 @@ def test_the_page(http):
         ("/", "html"),
         ("/page.css", "css"),
         ("/page.js", "javascript"),
+        ("/clients.js", "javascript"),
+        ("/cluster.js", "javascript"),
+        ("/elements.js", "javascript"),
+        ("/messages.html", "html"),
         ("/tail.js", "javascript"),
     ):
         answer = http.get(path)

@@ -11,7 +11,7 @@ from jsonschema import validate  # type: ignore[import-untyped]
 from canal_server.client.change_reader import ChangeReader
 from canal_server.client.value_reader import ValueOptions
 from canal_server.store.head_taps import TOO_SLOW, Skipped
-from canal_server.web.openapi import document
+from canal_server.web.description.openapi import document
 from canal_server.web.quiet_tail import ENDING, REMOVED
 from canal_server.web.tail_events import change_event, skipped_event, state_event
 

@@ -65,11 +65,17 @@ OF_ONE = [
     ("GET", "/subscriptions", Right.OBSERVE, None),
     ("GET", "/tables", Right.OBSERVE, None),
     ("GET", "/tables/s.t/history", Right.OBSERVE, None),
+    ("GET", "/tables/s.t", Right.OBSERVE, None),
+    ("GET", "/schema", Right.OBSERVE, None),
+    ("GET", "/schema?format=sql", Right.OBSERVE, None),
+    ("GET", "/schema/export", Right.OBSERVE, None),
+    ("POST", "/schema/verify", Right.OPERATE, {}),
     ("HEAD", "/tail", Right.READ, None),
     ("POST", "/seek", Right.OPERATE, {"to": "latest"}),
     ("POST", "/start", Right.OPERATE, {}),
     ("POST", "/stop", Right.OPERATE, {}),
     ("DELETE", "/clients/1", Right.OPERATE, None),
+    ("DELETE", "/subscriptions/lake", Right.OPERATE, None),
 ]
 
 
@@ -173,6 +179,17 @@ def test_lists_have_what_may_be_observed(http, user):
         operable = RIGHTS[user].get(Right.OPERATE, "").split()
         assert each["allows_actions"] is (name in operable)
         assert each["allows_tail"] is (name in RIGHTS[user].get(Right.READ, "").split())
+
+
+@pytest.mark.parametrize("user", RIGHTS)
+def test_clusters_have_what_may_be_observed(http, user):
+    """Servers are named to those who may observe a destination of the cluster."""
+    seen = RIGHTS[user].get(Right.OBSERVE, "").split()
+    found = http.get(f"{BASE}/clusters", headers=basic(user)).json()
+    assert [sorted(each["destinations"]) for each in found["clusters"]] == (
+        [seen] if seen else []
+    )
+    assert (found["this_server"] is not None) is bool(seen)
 
 
 def test_refusals_are_noted(rules, tmp_path):

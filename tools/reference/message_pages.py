@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canal_server.messages import server_notes, source_notes
+from canal_server.messages import note_search, server_notes, source_notes
 from canal_server.messages.message_areas import MIRROR_AREAS, SERVER_AREAS, Area
 from canal_server.messages.mirror import mirror_notes
 from reference.markdown import notice, table
@@ -27,14 +27,9 @@ NOTHING = "Nothing."
 
 def pages() -> dict[Path, str]:
     """Return both pages by their paths."""
-    errors = (
-        *source_notes.SOURCE_ERRORS,
-        *source_notes.HISTORY_ERRORS,
-        *server_notes.SERVER_ERRORS,
-    )
     server = {
         "messages": areas(SERVER_AREAS),
-        "errors": by_class(errors),
+        "errors": by_class(note_search.ERRORS),
         "warnings_of_a_source": notes(source_notes.SOURCE_WARNINGS),
         "answers_to_clients": notes(server_notes.CLIENT_ANSWERS),
         "information": notes(server_notes.INFORMATION),
@@ -90,11 +85,9 @@ def entry(message: Message) -> str:
 
 def by_class(found: Iterable[Note]) -> str:
     """Return the notes on errors, each class under a heading, sorted."""
-    classes: dict[str, list[Note]] = {}
-    for note in found:
-        classes.setdefault(note.error, []).append(note)
     return "\n".join(
-        f"### {name}\n\n{notes(listed)}" for name, listed in sorted(classes.items())
+        f"### {name}\n\n{notes(listed)}"
+        for name, listed in note_search.by_class(found).items()
     )
 
 

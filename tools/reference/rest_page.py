@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from canal_server.web.openapi import document
+from canal_server.web.description.openapi import document
 from reference.markdown import notice, table
 
 PAGE = Path("docs/reference/rest.md")
@@ -15,6 +15,14 @@ TITLES = {
     "Destination": "A destination",
     "Sample": "A sample of the throughput",
     "Client": "A client",
+    "TableSchema": "A table at a position",
+    "Column": "A column",
+    "Tables": "Tables at a position",
+    "Verify": "A request to compare",
+    "Verified": "A comparison with the source",
+    "ClientPosition": "A position of a client",
+    "Note": "A note on an error",
+    "Cluster": "A cluster",
     "TailChange": "A change in a tail",
     "TailSkipped": "Skipped changes in a tail",
     "TailState": "The state in a tail",

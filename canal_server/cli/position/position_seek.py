@@ -15,13 +15,13 @@ from canal_server.cli.actions import (
 from canal_server.cli.conf_options import load_for, named
 from canal_server.cli.offline_audit import OfflineAudit
 from canal_server.cli.position.position_found import find_cursors
-from canal_server.cli.schema.schema_options import printable
 from canal_server.cursor_moves.move_plan import plan_move
 from canal_server.daemon.control import ask, locked
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.positions import log_position_to_json
 from canal_server.position.offline import move_stored
 from canal_server.source.begin.seek_target import TargetText, parse_target
+from canal_server.tablemeta.history.schema_views import printable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +15,15 @@ from canal_server.cli.actions import (
 from canal_server.cli.schema.schema_options import (
     add_at_option,
     load_config,
-    moment_at,
 )
 from canal_server.errors import CanalError
+from canal_server.tablemeta.history.history_moments import moment_at
 from canal_server.tablemeta.history.opened_history import opened_history
-from canal_server.tablemeta.history.replay import stored_schemas
-from canal_server.tablemeta.history.schema_document import Exported, to_document
+from canal_server.tablemeta.history.schema_document import to_document
+from canal_server.tablemeta.history.schema_views import exported_at
 
 if TYPE_CHECKING:
     import argparse
-
-    from canal_server.cli.schema.schema_options import Moment
-    from canal_server.model.positions import EntryPosition
-    from canal_server.tablemeta.history.opened_history import History
-    from canal_server.tablemeta.storage.history_storage import DdlRecord
 
 STANDARD = Path("-")  # standard output or input
 _OWNER_ONLY = 0o600
@@ -56,14 +50,7 @@ def run(args: argparse.Namespace) -> int:
     _, config = load_config(args)
     with opened_history(config) as history:
         moment = moment_at(history, args.at)
-        position, statement = _beginning(history, moment)
-    exported = Exported(
-        moment.segment.source,
-        moment.segment.traits,
-        position,
-        tuple(stored_schemas(moment.image)),
-        statement,
-    )
+        exported = exported_at(history, moment)
     document = to_document(exported)
     if args.file == STANDARD:
         sys.stdout.write(document)
@@ -84,25 +71,6 @@ def run(args: argparse.Namespace) -> int:
     tables = "1 table" if exported.count == 1 else f"{exported.count} tables"
     print(f"{tables} as of {exported.position} written to {args.file}")
     return 0
-
-
-def _beginning(
-    history: History, moment: Moment
-) -> tuple[EntryPosition, DdlRecord | None]:
-    """Return the next position where reading can start, with the same tables.
-
-    At the end of the history, that is the position after its last statement.
-    """
-    segment = moment.segment
-    for record in history.storage.records(segment.id, start=moment.position):
-        if record.is_answer:
-            continue  # no event starts there
-        # Its GTID is the one of the transaction that follows.
-        return replace(record.position, gtid=None), None
-    event = history.tsdb.end_event(segment)
-    for record in history.storage.records(segment.id, start=event, stop=segment.last):
-        return segment.last, record
-    return segment.last, None
 
 
 def _write(path: Path, text: str) -> None:

@@ -11,14 +11,14 @@ from canal_server.cli.actions import add_destination_options
 from canal_server.cli.schema.schema_options import (
     add_format_json,
     load_config,
-    printable,
     time_ms,
-    unknown_table,
 )
 from canal_server.errors import ConfigError
 from canal_server.model.moments import time_text
 from canal_server.tablemeta.history.ddl_secrets import without_secrets
+from canal_server.tablemeta.history.history_moments import unknown_table
 from canal_server.tablemeta.history.opened_history import opened_history
+from canal_server.tablemeta.history.schema_views import printable
 from canal_server.tablemeta.history.table_change_view import change_as_json
 from canal_server.tablemeta.history.table_log import Changelog, since
 

@@ -12,13 +12,12 @@ from canal_server.cli.actions import (
 )
 from canal_server.cli.schema.schema_options import (
     add_table_option,
-    chosen_tables,
     load_config,
-    moment_at,
-    printable,
 )
-from canal_server.source.schema.schema_check import HistoryEnd, verify
+from canal_server.source.schema.schema_check import end_of, verify
+from canal_server.tablemeta.history.history_moments import chosen_tables
 from canal_server.tablemeta.history.opened_history import opened_history
+from canal_server.tablemeta.history.schema_views import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -51,42 +50,16 @@ def run(args: argparse.Namespace) -> int:
     _, config = load_config(args)
     access = access_of(config.source, config.destination)
     with opened_history(config) as history:
-        moment = moment_at(history, None)
-        event = history.tsdb.end_event(moment.segment)
+        end = end_of(history)
     verified = verify(
-        config,
-        access,
-        HistoryEnd(moment.segment, moment.image, event),
-        lambda names: chosen_tables(names, args.table),
+        config, access, end, lambda names: chosen_tables(names, args.table)
     )
     if args.json:
-        print_json(_as_json(verified, moment.segment))
+        print_json(verified.as_json(end.segment))
     else:
-        for line in _lines(verified, moment.segment):
+        for line in _lines(verified, end.segment):
             print(printable(line))
-    # An account without privileges sees no tables, which proves nothing.
-    none_seen = verified.unread and not verified.compared
-    return DIFFERENT if verified.differing or none_seen else 0
-
-
-def _as_json(verified: Verified, segment: BinlogSegment) -> dict[str, Any]:
-    return {
-        "history_end": str(segment.last),
-        "server_end": str(verified.position),
-        "compared": verified.compared,
-        "behind": [str(each) for each in verified.later],
-        "not_compared": list(verified.unread),
-        "differing": [
-            {
-                "schema": each.name[0],
-                "table": each.name[1],
-                "uncertain": each.is_uncertain,
-                "differences": [difference.as_json() for difference in each.found],
-                "lines": [str(difference) for difference in each.found],
-            }
-            for each in verified.differing
-        ],
-    }
+    return 0 if verified.is_equal else DIFFERENT
 
 
 def _lines(verified: Verified, segment: BinlogSegment) -> Iterator[str]:

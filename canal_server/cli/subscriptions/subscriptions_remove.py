@@ -13,12 +13,8 @@ from canal_server.cli.actions import (
 from canal_server.cli.conf_options import load_for, named
 from canal_server.cli.offline_audit import OfflineAudit
 from canal_server.daemon.control import NoServer, ask, locked
-from canal_server.errors import ConfigError, MetaStoreError
-from canal_server.ranges.offline_range_cursors import (
-    check_known,
-    read_subscriptions,
-    remove_subscription,
-)
+from canal_server.errors import ConfigError
+from canal_server.ranges.offline_range_cursors import remove_subscription
 
 if TYPE_CHECKING:
     import argparse
@@ -62,23 +58,10 @@ def run(args: argparse.Namespace) -> int:
 def _remove(config: InstanceConfig, conf: Path, data_dir: Path, name: str) -> None:
     destination = config.destination
     try:
-        if ask(data_dir, "unsubscribe", destination=destination, name=name)["running"]:
-            return
+        # A server that runs owns the files of all its destinations.
+        ask(data_dir, "unsubscribe", destination=destination, name=name)
     except NoServer:
         with locked(data_dir):
             audit = OfflineAudit(conf, data_dir)
             remove_subscription(config, name)
             audit.note("range_unsubscribe", destination=destination, subscription=name)
-        return
-    # A server runs, and owns the files of all its destinations.
-    stored = read_subscriptions(config)
-    check_known(destination, name, [each.name for each in stored.found])
-    where = (
-        f"run by {stored.owner}: run this command there"
-        if stored.owner
-        else "not running"
-    )
-    raise MetaStoreError(
-        f"destination {destination} is {where}; subscription {name} stays until it is"
-        " removed where the destination runs, or while no server runs"
-    )

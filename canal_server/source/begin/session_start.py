@@ -19,13 +19,14 @@ from canal_server.errors import (
     SourceRefused,
 )
 from canal_server.messages import source_messages
+from canal_server.model.positions import base_name
 from canal_server.mysql.binlogs import binary_logs
 from canal_server.mysql.server_errors import is_refusal
 from canal_server.source.begin.gtid_tracking import tracked
 from canal_server.source.begin.position_loss import LostPosition, purged_set
 from canal_server.source.begin.search import BinlogSearch
 from canal_server.source.begin.start_finder import Start, StartFinder
-from canal_server.source.read.available_positions import SourceFiles, base_name
+from canal_server.source.read.available_positions import SourceFiles
 from canal_server.source.read.binlog_scan import Scanner
 from canal_server.source.schema.source_traits import source_of
 

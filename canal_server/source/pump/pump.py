@@ -234,6 +234,10 @@ class Pump:
     def _turn(self) -> Stop:
         return self._switch.current
 
+    def retry(self) -> None:
+        """Read the source again now, if the last session failed; from any thread."""
+        self._switch.retry()
+
     def change_table_filter(self, table_filter: TablePredicate) -> None:
         """Read other tables from now on; from any thread."""
         self.table_filter = table_filter
@@ -266,7 +270,7 @@ class Pump:
                 self.status.failed(repr(error))
                 delay_s = self._failures.fault(error)
             self.status.state = PumpState.WAITING
-            self._turn.wait(delay_s)
+            self._switch.pause(delay_s)
 
     def _attempt(self) -> float | None:
         """Run one session; return the seconds to wait if it failed, else None."""

@@ -6,6 +6,8 @@ connection or a pause, is cut short.
 
 from __future__ import annotations
 
+import math
+import select
 import threading
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,7 @@ class SourceSwitch:
         self.stream: DumpStream | None = None
         self._lock = threading.Lock()  # guards the turn and the next server
         self._next: Source | None = None
+        self._retry = Stop()  # ends the pause that a session waits in
 
     def request_stop(self) -> None:
         """End the turn for good."""
@@ -48,6 +51,22 @@ class SourceSwitch:
             stream.close()
         if control is not None:
             control.abort()
+
+    def pause(self, seconds: float) -> None:
+        """Wait before the next session, until the turn ends or a retry is requested."""
+        with self._lock:
+            # A request from before the pause was answered by the session before it.
+            self._retry = Stop()
+            waits_for = self.current, self._retry
+        poll = select.poll()
+        for each in waits_for:
+            poll.register(each, select.POLLIN)
+        poll.poll(math.ceil(seconds * 1000))
+
+    def retry(self) -> None:
+        """End the pause before the next session, if there is one."""
+        with self._lock:
+            self._retry.request()
 
     def begin(self, turn_to: Callable[[Source], None]) -> bool:
         """Begin the turn of the server that was requested; false if none was.

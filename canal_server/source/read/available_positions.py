@@ -6,22 +6,14 @@ another server took over the address: the same name may then hold something else
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from canal_server.errors import PositionError
-from canal_server.model.positions import binlog_file_number
+from canal_server.model.positions import base_name, binlog_file_number
 
 if TYPE_CHECKING:
     from canal_server.mysql.binlogs import BinaryLog
-
-_NUMBER = re.compile(r"\d+$")
-
-
-def base_name(file: str) -> str:
-    """Return a binlog file's name without its number."""
-    return _NUMBER.sub("", file)
 
 
 @dataclass(frozen=True, slots=True)

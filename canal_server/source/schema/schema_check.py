@@ -7,17 +7,18 @@ so that any remaining difference is not a matter of time.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import TableMetaError
 from canal_server.mysql.collations import collation_names
-from canal_server.mysql.control_connection import ControlConnection
+from canal_server.mysql.control_connection import ControlConnection, aborted_by
 from canal_server.mysql.flavour import read_server_info
 from canal_server.mysql.schema_dump import DumpedTables, SchemaReader
 from canal_server.runtime.lifecycle import Stop
 from canal_server.source.read.ddl_scan import DdlScanner
 from canal_server.source.schema.base_dump import BaseDumper
 from canal_server.source.schema.source_traits import records_of, source_of, traits_of
+from canal_server.tablemeta.history.history_moments import moment_at
 from canal_server.tablemeta.history.replay import Replay
 from canal_server.tablemeta.model.charset_widths import charset_of
 from canal_server.tablemeta.model.table_schema import ROW_END
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from canal_server.model.positions import EntryPosition
     from canal_server.mysql.source_settings import Access
     from canal_server.source.schema.base_dump import BaseDump
+    from canal_server.tablemeta.history.opened_history import History
     from canal_server.tablemeta.model.operations import Name
     from canal_server.tablemeta.model.table_schema import Table
     from canal_server.tablemeta.storage.history_storage import BinlogSegment
@@ -82,20 +84,56 @@ class Verified:
     differing: tuple[Differing, ...]
     unread: tuple[str, ...]
 
+    @property
+    def is_equal(self) -> bool:
+        """Return whether nothing differs.
+
+        An account without privileges sees no tables, which proves nothing.
+        """
+        return not self.differing and not (self.unread and not self.compared)
+
+    def as_json(self, segment: BinlogSegment) -> dict[str, Any]:
+        """Return it as JSON values; `segment` is the one that was compared."""
+        return {
+            "history_end": str(segment.last),
+            "server_end": str(self.position),
+            "compared": self.compared,
+            "behind": [str(each) for each in self.later],
+            "not_compared": list(self.unread),
+            "differing": [
+                {
+                    "schema": each.name[0],
+                    "table": each.name[1],
+                    "uncertain": each.is_uncertain,
+                    "differences": [difference.as_json() for difference in each.found],
+                    "lines": [str(difference) for difference in each.found],
+                }
+                for each in self.differing
+            ],
+        }
+
+
+def end_of(history: History) -> HistoryEnd:
+    """Return the end of a history. Raises TableMetaError."""
+    moment = moment_at(history, None)
+    event = history.tsdb.end_event(moment.segment)
+    return HistoryEnd(moment.segment, moment.image, event)
+
 
 def verify(
     config: InstanceConfig,
     access: Access,
     end: HistoryEnd,
     choose: Callable[[Iterable[Name]], Iterable[Name]],
+    stop: Stop | None = None,
 ) -> Verified:
     """Compare a history's end with the server, for the tables that `choose` selects.
 
-    Raises SourceError, also when the later statements are purged, and TableMetaError
-    for another server's history.
+    Raises SourceError, also when the later statements are purged or `stop` is requested
+    meanwhile, and TableMetaError for another server's history.
     """
-    segment = end.segment
-    with ControlConnection(access) as control:
+    segment, stop = end.segment, stop or Stop()
+    with ControlConnection(access, stop) as control, aborted_by(stop, control):
         info = read_server_info(control)
         # A history of the Java server has only the number, and no traits.
         if segment.source not in (source_of(info), str(info.server_id)):
@@ -104,7 +142,7 @@ def verify(
                 f" {segment.source}, but {access.address} is {source_of(info)};"
                 " canal-server continues it there once it reads that server"
             )
-        scanner = DdlScanner(config, access, Stop())
+        scanner = DdlScanner(config, access, stop)
         dump = BaseDumper(control, info, scanner).take()
         if dump.position.order() < segment.last.order():
             raise TableMetaError(

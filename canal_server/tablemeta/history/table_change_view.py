@@ -8,7 +8,7 @@ from canal_server.errors import TableMetaError
 from canal_server.model.position_json import position_as_json
 from canal_server.tablemeta.history.ddl_secrets import without_secrets
 from canal_server.tablemeta.history.opened_history import opened_history
-from canal_server.tablemeta.history.table_log import Changelog
+from canal_server.tablemeta.history.table_log import Changelog, since
 
 if TYPE_CHECKING:
     from canal_server.config.schema import InstanceConfig
@@ -36,8 +36,10 @@ def tables_of(config: InstanceConfig) -> list[str]:
     return sorted(found)
 
 
-def changes_of(config: InstanceConfig, schema: str, table: str) -> list[dict[str, Any]]:
-    """Return the changes of a table as JSON values, oldest first.
+def changes_of(
+    config: InstanceConfig, schema: str, table: str, since_ms: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the changes of a table as JSON values, oldest first, since a time.
 
     Of a group, source by source. Raises TableMetaStoreError, and TableMetaError if the
     table is unknown.
@@ -51,6 +53,8 @@ def changes_of(config: InstanceConfig, schema: str, table: str) -> list[dict[str
             f"unknown table {schema}.{table}: it is not in the table history of"
             f" destination {config.destination}"
         )
+    if since_ms is not None:
+        found = since(found, since_ms)
     return [change_as_json(each) for each in found]
 
 

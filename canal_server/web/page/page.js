@@ -1,8 +1,12 @@
 // Shows what the REST interface has, and asks again every two seconds. All texts of the
 // server are set as text, never as HTML.
+import { showClients, showSubscriptions } from "./clients.js";
+import { showClusters } from "./cluster.js";
+import {
+  ask, button, clock, duration, number, setFacts, setNotes, setText,
+} from "./elements.js";
 import { openTail } from "./tail.js";
 
-const API = "api/v1";
 const INTERVAL_MS = 2000;
 const RATES_EVERY = 5; // rounds: a sample is taken every ten seconds
 
@@ -21,23 +25,13 @@ const ACTION_ERROR_MS = 15000; // for which the error of an action is shown
 let round = 0;
 let keepErrorUntil = 0;
 
-async function ask(path, options) {
-  const answer = await fetch(`${API}/${path}`, options);
-  if (answer.status === 204) return null;
-  const content = await answer.json();
-  if (!answer.ok) {
-    const error = new Error(content.detail ?? content.title);
-    error.status = answer.status;
-    throw error;
-  }
-  return content;
-}
-
 async function refresh() {
   try {
     const all = await ask("destinations");
     show(all);
-    if (round % RATES_EVERY === 0) await Promise.all(all.destinations.map(showRates));
+    if (round % RATES_EVERY === 0) {
+      await Promise.all([...all.destinations.map(showRates), showClusters()]);
+    }
     round += 1;
     if (Date.now() >= keepErrorUntil) setFailure("");
   } catch (error) {
@@ -89,20 +83,51 @@ function showOne(card, each, all) {
   const error = card.querySelector(".error");
   error.hidden = !each.error;
   setText(error, each.error ? `${each.error}${each.error_since_ms ? ` (since ${clock(each.error_since_ms)})` : ""}` : "");
-  const notes = [...each.warnings];
-  if (each.uncertain_tables) notes.unshift(each.uncertain_tables.reason);
-  if (each.blocked) notes.unshift(`${each.blocked.reason}, since ${clock(each.blocked.since_ms)}`);
-  setItems(card.querySelector(".notes"), notes);
+  setNotes(card.querySelector(".remedies"), each.error_notes.map((note) => ({
+    text: note.remedy ? `What to do: ${note.remedy}` : "", anchor: note.anchor, title: note.title,
+  })));
+  setNotes(card.querySelector(".notes"), notesOf(each));
   setFacts(card.querySelector("dl"), [
     ["Source", sourceText(each.source)],
-    ["Runs on", each.runs_on ?? "this server"],
+    ["Runs on", runsOn(each)],
     ["Position", each.position || "-"],
     ["Lag behind the source", duration(each.lag_s)],
     ["Ring", each.store_fill_ratio === null ? "-" : `${Math.round(each.store_fill_ratio * 100)} % full`],
     ["Rows since the start", number(each.rows)],
   ]);
-  showClients(card, each, each.allows_actions);
+  const path = `destinations/${encodeURIComponent(each.destination)}`;
+  const allowed = (action) => (each.allows_actions ? action : null);
+  showClients(card, each, allowed((clientId) => act(
+    `Remove the subscription of client ${clientId} to ${each.destination}? The server no longer retains changes for it.`,
+    "Unsubscribe", `${path}/clients/${clientId}`, "DELETE")));
+  showSubscriptions(card, each, allowed((name) => act(
+    `Remove the ranged subscription ${name} of ${each.destination}? A query that returns resumes from its own checkpoint.`,
+    "Remove", `${path}/subscriptions/${encodeURIComponent(name)}`, "DELETE")));
   showActions(card, each);
+}
+
+// What is worth to know, and the section of the page of messages about it.
+function notesOf(each) {
+  const notes = each.warnings.map((text, i) => {
+    const note = each.warning_notes[i];
+    const remedy = note ? ` What to do: ${note.remedy}` : "";
+    return { text: `${text}.${remedy}`, anchor: note?.anchor, title: "warnings" };
+  });
+  if (each.uncertain_tables) {
+    notes.unshift({ text: each.uncertain_tables.reason, anchor: "table-schema-uncertain" });
+  }
+  for (const [client, why] of Object.entries(each.lost_clients ?? {})) {
+    notes.unshift({ text: `client ${client}: ${why}`, anchor: "client-position-lost" });
+  }
+  if (each.blocked) {
+    notes.unshift({ text: `${each.blocked.reason}, since ${clock(each.blocked.since_ms)}`, anchor: "ring-is-full" });
+  }
+  return notes;
+}
+
+function runsOn(each) {
+  if (!each.running) return each.runs_on ?? "no server";
+  return each.runs_on ? `${each.runs_on} (this server)` : "this server";
 }
 
 function stateClass(each) {
@@ -115,58 +140,34 @@ function sourceText(source) {
   return typeof source === "string" ? source : Object.values(source).filter((v) => typeof v !== "object").join(" ");
 }
 
-function showClients(card, each, allowsActions) {
-  const table = card.querySelector("table");
-  table.hidden = each.clients.length === 0;
-  const rows = each.clients.map((client) => [
-    client.client_id, client.connected ? "yes" : "no", number(client.lag_entries),
-    duration(client.lag_s), number(client.rows), client,
-  ]);
-  const body = table.tBodies[0];
-  const key = JSON.stringify([rows, allowsActions]);
-  if (body.dataset.key === key) return;
-  // A button that has the focus must stay: rows of known clients are updated.
-  const known = new Map([...body.rows].map((row) => [row.dataset.client, row]));
-  for (const cells of rows) {
-    const client = cells.pop();
-    let row = known.get(String(client.client_id));
-    known.delete(String(client.client_id));
-    if (!row) {
-      row = body.insertRow();
-      row.dataset.client = client.client_id;
-      for (let i = 0; i <= cells.length; i += 1) row.insertCell();
-      if (allowsActions) row.cells[cells.length].append(unsubscribeButton(each.destination, client.client_id));
-    }
-    cells.forEach((text, i) => setText(row.cells[i], String(text)));
-    row.className = client.blocks ? "bad" : "";
-  }
-  for (const row of known.values()) row.remove();
-  body.dataset.key = key;
-}
-
-function unsubscribeButton(destination, clientId) {
-  return button("Unsubscribe", () => act(
-    `Remove the subscription of client ${clientId} to ${destination}? The server no longer retains changes for it.`,
-    "Unsubscribe", `destinations/${encodeURIComponent(destination)}/clients/${clientId}`, "DELETE"));
-}
-
 function showActions(card, each) {
   const actions = card.querySelector("article > .actions");
-  const requested = each.allows_actions ? (each.state === "stopped" ? "start" : "stop") : "";
+  const requested = each.allows_actions ? requestedOf(each) : [];
   const key = `${requested} ${each.allows_tail}`;
   if (actions.dataset.key === key) return;
+  const focused = actions.contains(document.activeElement) ? document.activeElement.textContent : "";
   actions.dataset.key = key;
-  actions.replaceChildren(button("Tables…", () => showHistory(each.destination)), " ");
-  if (each.allows_tail) actions.append(button("Tail…", () => openTail(each.destination, ask)), " ");
-  const path = `destinations/${encodeURIComponent(each.destination)}`;
-  if (requested === "start") {
-    actions.append(button("Start", () => act("", "", `${path}/start`, "POST")), " ");
-  } else if (requested === "stop") {
-    actions.append(button("Stop", () => act(
-      `Stop destination ${each.destination}? Its clients receive nothing until it is started again.`,
-      "Stop", `${path}/stop`, "POST")), " ");
+  const name = each.destination;
+  const path = `destinations/${encodeURIComponent(name)}`;
+  const start = (verb) => button(verb, () => act("", "", `${path}/start`, "POST", `${verb} of ${name} was requested`));
+  const buttons = [button("Tables…", () => showHistory(name))];
+  if (each.allows_tail) buttons.push(button("Tail…", () => openTail(name, ask)));
+  for (const verb of requested) {
+    buttons.push(verb !== "Stop" ? start(verb) : button("Stop", () => act(
+      `Stop destination ${name}? Its clients receive nothing until it is started again.`,
+      "Stop", `${path}/stop`, "POST")));
   }
-  if (requested) actions.append(button("Move clients…", () => move(each.destination)));
+  if (requested.length) buttons.push(button("Move clients…", () => move(name)));
+  actions.replaceChildren(...buttons.flatMap((each_) => [each_, " "]));
+  // Who pressed Start finds Stop there, and the focus stays among them.
+  if (focused) (buttons.find((b) => b.textContent === focused) ?? buttons.at(-2)).focus();
+}
+
+// A start reads the settings again. One that runs, and cannot read its source, is retried.
+function requestedOf(each) {
+  if (each.state === "stopped") return ["Start"];
+  if (each.state === "failed" || each.state === "idle") return ["Start", "Stop"];
+  return each.running && each.error ? ["Retry", "Stop"] : ["Stop"];
 }
 
 // Shows who changed a table, when, and how its columns differ since.
@@ -288,10 +289,11 @@ async function move(destination) {
   await refresh();
 }
 
-async function act(question, verb, path, method) {
+async function act(question, verb, path, method, done = "") {
   if (question && !(await confirmed(question, verb))) return;
   try {
     await ask(path, { method });
+    setText(document.getElementById("notice"), done);
   } catch (error) {
     showActionError(error);
     return;
@@ -329,52 +331,6 @@ async function showRates(each) {
     : "Rows per second: nothing was measured yet";
   setText(figure.querySelector("figcaption"), text);
   setText(figure.querySelector("title"), text);
-}
-
-function button(text, action) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.textContent = text;
-  made.addEventListener("click", action);
-  return made;
-}
-
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function setItems(list, texts) {
-  if (list.dataset.key === JSON.stringify(texts)) return;
-  list.dataset.key = JSON.stringify(texts);
-  list.replaceChildren(...texts.map((text) => {
-    const item = document.createElement("li");
-    item.textContent = text;
-    return item;
-  }));
-}
-
-function setFacts(list, facts) {
-  if (list.children.length !== facts.length) {
-    list.replaceChildren(...facts.map(([name]) => {
-      const group = document.createElement("div");
-      const term = document.createElement("dt");
-      term.textContent = name;
-      group.append(term, document.createElement("dd"));
-      return group;
-    }));
-  }
-  facts.forEach(([, value], i) => setText(list.children[i].lastElementChild, String(value)));
-}
-
-const number = (value) => (value === null || value === undefined ? "-" : value.toLocaleString("en"));
-const clock = (ms) => new Date(ms).toLocaleString();
-
-function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "-";
-  if (seconds < 0.5) return "none";
-  if (seconds < 120) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
-  return `${Math.round(seconds / 3600)} h`;
 }
 
 await refresh();

@@ -9,8 +9,9 @@ from fix_conf import ACCOUNT, MASTER
 from fix_table_history import T0_MS
 
 from canal_server import cli
-from canal_server.cli.schema.schema_options import position_or_time, printable, time_ms
+from canal_server.cli.schema.schema_options import position_or_time, time_ms
 from canal_server.model.positions import EntryPosition
+from canal_server.tablemeta.history.schema_views import printable
 
 
 def test_help_lists_the_actions(capsys):
@@ -131,7 +132,7 @@ def test_a_position_that_is_not_covered(written_history, schema, at):
     assert "it covers binlog.000003:157 (" in schema.err
     assert ") to binlog.000003:1000 (" in schema.err
     is_behind = at in ("binlog.000003:1001", "binlog.000004:4")
-    assert ("leave out --at" in schema.err) == is_behind
+    assert ("leave the position out" in schema.err) == is_behind
 
 
 def test_it_is_read_while_a_server_writes_it(written_history, schema):

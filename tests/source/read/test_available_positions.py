@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canal_server.mysql.binlogs import BinaryLog
-from canal_server.source.read.available_positions import SourceFiles, base_name
+from canal_server.source.read.available_positions import SourceFiles
 
 FILES = SourceFiles((BinaryLog("binlog.000007", 500), BinaryLog("binlog.000008", 900)))
 
@@ -32,15 +32,6 @@ def test_positions(file, offset, had):
 def test_unknown_files():
     """Without a list of files every position is accepted."""
     assert SourceFiles(()).had("binlog.000001", 10**12)
-
-
-@pytest.mark.parametrize(
-    ("file", "base"),
-    [("binlog.000001", "binlog."), ("a.1.b.000002", "a.1.b."), ("odd", "odd")],
-)
-def test_base_name(file, base):
-    """The base name is everything except the number at the end."""
-    assert base_name(file) == base
 
 
 @pytest.mark.parametrize(

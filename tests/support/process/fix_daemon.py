@@ -112,6 +112,10 @@ class FakeInstance:
         if self.destination.startswith("incomplete"):
             raise RuntimeError("a fault of ours")
 
+    def retry(self) -> None:
+        """Take note."""
+        self.calls.append("retry")
+
     def is_whole(self) -> bool:
         """Return whether no move failed."""
         return not (self.moved and self.destination.startswith("incomplete"))

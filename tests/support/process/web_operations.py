@@ -27,6 +27,19 @@ class NotedServer:
             "refused": {"two": "text"},
         }
 
+    def clusters(self):
+        """Return one in which another server runs a destination."""
+        found = {"runs_on": "10.0.0.2:11111", "candidates": ["10.0.0.2:11111"]}
+        session = {"state": "connected", "expired": 0, "timeout_s": 90.0}
+        one = {
+            "zookeeper": "zk:2181",
+            "session": session,
+            "servers": ["10.0.0.2:11111"],
+            "destinations": {"one": found, "two": None},
+            "error": None,
+        }
+        return {"this_server": "10.0.0.1:11111", "clusters": [one]}
+
     def readings(self):
         """Return a reading of each destination."""
         return [
@@ -49,7 +62,48 @@ class NotedServer:
         self._check(destination)
         return {"running": False}
 
-    subscriptions = tables = positions
+    subscriptions = positions
+
+    @property
+    def schemas(self):
+        """Return what answers about table histories: this."""
+        return self
+
+    def tables(self, destination):
+        """Return none."""
+        self._check(destination)
+        return []
+
+    def table(self, destination, table, **asked):
+        """Note what is asked for."""
+        self._check(destination)
+        return {"table": table, "asked": repr(asked)}
+
+    def show(self, destination, **asked):
+        """Return what is asked for."""
+        self._check(destination)
+        return {"asked": repr(asked)}
+
+    def show_sql(self, destination, **asked):
+        """Return what is asked for."""
+        self._check(destination)
+        return repr(asked)
+
+    def export(self, destination, **asked):
+        """Return what is asked for."""
+        self._check(destination)
+        return repr(asked)
+
+    def verify(self, destination, *, tables, source, stop):
+        """Note it."""
+        self._check(destination)
+        self.asked.append(("verify", destination, tables, source))
+        return {"equal": not stop.requested()}
+
+    def remove_subscription(self, destination, name):
+        """Note it."""
+        self._check(destination)
+        self.asked.append(("remove", destination, name))
 
     def log_levels(self):
         """Return the levels."""
@@ -59,8 +113,8 @@ class NotedServer:
         """Note it."""
         self.asked.append(("level", level, destination))
 
-    def table_changes(self, destination, table):
-        """Return none."""
+    def table_changes(self, destination, table, **_):
+        """Return one."""
         self._check(destination)
         return [{"table": table}]
 

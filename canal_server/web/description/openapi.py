@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from canal_server.instance.client_lags import CLIENT_STATES
 from canal_server.observe.readings import STATES
 from canal_server.runtime.log_levels import LEVELS
+from canal_server.web.description.openapi_parts import (
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Json,
+    action,
+    list_of,
+    object_of,
+    of_one,
+    operation,
+    problem,
+    ref,
+)
+from canal_server.web.description.openapi_tables import table_paths, table_schemas
 from canal_server.web.quiet_tail import STATES as TAIL_STATES
 from canal_server.web.tail_events import KINDS
-
-Json = dict[str, Any]
-
-_NUMBER: Final = {"type": ["number", "null"]}
-_INTEGER: Final = {"type": ["integer", "null"]}
-_TEXT: Final = {"type": ["string", "null"]}
-_OBJECT: Final = {"type": ["object", "null"]}
 
 _VIEW: Final[Json] = {
     "destination": {"type": "string"},
@@ -25,20 +33,30 @@ _VIEW: Final[Json] = {
         "description": "one of the states of `canal_instance_state`",
     },
     "ready": {"type": "boolean", "description": "runs, or is not to run here"},
-    "error": _TEXT,
-    "error_since_ms": {**_INTEGER, "description": "ms since 1970"},
-    "lag_s": {**_NUMBER, "description": "how far reading lags behind the source, s"},
+    "error": TEXT,
+    "error_since_ms": {**INTEGER, "description": "ms since 1970"},
+    "lag_s": {**NUMBER, "description": "how far reading lags behind the source, s"},
     "source": {"description": "the server that is read"},
-    "runs_on": {**_TEXT, "description": "the server of a cluster that runs it"},
-    "blocked": {**_OBJECT, "description": "why reading waits, and for which clients"},
+    "runs_on": {**TEXT, "description": "the server of a cluster that runs it"},
+    "blocked": {**OBJECT, "description": "why reading waits, and for which clients"},
     "warnings": {"type": "array", "items": {"type": "string"}},
+    "error_notes": {
+        "type": "array",
+        "items": ref("Note"),
+        "description": "what is known of the error",
+    },
+    "warning_notes": {
+        "type": "array",
+        "items": {"anyOf": [ref("Note"), {"type": "null"}]},
+        "description": "what is known of each of the warnings; null: nothing",
+    },
     "uncertain_tables": {
-        **_OBJECT,
+        **OBJECT,
         "description": "tables whose columns are not certain at this position:"
         " `reason`, `count` and `tables`, the first of them",
     },
-    "rows": {**_INTEGER, "description": "rows read since it started"},
-    "store_fill_ratio": {**_NUMBER, "description": "0 to 1"},
+    "rows": {**INTEGER, "description": "rows read since it started"},
+    "store_fill_ratio": {**NUMBER, "description": "0 to 1"},
     "allows_actions": {"type": "boolean", "description": "for who sent the request"},
     "allows_tail": {"type": "boolean", "description": "the same"},
 }
@@ -50,16 +68,66 @@ _CLIENT: Final[Json] = {
         "description": "one of the states of `canal_client_state`",
     },
     "connected": {"type": "boolean"},
-    "lag_entries": {**_INTEGER, "description": "null: it is not served from the ring"},
-    "lag_s": {**_NUMBER, "description": "as `canal_client_lag_seconds`"},
-    "rows": {**_INTEGER, "description": "delivered, redeliveries included"},
+    "lag_entries": {**INTEGER, "description": "null: it is not served from the ring"},
+    "lag_s": {**NUMBER, "description": "as `canal_client_lag_seconds`"},
+    "rows": {**INTEGER, "description": "delivered, redeliveries included"},
     "blocks": {"type": "boolean", "description": "reading waits for its acks"},
+    "acked": {
+        "anyOf": [ref("ClientPosition"), {"type": "null"}],
+        "description": "the position that it has acked; null: none yet",
+    },
+    "sent": {
+        "anyOf": [ref("ClientPosition"), {"type": "null"}],
+        "description": "the position up to which it was sent changes",
+    },
+    "open_batches": {
+        "type": "integer",
+        "description": "batches that were sent, and are not acked",
+    },
+}
+_CLIENT_POSITION: Final[Json] = {
+    "position": {"type": "string", "description": "FILE:POSITION"},
+    "time": {**TEXT, "description": "of the commit, ISO 8601"},
+    "gtid": {
+        **TEXT,
+        "description": "the executed set; null: none is known, or it has more than 4096"
+        " characters",
+    },
+    "source": {"type": "string", "description": "the server whose position it is"},
+}
+_NOTE: Final[Json] = {
+    "title": {"type": "string", "description": "the class of the error"},
+    "meaning": {"type": "string"},
+    "remedy": {"type": "string", "description": "what to do"},
+    "anchor": {
+        "type": "string",
+        "description": "of the section in `/messages.html`, and in the reference",
+    },
+}
+_CLUSTER: Final[Json] = {
+    "zookeeper": {"type": "string"},
+    "session": {
+        "type": "object",
+        "description": "of this server: `state` (connected, suspended, lost),"
+        " `expired`: how many ended, `timeout_s`",
+    },
+    "servers": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "that are in the cluster now",
+    },
+    "destinations": {
+        "type": "object",
+        "description": "by name: `runs_on`, and `candidates`: the servers that may run"
+        " it; null: not known",
+    },
+    "error": {**TEXT, "description": "why nothing is known"},
 }
 _SAMPLE: Final[Json] = {
     "time_s": {"type": "number", "description": "seconds since 1970"},
     "rows_per_s": {"type": "number"},
     "bytes_per_s": {"type": "number", "description": "received from the source"},
-    "lag_s": _NUMBER,
+    "lag_s": NUMBER,
 }
 _SEEK: Final[Json] = {
     "to": {
@@ -68,7 +136,7 @@ _SEEK: Final[Json] = {
         " 1970 or relative to now (`-1h`), `oldest`, `latest`",
     },
     "source": {
-        **_TEXT,
+        **TEXT,
         "description": "the source of a group in which they are moved; null: all",
     },
     "clients": {
@@ -104,11 +172,12 @@ _HEALTH: Final[Json] = {
     "status": {"type": "string"},
     "destinations": {"type": "object", "additionalProperties": {"type": "string"}},
 }
-_DESTINATION: Final[Json] = {
-    "name": "destination",
+_SUBSCRIPTION: Final[Json] = {
+    "name": "name",
     "in": "path",
     "required": True,
     "schema": {"type": "string"},
+    "description": "as `canal-server subscriptions list` shows it",
 }
 _CLIENT_ID: Final[Json] = {
     "name": "client_id",
@@ -118,13 +187,6 @@ _CLIENT_ID: Final[Json] = {
 }
 
 
-_TABLE: Final[Json] = {
-    "name": "table",
-    "in": "path",
-    "required": True,
-    "schema": {"type": "string"},
-    "description": "schema.table",
-}
 _FILTER: Final[Json] = {
     "name": "table",
     "in": "query",
@@ -134,7 +196,7 @@ _FILTER: Final[Json] = {
 }
 _TEXTS: Final[Json] = {
     "type": ["object", "null"],
-    "additionalProperties": _TEXT,
+    "additionalProperties": TEXT,
 }
 _TAIL_CHANGE: Final[Json] = {
     "kind": {"type": "string", "enum": list(KINDS)},
@@ -152,10 +214,10 @@ _TAIL_CHANGE: Final[Json] = {
         "items": {"type": "string"},
         "description": "columns of the primary key",
     },
-    "sql": {**_TEXT, "description": "the statement; null for rows"},
+    "sql": {**TEXT, "description": "the statement; null for rows"},
     "file": {"type": "string", "description": "binlog file"},
     "offset": {"type": "integer", "description": "of the event in the file"},
-    "gtid": {**_TEXT, "description": "of the transaction, in GTID mode"},
+    "gtid": {**TEXT, "description": "of the transaction, in GTID mode"},
     "commit_time_ms": {"type": "integer", "description": "ms since 1970"},
 }
 _TAIL_SKIPPED: Final[Json] = {
@@ -166,15 +228,11 @@ _TAIL_SKIPPED: Final[Json] = {
 _TAIL_STATE: Final[Json] = {
     "state": {"type": "string", "enum": [*TAIL_STATES, *STATES]},
     "reason": {"type": "string", "description": "why nothing comes"},
-    "since_ms": {**_INTEGER, "description": "since when; ms since 1970"},
-    "position": {**_TEXT, "description": "up to which the source was read"},
-    "position_ms": {**_INTEGER, "description": "the time of the transaction there"},
+    "since_ms": {**INTEGER, "description": "since when; ms since 1970"},
+    "position": {**TEXT, "description": "up to which the source was read"},
+    "position_ms": {**INTEGER, "description": "the time of the transaction there"},
 }
 _LEVEL: Final[Json] = {"type": "string", "enum": list(LEVELS)}
-_HISTORY: Final[Json] = {
-    "table": {"type": "string"},
-    "changes": {"type": "array", "items": {"type": "object"}},
-}
 
 
 def document(version: str) -> Json:
@@ -188,100 +246,123 @@ def document(version: str) -> Json:
             "description": "State and operation of a canal-server process.",
         },
         "paths": {
-            "/healthz": {"get": _operation("The process is alive.", _ref("Health"))},
+            "/healthz": {"get": operation("The process is alive.", ref("Health"))},
             "/readyz": {
-                "get": _operation(
+                "get": operation(
                     "Every destination that should run here runs.",
-                    _ref("Health"),
+                    ref("Health"),
                     others={"503": "Some destinations do not run."},
                 )
             },
-            "/api/v1/openapi.json": {"get": _operation("This description.", {})},
+            "/api/v1/openapi.json": {"get": operation("This description.", {})},
             "/api/v1/status": {
-                "get": _operation("What `canal-server status --json` shows.", {})
+                "get": operation("What `canal-server status --json` shows.", {})
             },
             "/api/v1/log-levels": {
-                "get": _operation("The levels of the log.", _ref("LogLevels")),
+                "get": operation("The levels of the log.", ref("LogLevels")),
                 "put": {
-                    **_operation(
+                    **operation(
                         "Set the level of the log, or of one destination.",
-                        _ref("LogLevels"),
+                        ref("LogLevels"),
                     ),
                     "requestBody": {
                         "required": True,
-                        "content": {"application/json": {"schema": _ref("LogLevel")}},
+                        "content": {"application/json": {"schema": ref("LogLevel")}},
                     },
                 },
             },
-            "/api/v1/destinations": {
-                "get": _operation("All destinations.", _ref("Destinations"))
-            },
-            one: {
-                "get": _of_one("One destination with its clients.", _ref("Destination"))
-            },
-            f"{one}/throughput": {
-                "get": _of_one("Rates of the last hour.", _list("samples", "Sample"))
-            },
-            f"{one}/positions": {
-                "get": _of_one("The positions of its clients, while it runs.", {})
-            },
-            f"{one}/subscriptions": {
-                "get": _of_one("Its ranged subscriptions, while it runs.", {})
-            },
-            f"{one}/tail": {"get": _tail()},
-            f"{one}/tables": {"get": _of_one("The tables of its history.", {})},
-            f"{one}/tables/{{table}}/history": {
-                "get": _of_one(
-                    "Who changed a table, when and how; oldest first.",
-                    _ref("History"),
-                    "200",
-                    _TABLE,
+            "/api/v1/clusters": {
+                "get": operation(
+                    "The clusters of this server: who runs what, and who stands by.",
+                    ref("Clusters"),
                 )
             },
+            "/api/v1/destinations": {
+                "get": operation("All destinations.", ref("Destinations"))
+            },
+            one: {
+                "get": of_one("One destination with its clients.", ref("Destination"))
+            },
+            f"{one}/throughput": {
+                "get": of_one("Rates of the last hour.", list_of("samples", "Sample"))
+            },
+            f"{one}/positions": {
+                "get": of_one("The positions of its clients, also stored ones.", {})
+            },
+            f"{one}/subscriptions": {
+                "get": of_one("Its ranged subscriptions, also stored ones.", {})
+            },
+            f"{one}/subscriptions/{{name}}": {
+                "delete": action(
+                    "Remove a ranged subscription that no query reads.",
+                    None,
+                    "204",
+                    _SUBSCRIPTION,
+                )
+            },
+            f"{one}/tail": {"get": _tail()},
+            **table_paths(one),
             f"{one}/seek": {
                 "post": {
-                    **_action("Move clients to another position.", _ref("Move")),
+                    **action("Move clients to another position.", ref("Move")),
                     "requestBody": {
                         "required": True,
-                        "content": {"application/json": {"schema": _ref("Seek")}},
+                        "content": {"application/json": {"schema": ref("Seek")}},
                     },
                 }
             },
             f"{one}/start": {
-                "post": _action("Start a stopped, failed or lazy one.", {}, "202")
+                "post": action(
+                    "Start a stopped, failed or lazy one, with its file as it is now.",
+                    {},
+                    "202",
+                )
             },
-            f"{one}/stop": {"post": _action("Stop it until `start`.", {}, "202")},
+            f"{one}/stop": {"post": action("Stop it until `start`.", {}, "202")},
             f"{one}/clients/{{client_id}}": {
-                "delete": _action(
+                "delete": action(
                     "Remove the subscription of a client.", None, "204", _CLIENT_ID
                 )
             },
         },
         "components": {
             "schemas": {
-                "Destination": _object(
-                    {**_VIEW, "clients": {"type": "array", "items": _ref("Client")}}
+                "Destination": object_of(
+                    {**_VIEW, "clients": {"type": "array", "items": ref("Client")}}
                 ),
-                "Client": _object(_CLIENT),
-                "Destinations": _object(
+                "Client": object_of(_CLIENT),
+                "ClientPosition": object_of(_CLIENT_POSITION),
+                "Note": object_of(_NOTE),
+                "Cluster": object_of(_CLUSTER),
+                "Clusters": object_of(
+                    {
+                        "this_server": {
+                            **TEXT,
+                            "description": "the address that clients are given; null:"
+                            " it is in no cluster",
+                        },
+                        "clusters": {"type": "array", "items": ref("Cluster")},
+                    }
+                ),
+                "Destinations": object_of(
                     {
                         "version": {"type": "string"},
                         "allows_actions": {"type": "boolean"},
                         "allows_tails": {"type": "boolean"},
-                        "destinations": {"type": "array", "items": _ref("Destination")},
+                        "destinations": {"type": "array", "items": ref("Destination")},
                     }
                 ),
-                "Sample": _object(_SAMPLE),
-                "TailChange": _object(_TAIL_CHANGE),
-                "TailSkipped": _object(_TAIL_SKIPPED),
-                "TailState": _object(_TAIL_STATE),
+                "Sample": object_of(_SAMPLE),
+                "TailChange": object_of(_TAIL_CHANGE),
+                "TailSkipped": object_of(_TAIL_SKIPPED),
+                "TailState": object_of(_TAIL_STATE),
                 "Seek": {
                     "type": "object",
                     "properties": _SEEK,
                     "required": ["to"],
                     "additionalProperties": False,
                 },
-                "LogLevels": _object(
+                "LogLevels": object_of(
                     {"level": _LEVEL, "destinations": {"type": "object"}}
                 ),
                 "LogLevel": {
@@ -297,9 +378,9 @@ def document(version: str) -> Json:
                     },
                     "required": ["level"],
                 },
-                "Move": _object(_MOVE),
-                "History": _object(_HISTORY),
-                "Problem": _object(_PROBLEM),
+                "Move": object_of(_MOVE),
+                **table_schemas(),
+                "Problem": object_of(_PROBLEM),
                 "Health": {"type": "object", "properties": _HEALTH},
             },
             "securitySchemes": {"login": {"type": "http", "scheme": "basic"}},
@@ -308,43 +389,9 @@ def document(version: str) -> Json:
     }
 
 
-def _object(properties: Json) -> Json:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-    }
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _list(name: str, of: str) -> Json:
-    return _object({name: {"type": "array", "items": _ref(of)}})
-
-
-def _action(
-    summary: str, schema: Json | None, status: str = "200", *more: Json
-) -> Json:
-    """Return an operation that changes something of one destination."""
-    found = _of_one(summary, schema, status, *more)
-    found["responses"]["403"] = _problem("Actions are not allowed.")
-    return found
-
-
-def _of_one(
-    summary: str, schema: Json | None, status: str = "200", *more: Json
-) -> Json:
-    """Return an operation on one destination, which may be unknown."""
-    found = _operation(summary, schema, status, {"404": "There is no such thing."})
-    found["responses"]["409"] = _problem("It is not possible now.")
-    return {**found, "parameters": [_DESTINATION, *more]}
-
-
 def _tail() -> Json:
     """Return the operation whose answer does not end."""
-    found = _of_one("The changes of some tables, as they come.", None, "200", _FILTER)
+    found = of_one("The changes of some tables, as they come.", None, "200", _FILTER)
     found["description"] = (
         "Server-sent events until the request is ended. The data of each is a line of"
         " JSON: a TailChange (the event has its kind as name), a TailSkipped"
@@ -353,30 +400,8 @@ def _tail() -> Json:
     )
     responses = found["responses"]
     responses["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
-    responses["403"] = _problem("Data of tables is not shown.")
-    responses["422"] = _problem("The filter cannot be used.")
-    responses["429"] = _problem("Too many tails are open.")
+    responses["403"] = problem("Data of tables is not shown.")
+    responses["422"] = problem("The filter cannot be used.")
+    responses["429"] = problem("Too many tails are open.")
     del responses["409"]
     return found
-
-
-def _operation(
-    summary: str,
-    schema: Json | None,
-    status: str = "200",
-    others: dict[str, str] | None = None,
-) -> Json:
-    content = {} if schema is None else {"application/json": {"schema": schema}}
-    return {
-        "summary": summary,
-        "responses": {
-            status: {"description": "Success.", "content": content},
-            "401": _problem("A login is needed."),
-            **{code: _problem(text) for code, text in (others or {}).items()},
-        },
-    }
-
-
-def _problem(text: str) -> Json:
-    schema = {"schema": _ref("Problem")}
-    return {"description": text, "content": {"application/problem+json": schema}}

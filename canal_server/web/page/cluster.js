@@ -21,6 +21,10 @@ export async function showClusters() {
   }
 }
 
+export function hideClusters() {
+  section.hidden = true;
+}
+
 function showOne(element, each, thisServer) {
   const named = (server) => (server === thisServer ? `${server} (this server)` : server);
   const { session } = each;

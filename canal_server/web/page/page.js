@@ -1,7 +1,7 @@
 // Shows what the REST interface has, and asks again every two seconds. All texts of the
 // server are set as text, never as HTML.
 import { showClients, showSubscriptions } from "./clients.js";
-import { showClusters } from "./cluster.js";
+import { hideClusters, showClusters } from "./cluster.js";
 import {
   ask, button, clock, duration, number, setFacts, setNotes, setText,
 } from "./elements.js";
@@ -35,7 +35,10 @@ async function refresh() {
     round += 1;
     if (Date.now() >= keepErrorUntil) setFailure("");
   } catch (error) {
-    if (error.status === 401) removeCards(() => true); // whoever looks may see it no more
+    if (error.status === 401) { // whoever looks may see it no more
+      removeCards(() => true);
+      hideClusters();
+    }
     setFailure(`The server does not answer as expected: ${error.message}`);
   }
 }

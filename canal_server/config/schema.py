@@ -98,12 +98,22 @@ class ServerMode(StrEnum):
     RABBITMQ = "rabbitmq"
 
 
+class MessageKeys(StrEnum):
+    """What messages have as their keys."""
+
+    NONE = "none"
+    PRIMARY_KEY = "primaryKey"  # of their row
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
     """The message queue that all destinations are delivered to."""
 
     mode: ServerMode = ServerMode.TCP  # TCP: there is none
     flat: bool = True  # JSON, not protobuf
+    keys: MessageKeys = MessageKeys.NONE  # with them, a message has one row
+    tombstones: bool = False  # after deletions, for compacted topics
+    headers: bool = False  # position, GTID and transaction
     batch_size: int = 50  # as of a client: KiB, or entries with ITEMSIZE
     database_hash: bool = True  # the schema's name is part of the hash of columns
     serves_clients: bool = False  # the port for clients is opened as well

@@ -20,6 +20,7 @@ from canal_server.config.schema import (
     BatchMode,
     ClientCertificates,
     HostPort,
+    MessageKeys,
     NamedEvent,
     SslMode,
 )
@@ -273,6 +274,15 @@ def batch_mode(value: str) -> BatchMode:
         return BatchMode(value.upper())
     except ValueError:
         raise ValueError("not a batch mode; write MEMSIZE or ITEMSIZE") from None
+
+
+@reader("`none` or `primaryKey`")
+def message_keys(value: str) -> MessageKeys:
+    """Parse what messages have as their keys."""
+    for each in MessageKeys:
+        if value.lower() == each.lower():
+            return each
+    raise ValueError("not a kind of message keys; write none or primaryKey")
 
 
 @reader(", ".join(f"`{mode}`" for mode in SslMode))

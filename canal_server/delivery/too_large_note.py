@@ -20,7 +20,7 @@ CHANGES_MAX: Final = 1000  # tables and kinds of changes in a note
 _COPIED: Final = ("database", "table", "type", "es", "gtid", "id", "isDdl", "pkNames")
 
 
-def note_of(error: MessageRefusedError, partition: int, value: bytes) -> bytes:
+def note_of(error: MessageRefusedError, partition: int, value: bytes | None) -> bytes:
     """Return a note in JSON: which message is missing, and the keys of its rows."""
     note: dict[str, Any] = {
         "reason": str(error),
@@ -28,7 +28,8 @@ def note_of(error: MessageRefusedError, partition: int, value: bytes) -> bytes:
         "partition": partition,
         "bytes": error.size,
     }
-    note |= _of_flat(value) if value.startswith(b"{") else _of_packet(value)
+    if value is not None:
+        note |= _of_flat(value) if value.startswith(b"{") else _of_packet(value)
     return json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
 
 

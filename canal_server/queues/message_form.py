@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canal_server.config.schema import MessageKeys
 from canal_server.queues.flat_messages import FlatMessages
+from canal_server.queues.forms.flat_rows import FlatRows
 from canal_server.queues.packet_messages import PacketMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from canal_server.config.schema import InstanceConfig, QueueConfig
+    from canal_server.queues.producers.queue_producer import Message
     from canal_server.queues.routing import Router
 
-    # Of a batch: its id, its entries as in Messages, the time in ms. What is made of
-    # it: topic, partition, bytes.
-    Encode = Callable[[int, bytes, int], list[tuple[str, int, bytes]]]
+    # Of a batch: its id, its entries as in Messages, the time in ms.
+    Encode = Callable[[int, bytes, int], Sequence[Message]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +28,39 @@ class MessageForm:
     flat: bool  # JSON, not protobuf
     raw: bool  # batches keep their ids if they stay whole
     drops_markers: bool  # begins and ends of transactions
+    has_keys: bool = False  # with one row each, as with the next two
+    has_tombstones: bool = False
+    has_headers: bool = False
 
     @classmethod
     def of(cls, instance: InstanceConfig, queue: QueueConfig) -> MessageForm:
         """Return the form that the settings of a destination ask for."""
         return cls(
-            queue.flat, instance.store.raw_entry, instance.filter.transaction_entry
+            queue.flat,
+            instance.store.raw_entry,
+            instance.filter.transaction_entry,
+            has_keys=queue.keys is MessageKeys.PRIMARY_KEY,
+            has_tombstones=queue.tombstones,
+            has_headers=queue.headers,
         )
+
+    @property
+    def needs_transactions(self) -> bool:
+        """Return whether a batch should have the ends of its transactions."""
+        return self.has_headers
 
     def encoder(self, router: Router) -> Encode:
         """Return what makes the messages; it is for one thread at a time.
 
         As in the original, begins and ends are left out where batches are not whole.
         """
+        if self.has_keys or self.has_headers:
+            return FlatRows(
+                router,
+                has_keys=self.has_keys,
+                has_tombstones=self.has_tombstones,
+                has_headers=self.has_headers,
+            ).convert
         if self.flat:
             return FlatMessages(router).convert
         whole = router.keeps_batches

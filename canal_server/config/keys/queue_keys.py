@@ -32,6 +32,31 @@ QUEUE_KEYS = (
         " [`canal.mq.partitionHash`](#canalmqpartitionhash).",
     ),
     Key(
+        "canal.mq.keys",
+        "queue.keys",
+        values.message_keys,
+        "What messages to Kafka have as their keys. With `primaryKey`, each message has"
+        " [one row, and its primary key](../howto/message-keys.md).",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.tombstones",
+        "queue.tombstones",
+        values.boolean,
+        "`true` sends a message without a value after each deletion, so that a"
+        " [compacted topic](../howto/message-keys.md#compacted-topics) forgets the"
+        " key.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.headers",
+        "queue.headers",
+        values.boolean,
+        "`true` gives messages to Kafka [headers](../howto/message-keys.md#headers)"
+        " with the position, the GTID and the transaction; each has one row then.",
+        ours=True,
+    ),
+    Key(
         "canal.mq.serveClients",
         "queue.serves_clients",
         values.boolean,

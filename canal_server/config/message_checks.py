@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canal_server.config.problems import find
-from canal_server.config.schema import MessageKeys, ServerMode
+from canal_server.config.schema import MessageKeys, MessageLayout, ServerMode
 
 if TYPE_CHECKING:
     from canal_server.config.problems import Problems
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 KEYS: Final = "canal.mq.keys"
 TOMBSTONES: Final = "canal.mq.tombstones"
 HEADERS: Final = "canal.mq.headers"
+FORM: Final = "canal.mq.form"
 FLAT: Final = "canal.mq.flatMessage"
 
 
@@ -25,6 +26,14 @@ def check_messages(config: QueueConfig, lookup: Lookup, problems: Problems) -> N
         TOMBSTONES: config.tombstones,
         HEADERS: config.headers,
     }
+    if not config.flat and config.layout is not MessageLayout.CANAL_JSON:
+        found = find(lookup, FORM, problems)
+        assert found is not None, "it differs from its default"
+        why = (
+            "messages are protobuf, which has one form; leave the key out, or set"
+            f" {FLAT} = true"
+        )
+        problems.add(found.origin, FORM, found.text, why)
     for key in (each for each, is_set in asked.items() if is_set):
         off = "none" if key == KEYS else "false"
         if config.mode is ServerMode.RABBITMQ:

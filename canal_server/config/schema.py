@@ -98,6 +98,13 @@ class ServerMode(StrEnum):
     RABBITMQ = "rabbitmq"
 
 
+class MessageLayout(StrEnum):
+    """How messages of JSON look."""
+
+    CANAL_JSON = "canal-json"
+    MAXWELL = "maxwell"
+
+
 class MessageKeys(StrEnum):
     """What messages have as their keys."""
 
@@ -111,6 +118,8 @@ class QueueConfig:
 
     mode: ServerMode = ServerMode.TCP  # TCP: there is none
     flat: bool = True  # JSON, not protobuf
+    layout: MessageLayout = MessageLayout.CANAL_JSON
+    maxwell_output: frozenset[str] = frozenset()  # what its messages have in addition
     keys: MessageKeys = MessageKeys.NONE  # with them, a message has one row
     tombstones: bool = False  # after deletions, for compacted topics
     headers: bool = False  # position, GTID and transaction

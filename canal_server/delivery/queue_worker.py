@@ -28,6 +28,7 @@ from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     Sending,
+    key_of,
 )
 from canal_server.runtime.backoff import Backoff
 from canal_server.runtime.lifecycle import Deadline, Stop
@@ -290,7 +291,7 @@ class QueueWorker:
         topic = self._limits.too_large_topic
         if not topic or error.topic == topic:
             raise error
-        note: Message = topic, 0, note_of(error, message[1], message[2])
+        note: Message = topic, 0, note_of(error, *message[1:3], key_of(message))
         self._prepare(producer, [note])
         self._send(producer, note, sending)
         delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, error, topic)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.config.schema import MessageKeys
+from canal_server.config.schema import MessageKeys, MessageLayout
 from canal_server.queues.flat_messages import FlatMessages
 from canal_server.queues.forms.flat_rows import FlatRows
+from canal_server.queues.forms.maxwell_rows import MaxwellRows
 from canal_server.queues.packet_messages import PacketMessages
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class MessageForm:
     has_keys: bool = False  # with one row each, as with the next two
     has_tombstones: bool = False
     has_headers: bool = False
+    layout: MessageLayout = MessageLayout.CANAL_JSON
+    maxwell_output: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, instance: InstanceConfig, queue: QueueConfig) -> MessageForm:
@@ -42,25 +45,22 @@ class MessageForm:
             has_keys=queue.keys is MessageKeys.PRIMARY_KEY,
             has_tombstones=queue.tombstones,
             has_headers=queue.headers,
+            layout=queue.layout,
+            maxwell_output=queue.maxwell_output,
         )
 
     @property
     def needs_transactions(self) -> bool:
         """Return whether a batch should have the ends of its transactions."""
-        return self.has_headers
+        return self.has_headers or self.layout is MessageLayout.MAXWELL
 
     def encoder(self, router: Router) -> Encode:
         """Return what makes the messages; it is for one thread at a time.
 
         As in the original, begins and ends are left out where batches are not whole.
         """
-        if self.has_keys or self.has_headers:
-            return FlatRows(
-                router,
-                has_keys=self.has_keys,
-                has_tombstones=self.has_tombstones,
-                has_headers=self.has_headers,
-            ).convert
+        if self.flat and (rows := self._of_rows(router)) is not None:
+            return rows
         if self.flat:
             return FlatMessages(router).convert
         whole = router.keeps_batches
@@ -69,3 +69,16 @@ class MessageForm:
             has_batch_id=whole and self.raw,
             has_markers=whole and not self.drops_markers,
         ).convert
+
+    def _of_rows(self, router: Router) -> Encode | None:
+        """Return what makes messages with one row, None: they have those of events."""
+        options = {
+            "has_keys": self.has_keys,
+            "has_tombstones": self.has_tombstones,
+            "has_headers": self.has_headers,
+        }
+        if self.layout is MessageLayout.MAXWELL:
+            return MaxwellRows(router, output=self.maxwell_output, **options).convert
+        if self.has_keys or self.has_headers:
+            return FlatRows(router, **options).convert
+        return None

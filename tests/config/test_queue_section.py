@@ -59,6 +59,21 @@ def test_keys_of_a_broker(make_conf):
 @pytest.mark.parametrize(
     ("lines", "key", "why"),
     [
+        (
+            "canal.mq.form = avro",
+            "canal.mq.form",
+            "unknown form of messages; write one",
+        ),
+        (
+            "canal.mq.form = maxwell\ncanal.mq.flatMessage = false",
+            "canal.mq.form",
+            "messages are protobuf, which has one form; leave the key out, or set",
+        ),
+        (
+            "canal.mq.maxwell.output = xid,ddl",
+            "canal.mq.maxwell.output",
+            "xid is unknown; write words out of binlog_position,",
+        ),
         ("canal.mq.keys = id", "canal.mq.keys", "write none or primaryKey"),
         (
             "canal.serverMode = rabbitMQ\ncanal.mq.keys = primaryKey",

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from client_entries import row, statement, transaction
 
-from canal_server.config.schema import RoutingConfig
+from canal_server.config.schema import MessageLayout, RoutingConfig
 from canal_server.delivery import too_large_note
 from canal_server.delivery.too_large_note import note_of
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.protobuf import varint
 from canal_server.queues.message_form import MessageForm
-from canal_server.queues.producers.queue_producer import MessageRefusedError
+from canal_server.queues.producers.queue_producer import (
+    MessageRefusedError,
+    key_of,
+    size_of,
+)
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
@@ -32,6 +36,27 @@ def note_about(entries: list[bytes], hashes: str = "") -> dict[str, Any]:
     assert note.pop("bytes") == len(value)
     assert note.pop("reason").endswith("is too large")
     return note
+
+
+def test_a_message_with_a_key() -> None:
+    """The note has the key, and of Maxwell's form what it says of the row."""
+    form = MessageForm(
+        flat=True,
+        raw=True,
+        drops_markers=False,
+        has_keys=True,
+        layout=MessageLayout.MAXWELL,
+    )
+    router = Router(RoutingConfig(topic="top"))
+    (message,) = form.encoder(router)(7, b"\x12" + varint(len(row(5))) + row(5), 0)
+    error = MessageRefusedError("top", size_of(message), "is too large")
+    note = json.loads(note_of(error, 0, message[2], key_of(message)))
+    assert (note["database"], note["table"], note["type"]) == (
+        "shop", "orders", "insert",
+    )  # fmt: skip
+    assert note["key"] == {"database": "shop", "table": "orders", "pk.id": 5}
+    tombstone = json.loads(note_of(error, 0, None, key_of(message)))
+    assert tombstone["key"] == note["key"]
 
 
 def test_a_whole_batch() -> None:

@@ -32,6 +32,23 @@ QUEUE_KEYS = (
         " [`canal.mq.partitionHash`](#canalmqpartitionhash).",
     ),
     Key(
+        "canal.mq.form",
+        "queue.layout",
+        values.message_layout,
+        "How messages look, unless they are protobuf:"
+        " [canal-json](../howto/tail.md#flat-messages), or the JSON of"
+        " [Maxwell](../howto/message-forms.md#maxwell) with one row in each.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.maxwell.output",
+        "queue.maxwell_output",
+        values.maxwell_output,
+        "What messages in the form of Maxwell have in addition, as its settings"
+        " `output_…` name it; `ddl` sends statements as well.",
+        ours=True,
+    ),
+    Key(
         "canal.mq.keys",
         "queue.keys",
         values.message_keys,

@@ -46,7 +46,7 @@ cdef class ColumnPlan:
     cdef readonly str mysql_type
     cdef readonly str kind
     cdef readonly bint is_key
-    cdef object field   # what a form keeps of it
+    cdef readonly int a, b
     cdef ColumnLabels labels
     cdef tuple owned    # what slices point to
 
@@ -54,6 +54,7 @@ cdef class TablePlans:
     # All plans of a table, also of its earlier columns.
     cdef Route route
     cdef dict known
+    cdef dict schemas   # of forms that have them
     cdef Plan** plans   # by number of the column, or NULL
     cdef size_t room
     # The plan of a column; found by its number, else by its name and type.

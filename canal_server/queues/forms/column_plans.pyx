@@ -40,7 +40,7 @@ cdef class ColumnPlan:
             self.name, self.mysql_type = name.decode(), mysql_type.decode()
         except UnicodeDecodeError:
             raise ProtocolError("malformed entry in a batch") from None
-        self.kind, a, b = traits_of(self.mysql_type, sql_type)
+        self.kind, self.a, self.b = traits_of(self.mysql_type, sql_type)
         label = as_json(self.name) + b":"
         key_label = as_json("pk." + self.name.lower()) + b":"
         self.owned = (name, mysql_type, label, key_label)
@@ -48,7 +48,7 @@ cdef class ColumnPlan:
         memset(&self.plan, 0, sizeof(Plan))
         self.plan.name, self.plan.mysql_type = slice_of(name), slice_of(mysql_type)
         self.plan.label, self.plan.key_label = slice_of(label), slice_of(key_label)
-        self.plan.kind, self.plan.a, self.plan.b = KINDS[self.kind], a, b
+        self.plan.kind, self.plan.a, self.plan.b = KINDS[self.kind], self.a, self.b
         self.plan.is_key = is_key
         self.plan.filled = filled_bytes(self.mysql_type)
         if route.mode == HASH_KEY:
@@ -66,6 +66,7 @@ cdef class TablePlans:
     def __init__(self, Route route):
         self.route = route
         self.known = {}
+        self.schemas = {}
 
     def __dealloc__(self):
         free(self.plans)

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from java_hashes import java_hash, partition_of
 
-from canal_server.model.entry import EntryType, EventType
+from canal_server.protocol.entry_messages import (
+    Column,
+    Entry,
+    EntryType,
+    EventType,
+    Header,
+    RowChange,
+    RowData,
+    TransactionEnd,
+)
 from canal_server.protocol.protobuf import encode, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from canal_server.protocol.entry_messages import Column, Entry, RowData
 
 ROWS = (EventType.INSERT, EventType.UPDATE, EventType.DELETE)
 
@@ -93,3 +100,45 @@ def body_of(*entries: Entry) -> bytes:
     """Return a body of Messages."""
     made = map(encode, entries)
     return b"".join(b"\x12" + varint(len(each)) + each for each in made)
+
+
+def table_entry(columns: dict[str, tuple[str, str | None]], **header: Any) -> Entry:
+    """Return an entry that inserts a row, of types and texts; the first is the key."""
+    row = RowData(
+        after_columns=tuple(
+            Column(
+                index=at,
+                name=name,
+                mysql_type=mysql_type,
+                is_key=at == 0,
+                is_null=text is None,
+                value=text or "",
+                updated=True,
+            )
+            for at, (name, (mysql_type, text)) in enumerate(columns.items())
+        )
+    )
+    change = RowChange(event_type=EventType.INSERT, is_ddl=False, row_datas=(row,))
+    named = {
+        "version": 1,
+        "logfile_name": "binlog.000001",
+        "logfile_offset": 4711,
+        "execute_time": 1_700_000_000_000,
+        "schema_name": "shop",
+        "table_name": "orders",
+        "event_type": EventType.INSERT,
+    }
+    return Entry(
+        header=Header(**(named | header)),
+        entry_type=EntryType.ROWDATA,
+        store_value=encode(change),
+    )
+
+
+def end_entry(xid: str) -> Entry:
+    """Return the end of a transaction."""
+    return Entry(
+        header=Header(version=1, logfile_name="binlog.000001", logfile_offset=4711),
+        entry_type=EntryType.TRANSACTIONEND,
+        store_value=encode(TransactionEnd(transaction_id=xid)),
+    )

@@ -103,6 +103,15 @@ class MessageLayout(StrEnum):
 
     CANAL_JSON = "canal-json"
     MAXWELL = "maxwell"
+    DEBEZIUM = "debezium"
+
+
+class Decimals(StrEnum):
+    """How messages of Debezium have a DECIMAL."""
+
+    PRECISE = "precise"  # the unscaled number, as bytes
+    STRING = "string"
+    DOUBLE = "double"
 
 
 class MessageKeys(StrEnum):
@@ -120,6 +129,9 @@ class QueueConfig:
     flat: bool = True  # JSON, not protobuf
     layout: MessageLayout = MessageLayout.CANAL_JSON
     maxwell_output: frozenset[str] = frozenset()  # what its messages have in addition
+    debezium_name: str = ""  # of the source in its messages; empty: the destination
+    debezium_schemas: bool = False
+    debezium_decimals: Decimals = Decimals.PRECISE
     keys: MessageKeys = MessageKeys.NONE  # with them, a message has one row
     tombstones: bool = False  # after deletions, for compacted topics
     headers: bool = False  # position, GTID and transaction

@@ -19,6 +19,7 @@ from canal_server.config.schema import (
     Action,
     BatchMode,
     ClientCertificates,
+    Decimals,
     HostPort,
     MessageKeys,
     MessageLayout,
@@ -290,6 +291,17 @@ def message_layout(value: str) -> MessageLayout:
     except ValueError:
         raise ValueError(
             f"unknown form of messages; write one of {', '.join(MessageLayout)}"
+        ) from None
+
+
+@reader(", ".join(f"`{each}`" for each in Decimals))
+def decimals(value: str) -> Decimals:
+    """Parse how messages of Debezium have a DECIMAL."""
+    try:
+        return Decimals(value.lower())
+    except ValueError:
+        raise ValueError(
+            f"unknown mode of decimals; write one of {', '.join(Decimals)}"
         ) from None
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 KEYS_MAX: Final = 1000  # rows whose keys are in a note
 KEY_CHARACTERS_MAX: Final = 1000  # of one value
 CHANGES_MAX: Final = 1000  # tables and kinds of changes in a note
+_OPERATIONS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _COPIED: Final = ("database", "table", "type", "es", "gtid", "id", "isDdl", "pkNames")
 
 
@@ -42,6 +43,9 @@ def note_of(
 
 def _of_flat(value: bytes) -> dict[str, Any]:
     message = json.loads(value)
+    payload = message.get("payload", message)
+    if "source" in payload:
+        return _of_debezium(payload)
     if "ts" in message and "isDdl" not in message:
         return _of_maxwell(message)
     note = {name: message.get(name) for name in _COPIED}
@@ -63,6 +67,19 @@ def _of_maxwell(message: dict[str, Any]) -> dict[str, Any]:
         "type": message["type"],
         "es": seconds * 1000,
         "rows": int("data" in message),
+    }
+
+
+def _of_debezium(message: dict[str, Any]) -> dict[str, Any]:
+    """Return what is in a message of Debezium, whose values are not repeated."""
+    source = message["source"]
+    return {
+        "database": source["db"],
+        "table": source["table"],
+        "type": _OPERATIONS[message["op"]],
+        "es": source["ts_ms"],
+        "gtid": source["gtid"] or "",
+        "rows": 1,
     }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from canal_server.config.schema import MessageKeys, MessageLayout
+from canal_server import __version__
+from canal_server.config.schema import Decimals, MessageKeys, MessageLayout
 from canal_server.queues.flat_messages import FlatMessages
+from canal_server.queues.forms.debezium_rows import DebeziumRows
 from canal_server.queues.forms.flat_rows import FlatRows
 from canal_server.queues.forms.maxwell_rows import MaxwellRows
 from canal_server.queues.packet_messages import PacketMessages
@@ -34,6 +36,9 @@ class MessageForm:
     has_headers: bool = False
     layout: MessageLayout = MessageLayout.CANAL_JSON
     maxwell_output: frozenset[str] = frozenset()
+    debezium_name: str = ""
+    debezium_schemas: bool = False
+    debezium_decimals: Decimals = Decimals.PRECISE
 
     @classmethod
     def of(cls, instance: InstanceConfig, queue: QueueConfig) -> MessageForm:
@@ -47,6 +52,9 @@ class MessageForm:
             has_headers=queue.headers,
             layout=queue.layout,
             maxwell_output=queue.maxwell_output,
+            debezium_name=queue.debezium_name or instance.destination,
+            debezium_schemas=queue.debezium_schemas,
+            debezium_decimals=queue.debezium_decimals,
         )
 
     @property
@@ -79,6 +87,15 @@ class MessageForm:
         }
         if self.layout is MessageLayout.MAXWELL:
             return MaxwellRows(router, output=self.maxwell_output, **options).convert
+        if self.layout is MessageLayout.DEBEZIUM:
+            return DebeziumRows(
+                router,
+                name=self.debezium_name,
+                version=__version__,
+                has_schemas=self.debezium_schemas,
+                decimals=self.debezium_decimals.value,
+                **options,
+            ).convert
         if self.has_keys or self.has_headers:
             return FlatRows(router, **options).convert
         return None

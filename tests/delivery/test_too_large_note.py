@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from client_entries import row, statement, transaction
@@ -55,6 +56,12 @@ def test_a_message_with_a_key() -> None:
         "shop", "orders", "insert",
     )  # fmt: skip
     assert note["key"] == {"database": "shop", "table": "orders", "pk.id": 5}
+    form = replace(form, layout=MessageLayout.DEBEZIUM, debezium_name="x")
+    for schemas in (False, True):
+        encode = replace(form, debezium_schemas=schemas).encoder(router)
+        (of_debezium,) = encode(7, b"\x12" + varint(len(row(5))) + row(5), 0)
+        note_5 = json.loads(note_of(error, 0, of_debezium[2]))
+        assert (note_5["database"], note_5["type"]) == ("shop", "INSERT")
     tombstone = json.loads(note_of(error, 0, None, key_of(message)))
     assert tombstone["key"] == note["key"]
 

@@ -37,7 +37,8 @@ QUEUE_KEYS = (
         values.message_layout,
         "How messages look, unless they are protobuf:"
         " [canal-json](../howto/tail.md#flat-messages), or the JSON of"
-        " [Maxwell](../howto/message-forms.md#maxwell) with one row in each.",
+        " [Maxwell](../howto/message-forms.md#maxwell) or"
+        " [Debezium](../howto/message-forms.md#debezium) with one row in each.",
         ours=True,
     ),
     Key(
@@ -46,6 +47,30 @@ QUEUE_KEYS = (
         values.maxwell_output,
         "What messages in the form of Maxwell have in addition, as its settings"
         " `output_…` name it; `ddl` sends statements as well.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.debezium.name",
+        "queue.debezium_name",
+        values.text,
+        "The name of the source in messages in the form of Debezium, as its setting"
+        " `topic.prefix`. Empty means the name of the destination.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.debezium.schemas.enable",
+        "queue.debezium_schemas",
+        values.boolean,
+        "`true` has keys and values in the form of Debezium contain their schemas, as"
+        " the JSON converter of Kafka Connect expects it.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.debezium.decimal.handling.mode",
+        "queue.debezium_decimals",
+        values.decimals,
+        "How messages in the form of Debezium have a DECIMAL: as bytes in base64, as a"
+        " text, or as a number.",
         ours=True,
     ),
     Key(

@@ -95,12 +95,10 @@ def fold(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the rows after changes of (table, row before, row after)."""
     found: dict[str, list[dict[str, Any]]] = {each.name: [] for each in tables}
-    keys = {each.name: [c.name for c in each.key] for each in tables}
     for name, before, after in changes:
         rows = found[name]
         if before is not None:
-            key = keys[name] or list(before)
-            rows.remove(next(r for r in rows if all(r[k] == before[k] for k in key)))
+            rows.remove(before)
         if after is not None:
             rows.append(after)
     return found
@@ -212,6 +210,7 @@ _DEBEZIUM: Final[dict[str, Callable[[Any, int], Any]]] = {
     "time": _time,
     "geometry": _geometry,
     "vector": lambda value, _: of_vector(value),
+    "json": lambda value, _: json.loads(value),
     **dict.fromkeys(FLOATING, lambda value, _: float(value)),
     **dict.fromkeys(BYTES, lambda value, _: base64.b64decode(value, validate=True)),
 }

@@ -102,6 +102,25 @@ def body_of(*entries: Entry) -> bytes:
     return b"".join(b"\x12" + varint(len(each)) + each for each in made)
 
 
+def with_texts(entry: Entry) -> Entry:
+    """Return an entry whose columns are all of one type, VARCHAR."""
+    change = entry.row_change()
+
+    def of_texts(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        return tuple(
+            replace(each, sql_type=12, mysql_type="varchar(2)") for each in columns
+        )
+
+    rows = tuple(
+        RowData(
+            before_columns=of_texts(each.before_columns),
+            after_columns=of_texts(each.after_columns),
+        )
+        for each in change.row_datas
+    )
+    return replace(entry, store_value=encode(replace(change, row_datas=rows)))
+
+
 def table_entry(columns: dict[str, tuple[str, str | None]], **header: Any) -> Entry:
     """Return an entry that inserts a row, of types and texts; the first is the key."""
     row = RowData(

@@ -31,7 +31,9 @@ def note_about(entries: list[bytes], hashes: str = "") -> dict[str, Any]:
     """Return the note in place of the only message of a batch with the id 7."""
     body = b"".join(b"\x12" + varint(len(each)) + each for each in entries)
     router = Router(RoutingConfig(topic="top", partition_hash=hashes))
-    ((topic, partition, value),) = FORM.encoder(router)(7, body, 0)
+    (message,) = FORM.encoder(router)(7, body, 0)
+    topic, partition, value = message[:3]
+    assert value is not None
     error = MessageRefusedError(topic, len(value), "is too large")
     note: dict[str, Any] = json.loads(note_of(error, partition, value))
     assert note.pop("bytes") == len(value)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     # Literal type, semantic type, its parameters.
     _Type = tuple[str, str, dict[str, str] | None]
 
-DECIMAL_MODES: Final = ("precise", "string", "double")
 _MILLISECOND_DIGITS: Final = 3
 _INTEGERS: Final = {8: "int16", 16: "int16", 24: "int32", 32: "int32", 64: "int64"}
 _UNSIGNED: Final = {8: "int16", 16: "int32", 24: "int32", 32: "int64", 64: "int64"}

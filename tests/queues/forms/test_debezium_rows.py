@@ -133,7 +133,7 @@ def test_keys(rng: random.Random) -> None:
     for _ in range(longer(200)):
         body = body_of(*(with_texts(random_entry(rng)) for _ in range(3)))
         found = form.convert(1, body, 2)
-        expected = []
+        expected: list[tuple[int, str | None]] = []
         for entry in map(decode_entry, entries_of(body)):
             for row in rows_of(entry):
                 old, new = row.key(old=True), row.key(old=False)

@@ -55,7 +55,7 @@ def test_random(source_server: Any, database: str, rng: random.Random) -> None:
     load, reading = random_load(source_server, database, rng, images=("FULL",))
     form = MaxwellRows(lambda *_: Route("x"), has_keys=True)
     tables = {table.name: table for table in load.tables}
-    changes = []
+    changes: list[tuple[str, Any, Any]] = []
     for _, _, value, key, _ in form.convert(1, reading.body, 0):
         assert value is not None
         # Numbers as they are written; those in documents are read again below.
@@ -64,12 +64,13 @@ def test_random(source_server: Any, database: str, rng: random.Random) -> None:
             continue
         table = tables[message["table"]]
         assert (key is not None) == bool(table.key)
-        after = values_of(table, message["data"])
+        before: Any
+        after: Any = values_of(table, message["data"])
         before = after | values_of(table, message.get("old", {}))
         if message["type"] == "insert":
-            before = None  # type: ignore[assignment]
+            before = None
         elif message["type"] == "delete":
-            after = None  # type: ignore[assignment]
+            after = None
         changes.append((table.name, before, after))
     found, expected = fold(load.tables, changes), truth(load)
     for name, table in tables.items():

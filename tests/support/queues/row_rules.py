@@ -138,7 +138,7 @@ def table_entry(columns: dict[str, tuple[str, str | None]], **header: Any) -> En
         )
     )
     change = RowChange(event_type=EventType.INSERT, is_ddl=False, row_datas=(row,))
-    named = {
+    named: dict[str, Any] = {
         "version": 1,
         "logfile_name": "binlog.000001",
         "logfile_offset": 4711,

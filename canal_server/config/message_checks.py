@@ -16,6 +16,7 @@ KEYS: Final = "canal.mq.keys"
 TOMBSTONES: Final = "canal.mq.tombstones"
 HEADERS: Final = "canal.mq.headers"
 FORM: Final = "canal.mq.form"
+SCHEMAS: Final = "canal.mq.debezium.schemas.enable"
 FLAT: Final = "canal.mq.flatMessage"
 
 
@@ -34,6 +35,11 @@ def check_messages(config: QueueConfig, lookup: Lookup, problems: Problems) -> N
             f" {FLAT} = true"
         )
         problems.add(found.origin, FORM, found.text, why)
+    if config.debezium_schemas and config.layout is MessageLayout.CLOUDEVENTS:
+        found = find(lookup, SCHEMAS, problems)
+        assert found is not None, "it differs from its default"
+        why = f"CloudEvents have no schemas; write false, or set {FORM} = debezium"
+        problems.add(found.origin, SCHEMAS, found.text, why)
     for key in (each for each, is_set in asked.items() if is_set):
         off = "none" if key == KEYS else "false"
         if config.mode is ServerMode.RABBITMQ:

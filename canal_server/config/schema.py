@@ -104,6 +104,7 @@ class MessageLayout(StrEnum):
     CANAL_JSON = "canal-json"
     MAXWELL = "maxwell"
     DEBEZIUM = "debezium"
+    CLOUDEVENTS = "cloudevents"  # with the data of Debezium
 
 
 class Decimals(StrEnum):

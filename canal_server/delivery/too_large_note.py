@@ -44,6 +44,8 @@ def note_of(
 def _of_flat(value: bytes) -> dict[str, Any]:
     message = json.loads(value)
     payload = message.get("payload", message)
+    if "specversion" in message:
+        return _of_cloud_event(message)
     if "source" in payload:
         return _of_debezium(payload)
     if "ts" in message and "isDdl" not in message:
@@ -79,6 +81,18 @@ def _of_debezium(message: dict[str, Any]) -> dict[str, Any]:
         "type": _OPERATIONS[message["op"]],
         "es": source["ts_ms"],
         "gtid": source["gtid"] or "",
+        "rows": 1,
+    }
+
+
+def _of_cloud_event(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the same of a CloudEvent."""
+    return {
+        "database": message["iodebeziumdb"],
+        "table": message["iodebeziumtable"],
+        "type": _OPERATIONS[message["iodebeziumop"]],
+        "es": int(message["iodebeziumtsms"]),
+        "gtid": message.get("iodebeziumgtid", ""),
         "rows": 1,
     }
 

@@ -87,13 +87,14 @@ class MessageForm:
         }
         if self.layout is MessageLayout.MAXWELL:
             return MaxwellRows(router, output=self.maxwell_output, **options).convert
-        if self.layout is MessageLayout.DEBEZIUM:
+        if self.layout in {MessageLayout.DEBEZIUM, MessageLayout.CLOUDEVENTS}:
             return DebeziumRows(
                 router,
                 name=self.debezium_name,
                 version=__version__,
                 has_schemas=self.debezium_schemas,
                 decimals=self.debezium_decimals.value,
+                cloud_events=self.layout is MessageLayout.CLOUDEVENTS,
                 **options,
             ).convert
         if self.has_keys or self.has_headers:

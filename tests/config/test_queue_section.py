@@ -74,6 +74,11 @@ def test_keys_of_a_broker(make_conf):
             "canal.mq.maxwell.output",
             "xid is unknown; write words out of binlog_position,",
         ),
+        (
+            "canal.mq.form = cloudevents\ncanal.mq.debezium.schemas.enable = true",
+            "canal.mq.debezium.schemas.enable",
+            "CloudEvents have no schemas; write false, or set canal.mq.form = debezium",
+        ),
         ("canal.mq.keys = id", "canal.mq.keys", "write none or primaryKey"),
         (
             "canal.serverMode = rabbitMQ\ncanal.mq.keys = primaryKey",

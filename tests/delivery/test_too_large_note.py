@@ -64,6 +64,10 @@ def test_a_message_with_a_key() -> None:
         (of_debezium,) = encode(7, b"\x12" + varint(len(row(5))) + row(5), 0)
         note_5 = json.loads(note_of(error, 0, of_debezium[2]))
         assert (note_5["database"], note_5["type"]) == ("shop", "INSERT")
+    form = replace(form, layout=MessageLayout.CLOUDEVENTS)
+    (event,) = form.encoder(router)(7, b"\x12" + varint(len(row(5))) + row(5), 0)
+    note_5 = json.loads(note_of(error, 0, event[2]))
+    assert (note_5["database"], note_5["type"]) == ("shop", "INSERT")
     tombstone = json.loads(note_of(error, 0, None, key_of(message)))
     assert tombstone["key"] == note["key"]
 

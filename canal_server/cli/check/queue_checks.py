@@ -101,6 +101,5 @@ def _check_topics(
 
 def _shares_keys(queue: QueueConfig) -> bool:
     """Return whether rows of several tables may have the same key."""
-    return queue.layout is MessageLayout.DEBEZIUM and (
-        queue.keys is MessageKeys.PRIMARY_KEY
-    )
+    of_debezium = {MessageLayout.DEBEZIUM, MessageLayout.CLOUDEVENTS}
+    return queue.layout in of_debezium and queue.keys is MessageKeys.PRIMARY_KEY

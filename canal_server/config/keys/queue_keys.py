@@ -38,7 +38,8 @@ QUEUE_KEYS = (
         "How messages look, unless they are protobuf:"
         " [canal-json](../howto/tail.md#flat-messages), or the JSON of"
         " [Maxwell](../howto/message-forms.md#maxwell) or"
-        " [Debezium](../howto/message-forms.md#debezium) with one row in each.",
+        " [Debezium](../howto/message-forms.md#debezium), also in the envelope of"
+        " [CloudEvents](../howto/message-forms.md#cloudevents), with one row in each.",
         ours=True,
     ),
     Key(

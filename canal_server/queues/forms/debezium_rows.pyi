@@ -11,6 +11,7 @@ class DebeziumRows:
         version: str = ...,
         has_schemas: bool = ...,
         decimals: str = ...,
+        cloud_events: bool = ...,
         has_keys: bool = ...,
         has_tombstones: bool = ...,
         has_headers: bool = ...,

@@ -4,7 +4,10 @@
     {"before", "after", "source": {…}, "op", "ts_ms", "transaction"}
     {"schema": {…}, "payload": {…}}                                   with schemas
 
-A change of the key is a deletion and an insertion. Statements are left out.
+A change of the key is a deletion and an insertion. Statements are left out. The same as
+CloudEvents, in the structured mode of Kafka's binding, with the header `content-type`:
+
+    {"specversion", "type", …, "iodebezium…", "id", "data": {"before", "after"}}
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -32,6 +35,7 @@ from canal_server.queues.forms.rendered_values cimport (
 from canal_server.queues.forms.row_messages cimport RowMessages, Value, value_of
 
 import json
+from datetime import UTC, datetime
 
 from canal_server.queues.forms.debezium_schemas import envelope_schema, key_schema
 
@@ -47,6 +51,11 @@ cdef enum:
     DECIMAL_DOUBLE
 
 
+cdef int64_t TIME_MS_END = 253402300800000  # year 10000
+cdef tuple CONTENT_TYPE = (
+    "content-type", b"application/cloudevents+json; charset=UTF-8")
+
+
 cdef class DebeziumRows(RowMessages):
     """Makes messages of batches; for one thread at a time.
 
@@ -55,6 +64,8 @@ cdef class DebeziumRows(RowMessages):
 
     cdef str name
     cdef bint has_schemas
+    cdef bint is_cloud          # messages are CloudEvents
+    cdef bint asks_headers
     cdef str how_decimals
     cdef int decimals
     cdef bytes source_begin     # of the source, the same in all messages
@@ -71,11 +82,13 @@ cdef class DebeziumRows(RowMessages):
             raise MemoryError("no memory for the columns of messages")
 
     def __init__(self, route_of, *, str name, str version="", bint has_schemas=False,
-                 str decimals="precise", **options):
+                 str decimals="precise", bint cloud_events=False, **options):
         """Set the function that knows the routes, and what messages have."""
         super().__init__(route_of, **options)
         self.name, self.has_schemas, self.how_decimals = name, has_schemas, decimals
         self.splits_moves = True
+        self.is_cloud, self.asks_headers = cloud_events, self.has_headers
+        self.has_headers |= cloud_events
         self.decimals = {"precise": DECIMAL_PRECISE, "string": DECIMAL_STRING,
                          "double": DECIMAL_DOUBLE}[decimals]
         version_text, name_text = json.dumps(version), json.dumps(name, ensure_ascii=False)
@@ -83,6 +96,15 @@ cdef class DebeziumRows(RowMessages):
             f'"source":{{"version":{version_text},"connector":"mysql","name":{name_text},'
             '"ts_ms":'
         ).encode()
+        if cloud_events:
+            source_text = json.dumps(f"/debezium/mysql/{name}", ensure_ascii=False)
+            self.source_begin = (
+                '{"specversion":"1.0","type":"io.debezium.connector.mysql.DataChangeEvent",'
+                f'"source":{source_text},"datacontenttype":"application/json",'
+                f'"iodebeziumversion":{version_text},"iodebeziumconnector":"mysql",'
+                f'"iodebeziumname":{name_text},"iodebeziumsnapshot":"false",'
+                '"iodebeziumtsms":"'
+            ).encode()
         self.value_begin = b"{"
         self.key_begin = b""
 
@@ -99,6 +121,8 @@ cdef class DebeziumRows(RowMessages):
         text.bad = False
         put(text, <const char*>self.source_begin, len(self.source_begin))
         put_number(text, self.head.time_ms)
+        if self.is_cloud:
+            return self.begin_events(text)
         put(text, b',"snapshot":"false","db":', 25)
         put_text(text, self.head.schema)
         put(text, b',"sequence":null,"table":', 25)
@@ -117,8 +141,77 @@ cdef class DebeziumRows(RowMessages):
         put(text, b',"row":', 7)
         return 0
 
+    cdef int begin_events(self, Text* text) except -1:
+        """Write the rest of the attributes that the rows of an entry have in common."""
+        cdef bytes when
+        if 0 <= self.head.time_ms < TIME_MS_END:
+            moment = datetime.fromtimestamp(self.head.time_ms / MS, UTC)
+            when = moment.strftime('","time":"%Y-%m-%dT%H:%M:%SZ').encode()
+            put(text, <const char*>when, len(when))
+        put(text, b'","iodebeziumdb":', 17)
+        put_text(text, self.head.schema)
+        put(text, b',"iodebeziumtable":', 19)
+        put_text(text, self.head.table)
+        put(text, b',"iodebeziumserverid":"', 23)
+        put_number(text, self.head.server_id)
+        put(text, b'"', 1)
+        if self.head.gtid.n:
+            put(text, b',"iodebeziumgtid":', 18)
+            put_text(text, self.head.gtid)
+        put(text, b',"iodebeziumfile":', 18)
+        put_text(text, self.head.file)
+        put(text, b',"iodebeziumpos":"', 18)
+        put_number(text, <int64_t>self.head.offset)
+        put(text, b'","iodebeziumrow":"', 19)
+        return 0
+
+    cdef int put_event(self, uint32_t event) except -1:
+        """Append a CloudEvent; its id is where the row is in the binlog, and `op`."""
+        cdef Text* out = &self.out
+        cdef Text* text = &self.scratch
+        cdef const char* op = (
+            b"c" if event == EVENT_INSERT else b"d" if event == EVENT_DELETE else b"u")
+        cdef Slice place
+        put(out, self.source_text.p, self.source_text.n)
+        put_number(out, self.row)
+        put(out, b'","iodebeziumop":"', 18)
+        put(out, op, 1)
+        put(out, b'","id":', 7)
+        text.n = 0
+        put(text, self.head.file.p, self.head.file.n)
+        put(text, b":", 1)
+        put_number(text, <int64_t>self.head.offset)
+        put(text, b":", 1)
+        put_number(text, self.row)
+        put(text, b":", 1)
+        put(text, op, 1)
+        place.p, place.n = text.p, text.n
+        put_text(out, place)
+        put(out, b',"data":{"before":', 18)
+        if event == EVENT_INSERT:
+            put(out, b"null", 4)
+        else:
+            self.put_image(True)
+        put(out, b',"after":', 9)
+        if event == EVENT_DELETE:
+            put(out, b"null", 4)
+        else:
+            self.put_image(False)
+        put(out, b"}}", 2)
+        out.bad |= self.source_text.bad
+        out.failed |= self.source_text.failed
+        return 0
+
+    cdef list made_headers(self):
+        cdef list found = RowMessages.made_headers(self) if self.asks_headers else []
+        if self.is_cloud:
+            found.append(CONTENT_TYPE)
+        return found
+
     cdef int put_value(self, uint32_t event) except -1:
         cdef Text* out = &self.out
+        if self.is_cloud:
+            return self.put_event(event)
         if self.has_schemas:
             self.find_schemas()
         put(out, <const char*>self.value_begin, len(self.value_begin))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -249,13 +250,57 @@ def test_source() -> None:
     }  # fmt: skip
 
 
+def test_cloud_events() -> None:
+    """Attributes have the source, the data both images; Kafka's header the type."""
+    entry = table_entry({"id": ("int", "1")}, server_id=7)
+    form = DebeziumRows(
+        lambda *_: Route("x"), name="srv", version="1.2", cloud_events=True
+    )
+    ((_, _, value, _, headers),) = form.convert(1, body_of(entry), 2)
+    assert headers == [("content-type", b"application/cloudevents+json; charset=UTF-8")]
+    message = json.loads(value or b"")
+    assert datetime.fromisoformat(message.pop("time")).timestamp() == 1_700_000_000
+    assert message == {
+        "specversion": "1.0",
+        "type": "io.debezium.connector.mysql.DataChangeEvent",
+        "source": "/debezium/mysql/srv",
+        "datacontenttype": "application/json",
+        "id": "binlog.000001:4711:0:c",
+        "iodebeziumversion": "1.2", "iodebeziumconnector": "mysql",
+        "iodebeziumname": "srv", "iodebeziumsnapshot": "false",
+        "iodebeziumtsms": "1700000000000", "iodebeziumdb": "shop",
+        "iodebeziumtable": "orders", "iodebeziumserverid": "7",
+        "iodebeziumfile": "binlog.000001", "iodebeziumpos": "4711",
+        "iodebeziumrow": "0", "iodebeziumop": "c",
+        "data": {"before": None, "after": {"id": 1}},
+    }  # fmt: skip
+
+
+def test_cloud_events_have_distinct_ids(rng: random.Random) -> None:
+    """Also if a change of a key is a deletion and an insertion."""
+    form = DebeziumRows(Router(BY_KEY), name="srv", has_keys=True, cloud_events=True)
+    plain = DebeziumRows(Router(BY_KEY), name="srv", has_keys=True)
+    for _ in range(longer(100)):
+        body = body_of(with_texts(random_entry(rng)))
+        found = [json.loads(each[2] or b"") for each in form.convert(1, body, 2)]
+        assert len({each["id"] for each in found}) == len(found)
+        others = [json.loads(each[2] or b"") for each in plain.convert(1, body, 2)]
+        assert [each["data"] for each in found] == [
+            {"before": each["before"], "after": each["after"]} for each in others
+        ]
+
+
 def test_damaged(rng: random.Random) -> None:
     """Whatever the bytes are, there are messages or a ProtocolError."""
     refused = 0
     entries = [encode(random_entry(rng)) for _ in range(40)]
     for number in range(longer(2_000)):
         try:
-            made(damaged_body(rng, entries), has_schemas=number % 2 == 0)
+            made(
+                damaged_body(rng, entries),
+                has_schemas=number % 3 == 0,
+                cloud_events=number % 3 == 1,
+            )
         except ProtocolError:
             refused += 1
     assert refused

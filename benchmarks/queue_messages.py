@@ -2,7 +2,7 @@
 
     python benchmarks/queue_messages.py [--quick]
 
-Both forms, with one partition and with a hash of the key. The entries have the columns
+All forms, with one partition and with a hash of the key. The entries have the columns
 and the number of rows that those of `loads` have, and are made in memory.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from canal_server.config.schema import RoutingConfig
+from canal_server.config.schema import MessageLayout, RoutingConfig
 from canal_server.protocol.entry_messages import (
     Column,
     Entry,
@@ -25,6 +25,7 @@ from canal_server.protocol.entry_messages import (
 )
 from canal_server.protocol.protobuf import encode, varint
 from canal_server.queues.message_form import MessageForm
+from canal_server.queues.producers.queue_producer import size_of
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
@@ -46,7 +47,16 @@ COLUMNS = (
 EVENT_BYTES, ROW_BYTES = 8192, 97  # of a row event of the source, and of a row in it
 ENTRIES = 4  # of a batch: more than the 50 KiB of `canal.mq.canalBatchSize`
 RUNS = 5
-FORMS = {"flat": True, "protobuf": False}
+FORMS: dict[str, dict[str, Any]] = {
+    "flat": {},
+    "protobuf": {"flat": False},
+    "flat with keys": {"has_keys": True},
+    "maxwell with keys": {"has_keys": True, "layout": MessageLayout.MAXWELL},
+    "debezium with keys": {"has_keys": True, "layout": MessageLayout.DEBEZIUM},
+    "debezium with keys and schemas": {
+        "has_keys": True, "layout": MessageLayout.DEBEZIUM, "debezium_schemas": True,
+    },
+}  # fmt: skip
 HASHES = {"one partition": "", "hash of the key": r".*\..*:$pk$"}
 
 
@@ -58,8 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for title, kind in (("inserts", EventType.INSERT), ("updates", EventType.UPDATE)):
         body, rows = batch(kind)
         for how, hashes in HASHES.items():
-            for form, flat in FORMS.items():
-                rate, size = measure(body, rows, hashes, seconds, flat=flat)
+            for form, options in FORMS.items():
+                rate, size = measure(body, rows, hashes, seconds, **options)
                 print(
                     f"multi-row {title}, {how}, {form}: {rate:,.0f} rows/s,"
                     f" {size / rows:.0f} bytes a row",
@@ -69,13 +79,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(
-    body: bytes, rows: int, hashes: str, seconds: float, *, flat: bool
+    body: bytes, rows: int, hashes: str, seconds: float, **options: Any
 ) -> tuple[float, int]:
     """Return rows a second of CPU time, and the bytes of the messages of a batch."""
     settings = RoutingConfig(topic="bench", partitions=4, partition_hash=hashes)
-    form = MessageForm(flat=flat, raw=True, drops_markers=False)
+    given = {"flat": True, "raw": True, "drops_markers": False} | options
+    form = MessageForm(**given)
     encoder = form.encoder(Router(settings))
-    size = sum(len(value) for _, _, value in encoder(1, body, 0))
+    size = sum(map(size_of, encoder(1, body, 0)))
     best = 0.0
     for _ in range(RUNS):
         count = 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.config import values
 from canal_server.config.key_reading import fields_of
 from canal_server.config.keys.setting import Key
+from canal_server.config.message_checks import check_messages
 from canal_server.config.password_forms import form_names, read_password
 from canal_server.config.problems import find
 from canal_server.config.schema import QueueConfig, ServerMode
@@ -107,6 +108,7 @@ def read_queue(
     else:
         _check_aliyun(lookup, problems)
         _check_exactly_once(config, lookup, problems)
+    check_messages(config, lookup, problems)
     given = _of_producer(mode, lookup, problems, conf_dir)
     for old, new in _LEGACY_OF[mode].items():
         if (found := find(lookup, old, problems)) is not None:

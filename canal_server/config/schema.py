@@ -98,12 +98,44 @@ class ServerMode(StrEnum):
     RABBITMQ = "rabbitmq"
 
 
+class MessageLayout(StrEnum):
+    """How messages of JSON look."""
+
+    CANAL_JSON = "canal-json"
+    MAXWELL = "maxwell"
+    DEBEZIUM = "debezium"
+    CLOUDEVENTS = "cloudevents"  # with the data of Debezium
+
+
+class Decimals(StrEnum):
+    """How messages of Debezium have a DECIMAL."""
+
+    PRECISE = "precise"  # the unscaled number, as bytes
+    STRING = "string"
+    DOUBLE = "double"
+
+
+class MessageKeys(StrEnum):
+    """What messages have as their keys."""
+
+    NONE = "none"
+    PRIMARY_KEY = "primaryKey"  # of their row
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
     """The message queue that all destinations are delivered to."""
 
     mode: ServerMode = ServerMode.TCP  # TCP: there is none
     flat: bool = True  # JSON, not protobuf
+    layout: MessageLayout = MessageLayout.CANAL_JSON
+    maxwell_output: frozenset[str] = frozenset()  # what its messages have in addition
+    debezium_name: str = ""  # of the source in its messages; empty: the destination
+    debezium_schemas: bool = False
+    debezium_decimals: Decimals = Decimals.PRECISE
+    keys: MessageKeys = MessageKeys.NONE  # with them, a message has one row
+    tombstones: bool = False  # after deletions, for compacted topics
+    headers: bool = False  # position, GTID and transaction
     batch_size: int = 50  # as of a client: KiB, or entries with ITEMSIZE
     database_hash: bool = True  # the schema's name is part of the hash of columns
     serves_clients: bool = False  # the port for clients is opened as well

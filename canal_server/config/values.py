@@ -19,7 +19,10 @@ from canal_server.config.schema import (
     Action,
     BatchMode,
     ClientCertificates,
+    Decimals,
     HostPort,
+    MessageKeys,
+    MessageLayout,
     NamedEvent,
     SslMode,
 )
@@ -43,6 +46,11 @@ STORE_TYPES = ("PKCS12", "JKS")
 _HOST = r"[\w.-]+"
 _ZOOKEEPER = r"\s*(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\],]+)(?::[0-9]{1,5})?\s*"
 _ZOOKEEPERS = f"{_ZOOKEEPER}(?:,{_ZOOKEEPER})*"
+
+MAXWELL = (
+    "binlog_position", "gtid_position", "server_id", "primary_keys",
+    "primary_key_columns", "ddl",
+)  # fmt: skip
 
 TRUE = frozenset({"true", "on", "yes", "y", "t", "1"})
 FALSE = frozenset({"false", "off", "no", "n", "f", "0"})
@@ -273,6 +281,49 @@ def batch_mode(value: str) -> BatchMode:
         return BatchMode(value.upper())
     except ValueError:
         raise ValueError("not a batch mode; write MEMSIZE or ITEMSIZE") from None
+
+
+@reader(", ".join(f"`{each}`" for each in MessageLayout))
+def message_layout(value: str) -> MessageLayout:
+    """Parse how messages of JSON look."""
+    try:
+        return MessageLayout(value.lower())
+    except ValueError:
+        raise ValueError(
+            f"unknown form of messages; write one of {', '.join(MessageLayout)}"
+        ) from None
+
+
+@reader(", ".join(f"`{each}`" for each in Decimals))
+def decimals(value: str) -> Decimals:
+    """Parse how messages of Debezium have a DECIMAL."""
+    try:
+        return Decimals(value.lower())
+    except ValueError:
+        raise ValueError(
+            f"unknown mode of decimals; write one of {', '.join(Decimals)}"
+        ) from None
+
+
+@reader("words, separated by commas: " + ", ".join(f"`{each}`" for each in MAXWELL))
+def maxwell_output(value: str) -> frozenset[str]:
+    """Parse what messages of Maxwell have in addition."""
+    words = frozenset(each.strip().lower() for each in value.split(",") if each.strip())
+    for each in sorted(words - set(MAXWELL)):
+        raise ValueError(
+            f"{each} is unknown; write words out of {', '.join(MAXWELL)}, separated by"
+            " commas"
+        )
+    return words
+
+
+@reader("`none` or `primaryKey`")
+def message_keys(value: str) -> MessageKeys:
+    """Parse what messages have as their keys."""
+    for each in MessageKeys:
+        if value.lower() == each.lower():
+            return each
+    raise ValueError("not a kind of message keys; write none or primaryKey")
 
 
 @reader(", ".join(f"`{mode}`" for mode in SslMode))

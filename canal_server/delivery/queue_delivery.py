@@ -133,6 +133,7 @@ class QueueDelivery:
             self._config.too_large_topic
             if form.flat or not self._config.exactly_once
             else "",
+            whole=form.needs_transactions,
         )
         worker: QueueWorker
         if self._config.exactly_once:

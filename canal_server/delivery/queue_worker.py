@@ -28,6 +28,7 @@ from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     Sending,
+    key_of,
 )
 from canal_server.runtime.backoff import Backoff
 from canal_server.runtime.lifecycle import Deadline, Stop
@@ -35,12 +36,11 @@ from canal_server.runtime.log_context import log_about
 from canal_server.runtime.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import Message, Producer
     from canal_server.server.local_client import Fetched, LocalClient
-
-    Encode = Callable[[int, bytes, int], list[Message]]  # batch id, entries, time in ms
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class WorkerLimits(NamedTuple):
     batch_size: int  # as of a client
     in_flight_bytes: int
     too_large_topic: str  # empty: stop
+    whole: bool = False  # a batch ends with a transaction, if that is possible
 
 
 class OnWay(NamedTuple):
@@ -235,7 +236,9 @@ class QueueWorker:
     def _send_next(self, producer: Producer) -> None:
         """Fetch a batch, if there is one, and hand its messages over."""
         wait_s = BUSY_FETCH_S if self._window else IDLE_FETCH_S
-        fetched = self._client.fetch(self._limits.batch_size, wait_s)
+        fetched = self._client.fetch(
+            self._limits.batch_size, wait_s, whole=self._limits.whole
+        )
         producer.poll(0)
         if fetched is None:
             if not self._window:  # all is delivered
@@ -263,7 +266,7 @@ class QueueWorker:
         except MessageRefusedError as error:
             self._send_note(producer, message, sending, error)
 
-    def _prepare(self, producer: Producer, messages: list[Message]) -> None:
+    def _prepare(self, producer: Producer, messages: Sequence[Message]) -> None:
         producer.prepare(messages)  # which may take a while
         self._check_served()
         if self._stop.requested():
@@ -288,8 +291,7 @@ class QueueWorker:
         topic = self._limits.too_large_topic
         if not topic or error.topic == topic:
             raise error
-        _, partition, value = message
-        note = (topic, 0, note_of(error, partition, value))
+        note: Message = topic, 0, note_of(error, *message[1:3], key_of(message))
         self._prepare(producer, [note])
         self._send(producer, note, sending)
         delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, error, topic)

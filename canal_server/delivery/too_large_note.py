@@ -17,10 +17,16 @@ if TYPE_CHECKING:
 KEYS_MAX: Final = 1000  # rows whose keys are in a note
 KEY_CHARACTERS_MAX: Final = 1000  # of one value
 CHANGES_MAX: Final = 1000  # tables and kinds of changes in a note
+_OPERATIONS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _COPIED: Final = ("database", "table", "type", "es", "gtid", "id", "isDdl", "pkNames")
 
 
-def note_of(error: MessageRefusedError, partition: int, value: bytes) -> bytes:
+def note_of(
+    error: MessageRefusedError,
+    partition: int,
+    value: bytes | None,
+    key: bytes | None = None,
+) -> bytes:
     """Return a note in JSON: which message is missing, and the keys of its rows."""
     note: dict[str, Any] = {
         "reason": str(error),
@@ -28,12 +34,22 @@ def note_of(error: MessageRefusedError, partition: int, value: bytes) -> bytes:
         "partition": partition,
         "bytes": error.size,
     }
-    note |= _of_flat(value) if value.startswith(b"{") else _of_packet(value)
+    if value is not None:
+        note |= _of_flat(value) if value.startswith(b"{") else _of_packet(value)
+    if key is not None and len(key) <= KEY_CHARACTERS_MAX:
+        note["key"] = json.loads(key)
     return json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _of_flat(value: bytes) -> dict[str, Any]:
     message = json.loads(value)
+    payload = message.get("payload", message)
+    if "specversion" in message:
+        return _of_cloud_event(message)
+    if "source" in payload:
+        return _of_debezium(payload)
+    if "ts" in message and "isDdl" not in message:
+        return _of_maxwell(message)
     note = {name: message.get(name) for name in _COPIED}
     names = message.get("pkNames") or ()
     rows = message.get("data") or ()
@@ -42,6 +58,43 @@ def _of_flat(value: bytes) -> dict[str, Any]:
         {name: _shortened(row.get(name)) for name in names} for row in rows[:KEYS_MAX]
     ]
     return note
+
+
+def _of_maxwell(message: dict[str, Any]) -> dict[str, Any]:
+    """Return what is in a message of Maxwell, whose values are not repeated."""
+    seconds = message["ts"] if "data" in message else message["ts"] // 1000
+    return {
+        "database": message["database"],
+        "table": message["table"],
+        "type": message["type"],
+        "es": seconds * 1000,
+        "rows": int("data" in message),
+    }
+
+
+def _of_debezium(message: dict[str, Any]) -> dict[str, Any]:
+    """Return what is in a message of Debezium, whose values are not repeated."""
+    source = message["source"]
+    return {
+        "database": source["db"],
+        "table": source["table"],
+        "type": _OPERATIONS[message["op"]],
+        "es": source["ts_ms"],
+        "gtid": source["gtid"] or "",
+        "rows": 1,
+    }
+
+
+def _of_cloud_event(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the same of a CloudEvent."""
+    return {
+        "database": message["iodebeziumdb"],
+        "table": message["iodebeziumtable"],
+        "type": _OPERATIONS[message["iodebeziumop"]],
+        "es": int(message["iodebeziumtsms"]),
+        "gtid": message.get("iodebeziumgtid", ""),
+        "rows": 1,
+    }
 
 
 def _of_packet(value: bytes) -> dict[str, Any]:

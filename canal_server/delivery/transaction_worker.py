@@ -41,9 +41,10 @@ from canal_server.queues.producers.queue_producer import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canal_server.delivery.queue_worker import Encode, WorkerLimits
+    from canal_server.delivery.queue_worker import WorkerLimits
     from canal_server.model.positions import LogPosition
     from canal_server.ports import RunningInstance
+    from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import (
         Message,
         Producer,

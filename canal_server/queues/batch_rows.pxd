@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Columns of the rows of batches, as the encoders of messages read them."""
 
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from canal_server.core.entry_wire cimport Slice, input_of, skip_field, take_slice, take_varint
@@ -16,6 +16,7 @@ cdef struct Column:
     Slice value
     Slice mysql_type
     int32_t sql_type
+    uint32_t index          # of the column in its table
     bint is_key
     bint is_null
     bint updated
@@ -29,7 +30,9 @@ cdef inline bint read_column(Slice field, Column* column) noexcept nogil:
     column.name.p = column.value.p = column.mysql_type.p = b""
     while source.p < source.end:
         tag = take_varint(&source)
-        if tag == 0x10:
+        if tag == 0x08:
+            column.index = <uint32_t>take_varint(&source)
+        elif tag == 0x10:
             column.sql_type = <int32_t>take_varint(&source)
         elif tag == 0x1A:
             column.name = take_slice(&source)

@@ -57,6 +57,59 @@ def test_keys_of_a_broker(make_conf):
 
 
 @pytest.mark.parametrize(
+    ("lines", "key", "why"),
+    [
+        (
+            "canal.mq.form = avro",
+            "canal.mq.form",
+            "unknown form of messages; write one",
+        ),
+        (
+            "canal.mq.form = maxwell\ncanal.mq.flatMessage = false",
+            "canal.mq.form",
+            "messages are protobuf, which has one form; leave the key out, or set",
+        ),
+        (
+            "canal.mq.maxwell.output = xid,ddl",
+            "canal.mq.maxwell.output",
+            "xid is unknown; write words out of binlog_position,",
+        ),
+        (
+            "canal.mq.form = cloudevents\ncanal.mq.debezium.schemas.enable = true",
+            "canal.mq.debezium.schemas.enable",
+            "CloudEvents have no schemas; write false, or set canal.mq.form = debezium",
+        ),
+        ("canal.mq.keys = id", "canal.mq.keys", "write none or primaryKey"),
+        (
+            "canal.serverMode = rabbitMQ\ncanal.mq.keys = primaryKey",
+            "canal.mq.keys",
+            "messages of RabbitMQ have none; write none, or set canal.serverMode =",
+        ),
+        (
+            "canal.serverMode = rabbitMQ\ncanal.mq.headers = true",
+            "canal.mq.headers",
+            "messages of RabbitMQ have none; write false, or set canal.serverMode =",
+        ),
+        (
+            "canal.mq.flatMessage = false\ncanal.mq.headers = true",
+            "canal.mq.headers",
+            "write false, or set canal.mq.flatMessage = true",
+        ),
+        (
+            "canal.mq.tombstones = true",
+            "canal.mq.tombstones",
+            "a tombstone needs a key; write false, or set canal.mq.keys = primaryKey",
+        ),
+    ],
+)
+def test_messages_that_cannot_be(make_conf, lines, key, why):
+    """The key, its value and the remedy are named."""
+    (problem,) = problems_of(make_conf, f"canal.serverMode = kafka\n{lines}\n")
+    assert key in problem
+    assert why in problem
+
+
+@pytest.mark.parametrize(
     ("mode", "name"), [("rabbitMQ", "host"), ("kafka", "bootstrap.servers")]
 )
 def test_the_old_key_of_servers(make_conf, mode, name):

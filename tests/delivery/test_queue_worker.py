@@ -22,6 +22,7 @@ from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     Sending,
+    size_of,
 )
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.local_client import LocalClient
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Iterator
 
-    from canal_server.delivery.queue_worker import Encode
+    from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import Message
 
 WHO = ClientIdentity(DESTINATION, 1001)
@@ -62,7 +63,7 @@ class Broker:
 
     def prepare(self, messages: Iterable[Message]) -> None:
         """Refuse missing topics."""
-        for topic, _, _ in messages:
+        for topic, *_ in messages:
             if topic in self.missing:
                 raise BrokerUnavailableError(f"topic {topic} does not exist")
 
@@ -70,7 +71,7 @@ class Broker:
         """Keep a message if there is room."""
         if len(self.waiting) >= self.room:
             return False
-        sending.note(message[0], len(message[2]))
+        sending.note(message[0], size_of(message))
         self.waiting.append((message, sending))
         return True
 
@@ -79,7 +80,8 @@ class Broker:
         del timeout_s
         for _ in range(min(self.per_poll, len(self.waiting))):
             message, sending = self.waiting.pop(0)
-            topic, _, value = message
+            topic, _, value = message[:3]
+            assert value is not None
             error = self.fails(topic, value)
             if error is None:
                 self.kept.append((topic, value))

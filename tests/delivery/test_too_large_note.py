@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from client_entries import row, statement, transaction
 
-from canal_server.config.schema import RoutingConfig
+from canal_server.config.schema import MessageLayout, RoutingConfig
 from canal_server.delivery import too_large_note
 from canal_server.delivery.too_large_note import note_of
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.protobuf import varint
 from canal_server.queues.message_form import MessageForm
-from canal_server.queues.producers.queue_producer import MessageRefusedError
+from canal_server.queues.producers.queue_producer import (
+    MessageRefusedError,
+    key_of,
+    size_of,
+)
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
@@ -26,12 +31,45 @@ def note_about(entries: list[bytes], hashes: str = "") -> dict[str, Any]:
     """Return the note in place of the only message of a batch with the id 7."""
     body = b"".join(b"\x12" + varint(len(each)) + each for each in entries)
     router = Router(RoutingConfig(topic="top", partition_hash=hashes))
-    ((topic, partition, value),) = FORM.encoder(router)(7, body, 0)
+    (message,) = FORM.encoder(router)(7, body, 0)
+    topic, partition, value = message[:3]
+    assert value is not None
     error = MessageRefusedError(topic, len(value), "is too large")
     note: dict[str, Any] = json.loads(note_of(error, partition, value))
     assert note.pop("bytes") == len(value)
     assert note.pop("reason").endswith("is too large")
     return note
+
+
+def test_a_message_with_a_key() -> None:
+    """The note has the key, and of Maxwell's form what it says of the row."""
+    form = MessageForm(
+        flat=True,
+        raw=True,
+        drops_markers=False,
+        has_keys=True,
+        layout=MessageLayout.MAXWELL,
+    )
+    router = Router(RoutingConfig(topic="top"))
+    (message,) = form.encoder(router)(7, b"\x12" + varint(len(row(5))) + row(5), 0)
+    error = MessageRefusedError("top", size_of(message), "is too large")
+    note = json.loads(note_of(error, 0, message[2], key_of(message)))
+    assert (note["database"], note["table"], note["type"]) == (
+        "shop", "orders", "insert",
+    )  # fmt: skip
+    assert note["key"] == {"database": "shop", "table": "orders", "pk.id": 5}
+    form = replace(form, layout=MessageLayout.DEBEZIUM, debezium_name="x")
+    for schemas in (False, True):
+        encode = replace(form, debezium_schemas=schemas).encoder(router)
+        (of_debezium,) = encode(7, b"\x12" + varint(len(row(5))) + row(5), 0)
+        note_5 = json.loads(note_of(error, 0, of_debezium[2]))
+        assert (note_5["database"], note_5["type"]) == ("shop", "INSERT")
+    form = replace(form, layout=MessageLayout.CLOUDEVENTS)
+    (event,) = form.encoder(router)(7, b"\x12" + varint(len(row(5))) + row(5), 0)
+    note_5 = json.loads(note_of(error, 0, event[2]))
+    assert (note_5["database"], note_5["type"]) == ("shop", "INSERT")
+    tombstone = json.loads(note_of(error, 0, None, key_of(message)))
+    assert tombstone["key"] == note["key"]
 
 
 def test_a_whole_batch() -> None:

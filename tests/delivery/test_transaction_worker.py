@@ -33,6 +33,7 @@ from canal_server.queues.producers.queue_producer import (
     MessageRefusedError,
     OutcomeUnknownError,
     Sending,
+    size_of,
 )
 from canal_server.runtime.lifecycle import Deadline, Stop
 from canal_server.server.local_client import LocalClient
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Iterator
 
-    from canal_server.delivery.queue_worker import Encode
+    from canal_server.queues.message_form import Encode
     from canal_server.queues.producers.queue_producer import Message
 
 WHO = ClientIdentity(DESTINATION, 1001)
@@ -106,7 +107,7 @@ class Broker:
         assert self._is_begun
         if len(self._waiting) > 10:
             return False
-        sending.note(message[0], len(message[2]))
+        sending.note(message[0], size_of(message))
         self._waiting.append((message, sending))
         return True
 
@@ -115,7 +116,8 @@ class Broker:
         del timeout_s
         for _ in range(min(self.per_poll, len(self._waiting))):
             message, sending = self._waiting.pop(0)
-            topic, _, value = message
+            topic, _, value = message[:3]
+            assert value is not None
             error = self.fails(value)
             self._has_failed |= error is not None
             if error is None:
@@ -406,8 +408,8 @@ def test_a_note_in_place_of_a_message(
         nonlocal tries
         tries += 1  # like the time in a message, it changes when that is sent again
         return [
-            (topic, 0, json.dumps({"n": int(value), "t": tries}).encode())
-            for topic, _, value in encode(batch_id, body, now_ms)
+            (topic, 0, json.dumps({"n": int(value or b"0"), "t": tries}).encode())
+            for topic, _, value, *_ in encode(batch_id, body, now_ms)
         ]
 
     def fails(value: bytes) -> Exception | None:

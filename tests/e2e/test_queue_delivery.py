@@ -275,6 +275,14 @@ def test_check(
     (_, topic) = found(**{"canal.mq.partitionsNum": 2})
     assert "ok" in topic
     assert "topic shop has 2 partitions" in topic
+    stopped.main_settings |= {
+        "canal.mq.form": "debezium",
+        "canal.mq.keys": "primaryKey",
+    }
+    assert "keys of Debezium do not name the table" in "".join(found())
+    rest = found(**{"canal.mq.dynamicTopic": r".*\..*"})
+    assert "do not name the table" not in "".join(rest)
+    stopped.main_settings["canal.mq.form"] = "canal-json"
     kafka.kill()
     (queue, topic) = found()
     assert "FAIL" in queue

@@ -151,7 +151,8 @@ def ours(settings: dict[str, Any], body: bytes) -> Found:
         settings["rawEntry"],
         settings["filterTransactionEntry"],
     )
-    return form.encoder(router)(BATCH, body, 0)
+    found = form.encoder(router)(BATCH, body, 0)
+    return [(topic, partition, value or b"") for topic, partition, value, *_ in found]
 
 
 def theirs(converter: Converter, settings: dict[str, Any], body: bytes) -> Found:

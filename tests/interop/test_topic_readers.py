@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +37,22 @@ SETTINGS = {
     "canal.mq.partitionHash": r".*\..*:$pk$",
     "canal.instance.filter.query.ddl": "true",
 }
+KEYED = {"canal.mq.keys": "primaryKey", "canal.mq.tombstones": "true"}
+DEBEZIUM = KEYED | {
+    "canal.mq.form": "debezium",
+    "canal.mq.debezium.decimal.handling.mode": "string",
+}
+# Settings of messages, and the options of Flink's formats that read them.
+FORMS: dict[str, tuple[dict[str, str], str]] = {
+    "canal-json": ({}, "'canal-json'"),
+    "canal-json with keys": (KEYED, "'canal-json'"),
+    "maxwell": (KEYED | {"canal.mq.form": "maxwell"}, "'maxwell-json'"),
+    "debezium": (DEBEZIUM, "'debezium-json'"),
+    "debezium with schemas": (
+        DEBEZIUM | {"canal.mq.debezium.schemas.enable": "true"},
+        "'debezium-json', 'debezium-json.schema-include' = 'true'",
+    ),
+}
 READ_S = 240.0
 # Of JDK 17 and later, for Flink and Spark.
 OPEN = [
@@ -55,19 +71,33 @@ def block(language: str, number: int = 0) -> str:
 
 
 @pytest.fixture
+def form(request: pytest.FixtureRequest) -> str:
+    """Give the form of the messages."""
+    return str(getattr(request, "param", "canal-json"))
+
+
+@pytest.fixture
+def pipeline(
+    make_pipeline: Callable[..., Pipeline], source_server: Any, database: str
+) -> Pipeline:
+    """Give a server that was not started."""
+    return make_pipeline(source_server, database)
+
+
+@pytest.fixture
 def topic(
-    make_pipeline: Callable[..., Pipeline],
-    source_server: Any,
-    database: str,
+    pipeline: Pipeline,
     make_kafka: Callable[[], Kafka],
     rng: random.Random,
+    form: str,
 ) -> tuple[str, str, list[tuple[Any, ...]]]:
     """Give brokers, a topic that has the changes of a table, and the table's rows."""
     kafka = make_kafka()
-    pipeline = make_pipeline(source_server, database)
+    database = pipeline.schema
     pipeline.main_settings |= {
         "canal.serverMode": "kafka",
         "kafka.bootstrap.servers": kafka.servers,
+        **FORMS[form][0],
     }
     pipeline.configure(SETTINGS)
     pipeline.start()
@@ -87,7 +117,7 @@ def topic(
 
     def is_complete() -> bool:
         for read in topics:
-            seen.extend(read())
+            seen.extend(each or b"" for each in read())
         return any(b"the end" in each for each in seen)
 
     wait_until(is_complete, pipeline.process)
@@ -124,16 +154,20 @@ def class_path(what: str, folder: Path) -> str:
     return jars.read_text()
 
 
-def test_flink(topic, tmp_path) -> None:
-    """Flink's format canal-json makes the table of it, with updates and deletes."""
+@pytest.mark.parametrize("form", FORMS, indirect=True)
+def test_flink(topic, tmp_path, form) -> None:
+    """Flink's formats make the table of it, with updates and deletes."""
     servers, name, rows = topic
     java = need("java")
     jars = class_path("flink", tmp_path)
+    is_number = form.startswith("debezium")  # of a DATETIME
     create, _, _ = block("sql", 1).partition(";")
     for there, here in (
         ("'broker1:9092'", f"'{servers}'"),
         ("'shop_orders'", f"'{name}'"),
         ("'scan.startup", "'scan.bounded.mode' = 'latest-offset', 'scan.startup"),
+        ("'canal-json'", FORMS[form][1]),
+        ("made TIMESTAMP(0)", "made BIGINT" if is_number else "made TIMESTAMP(0)"),
     ):
         assert create.count(there) == 1
         create = create.replace(there, here)
@@ -161,14 +195,22 @@ def test_flink(topic, tmp_path) -> None:
         elif kind == "-D":
             del found[key]
     assert kinds == {"+I", "-U", "+U", "-D"}
-    expected = {str(key): list(map(in_java, values)) for key, *values in rows}
+    expected = {
+        str(key): [in_java(each, is_number=is_number) for each in values]
+        for key, *values in rows
+    }
     assert found == expected
 
 
-def in_java(value: Any) -> str:
-    """Return a value as Java shows it, which leaves out seconds that are 0."""
+def in_java(value: Any, *, is_number: bool) -> str:
+    """Return a value as Java shows it, which leaves out seconds that are 0.
+
+    `is_number`: a moment is in milliseconds since 1970.
+    """
     if value is None:
         return "null"
+    if isinstance(value, datetime) and is_number:
+        return str(int(value.replace(tzinfo=UTC).timestamp()) * 1000)
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds" if value.second else "minutes")
     return str(value)

@@ -65,7 +65,8 @@ def ours(how: str, body: bytes, form: MessageForm = KEPT, dynamic: str = "") -> 
         partition_hash=HASHES[how],
         dynamic_topic=dynamic,
     )
-    return form.encoder(Router(settings))(BATCH, body, 0)
+    found = form.encoder(Router(settings))(BATCH, body, 0)
+    return [(topic, partition, value or b"") for topic, partition, value, *_ in found]
 
 
 def plain(how: str, body: bytes, form: MessageForm, dynamic: str) -> Found:

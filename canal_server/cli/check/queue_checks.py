@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.check.rabbit_checks import check_rabbit
-from canal_server.config.schema import ServerMode
+from canal_server.config.schema import MessageKeys, MessageLayout, ServerMode
 from canal_server.delivery.queue_delivery import routing_of
 from canal_server.delivery.queue_kinds import KafkaKind
 from canal_server.errors import CanalError, ConfigError
@@ -64,6 +64,12 @@ def _check_topics(
     except ConfigError as error:
         yield from (fail(TOPICS, each) for each in error.problems)
         return
+    if _shares_keys(queue) and not routing.dynamic_topic:
+        yield warn(
+            TOPICS,
+            f"all tables share topic {routing.topic}, and keys of Debezium do not name"
+            " the table: set canal.mq.dynamicTopic = .*\\\\..*, or do not compact it",
+        )
     notes = [queue.too_large_topic] if queue.too_large_topic else []
     for name in dict.fromkeys([*router.fixed_topics(), *notes]):
         count = topics.get(name)
@@ -91,3 +97,9 @@ def _check_topics(
             )
         else:
             yield ok(TOPICS, f"topic {name} has {count} partitions")
+
+
+def _shares_keys(queue: QueueConfig) -> bool:
+    """Return whether rows of several tables may have the same key."""
+    of_debezium = {MessageLayout.DEBEZIUM, MessageLayout.CLOUDEVENTS}
+    return queue.layout in of_debezium and queue.keys is MessageKeys.PRIMARY_KEY

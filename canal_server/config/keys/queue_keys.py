@@ -32,6 +32,74 @@ QUEUE_KEYS = (
         " [`canal.mq.partitionHash`](#canalmqpartitionhash).",
     ),
     Key(
+        "canal.mq.form",
+        "queue.layout",
+        values.message_layout,
+        "How messages look, unless they are protobuf:"
+        " [canal-json](../howto/tail.md#flat-messages), or the JSON of"
+        " [Maxwell](../howto/message-forms.md#maxwell) or"
+        " [Debezium](../howto/message-forms.md#debezium), also in the envelope of"
+        " [CloudEvents](../howto/message-forms.md#cloudevents), with one row in each.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.maxwell.output",
+        "queue.maxwell_output",
+        values.maxwell_output,
+        "What messages in the form of Maxwell have in addition, as its settings"
+        " `output_…` name it; `ddl` sends statements as well.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.debezium.name",
+        "queue.debezium_name",
+        values.text,
+        "The name of the source in messages in the form of Debezium, as its setting"
+        " `topic.prefix`. Empty means the name of the destination.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.debezium.schemas.enable",
+        "queue.debezium_schemas",
+        values.boolean,
+        "`true` has keys and values in the form of Debezium contain their schemas, as"
+        " the JSON converter of Kafka Connect expects it.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.debezium.decimal.handling.mode",
+        "queue.debezium_decimals",
+        values.decimals,
+        "How messages in the form of Debezium have a DECIMAL: as bytes in base64, as a"
+        " text, or as a number.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.keys",
+        "queue.keys",
+        values.message_keys,
+        "What messages to Kafka have as their keys. With `primaryKey`, each message has"
+        " [one row, and its primary key](../howto/message-keys.md).",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.tombstones",
+        "queue.tombstones",
+        values.boolean,
+        "`true` sends a message without a value after each deletion, so that a"
+        " [compacted topic](../howto/message-keys.md#compacted-topics) forgets the"
+        " key.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.headers",
+        "queue.headers",
+        values.boolean,
+        "`true` gives messages to Kafka [headers](../howto/message-keys.md#headers)"
+        " with the position, the GTID and the transaction; each has one row then.",
+        ours=True,
+    ),
+    Key(
         "canal.mq.serveClients",
         "queue.serves_clients",
         values.boolean,

@@ -11,6 +11,9 @@ from canal_server.errors import ConfigError
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
+    headers_of,
+    key_of,
+    size_of,
 )
 from canal_server.runtime.optional_packages import optional_module
 
@@ -44,6 +47,11 @@ _FIXED: Final = {
 _INVALID_NAME: Final = (
     "topic %s: Kafka accepts letters of ASCII, digits, '.', '_' and '-' in a name: name"
     " the topic of such tables with topic:expression in canal.mq.dynamicTopic"
+)
+_NO_KEY: Final = (
+    "topic %s refuses a message (%s): a compacted topic accepts messages with a key"
+    " only; set canal.mq.keys = primaryKey, and send tables without a primary key to"
+    " another topic with canal.mq.dynamicTopic"
 )
 _REMEDY_OF_SIZE: Final = (
     "is too large: raise kafka.max.request.size, and max.message.bytes of the topic"
@@ -113,7 +121,7 @@ class KafkaProducer:
         Raises BrokerUnavailableError when one is missing, or has too few partitions.
         """
         counts = self._counts
-        for topic, partition, _ in messages:
+        for topic, partition, *_ in messages:
             if partition >= counts.get(topic, 0):
                 self._find(topic, partition)
 
@@ -122,7 +130,8 @@ class KafkaProducer:
 
         Raises MessageRefusedError, BrokerUnavailableError.
         """
-        topic, partition, value = message
+        topic, partition, value = message[:3]
+        size = size_of(message)
 
         def on_delivery(error: Any, _: object) -> None:
             self._on_way -= 1
@@ -131,25 +140,28 @@ class KafkaProducer:
                 self.confirmed += 1
                 sending.answered(message, None)
             else:
-                failure = self._failure(error, topic, len(value), is_answer=True)
+                failure = self._failure(error, topic, size, is_answer=True)
                 sending.answered(message, failure)
 
         try:
             self._producer.produce(
-                topic, value, partition=partition, on_delivery=on_delivery
+                topic,
+                value,
+                key_of(message),
+                partition=partition,
+                on_delivery=on_delivery,
+                headers=headers_of(message) or [],
             )
         except BufferError:
             if self._on_way == 0:  # it will never be accepted
                 raise MessageRefusedError(
-                    topic, len(value), "is larger than kafka.buffer.memory: raise that"
+                    topic, size, "is larger than kafka.buffer.memory: raise that"
                 ) from None
             return False
         except self._kafka.KafkaException as error:
-            raise self._failure(
-                error.args[0], topic, len(value), is_answer=False
-            ) from None
+            raise self._failure(error.args[0], topic, size, is_answer=False) from None
         self._on_way += 1
-        sending.note(topic, len(value))
+        sending.note(topic, size)
         return True
 
     def poll(self, timeout_s: float) -> None:
@@ -324,6 +336,8 @@ class KafkaProducer:
             return BrokerUnavailableError(f"topic {topic}: {reason or error.str()}")
         if error.code() == codes.TOPIC_EXCEPTION:
             return BrokerUnavailableError(_INVALID_NAME % topic)
+        if error.code() == codes.INVALID_RECORD:
+            return BrokerUnavailableError(_NO_KEY % (topic, error.str()))
         return BrokerUnavailableError(f"topic {topic}: {error.str()}")
 
     def _on_error(self, error: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from canal_server.errors import CanalError
 
@@ -11,7 +11,15 @@ if TYPE_CHECKING:
 
     from canal_server.runtime.lifecycle import Stop
 
-    Message = tuple[str, int, bytes]  # topic, partition, value
+    Headers = list[tuple[str, bytes]]
+    # Topic, partition and value; of messages with one row also key and headers. Without
+    # a value, it is a tombstone.
+    PlainMessage = tuple[str, int, bytes]
+    KeyedMessage = tuple[str, int, bytes | None, bytes | None, Headers | None]
+    Message = PlainMessage | KeyedMessage
+
+
+_KEYED: Final = 5  # fields of a KeyedMessage
 
 
 class BrokerUnavailableError(CanalError):
@@ -30,6 +38,23 @@ class MessageRefusedError(CanalError):
         self.topic = topic
         self.size = size
         self.reason = reason
+
+
+def size_of(message: Message) -> int:
+    """Return how many bytes a message has: those of its value and its key."""
+    size = 0 if message[2] is None else len(message[2])
+    key = key_of(message)
+    return size if key is None else size + len(key)
+
+
+def key_of(message: Message) -> bytes | None:
+    """Return the key of a message, None: it has none."""
+    return message[3] if len(message) == _KEYED else None
+
+
+def headers_of(message: Message) -> Headers | None:
+    """Return the headers of a message, None: it has none."""
+    return message[4] if len(message) == _KEYED else None
 
 
 class Sending:
@@ -64,7 +89,7 @@ class Sending:
             self.refused.append((message, error))
             counts = self.topics[message[0]]
             counts[0] -= 1
-            counts[1] -= len(message[2])
+            counts[1] -= size_of(message)
         elif error is not None and self.failure is None:
             self.failure = error
 

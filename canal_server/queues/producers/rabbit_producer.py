@@ -90,7 +90,7 @@ class RabbitProducer:
         self.poll(0)
         if self._failure is not None:
             raise self._failure
-        for topic, _, _ in messages:
+        for topic, *_ in messages:
             if topic not in self._reached and len(topic.encode()) > TOPIC_BYTES_MAX:
                 raise BrokerUnavailableError(
                     f"topic {topic}: RabbitMQ accepts {TOPIC_BYTES_MAX} bytes in a"
@@ -105,7 +105,8 @@ class RabbitProducer:
 
         Raises MessageRefusedError, BrokerUnavailableError.
         """
-        topic, _, value = message
+        topic, _, value = message[:3]
+        assert value is not None, "tombstones are refused with the settings"
         if self._failure is not None:
             raise self._failure
         connection = self._connection
@@ -194,7 +195,7 @@ class RabbitProducer:
         )
         self._reached.discard(topic)
         self._failure = self._failure or error
-        for tag, ((of_topic, _, value), _) in self._pending.items():
+        for tag, ((of_topic, _, value, *_), _) in self._pending.items():
             # One that equals it will do as well.
             if of_topic == topic and value == body and tag not in self._returned:
                 self._returned[tag] = error

@@ -101,6 +101,13 @@ class Kafka:
 
     def follow(self, topic: str, partition: int) -> Callable[[], Iterator[bytes]]:
         """Return a function that yields what a partition has since the last call."""
+        read = self.follow_messages(topic, partition)
+        return lambda: (message.value() for message in read())
+
+    def follow_messages(
+        self, topic: str, partition: int
+    ) -> Callable[[], Iterator[Any]]:
+        """Return the same with keys and headers."""
         kafka: Any = pytest.importorskip("confluent_kafka")
         consumer = kafka.Consumer(
             {**self.login, "bootstrap.servers": self.servers, "group.id": "nobody",
@@ -109,10 +116,10 @@ class Kafka:
         )  # fmt: skip
         consumer.assign([kafka.TopicPartition(topic, partition, 0)])
 
-        def read() -> Iterator[bytes]:
+        def read() -> Iterator[Any]:
             while (message := consumer.poll(0.2)) is not None:
                 if not message.error():
-                    yield message.value()
+                    yield message
 
         return read
 

@@ -1,0 +1,23 @@
+from collections.abc import Callable
+
+from canal_server.queues.table_routes import Route
+
+class DebeziumRows:
+    def __init__(
+        self,
+        route_of: Callable[[str, str], Route],
+        *,
+        name: str,
+        version: str = ...,
+        has_schemas: bool = ...,
+        decimals: str = ...,
+        cloud_events: bool = ...,
+        has_keys: bool = ...,
+        has_tombstones: bool = ...,
+        has_headers: bool = ...,
+    ) -> None: ...
+    def convert(
+        self, batch_id: int, data: bytes | bytearray | memoryview, now_ms: int
+    ) -> list[
+        tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]] | None]
+    ]: ...

@@ -1,0 +1,452 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Messages in the JSON of Debezium's connector for MySQL, one row in each.
+
+    {"before", "after", "source": {…}, "op", "ts_ms", "transaction"}
+    {"schema": {…}, "payload": {…}}                                   with schemas
+
+A change of the key is a deletion and an insertion. Statements are left out. The same as
+CloudEvents, in the structured mode of Kafka's binding, with the header `content-type`:
+
+    {"specversion", "type", …, "iodebezium…", "id", "data": {"before", "after"}}
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from canal_server.arrow.text_values cimport (
+    MOMENT_BROKEN, MOMENT_NONE, read_date, read_datetime, read_u64,
+)
+from canal_server.core.entry_wire cimport EVENT_DELETE, EVENT_INSERT, Slice
+from canal_server.core.json_text cimport Text, put, put_number, reserve
+from canal_server.decoder.text.number_text cimport FLOAT_TEXT_MAX, put_double
+from canal_server.queues.batch_rows cimport COLUMNS_MAX, check
+from canal_server.queues.forms.column_plans cimport (
+    KIND_BIT, KIND_BYTES, KIND_DATE, KIND_DATETIME, KIND_DECIMAL, KIND_DOUBLE, KIND_ENUM,
+    KIND_FLOAT, KIND_GEOMETRY, KIND_INTEGER, KIND_JSON, KIND_SET, KIND_TIME,
+    KIND_TIMESTAMP, KIND_VECTOR, KIND_YEAR, ColumnPlan, Plan, TablePlans,
+)
+from canal_server.queues.forms.geometry_text cimport read_point
+from canal_server.queues.forms.rendered_values cimport (
+    SQL_BLOB, put_base64, put_bits, put_bytes, put_decimal, put_decimal_bytes, put_digits,
+    put_floating, put_label, put_labels, put_text, put_utc, put_vector, read_time,
+    take_bytes,
+)
+from canal_server.queues.forms.row_messages cimport RowMessages, Value, value_of
+
+import json
+from datetime import UTC, datetime
+
+from canal_server.queues.forms.debezium_schemas import envelope_schema, key_schema
+
+cdef enum:
+    SRID_BYTES = 4              # before the WKB of a geometry
+    MS = 1000
+    MILLISECOND_DIGITS = 3      # of a DATETIME in milliseconds
+    SHAPES_MAX = 64             # of a table, whose schemas are kept
+
+cdef enum:
+    DECIMAL_PRECISE = 0         # the unscaled number, as bytes
+    DECIMAL_STRING
+    DECIMAL_DOUBLE
+
+
+cdef int64_t TIME_MS_END = 253402300800000  # year 10000
+cdef tuple CONTENT_TYPE = (
+    "content-type", b"application/cloudevents+json; charset=UTF-8")
+
+
+cdef class DebeziumRows(RowMessages):
+    """Makes messages of batches; for one thread at a time.
+
+    `name` is that of the source in messages and schemas, `version` that of the program.
+    """
+
+    cdef str name
+    cdef bint has_schemas
+    cdef bint is_cloud          # messages are CloudEvents
+    cdef bint asks_headers
+    cdef str how_decimals
+    cdef int decimals
+    cdef bytes source_begin     # of the source, the same in all messages
+    cdef Text source_text       # of the current entry, up to the number of the row
+    cdef TablePlans shaped      # the table of the last schemas,
+    cdef const Plan** shape     # its columns,
+    cdef size_t shape_n
+    cdef bytes value_begin      # and what messages begin with
+    cdef bytes key_begin
+
+    def __cinit__(self):
+        self.shape = <const Plan**>calloc(COLUMNS_MAX, sizeof(Plan*))
+        if self.shape == NULL:
+            raise MemoryError("no memory for the columns of messages")
+
+    def __init__(self, route_of, *, str name, str version="", bint has_schemas=False,
+                 str decimals="precise", bint cloud_events=False, **options):
+        """Set the function that knows the routes, and what messages have."""
+        super().__init__(route_of, **options)
+        self.name, self.has_schemas, self.how_decimals = name, has_schemas, decimals
+        self.splits_moves = True
+        self.is_cloud, self.asks_headers = cloud_events, self.has_headers
+        self.has_headers |= cloud_events
+        self.decimals = {"precise": DECIMAL_PRECISE, "string": DECIMAL_STRING,
+                         "double": DECIMAL_DOUBLE}[decimals]
+        version_text, name_text = json.dumps(version), json.dumps(name, ensure_ascii=False)
+        self.source_begin = (
+            f'"source":{{"version":{version_text},"connector":"mysql","name":{name_text},'
+            '"ts_ms":'
+        ).encode()
+        if cloud_events:
+            source_text = json.dumps(f"/debezium/mysql/{name}", ensure_ascii=False)
+            self.source_begin = (
+                '{"specversion":"1.0","type":"io.debezium.connector.mysql.DataChangeEvent",'
+                f'"source":{source_text},"datacontenttype":"application/json",'
+                f'"iodebeziumversion":{version_text},"iodebeziumconnector":"mysql",'
+                f'"iodebeziumname":{name_text},"iodebeziumsnapshot":"false",'
+                '"iodebeziumtsms":"'
+            ).encode()
+        self.value_begin = b"{"
+        self.key_begin = b""
+
+    def __dealloc__(self):
+        free(self.shape)
+        free(self.source_text.p)
+
+    # --- messages ---------------------------------------------------------------------
+
+    cdef int begin_rows(self) except -1:
+        """Write the source of the rows of an entry."""
+        cdef Text* text = &self.source_text
+        text.n = 0
+        text.bad = False
+        put(text, <const char*>self.source_begin, len(self.source_begin))
+        put_number(text, self.head.time_ms)
+        if self.is_cloud:
+            return self.begin_events(text)
+        put(text, b',"snapshot":"false","db":', 25)
+        put_text(text, self.head.schema)
+        put(text, b',"sequence":null,"table":', 25)
+        put_text(text, self.head.table)
+        put(text, b',"server_id":', 13)
+        put_number(text, self.head.server_id)
+        put(text, b',"gtid":', 8)
+        if self.head.gtid.n:
+            put_text(text, self.head.gtid)
+        else:
+            put(text, b"null", 4)
+        put(text, b',"file":', 8)
+        put_text(text, self.head.file)
+        put(text, b',"pos":', 7)
+        put_number(text, <int64_t>self.head.offset)
+        put(text, b',"row":', 7)
+        return 0
+
+    cdef int begin_events(self, Text* text) except -1:
+        """Write the rest of the attributes that the rows of an entry have in common."""
+        cdef bytes when
+        if 0 <= self.head.time_ms < TIME_MS_END:
+            moment = datetime.fromtimestamp(self.head.time_ms / MS, UTC)
+            when = moment.strftime('","time":"%Y-%m-%dT%H:%M:%SZ').encode()
+            put(text, <const char*>when, len(when))
+        put(text, b'","iodebeziumdb":', 17)
+        put_text(text, self.head.schema)
+        put(text, b',"iodebeziumtable":', 19)
+        put_text(text, self.head.table)
+        put(text, b',"iodebeziumserverid":"', 23)
+        put_number(text, self.head.server_id)
+        put(text, b'"', 1)
+        if self.head.gtid.n:
+            put(text, b',"iodebeziumgtid":', 18)
+            put_text(text, self.head.gtid)
+        put(text, b',"iodebeziumfile":', 18)
+        put_text(text, self.head.file)
+        put(text, b',"iodebeziumpos":"', 18)
+        put_number(text, <int64_t>self.head.offset)
+        put(text, b'","iodebeziumrow":"', 19)
+        return 0
+
+    cdef int put_event(self, uint32_t event) except -1:
+        """Append a CloudEvent; its id is where the row is in the binlog, and `op`."""
+        cdef Text* out = &self.out
+        cdef Text* text = &self.scratch
+        cdef const char* op = (
+            b"c" if event == EVENT_INSERT else b"d" if event == EVENT_DELETE else b"u")
+        cdef Slice place
+        put(out, self.source_text.p, self.source_text.n)
+        put_number(out, self.row)
+        put(out, b'","iodebeziumop":"', 18)
+        put(out, op, 1)
+        put(out, b'","id":', 7)
+        text.n = 0
+        put(text, self.head.file.p, self.head.file.n)
+        put(text, b":", 1)
+        put_number(text, <int64_t>self.head.offset)
+        put(text, b":", 1)
+        put_number(text, self.row)
+        put(text, b":", 1)
+        put(text, op, 1)
+        place.p, place.n = text.p, text.n
+        put_text(out, place)
+        put(out, b',"data":{"before":', 18)
+        if event == EVENT_INSERT:
+            put(out, b"null", 4)
+        else:
+            self.put_image(True)
+        put(out, b',"after":', 9)
+        if event == EVENT_DELETE:
+            put(out, b"null", 4)
+        else:
+            self.put_image(False)
+        put(out, b"}}", 2)
+        out.bad |= self.source_text.bad
+        out.failed |= self.source_text.failed
+        return 0
+
+    cdef list made_headers(self):
+        cdef list found = RowMessages.made_headers(self) if self.asks_headers else []
+        if self.is_cloud:
+            found.append(CONTENT_TYPE)
+        return found
+
+    cdef int put_value(self, uint32_t event) except -1:
+        cdef Text* out = &self.out
+        if self.is_cloud:
+            return self.put_event(event)
+        if self.has_schemas:
+            self.find_schemas()
+        put(out, <const char*>self.value_begin, len(self.value_begin))
+        if event == EVENT_INSERT:
+            put(out, b'"before":null,', 14)
+        else:
+            put(out, b'"before":', 9)
+            self.put_image(True)
+            put(out, b",", 1)
+        if event == EVENT_DELETE:
+            put(out, b'"after":null,', 13)
+        else:
+            put(out, b'"after":', 8)
+            self.put_image(False)
+            put(out, b",", 1)
+        put(out, self.source_text.p, self.source_text.n)
+        out.bad |= self.source_text.bad
+        out.failed |= self.source_text.failed
+        put_number(out, self.row)
+        put(out, b',"thread":null,"query":null},"op":"', 35)
+        put(out, b"c" if event == EVENT_INSERT else b"d" if event == EVENT_DELETE
+            else b"u", 1)
+        put(out, b'","ts_ms":', 10)
+        put_number(out, self.now_ms)
+        put(out, b',"transaction":null}}', 21 if self.has_schemas else 20)
+        return 0
+
+    cdef int put_key(self, Text* text, bint of_before) except -1:
+        """Write the key of a row: an object of the columns of the primary key."""
+        cdef size_t at
+        cdef bint found = False
+        text.n = 0
+        if self.has_schemas:
+            self.find_schemas()
+            put(text, <const char*>self.key_begin, len(self.key_begin))
+        put(text, b"{", 1)
+        for at in range(self.cells_n):
+            if not self.cells[at].plan.is_key:
+                continue
+            put(text, b",", 1 if found else 0)
+            found = True
+            put(text, self.cells[at].plan.label.p, self.cells[at].plan.label.n)
+            self.put_any(text, self.cells[at].plan, value_of(&self.cells[at], of_before))
+        put(text, b"}}", 2 if self.has_schemas else 1)
+        return found
+
+    cdef void put_image(self, bint of_before) noexcept:
+        """Append a row as it is, or was, as far as that is known.
+
+        What the later image leaves out has not changed; what the earlier one leaves out
+        is not known.
+        """
+        cdef Text* out = &self.out
+        cdef size_t at
+        cdef bint is_first = True
+        put(out, b"{", 1)
+        for at in range(self.cells_n):
+            if of_before and not self.cells[at].before.present:
+                continue
+            put(out, b",", 0 if is_first else 1)
+            is_first = False
+            put(out, self.cells[at].plan.label.p, self.cells[at].plan.label.n)
+            self.put_any(out, self.cells[at].plan, value_of(&self.cells[at], of_before))
+        put(out, b"}", 1)
+
+    # --- schemas ----------------------------------------------------------------------
+
+    cdef int find_schemas(self) except -1:
+        """Make the schemas, unless the last row had the same columns."""
+        cdef size_t at
+        cdef list columns = []
+        cdef ColumnPlan plan
+        if self.shaped is self.table and self.shape_n == self.cells_n:
+            for at in range(self.cells_n):
+                if self.shape[at] != self.cells[at].plan:
+                    break
+            else:
+                return 0
+        for at in range(self.cells_n):
+            self.shape[at] = self.cells[at].plan
+            columns.append(self.table.object_of(self.cells[at].plan))
+        self.shaped, self.shape_n = self.table, self.cells_n
+        found = self.table.schemas.get(tuple(columns))
+        if found is None:
+            check(not (self.out.bad or self.source_text.bad))
+            found = self.made_schemas(columns)
+            if len(self.table.schemas) >= SHAPES_MAX:
+                self.table.schemas.clear()
+            self.table.schemas[tuple(columns)] = found
+        self.value_begin, self.key_begin = found
+        return 0
+
+    cdef tuple made_schemas(self, list columns):
+        """Return what values and keys begin with."""
+        cdef Slice schema = self.head.schema
+        cdef Slice table = self.head.table
+        prefix = ".".join((
+            self.name, (schema.p[:schema.n] if schema.n else b"").decode(),
+            (table.p[:table.n] if table.n else b"").decode(),
+        ))
+        keys = [each for each in columns if each.is_key]
+        value = envelope_schema(columns, prefix, self.how_decimals)
+        key = key_schema(keys, prefix, self.how_decimals)
+        return (f'{{"schema":{value},"payload":{{'.encode(),
+                f'{{"schema":{key},"payload":'.encode())
+
+    # --- values -----------------------------------------------------------------------
+
+    cdef inline void put_any(self, Text* text, const Plan* plan,
+                             const Value* value) noexcept:
+        if value.is_null:
+            put(text, b"null", 4)
+        else:
+            self.put_cell(text, plan, value)
+
+    cdef void put_cell(self, Text* text, const Plan* plan, const Value* value) noexcept:
+        """Append a value that is not NULL, by Debezium's mapping of types."""
+        cdef int kind = plan.kind
+        if kind == KIND_INTEGER:
+            self.put_integer(text, plan, value.text)
+        elif kind == KIND_YEAR:
+            put_digits(text, value.text)
+        elif kind == KIND_DECIMAL:
+            if self.decimals == DECIMAL_PRECISE:
+                put_decimal_bytes(text, plan, value.text)
+            elif self.decimals == DECIMAL_DOUBLE:
+                put_decimal(text, plan, value.text)
+            else:
+                put(text, b'"', 1)
+                put_decimal(text, plan, value.text)
+                put(text, b'"', 1)
+        elif kind in (KIND_FLOAT, KIND_DOUBLE):
+            put_floating(text, value.text)
+        elif kind == KIND_BIT:
+            if plan.a == 1:
+                self.put_boolean(text, value.text)
+            else:
+                put_bits(text, plan, value.text)
+        elif kind == KIND_ENUM:
+            put_label(text, plan, value.text, False)
+        elif kind == KIND_SET:
+            put_labels(text, plan, value.text, False)
+        elif KIND_DATE <= kind <= KIND_TIME:
+            self.put_moment(text, plan, value.text)
+        elif kind == KIND_GEOMETRY:
+            self.put_geometry(text, plan, value.text)
+        elif kind == KIND_VECTOR:
+            put_vector(text, &self.scratch, value.text)
+        elif kind == KIND_BYTES or value.sql_type == SQL_BLOB:
+            put_bytes(text, &self.scratch, plan, value.text)
+        elif kind == KIND_JSON and value.text.n == 0:
+            put(text, b'"null"', 6)
+        else:
+            put_text(text, value.text)
+
+    cdef void put_integer(self, Text* text, const Plan* plan, Slice value) noexcept:
+        """Append an integer; above 2^63 - 1, what a signed one of 64 bits makes of it."""
+        cdef uint64_t number
+        if plan.b and plan.a == 64 and value.n >= 19 and (
+                read_u64(value.p, value.n, &number)) and number >> 63:
+            put_number(text, <int64_t>number)
+        else:
+            put_digits(text, value)
+
+    cdef void put_boolean(self, Text* text, Slice value) noexcept:
+        cdef uint64_t number
+        if not read_u64(value.p, value.n, &number):
+            text.bad = True
+        elif number:
+            put(text, b"true", 4)
+        else:
+            put(text, b"false", 5)
+
+    cdef void put_moment(self, Text* text, const Plan* plan, Slice value) noexcept:
+        """Append a date or a time; an invalid date is null, in a key 1970-01-01."""
+        cdef int32_t days = 0
+        cdef int64_t us = 0
+        cdef int found
+        if plan.kind == KIND_TIME:
+            if read_time(value, &us):
+                put_number(text, us)
+            else:
+                text.bad = True
+            return
+        if plan.kind == KIND_TIMESTAMP:
+            if put_utc(text, value, &self.zone, True):
+                return
+            found = MOMENT_NONE
+        elif plan.kind == KIND_DATE:
+            found = read_date(value.p, value.n, &days)
+        else:
+            found = read_datetime(value.p, value.n, &us)
+        if found == MOMENT_BROKEN:
+            text.bad = True
+        elif found == MOMENT_NONE and not plan.is_key:
+            put(text, b"null", 4)
+        elif plan.kind == KIND_TIMESTAMP:
+            put(text, b'"1970-01-01T00:00:00Z"', 22)
+        elif found == MOMENT_NONE:
+            put(text, b"0", 1)
+        elif plan.kind == KIND_DATE:
+            put_number(text, days)
+        elif plan.a <= MILLISECOND_DIGITS:
+            put_number(text, us // MS - (us % MS < 0))
+        else:
+            put_number(text, us)
+
+    cdef void put_geometry(self, Text* text, const Plan* plan, Slice value) noexcept:
+        """Append the WKB of a geometry, its spatial reference system, and a point's x, y."""
+        cdef const uint8_t* wkb
+        cdef uint32_t srid = 0
+        cdef size_t n
+        cdef double x = 0
+        cdef double y = 0
+        if not take_bytes(&self.scratch, value, 0) or self.scratch.n < SRID_BYTES:
+            text.bad = True
+            return
+        memcpy(&srid, self.scratch.p, SRID_BYTES)
+        wkb, n = self.scratch.p + SRID_BYTES, self.scratch.n - SRID_BYTES
+        put(text, b"{", 1)
+        if plan.a:
+            if not read_point(wkb, n, &x, &y):
+                text.bad = True
+            put(text, b'"x":', 4)
+            if reserve(text, FLOAT_TEXT_MAX):
+                text.n += put_double(text.p + text.n, x)
+            put(text, b',"y":', 5)
+            if reserve(text, FLOAT_TEXT_MAX):
+                text.n += put_double(text.p + text.n, y)
+            put(text, b",", 1)
+        put(text, b'"wkb":', 6)
+        put_base64(text, wkb, n)
+        put(text, b',"srid":', 8)
+        if srid:
+            put_number(text, srid)
+        else:
+            put(text, b"null", 4)
+        put(text, b"}", 1)

@@ -71,13 +71,18 @@ def test_a_link_that_dies_within_a_message(maker, monkeypatch, slow, ends_by):
     monkeypatch.setattr(f"{LATE_READER}.AFTER_S", 0.01)
     monkeypatch.setattr(f"{LATE_READER}.TIMEOUT_S", None)
     lost: list[Exception] = []
+
+    def end(error: Exception) -> None:
+        lost.append(error)
+        client.stop()
+
     batches = [batch(maker, 1), batch(maker, 2)]
     with ScriptedServer(batches, stalls_in=2) as server:
         client = CanalClient(
             "127.0.0.1",
             server.port,
             timeout_s=0.2 if ends_by == "time-out" else PATIENCE_S * 100,
-            on_disconnect=lambda error: (lost.append(error), client.stop()),
+            on_disconnect=end,
         )
         seen: list[int] = []
         for message in client.messages():

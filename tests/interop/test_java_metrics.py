@@ -101,7 +101,7 @@ def scraped(server) -> tuple[dict[str, str], dict[str, set[str]], dict[str, floa
     return kinds, labels, values
 
 
-def receive(server, rows: int) -> int:
+def receive(server, rows: int):
     """Receive and ack so many rows as a client; return the id of the last batch."""
     with server.client() as client:
         seen = 0

@@ -10,6 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
+from canal_server.client.ack_progress import NO_BATCH, AckProgress
 from canal_server.client.client_options import check_positive, check_seconds
 from canal_server.client.connection.io_steps import Call, Pause
 from canal_server.client.connection.login import LoginRefused
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("canal_server.client")
 
 _WAIT_S: Final = 1.0  # of one get for changes
-_NO_BATCH: Final = -1  # the id of a message that completes no batch
 
 
 class _MovedError(ConnectionError):
@@ -66,15 +66,9 @@ class MessageStream:
         self._retries = Retries(options.reconnect_for_s)
         self._server: Address | None = None  # until its loss was reported
         self._ack_error: OSError | None = None
-        # Acks
-        self._iterates = False  # or the program sends requests one by one
-        self._at_hand: Message | None = None  # handed out and not handled
-        self._last: Message | None = None  # handed out and not acked
-        self._handled_id: int | None = None  # handled and not acked, by policy
-        self._previous_id = _NO_BATCH  # of the message handled before
-        self._acked_at = time.monotonic()
-        self._is_abandoned = False  # an iteration ended with a message at hand
-        self._will_repeat = False  # something that was handed out comes again
+        self._progress = AckProgress(
+            options.ack, ends_transactions=options.whole_transactions
+        )
         self._newest: Message | None = None  # that was received; empty: all is here
 
     # ----------------------------------------------------------------------------
@@ -101,10 +95,7 @@ class MessageStream:
         What an earlier one had at hand when it ended, by an error or a break, is
         delivered again, unless the program acks by itself.
         """
-        if self._at_hand is not None and self._options.ack != "manual":
-            self._is_abandoned = True
-        self._at_hand = None
-        self._iterates = True
+        self._progress.begin_iteration()
         self._table_filter = table_filter
         if batch_size is not None:
             check_positive("batch_size", batch_size)
@@ -112,7 +103,7 @@ class MessageStream:
             check_seconds("timeout_s", wait_s, zero=True)
         self._batch_size = batch_size or self._options.batch_size
         self._request_wait = RequestWait(_WAIT_S if wait_s is None else wait_s)
-        self._nothing = Message(_NO_BATCH, b"", self.session.readers) if empty else None
+        self._nothing = Message(NO_BATCH, b"", self.session.readers) if empty else None
 
     def _notice_move(self) -> None:
         self._may_have_moved = True
@@ -136,7 +127,7 @@ class MessageStream:
 
         Does nothing after `stop`, which also ends an attempt.
         """
-        self._iterates = False
+        self._progress.iterates = False
         if self._is_stopped:
             return
         try:
@@ -215,11 +206,7 @@ class MessageStream:
 
     def _forget_handed(self) -> None:
         """Note that what was handed out and not acked comes again."""
-        if self._last is not None or (self._whole is not None and self._whole.is_split):
-            self._will_repeat = True
-        self._last = self._at_hand = self._handled_id = None
-        self._previous_id = _NO_BATCH
-        self._is_abandoned = False
+        self._progress.forget(is_split=self._whole is not None and self._whole.is_split)
         self._held_since = None
         if self._whole is not None:
             self._whole.reset()
@@ -241,7 +228,7 @@ class MessageStream:
                     yield from self._connect(subscribes=True)
                 if self.session.subscribed_filter != self._filter_now:
                     yield from self.subscribe()
-                if self._is_abandoned:
+                if self._progress.is_abandoned:
                     yield from self._ack_handled()
                     yield from self.rollback(0)
                 self._report_redelivery()
@@ -250,15 +237,15 @@ class MessageStream:
                 yield from self._recover(error)
                 continue
             if message is not None:
-                self._last = self._at_hand = message
+                self._progress.hand_out(message)
                 return message
             if self._nothing is not None:
                 return self._nothing
         return None
 
     def _report_redelivery(self) -> None:
-        if self._will_repeat or self.session.has_lost_ack:
-            self._will_repeat = self.session.has_lost_ack = False
+        if self._progress.will_repeat or self.session.has_lost_ack:
+            self._progress.will_repeat = self.session.has_lost_ack = False
             self._options.on_redelivery()
 
     def _fetch(self) -> Steps[Message | None]:
@@ -276,7 +263,7 @@ class MessageStream:
         self._newest = message
         if message:
             yield from self.session.ask(size)
-        yield from self._ack_if_due()
+        yield from self._ack_by_policy(self._progress.due_id())
         if self._whole is None:
             return message or None
         return (yield from self._joined(self._whole, message))
@@ -308,7 +295,7 @@ class MessageStream:
 
         None if the source, or the server, may only be slow. Raises TransactionTooLarge.
         """
-        if self._handled_id is not None:  # with acks every few seconds
+        if self._progress.handled_id is not None:  # with acks every few seconds
             yield from self._ack_handled()
             return None
         held, waited_s = whole.held_bytes, self._options.timeout_s
@@ -342,37 +329,14 @@ class MessageStream:
 
     def done(self, message: Message) -> Steps[None]:
         """Note that a message was handled, and ack by the policy."""
-        self._at_hand = None
-        policy = self._options.ack
-        if policy == "manual" or self._last is not message:
-            return  # acked by the program, or it will be delivered again
-        if policy == "transaction" and self._whole is None:
-            yield from self._ack_transactions(message)
-        elif isinstance(policy, str):
-            yield from self.ack(message.id)
-        else:
-            if message.id != _NO_BATCH:
-                self._handled_id = message.id
-            yield from self._ack_if_due()
-
-    def _ack_transactions(self, message: Message) -> Steps[None]:
-        """Ack the messages whose transactions were handled to their ends."""
-        previous, self._previous_id = self._previous_id, message.id
-        if message.ends_transaction:
-            yield from self.ack(message.id)
-        elif previous != _NO_BATCH and message.has_transaction_end:
-            yield from self.ack(previous)
-
-    def _ack_if_due(self) -> Steps[None]:
-        interval = self._options.ack
-        if isinstance(interval, str) or self._handled_id is None:
-            return
-        if time.monotonic() - self._acked_at >= interval:
-            yield from self._ack_handled()
+        yield from self._ack_by_policy(self._progress.handle(message))
 
     def _ack_handled(self) -> Steps[None]:
-        if self._handled_id is not None:
-            yield from self.ack(self._handled_id)
+        yield from self._ack_by_policy(self._progress.handled_id)
+
+    def _ack_by_policy(self, message_id: int | None) -> Steps[None]:
+        if message_id is not None:
+            yield from self.ack(message_id)
 
     def ack(self, message_id: int | None) -> Steps[None]:
         """Ack a message; None: all before the one at hand, else all received.
@@ -381,27 +345,25 @@ class MessageStream:
         message, and an id from before a reconnect is ignored, as the message comes
         again.
         """
-        is_single = message_id is not None and not self._iterates
+        progress = self._progress
+        is_single = message_id is not None and not progress.iterates
         if message_id is None:
-            message_id = self._before(self._last) if self._iterates else self._open()
+            message_id = (
+                self._before(progress.last) if progress.iterates else self._open()
+            )
         if is_single:
             yield from self.session.ack(message_id)
         elif message_id in self.session.open_ids:
             yield from self._ack_to(message_id)
 
     def _ack_to(self, message_id: int) -> Steps[None]:
-        self._acked_at = time.monotonic()
-        if self._handled_id is not None and self._handled_id <= message_id:
-            self._handled_id = None
+        self._progress.begin_ack(message_id)
         try:
             yield from self.session.ack_to(message_id)
         except OSError as error:
             self._ack_error = error
             return
-        last = self._last
-        # A part that completes no batch is not acked by an earlier batch.
-        if last is not None and _NO_BATCH < last.id <= message_id:
-            self._last = self._at_hand = None
+        self._progress.end_ack(message_id)
 
     def _raise_ack_error(self) -> None:
         error, self._ack_error = self._ack_error, None
@@ -410,11 +372,11 @@ class MessageStream:
 
     def _open(self) -> int:
         """Return the newest open message; -1 if there is none."""
-        return self.session.open_ids[-1] if self.session.open_ids else _NO_BATCH
+        return self.session.open_ids[-1] if self.session.open_ids else NO_BATCH
 
     def _before(self, message: Message | None) -> int:
         """Return the newest open message before another one; -1 if there is none."""
-        found = _NO_BATCH
+        found = NO_BATCH
         for each in self.session.open_ids:
             if message is None or each >= message.id:
                 break

@@ -114,13 +114,15 @@ class ParquetFiles:
 
         A crash in between leaves rows twice, but they are delivered again.
         """
-        batches = self._numbered(folder, batches)
+        before = self._last.get(folder)
+        continues = before is not None and before.is_before(_name_of(batches[0], 0))
+        if not continues:
+            batches = self._numbered(folder, batches)
         first, last = _name_of(batches[0], 0), _name_of(batches[-1], -1)
         self._replace(folder / str(first), batches)
         for each in superseded(folder, first, last):
             each.unlink()
-        before = self._last.get(folder)
-        if before is None or not before.is_before(first):
+        if not continues:
             self._cut_predecessor(folder, first, batches[0])
         sync_folder(folder)
         self._last[folder] = last
@@ -129,18 +131,23 @@ class ParquetFiles:
         """Return rows with their numbers in a large event that was cut.
 
         A client that reconnects within such an event numbers the rest of it from 0. It
-        would replace the file with the beginning, which is durable and not delivered
-        again.
+        would replace the beginning, which is durable and not delivered again. Rows that
+        are delivered again have the same content as those with their numbers.
         """
-        name, first = _name_of(batches[0], 0), _first_row(batches[0])
+        name, first = _name_of(batches[0], 0), _row_at(batches[0], 0)
         seq = batches[0].column("_seq")[0]
         offset = 0
-        while (path := folder / str(name._replace(row=name.row + offset))).exists():
+        while (
+            path := _holder(folder, name._replace(row=name.row + offset))
+        ) is not None:
             found = self._parquet.read_table(path)
-            if _first_row(found) == first:
-                break  # delivered again
             same = found.filter(self._compute.equal(found["_seq"], seq))
-            offset = self._compute.max(same["_row"]).as_py() + 1 - name.row
+            numbers = same["_row"].to_pylist()
+            if name.row + offset not in numbers:
+                break
+            if _row_at(same, numbers.index(name.row + offset)) == first:
+                break  # delivered again
+            offset = max(numbers) + 1 - name.row
         if not offset:
             return batches
         return [_shifted(each, seq, offset, self._compute) for each in batches]
@@ -196,9 +203,15 @@ def _name_of(batch: Any, at: int) -> FileName:
     return FileName(moment, file, int(offset), row)
 
 
-def _first_row(rows: Any) -> str:
-    """Return the first row of a batch or table, without its number in the event."""
-    (row,) = rows.slice(0, 1).to_pylist()
+def _holder(folder: Path, name: FileName) -> Path | None:
+    """Return the file that has a row with such a name, if one has it."""
+    path = folder / str(name)
+    return path if path.exists() else predecessor(folder, name)
+
+
+def _row_at(rows: Any, at: int) -> str:
+    """Return a row of a batch or table, without its number in the event."""
+    (row,) = rows.slice(at, 1).to_pylist()
     del row["_row"]
     return repr(row)  # of which NaN equals itself
 

@@ -144,11 +144,19 @@ def test_rows_that_come_again(tmp_path, files, rng):
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_a_large_event_that_was_cut(tmp_path, files, maker, crashes):
-    """A client that reconnects within it numbers its rest from 0; nothing is lost."""
+@pytest.mark.parametrize("begins_file", [False, True])
+def test_a_large_event_that_was_cut(tmp_path, files, maker, crashes, begins_file):
+    """A client that reconnects within it numbers its rest from 0; nothing is lost.
+
+    The file with its beginning may begin with another event.
+    """
+    other = maker.insert({"id": -1})
     parts = [maker.insert({"id": number}) for number in range(4)]
     parts = [dataclasses.replace(each, header=parts[0].header) for each in parts]
     messages = [Message.of_entries(n, parts[n : n + 1]) for n in range(4)]
+    if not begins_file:
+        messages[0] = Message.of_entries(0, [other, parts[0]])
+    expected = [*([] if begins_file else [-1]), 0, 1, 2, 3]
     handler = files()
     handler.handle_message(messages[0])
     handler.flush()
@@ -157,11 +165,11 @@ def test_a_large_event_that_was_cut(tmp_path, files, maker, crashes):
             handler = files()
         handler.handle_message(message)
         handler.flush()
-    assert sorted(ids(tmp_path)) == [0, 1, 2, 3]
+    assert sorted(ids(tmp_path)) == expected
     again = Message.of_entries(9, parts)
     handler.handle_message(again)
     handler.flush()
-    assert ids(tmp_path) == [0, 1, 2, 3]
+    assert ids(tmp_path) == expected
 
 
 def test_incomplete_files(tmp_path, files):

@@ -82,6 +82,10 @@ class Api:
         self._stored = SlowOperations(
             "stored", "reading what is stored", at_once=STORED_AT_ONCE, limit_s=STORED_S
         )
+        # ZooKeeper may be slow, which is no reason to delay what is stored elsewhere.
+        self._cluster_reads = SlowOperations(
+            "clusters", "reading clusters", at_once=STORED_AT_ONCE, limit_s=STORED_S
+        )
         self._document = document(version)
 
     def routes(self) -> list[Route | Mount]:
@@ -161,7 +165,7 @@ class Api:
     async def _clusters(self, request: Request) -> Response:
         """Answer with those that have a destination that the visitor may observe."""
         visitor = visitor_of(request)
-        found = await self._stored.run(lambda _: self._operations.clusters())
+        found = await self._cluster_reads.run(lambda _: self._operations.clusters())
         shown = []
         for each in found["clusters"]:
             destinations = {

@@ -161,13 +161,13 @@ def test_an_operator_moves_it(
     shop = Shop(pipeline, rng)
     shop.write(5)
     wait_until(lambda: arrived(topic) == all_ids(5), pipeline.process)
-    (there,) = pipeline.source.execute("SHOW BINARY LOG STATUS")
+    file, offset = pipeline.source.binlog_position()
     shop.write(5)
     wait_until(lambda: arrived(topic) == all_ids(10), pipeline.process)
     if not is_running:
         pipeline.stop()
-    place = f"{there[0]}:{there[1]}"
-    command = ["position", "seek", "--conf", str(pipeline.conf), "--to", place, "--yes"]
+    to = f"{file}:{offset}"
+    command = ["position", "seek", "--conf", str(pipeline.conf), "--to", to, "--yes"]
     assert main(command) == 0
     if not is_running:
         pipeline.start()
@@ -191,7 +191,14 @@ def test_a_message_that_is_too_large(
         {"canal.mq.tooLargeTopic": "large"}, **{"canal.mq.topic": "shop"}
     )
     table = f"{pipeline.schema}.notes"
+    # The text of a statement that is too large would be one more message.
+    silent = (
+        ("SET SESSION binlog_annotate_row_events = OFF",)
+        if pipeline.source.flavour == "mariadb"
+        else ()
+    )
     pipeline.source.execute(
+        *silent,
         f"CREATE TABLE {table} (id INT PRIMARY KEY, body LONGTEXT)",
         f"INSERT INTO {table} VALUES (1, 'a')",
         f"INSERT INTO {table} VALUES (2, '{rng.randbytes(250_000).hex()}')",

@@ -35,7 +35,7 @@ class BlockingConnection:
         # Of a client that nobody closed; its thread would keep the link open. It may be
         # the thread on which this runs.
         if self._late is not None:
-            self._late.request_end()
+            self._late.abandon()
 
     @property
     def link(self) -> Link:
@@ -140,6 +140,7 @@ class _LateReader:
         self._waker = Waker()  # ends a wait for data
         self._lock = threading.Lock()  # held by who uses the link
         self._ended = threading.Event()
+        self._is_abandoned = False  # set where the event's lock may be held
         self._since: float | None = None
         self._frame: memoryview | None = None
         self._error: Exception | None = None
@@ -175,19 +176,20 @@ class _LateReader:
             raise error
         return frame
 
-    def request_end(self) -> None:
-        """Have the thread end soon."""
-        self._ended.set()
+    def abandon(self) -> None:
+        """Have the thread end soon; from finalizers, which run anywhere."""
+        self._is_abandoned = True
         self._waker.wake()
 
     def end(self) -> None:
         """Return when the thread does not use the link any more."""
-        self.request_end()
+        self._ended.set()
+        self._waker.wake()
         with self._lock:
             self._since = None
 
     def _run(self) -> None:
-        while not self._ended.wait(self.AFTER_S):
+        while not (self._ended.wait(self.AFTER_S) or self._is_abandoned):
             with self._lock:
                 if (
                     self._since is not None

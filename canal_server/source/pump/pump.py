@@ -260,6 +260,7 @@ class Pump:
     def _run_sessions(self) -> None:
         while not self.stop.requested():
             self._begin_turn()
+            self._switch.begin_session()
             try:
                 delay_s = self._attempt()
                 if delay_s is None:

@@ -52,11 +52,14 @@ class SourceSwitch:
         if control is not None:
             control.abort()
 
+    def begin_session(self) -> None:
+        """Forget earlier requests to retry: this session answers them."""
+        with self._lock:
+            self._retry = Stop()
+
     def pause(self, seconds: float) -> None:
         """Wait before the next session, until the turn ends or a retry is requested."""
         with self._lock:
-            # A request from before the pause was answered by the session before it.
-            self._retry = Stop()
             waits_for = self.current, self._retry
         poll = select.poll()
         for each in waits_for:
@@ -64,7 +67,7 @@ class SourceSwitch:
         poll.poll(math.ceil(seconds * 1000))
 
     def retry(self) -> None:
-        """End the pause before the next session, if there is one."""
+        """End the pause before the next session, also one that is about to begin."""
         with self._lock:
             self._retry.request()
 

@@ -2,10 +2,26 @@
 import { ask, made, setFacts, setText } from "./elements.js";
 
 const section = document.getElementById("clusters");
+const failure = document.getElementById("cluster-failure");
 const shown = new Map(); // the element of each cluster, by its ZooKeeper
 
+let isAsking = false;
+
 export async function showClusters() {
-  const { this_server: thisServer, clusters } = await ask("clusters");
+  if (isAsking) return;
+  isAsking = true;
+  try {
+    show(await ask("clusters"));
+    setText(failure, "");
+  } catch (error) {
+    setText(failure, `The cluster is not known: ${error.message}`);
+  } finally {
+    isAsking = false;
+    failure.hidden = !failure.textContent;
+  }
+}
+
+function show({ this_server: thisServer, clusters }) {
   section.hidden = clusters.length === 0;
   const names = new Set(clusters.map((each) => each.zookeeper));
   for (const [name, element] of shown) {
@@ -22,7 +38,7 @@ export async function showClusters() {
 }
 
 export function hideClusters() {
-  section.hidden = true;
+  section.hidden = failure.hidden = true;
 }
 
 function showOne(element, each, thisServer) {

@@ -23,16 +23,21 @@ const failure = document.getElementById("failure");
 const cards = new Map();
 const ACTION_ERROR_MS = 15000; // for which the error of an action is shown
 let round = 0;
+let isRefreshing = false;
 let keepErrorUntil = 0;
 
 async function refresh() {
+  if (isRefreshing) return; // the server is slow: more requests would not help
+  isRefreshing = true;
+  const samples = round % RATES_EVERY === 0;
+  round += 1;
   try {
     const all = await ask("destinations");
     show(all);
-    if (round % RATES_EVERY === 0) {
-      await Promise.all([...all.destinations.map(showRates), showClusters()]);
+    if (samples) {
+      showClusters(); // by itself: ZooKeeper may be slow
+      await Promise.all(all.destinations.map(showRates));
     }
-    round += 1;
     if (Date.now() >= keepErrorUntil) setFailure("");
   } catch (error) {
     if (error.status === 401) { // whoever looks may see it no more
@@ -40,6 +45,8 @@ async function refresh() {
       hideClusters();
     }
     setFailure(`The server does not answer as expected: ${error.message}`);
+  } finally {
+    isRefreshing = false;
   }
 }
 

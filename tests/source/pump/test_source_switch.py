@@ -21,7 +21,7 @@ def test_a_pause_is_cut_short(name):
     pausing.start()
 
     def ended():
-        getattr(switch, name)()  # a retry before the pause ends nothing
+        getattr(switch, name)()
         return not pausing.is_alive()
 
     eventually(ended)
@@ -33,9 +33,21 @@ def test_an_earlier_retry():
     """A session has answered it: the pause after that is as long as it should be."""
     switch = SourceSwitch()
     switch.retry()
+    switch.begin_session()
     begin_s = time.monotonic()
     switch.pause(0.05)
     assert time.monotonic() - begin_s >= 0.05
+
+
+def test_a_retry_just_before_the_pause():
+    """It counts, as the session before has not answered it."""
+    switch = SourceSwitch()
+    switch.begin_session()
+    switch.retry()
+    pausing = threading.Thread(target=switch.pause, args=(LONG_S,))
+    pausing.start()
+    pausing.join(LONG_S / 2)
+    assert not pausing.is_alive()
 
 
 def test_a_pause_in_a_turn_that_has_ended():

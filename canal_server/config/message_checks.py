@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canal_server.config.problems import find
-from canal_server.config.schema import MessageKeys, MessageLayout, ServerMode
+from canal_server.config.schema import Decimals, MessageKeys, MessageLayout, ServerMode
 
 if TYPE_CHECKING:
     from canal_server.config.problems import Problems
@@ -16,7 +16,10 @@ KEYS: Final = "canal.mq.keys"
 TOMBSTONES: Final = "canal.mq.tombstones"
 HEADERS: Final = "canal.mq.headers"
 FORM: Final = "canal.mq.form"
+OUTPUT: Final = "canal.mq.maxwell.output"
+NAME: Final = "canal.mq.debezium.name"
 SCHEMAS: Final = "canal.mq.debezium.schemas.enable"
+DECIMALS: Final = "canal.mq.debezium.decimal.handling.mode"
 FLAT: Final = "canal.mq.flatMessage"
 
 
@@ -35,6 +38,7 @@ def check_messages(config: QueueConfig, lookup: Lookup, problems: Problems) -> N
             f" {FLAT} = true"
         )
         problems.add(found.origin, FORM, found.text, why)
+    _check_form(config, lookup, problems)
     if config.debezium_schemas and config.layout is MessageLayout.CLOUDEVENTS:
         found = find(lookup, SCHEMAS, problems)
         assert found is not None, "it differs from its default"
@@ -59,3 +63,28 @@ def check_messages(config: QueueConfig, lookup: Lookup, problems: Problems) -> N
         found = find(lookup, key, problems)
         assert found is not None, "it differs from its default"
         problems.add(found.origin, key, found.text, why)
+
+
+def _check_form(config: QueueConfig, lookup: Lookup, problems: Problems) -> None:
+    """Report settings of a form that the messages do not have."""
+    layout = config.layout
+    if layout is not MessageLayout.MAXWELL and config.maxwell_output:
+        _refuse_other(OUTPUT, MessageLayout.MAXWELL, lookup, problems)
+    if layout in {MessageLayout.DEBEZIUM, MessageLayout.CLOUDEVENTS}:
+        return
+    of_debezium = {
+        NAME: config.debezium_name != "",
+        SCHEMAS: config.debezium_schemas,
+        DECIMALS: config.debezium_decimals is not Decimals.PRECISE,
+    }
+    for key in (each for each, is_set in of_debezium.items() if is_set):
+        _refuse_other(key, MessageLayout.DEBEZIUM, lookup, problems)
+
+
+def _refuse_other(
+    key: str, layout: MessageLayout, lookup: Lookup, problems: Problems
+) -> None:
+    found = find(lookup, key, problems)
+    assert found is not None, "it differs from its default"
+    why = f"messages have another form; leave the key out, or set {FORM} = {layout}"
+    problems.add(found.origin, key, found.text, why)

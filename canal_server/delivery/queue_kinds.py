@@ -92,8 +92,12 @@ class KafkaKind:
         queue = self._queue
         if router is None or not queue.create_topics:
             return None
+        # Each note counts, whatever its key is.
         return TopicCreation(
-            router.partitions_of, queue.topic_replicas, dict(queue.topic_settings)
+            router.partitions_of,
+            queue.topic_replicas,
+            dict(queue.topic_settings),
+            uncompacted=frozenset({queue.too_large_topic} - {""}),
         )
 
 

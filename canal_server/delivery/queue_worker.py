@@ -21,14 +21,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.delivery.delivery_status import DeliveryCounts, DeliveryStatus, State
-from canal_server.delivery.too_large_note import note_of
+from canal_server.delivery.too_large_note import note_message
 from canal_server.errors import CanalError
 from canal_server.messages import delivery_messages
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     Sending,
-    key_of,
 )
 from canal_server.runtime.backoff import Backoff
 from canal_server.runtime.lifecycle import Deadline, Stop
@@ -291,7 +290,7 @@ class QueueWorker:
         topic = self._limits.too_large_topic
         if not topic or error.topic == topic:
             raise error
-        note: Message = topic, 0, note_of(error, *message[1:3], key_of(message))
+        note = note_message(topic, message, error)
         self._prepare(producer, [note])
         self._send(producer, note, sending)
         delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, error, topic)

@@ -9,16 +9,37 @@ from canal_server.model.entry import EntryType, EventType
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.packets import Messages, Packet
 from canal_server.protocol.protobuf import decode
+from canal_server.queues.producers.queue_producer import KEYED, key_of
 
 if TYPE_CHECKING:
     from canal_server.protocol.entry_messages import Column, Entry
-    from canal_server.queues.producers.queue_producer import MessageRefusedError
+    from canal_server.queues.producers.queue_producer import (
+        Message,
+        MessageRefusedError,
+    )
 
 KEYS_MAX: Final = 1000  # rows whose keys are in a note
 KEY_CHARACTERS_MAX: Final = 1000  # of one value
 CHANGES_MAX: Final = 1000  # tables and kinds of changes in a note
 _OPERATIONS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _COPIED: Final = ("database", "table", "type", "es", "gtid", "id", "isDdl", "pkNames")
+
+
+def note_message(topic: str, message: Message, error: MessageRefusedError) -> Message:
+    """Return the message with the note, for the topic of notes.
+
+    It has the key of the message, or that of its table, so that a compacted topic
+    accepts it, too.
+    """
+    key = key_of(message)
+    note = note_of(error, *message[1:3], key)
+    if len(message) != KEYED:
+        return topic, 0, note
+    if key is None or len(key) > KEY_CHARACTERS_MAX:
+        found = json.loads(note)
+        named = {name: found.get(name) for name in ("database", "table")}
+        key = _text(named)
+    return topic, 0, note, key, None
 
 
 def note_of(
@@ -38,7 +59,11 @@ def note_of(
         note |= _of_flat(value) if value.startswith(b"{") else _of_packet(value)
     if key is not None and len(key) <= KEY_CHARACTERS_MAX:
         note["key"] = json.loads(key)
-    return json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
+    return _text(note)
+
+
+def _text(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _of_flat(value: bytes) -> dict[str, Any]:

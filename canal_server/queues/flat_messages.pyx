@@ -96,6 +96,8 @@ cdef class FlatMessages:
         cdef Input entries
         cdef Slice slice
         cdef list made = []
+        # A batch for which there was no memory does not affect later ones.
+        self.out.failed = self.data.failed = self.old.failed = False
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             entries.p = <const uint8_t*>view.buf

@@ -60,7 +60,9 @@ class MessageForm:
     @property
     def needs_transactions(self) -> bool:
         """Return whether a batch should have the ends of its transactions."""
-        return self.has_headers or self.layout is MessageLayout.MAXWELL
+        # CloudEvents number equal changes of a compressed transaction for their ids.
+        layouts = {MessageLayout.MAXWELL, MessageLayout.CLOUDEVENTS}
+        return self.has_headers or self.layout in layouts
 
     def encoder(self, router: Router) -> Encode:
         """Return what makes the messages; it is for one thread at a time.

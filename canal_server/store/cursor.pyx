@@ -499,18 +499,21 @@ cdef class Cursor:
         Fetches at least one entry; otherwise no more than `count_max`, none after the
         one with which their weight exceeds `bytes_max`, and none with which their bytes
         exceed `size_max`. A carried BEGIN comes together with the entry after it. If
-        `whole`, the last entry ends a transaction, or none of them does.
+        `whole`, the last entry ends a transaction, or none of them does; an END may be
+        there beyond `count_max` and `bytes_max`, so that all of its transaction is.
         """
         cdef Ring ring = self.ring
         cdef uint64_t bound = self.bound()
         cdef uint64_t sequence = self.skip_rejected(self.get_sequence)
         cdef uint64_t weight = 0
+        cdef uint64_t end = NEVER
         cdef Fetched fetched = Fetched.__new__(Fetched)
         cdef Record* record
         fetched.runs = Runs()
         fetched.first_sequence = sequence
         if whole:
-            bound = self.whole_bound(sequence, bound, count_max, bytes_max, size_max)
+            bound = self.whole_bound(
+                sequence, bound, count_max, bytes_max, size_max, &end)
         while sequence < bound:
             record = ring.record(sequence)
             if fetched.count and (
@@ -518,7 +521,7 @@ cdef class Cursor:
                 or weight > bytes_max
                 or fetched.size + entry_bytes(ring, sequence) > size_max
                 or (isolate_ddl and is_ddl(record))
-            ):
+            ) and sequence != end:
                 break
             weight += self.fetch_one(fetched, sequence)
             sequence = self.skip_rejected(sequence + 1)
@@ -539,16 +542,21 @@ cdef class Cursor:
     cdef uint64_t whole_bound(
         self, uint64_t sequence, uint64_t bound,
         uint64_t count_max, uint64_t bytes_max, uint64_t size_max,
+        uint64_t* end,
     ) noexcept:
         """Return the sequence after the last end of a transaction within the limits.
 
-        `bound` if there is none.
+        If there is none: after the END beyond `count_max` or `bytes_max` that is next,
+        whose sequence is `end` then; else `bound`.
         """
         cdef uint64_t count = 0, weight = 0, size = 0, found = bound
         cdef Record* record
         while sequence < bound:
             size += entry_bytes(self.ring, sequence)
             if count and (count >= count_max or weight > bytes_max or size > size_max):
+                if found == bound and size <= size_max and (
+                        self.ring.record(sequence).kind == KIND_END):
+                    end[0], found = sequence, sequence + 1
                 break
             count += 1
             weight += self.ring.weight_at(sequence)

@@ -79,6 +79,26 @@ def test_keys_of_a_broker(make_conf):
             "canal.mq.debezium.schemas.enable",
             "CloudEvents have no schemas; write false, or set canal.mq.form = debezium",
         ),
+        (
+            "canal.mq.maxwell.output = ddl",
+            "canal.mq.maxwell.output",
+            "another form; leave the key out, or set canal.mq.form = maxwell",
+        ),
+        (
+            "canal.mq.form = maxwell\ncanal.mq.debezium.schemas.enable = true",
+            "canal.mq.debezium.schemas.enable",
+            "another form; leave the key out, or set canal.mq.form = debezium",
+        ),
+        (
+            "canal.mq.debezium.name = srv",
+            "canal.mq.debezium.name",
+            "another form; leave the key out, or set canal.mq.form = debezium",
+        ),
+        (
+            "canal.mq.debezium.decimal.handling.mode = string",
+            "canal.mq.debezium.decimal.handling.mode",
+            "another form; leave the key out, or set canal.mq.form = debezium",
+        ),
         ("canal.mq.keys = id", "canal.mq.keys", "write none or primaryKey"),
         (
             "canal.serverMode = rabbitMQ\ncanal.mq.keys = primaryKey",

@@ -10,7 +10,7 @@ from client_entries import row, statement, transaction
 
 from canal_server.config.schema import MessageLayout, RoutingConfig
 from canal_server.delivery import too_large_note
-from canal_server.delivery.too_large_note import note_of
+from canal_server.delivery.too_large_note import note_message, note_of
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.protobuf import varint
 from canal_server.queues.message_form import MessageForm
@@ -70,6 +70,22 @@ def test_a_message_with_a_key() -> None:
     assert (note_5["database"], note_5["type"]) == ("shop", "INSERT")
     tombstone = json.loads(note_of(error, 0, None, key_of(message)))
     assert tombstone["key"] == note["key"]
+
+
+def test_keys_of_notes() -> None:
+    """A note has a key if messages have: that of the message, else of its table."""
+    error = MessageRefusedError("top", 9, "is too large")
+    form = MessageForm(flat=True, raw=True, drops_markers=False, has_keys=True)
+    router = Router(RoutingConfig(topic="top"))
+    (message,) = form.encoder(router)(7, b"\x12" + varint(len(row(5))) + row(5), 0)
+    assert key_of(note_message("notes", message, error)) == key_of(message)
+    for key in (None, b'{"pk.id":"%b"}' % (2000 * b"5")):
+        of_table: Any = (*message[:3], key, None)
+        note = note_message("notes", of_table, error)
+        assert note[:2] == ("notes", 0)
+        assert key_of(note) == b'{"database":"shop","table":"orders"}'
+    plain: Any = message[:3]
+    assert len(note_message("notes", plain, error)) == 3
 
 
 def test_a_whole_batch() -> None:

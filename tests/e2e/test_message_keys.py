@@ -122,3 +122,31 @@ def test_no_key(pipeline: Pipeline) -> None:
         "topic shop refuses a message .* a compacted topic accepts messages with a key"
     )
     pipeline.stop()
+
+
+def test_a_note_if_topics_are_compacted(pipeline: Pipeline, kafka: Kafka) -> None:
+    """It has the key of its message, and its topic keeps all notes."""
+    pipeline.main_settings |= {
+        "canal.mq.topics.create": "true",
+        "canal.mq.topics.settings": "cleanup.policy=compact",
+        "canal.mq.tooLargeTopic": "notes",
+    }
+    pipeline.configure({"canal.mq.topic": "made"})
+    pipeline.start()
+    table = f"{pipeline.schema}.large"
+    pipeline.source.execute(
+        f"CREATE TABLE {table} (a INT PRIMARY KEY, b LONGTEXT)",
+        f"INSERT INTO {table} VALUES (1, REPEAT('x', 2000000))",
+    )
+    pipeline.process.wait_for_log("notes")
+    found: list[Any] = []
+    read = kafka.follow_messages("notes", 0)
+
+    def is_noted() -> bool:
+        found.extend(read())
+        return bool(found)
+
+    wait_until(is_noted, pipeline.process)
+    key = {"database": pipeline.schema, "table": "large", "pk.a": "1"}
+    assert json.loads(found[0].key()) == json.loads(found[0].value())["key"] == key
+    pipeline.stop()

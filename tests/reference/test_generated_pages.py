@@ -46,6 +46,14 @@ def test_each_setting_has_a_heading():
     assert "{{" not in text
 
 
+def test_defaults_are_as_in_a_conf_file():
+    """None of them is an expression of Python."""
+    (text,) = configuration_page.pages().values()
+    defaults = re.findall(r"\*\*Default:\*\* (\S+)", text)
+    assert len(defaults) > 100
+    assert not [each for each in defaults if re.search(r"[(\[{]\W|None|True", each)]
+
+
 def test_each_setting_is_described():
     """A description is a sentence or more, of one line."""
     for key in (*SERVER_KEYS, *INSTANCE_KEYS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from fix_blocks import ALTER, BEGIN, OTHER, QUERY, ROWS, numbers_of
 from fix_store import StoreUnderTest
 
@@ -37,6 +38,27 @@ def test_batches_of_whole_transactions():
         ([8, 9, 10, 11, 12, 13], True),
         ([14, 15, 16, 17, 18, 19], False),
     ]
+
+
+@pytest.mark.parametrize("count", [6, 7])
+def test_an_end_beyond_the_limit(count: int):
+    """It comes with its transaction, which is whole then, and counts no further."""
+    t = StoreUnderTest()
+    t.store.subscribe(CLIENT, None, None)
+    t.entries.transaction(rows=5)  # entries 0 to 6
+    t.entries.transaction(rows=5)  # 7 to 13
+    t.entries.transaction(rows=6)  # 14 to 21
+    t.put()
+    found = []
+    while (batch := t.store.get(CLIENT, count, 0, whole=True)) is not None:
+        found.append((got(batch), batch.is_open))
+    assert found[:2] == [
+        ([0, 1, 2, 3, 4, 5, 6], False),
+        ([7, 8, 9, 10, 11, 12, 13], False),
+    ]
+    # Beyond the limit, there is one row besides the END.
+    assert found[2][1] == (count == 6)
+    assert [each for numbers, _ in found for each in numbers] == list(range(22))
 
 
 def test_random_batches_of_whole_transactions(rng: random.Random):

@@ -145,7 +145,7 @@ def _entry(
 
 def _shown(value: object) -> str:
     """Return a value as a conf file has it, where backslashes are doubled."""
-    if value is None or value in ("", ()):
+    if value is None or value in ("", (), frozenset()):
         return "empty"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"

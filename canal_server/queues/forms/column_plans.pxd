@@ -11,7 +11,7 @@ from canal_server.queues.table_routes cimport Route
 cdef enum:
     KIND_INTEGER = 1    # a: bits, b: unsigned
     KIND_DECIMAL        # a: digits, b: those after the point
-    KIND_FLOAT
+    KIND_FLOAT          # a: digits, b: whether those after the point are given
     KIND_DOUBLE
     KIND_BIT            # a: how many
     KIND_YEAR

@@ -36,7 +36,8 @@ class Traits(NamedTuple):
     """A kind of values; `a` and `b` depend on it.
 
     Integers: bits, and whether it is unsigned. Decimals: digits, and those after the
-    point. Bits: how many. Dates and times: digits of a second.
+    point. Floats: digits, and whether those after the point are given. Bits: how many.
+    Dates and times: digits of a second.
     """
 
     kind: str
@@ -61,4 +62,6 @@ def traits_of(mysql_type: str, sql_type: int) -> Traits:
     kind = _OTHERS.get(word, "text")
     if kind == "geometry":
         return Traits(kind, word == "point")
+    if kind == "float":
+        return Traits(kind, first, len(given) > 1)
     return Traits(kind, first or (kind == "bit"))

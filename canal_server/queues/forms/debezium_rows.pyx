@@ -75,6 +75,9 @@ cdef class DebeziumRows(RowMessages):
     cdef size_t shape_n
     cdef bytes value_begin      # and what messages begin with
     cdef bytes key_begin
+    cdef Text data_text         # the data of a CloudEvent
+    cdef tuple position         # of the current entry in the binlog,
+    cdef dict seen              # and how often the entries there had each id
 
     def __cinit__(self):
         self.shape = <const Plan**>calloc(COLUMNS_MAX, sizeof(Plan*))
@@ -111,6 +114,13 @@ cdef class DebeziumRows(RowMessages):
     def __dealloc__(self):
         free(self.shape)
         free(self.source_text.p)
+        free(self.data_text.p)
+
+    def convert(self, int64_t batch_id, data, int64_t now_ms):
+        """Return the messages of a body of Messages; see RowMessages."""
+        # Ids do not depend on earlier batches, which may be sent once more.
+        self.position, self.seen = None, {}
+        return RowMessages.convert(self, batch_id, data, now_ms)
 
     # --- messages ---------------------------------------------------------------------
 
@@ -118,7 +128,7 @@ cdef class DebeziumRows(RowMessages):
         """Write the source of the rows of an entry."""
         cdef Text* text = &self.source_text
         text.n = 0
-        text.bad = False
+        text.bad = text.failed = False
         put(text, <const char*>self.source_begin, len(self.source_begin))
         put_number(text, self.head.time_ms)
         if self.is_cloud:
@@ -144,6 +154,11 @@ cdef class DebeziumRows(RowMessages):
     cdef int begin_events(self, Text* text) except -1:
         """Write the rest of the attributes that the rows of an entry have in common."""
         cdef bytes when
+        cdef tuple position = (
+            self.head.server_id, self.head.file.p[:self.head.file.n], self.head.offset)
+        if position != self.position:
+            self.position, self.seen = position, {}
+        self.data_text.failed = False
         if 0 <= self.head.time_ms < TIME_MS_END:
             moment = datetime.fromtimestamp(self.head.time_ms / MS, UTC)
             when = moment.strftime('","time":"%Y-%m-%dT%H:%M:%SZ').encode()
@@ -166,40 +181,76 @@ cdef class DebeziumRows(RowMessages):
         return 0
 
     cdef int put_event(self, uint32_t event) except -1:
-        """Append a CloudEvent; its id is where the row is in the binlog, and `op`."""
+        """Append a CloudEvent."""
         cdef Text* out = &self.out
-        cdef Text* text = &self.scratch
+        cdef Text* data = &self.data_text
         cdef const char* op = (
             b"c" if event == EVENT_INSERT else b"d" if event == EVENT_DELETE else b"u")
-        cdef Slice place
+        data.n = 0
+        data.bad = False
+        put(data, b'{"before":', 10)
+        if event == EVENT_INSERT:
+            put(data, b"null", 4)
+        else:
+            self.put_image(data, True)
+        put(data, b',"after":', 9)
+        if event == EVENT_DELETE:
+            put(data, b"null", 4)
+        else:
+            self.put_image(data, False)
+        put(data, b"}", 1)
         put(out, self.source_text.p, self.source_text.n)
         put_number(out, self.row)
         put(out, b'","iodebeziumop":"', 18)
         put(out, op, 1)
         put(out, b'","id":', 7)
+        self.put_id(op)
+        put(out, b',"data":', 8)
+        put(out, data.p, data.n)
+        put(out, b"}", 1)
+        out.bad |= self.source_text.bad or data.bad
+        out.failed |= self.source_text.failed or data.failed
+        return 0
+
+    cdef int put_id(self, const char* op) except -1:
+        """Append the id of a CloudEvent: where the row is, `op`, a hash of the data.
+
+        Events may share a position: those of a compressed transaction have that of its
+        event. Equal changes there are numbered.
+        """
+        cdef Text* text = &self.scratch
+        cdef const char* digits = b"0123456789abcdef"
+        cdef uint64_t hashed = hash_of(&self.data_text, self.head.time_ms)
+        cdef int at
+        cdef Slice made
+        cdef bytes known
         text.n = 0
+        put_number(text, self.head.server_id)
+        put(text, b":", 1)
         put(text, self.head.file.p, self.head.file.n)
         put(text, b":", 1)
         put_number(text, <int64_t>self.head.offset)
         put(text, b":", 1)
+        put(text, self.head.schema.p, self.head.schema.n)
+        put(text, b".", 1)
+        put(text, self.head.table.p, self.head.table.n)
+        put(text, b":", 1)
         put_number(text, self.row)
         put(text, b":", 1)
         put(text, op, 1)
-        place.p, place.n = text.p, text.n
-        put_text(out, place)
-        put(out, b',"data":{"before":', 18)
-        if event == EVENT_INSERT:
-            put(out, b"null", 4)
-        else:
-            self.put_image(True)
-        put(out, b',"after":', 9)
-        if event == EVENT_DELETE:
-            put(out, b"null", 4)
-        else:
-            self.put_image(False)
-        put(out, b"}}", 2)
-        out.bad |= self.source_text.bad
-        out.failed |= self.source_text.failed
+        put(text, b":", 1)
+        for at in range(60, -4, -4):
+            put(text, digits + (hashed >> at & 15), 1)
+        if text.failed:
+            return 0
+        known = text.p[:text.n]
+        found = self.seen.get(known, 0)
+        self.seen[known] = found + 1
+        if found:
+            put(text, b":", 1)
+            put_number(text, found)
+        made.p, made.n = text.p, text.n
+        put_text(&self.out, made)
         return 0
 
     cdef list made_headers(self):
@@ -219,13 +270,13 @@ cdef class DebeziumRows(RowMessages):
             put(out, b'"before":null,', 14)
         else:
             put(out, b'"before":', 9)
-            self.put_image(True)
+            self.put_image(out, True)
             put(out, b",", 1)
         if event == EVENT_DELETE:
             put(out, b'"after":null,', 13)
         else:
             put(out, b'"after":', 8)
-            self.put_image(False)
+            self.put_image(out, False)
             put(out, b",", 1)
         put(out, self.source_text.p, self.source_text.n)
         out.bad |= self.source_text.bad
@@ -258,13 +309,12 @@ cdef class DebeziumRows(RowMessages):
         put(text, b"}}", 2 if self.has_schemas else 1)
         return found
 
-    cdef void put_image(self, bint of_before) noexcept:
+    cdef void put_image(self, Text* out, bint of_before) noexcept:
         """Append a row as it is, or was, as far as that is known.
 
         What the later image leaves out has not changed; what the earlier one leaves out
         is not known.
         """
-        cdef Text* out = &self.out
         cdef size_t at
         cdef bint is_first = True
         put(out, b"{", 1)
@@ -291,9 +341,7 @@ cdef class DebeziumRows(RowMessages):
             else:
                 return 0
         for at in range(self.cells_n):
-            self.shape[at] = self.cells[at].plan
             columns.append(self.table.object_of(self.cells[at].plan))
-        self.shaped, self.shape_n = self.table, self.cells_n
         found = self.table.schemas.get(tuple(columns))
         if found is None:
             check(not (self.out.bad or self.source_text.bad))
@@ -301,7 +349,12 @@ cdef class DebeziumRows(RowMessages):
             if len(self.table.schemas) >= SHAPES_MAX:
                 self.table.schemas.clear()
             self.table.schemas[tuple(columns)] = found
+        # The shape last: it says that the schemas are those of these columns.
+        self.shape_n = 0
         self.value_begin, self.key_begin = found
+        for at in range(self.cells_n):
+            self.shape[at] = self.cells[at].plan
+        self.shaped, self.shape_n = self.table, self.cells_n
         return 0
 
     cdef tuple made_schemas(self, list columns):
@@ -363,7 +416,7 @@ cdef class DebeziumRows(RowMessages):
         elif kind == KIND_BYTES or value.sql_type == SQL_BLOB:
             put_bytes(text, &self.scratch, plan, value.text)
         elif kind == KIND_JSON and value.text.n == 0:
-            put(text, b'"null"', 6)
+            put(text, b"null", 4)
         else:
             put_text(text, value.text)
 
@@ -426,6 +479,9 @@ cdef class DebeziumRows(RowMessages):
         cdef size_t n
         cdef double x = 0
         cdef double y = 0
+        if value.n == 0:
+            put(text, b"null", 4)
+            return
         if not take_bytes(&self.scratch, value, 0) or self.scratch.n < SRID_BYTES:
             text.bad = True
             return
@@ -450,3 +506,12 @@ cdef class DebeziumRows(RowMessages):
         else:
             put(text, b"null", 4)
         put(text, b"}", 1)
+
+
+cdef uint64_t hash_of(const Text* text, int64_t seed) noexcept nogil:
+    """Return the FNV-1a hash of a text, of 64 bits."""
+    cdef uint64_t hashed = 0xCBF29CE484222325ULL ^ <uint64_t>seed
+    cdef size_t i
+    for i in range(text.n):
+        hashed = (hashed ^ text.p[i]) * 0x100000001B3ULL
+    return hashed

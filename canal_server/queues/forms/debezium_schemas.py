@@ -98,6 +98,11 @@ def _integer(column: SchemaColumn) -> _Type:
     return (_UNSIGNED if column.b else _INTEGERS)[column.a], "", None
 
 
+def _float(column: SchemaColumn) -> _Type:
+    # Debezium has a FLOAT(M,D) as a double.
+    return "double" if column.b else "float", "", None
+
+
 def _bit(column: SchemaColumn) -> _Type:
     if column.a == 1:
         return "boolean", "", None
@@ -141,13 +146,13 @@ def _text(schema: dict[str, Any]) -> str:
 _TYPES: Final = {
     "integer": _integer,
     "bit": _bit,
+    "float": _float,
     "datetime": _datetime,
     "enum": _labels,
     "set": _labels,
     "geometry": _geometry,
 }
 _PLAIN: Final = {
-    "float": ("float", ""),
     "double": ("double", ""),
     "year": ("int32", "io.debezium.time.Year"),
     "date": ("int32", "io.debezium.time.Date"),

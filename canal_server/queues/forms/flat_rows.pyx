@@ -57,7 +57,8 @@ cdef class FlatRows(RowMessages):
             else:
                 put_text(out, value.text)
         if is_first and not is_old:
-            out.n -= 2
+            if not out.failed:
+                out.n -= 2
             put(out, b"null", 4)
         else:
             put(out, b"}]", 2)

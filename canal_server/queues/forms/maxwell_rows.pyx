@@ -75,7 +75,7 @@ cdef class MaxwellRows(RowMessages):
         """Write what the rows of an entry have in common, up to `commit`."""
         cdef Text* text = &self.head_text
         text.n = 0
-        text.bad = False
+        text.bad = text.failed = False
         put(text, b'{"database":', 12)
         put_text(text, self.head.schema)
         put(text, b',"table":', 9)
@@ -139,16 +139,16 @@ cdef class MaxwellRows(RowMessages):
         """Append where an entry comes from, as far as that is asked for."""
         cdef Text* out = &self.out
         cdef Text* text = &self.scratch
-        cdef Slice place
+        cdef Slice position
         if self.has_position:
             put(out, b',"position":', 12)
             text.n = 0
             put(text, self.head.file.p, self.head.file.n)
             put(text, b":", 1)
             put_number(text, <long long>self.head.offset)
-            place.p, place.n = text.p, text.n
+            position.p, position.n = text.p, text.n
             out.failed |= text.failed
-            put_text(out, place)
+            put_text(out, position)
         if self.has_gtids:
             put(out, b',"gtid":', 8)
             if self.gtids.n:
@@ -234,6 +234,9 @@ cdef class MaxwellRows(RowMessages):
 
     cdef void put_geometry(self, Text* text, const Value* value) noexcept:
         """Append the WKT of a geometry, which follows its spatial reference system."""
+        if value.text.n == 0:
+            put(text, b"null", 4)
+            return
         put(text, b'"', 1)
         if not take_bytes(&self.scratch, value.text, 0) or self.scratch.n < SRID_BYTES or (
                 not put_wkt(text, self.scratch.p + SRID_BYTES,

@@ -16,7 +16,8 @@ cdef struct LocalZone:
     size_t count
 
 # Each appends a value that is not NULL. A text that is no value of its kind is noted as
-# `bad` of the text. `scratch` is overwritten.
+# `bad` of the text. `scratch` is overwritten. A number of an ENUM or a SET without labels
+# in the column's type, which may be that of another time, is null.
 cdef void put_text(Text* out, Slice value) noexcept nogil
 cdef void put_digits(Text* out, Slice value) noexcept nogil
 cdef void put_floating(Text* out, Slice value) noexcept nogil

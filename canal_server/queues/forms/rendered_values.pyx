@@ -19,8 +19,8 @@ from canal_server.decoder.text.number_text cimport FLOAT_TEXT_MAX, put_float
 cdef enum:
     US = 1000000
     DAYS_TO_1970 = 719468       # from 0000-03-01
-    LIMBS = 8                   # of 32 bits, for 65 decimal digits
     DIGITS_MAX = 130            # of a number, its point included
+    LIMBS = 18                  # of 32 bits, for DIGITS_MAX and 38 more digits
     TIME_HOURS_MAX = 1000
 
 
@@ -86,31 +86,47 @@ cdef bint is_decimal(Slice value) noexcept nogil:
     return digits > 0 and points <= 1 and value.n <= DIGITS_MAX
 
 
+cdef bint exceeds_scale(Slice value, int scale) noexcept nogil:
+    """Return whether more digits follow the point of a decimal than its type has."""
+    cdef size_t at = 0
+    while at < value.n and value.p[at] != 46:
+        at += 1
+    for at in range(at + 1 + scale, value.n):
+        if value.p[at] != 48:
+            return True
+    return False
+
+
 cdef void put_decimal(Text* out, const Plan* plan, Slice value) noexcept nogil:
-    """Append a decimal with all digits of its column after the point."""
+    """Append a decimal with all digits of its column after the point, if not more."""
     if not is_decimal(value):
         out.bad = True
+    elif exceeds_scale(value, plan.b):
+        put(out, value.p, value.n)
     elif reserve(out, value.n + plan.b + 2):
         out.n = put_padded_decimal(out.p + out.n, value.p, value.n, plan.b) - out.p
 
 
 cdef void put_decimal_bytes(Text* out, const Plan* plan, Slice value) noexcept nogil:
-    """Append the unscaled number of a decimal, big-endian, in base64."""
-    cdef uint8_t[4 * LIMBS + 16] made
+    """Append the unscaled number of a decimal, big-endian, in base64.
+
+    It may have more digits than its type, but not more after the point: how many those
+    are is known by the type alone.
+    """
+    cdef uint8_t[4 * LIMBS] made
     cdef uint8_t[DIGITS_MAX + 64] digits
     cdef uint32_t[LIMBS] limbs
     cdef uint64_t carry
     cdef i128 number = 0
     cdef Slice text
     cdef int size, i, at
+    cdef int used = 1
     cdef bint negative = value.n > 0 and value.p[0] == 45
-    if not is_decimal(value):
+    if not is_decimal(value) or exceeds_scale(value, plan.b):
         out.bad = True
         return
-    if plan.a <= DECIMAL_DIGITS_MAX:
-        if not read_decimal(value.p, value.n, plan.a, plan.b, &number):
-            out.bad = True
-            return
+    if plan.a <= DECIMAL_DIGITS_MAX and (
+            read_decimal(value.p, value.n, plan.a, plan.b, &number)):
         size = 16
         for i in range(size):
             made[size - 1 - i] = <uint8_t>(number >> (8 * i))
@@ -122,13 +138,13 @@ cdef void put_decimal_bytes(Text* out, const Plan* plan, Slice value) noexcept n
             if digits[at] in (45, 46):
                 continue
             carry = digits[at] - 48
-            for i in range(LIMBS):
+            for i in range(used):
                 carry += <uint64_t>limbs[i] * 10
                 limbs[i] = <uint32_t>carry
                 carry >>= 32
-            if carry:
-                out.bad = True
-                return
+            if carry:  # never beyond all limbs, which have room for all digits
+                limbs[used] = <uint32_t>carry
+                used += 1
         if negative:  # two's complement
             carry = 1
             for i in range(LIMBS):
@@ -217,13 +233,27 @@ cdef void put_label(Text* out, const Plan* plan, Slice value,
                     bint null_if_none) noexcept nogil:
     """Append the label of an ENUM; 0 is an invalid value: null, or an empty text."""
     cdef uint64_t number
-    if not read_u64(value.p, value.n, &number) or (
-            plan.labels == NULL or number > plan.labels.count):
+    if not read_u64(value.p, value.n, &number) or plan.labels == NULL:
         out.bad = True
+    elif number > plan.labels.count:
+        put_unlabeled(out, plan, value)
     elif number:
         put_string(out, plan.labels.labels[number - 1])
     else:
         put(out, b"null" if null_if_none else b'""', 4 if null_if_none else 2)
+
+
+cdef void put_unlabeled(Text* out, const Plan* plan, Slice value) noexcept nogil:
+    """Append null for a number whose labels the column's type does not have.
+
+    In a key, the number as a text, so that rows keep different keys.
+    """
+    if not plan.is_key:
+        put(out, b"null", 4)
+        return
+    put(out, b'"', 1)
+    put_digits(out, value)
+    put(out, b'"', 1)
 
 
 cdef void put_labels(Text* out, const Plan* plan, Slice value, bint as_list) noexcept nogil:
@@ -231,9 +261,11 @@ cdef void put_labels(Text* out, const Plan* plan, Slice value, bint as_list) noe
     cdef uint64_t bits
     cdef size_t at, i
     cdef bint is_first = True
-    if not read_u64(value.p, value.n, &bits) or plan.labels == NULL or (
-            plan.labels.count < 64 and bits >> plan.labels.count):
+    if not read_u64(value.p, value.n, &bits) or plan.labels == NULL:
         out.bad = True
+        return
+    if plan.labels.count < 64 and bits >> plan.labels.count:
+        put_unlabeled(out, plan, value)
         return
     put(out, b"[" if as_list else b'"', 1)
     for i in range(min(<size_t>64, plan.labels.count)):
@@ -258,7 +290,7 @@ cdef void memcpy_down(uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef void put_document(Text* out, Slice value) noexcept nogil:
-    """Append a document of JSON; what is none, such as JSON_SET(…), as a text.
+    """Append a document of JSON; another text, such as JSON_SET(…), in quotes.
 
     Of a partial update of a row, the value is an expression of functions.
     """

@@ -96,6 +96,10 @@ cdef class RowMessages:
     cdef int put_shared_key(self, Text* text, bint of_before) except -1
     cdef int add(self, uint32_t partition, bint has_value, Text* key,
                  object more=*) except -1
+    # The error of a row, of a column, and the same with the position of the event.
+    cdef object problem(self)
+    cdef object refused(self, const Plan* plan)
+    cdef object located(self, error)
     cdef uint32_t statement_partition(self) noexcept
 
 

@@ -39,6 +39,7 @@ from canal_server.errors import ProtocolError
 
 cdef enum:
     TABLES_MAX = 2_000      # whose columns are kept
+    NAME_BYTES_MAX = 256    # of a name or a type in an error
 
 
 cdef class RowMessages:
@@ -91,7 +92,8 @@ cdef class RowMessages:
     def convert(self, int64_t batch_id, data, int64_t now_ms):
         """Return the messages of a body of Messages.
 
-        Raises ProtocolError for malformed entries.
+        Raises ProtocolError for malformed entries, and for values that the form cannot
+        have; it names the column, or the table, and where the event is.
         """
         cdef Py_buffer view
         cdef Input entries
@@ -99,6 +101,9 @@ cdef class RowMessages:
         cdef list made = []
         self.batch_id, self.now_ms, self.made = batch_id, now_ms, made
         self.ends_n = self.ends_at = 0
+        # A batch for which there was no memory does not affect later ones.
+        self.out.failed = self.key.failed = False
+        self.old_key.failed = self.scratch.failed = False
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             entries.p = <const uint8_t*>view.buf
@@ -108,7 +113,10 @@ cdef class RowMessages:
             while next_field(&entries, 0x12, &slice):
                 check(read_entry(slice.p, slice.n, &self.head))
                 if self.head.kind == ENTRY_ROWDATA:
-                    self.entry(slice)
+                    try:
+                        self.entry(slice)
+                    except ProtocolError as error:
+                        raise self.located(error) from None
             check(not entries.short)
         finally:
             PyBuffer_Release(&view)
@@ -322,7 +330,8 @@ cdef class RowMessages:
                 value = value_of(&self.cells[at], of_before)
                 if not value.is_null:
                     # Java's hash is one of characters.
-                    check(is_utf8(value.text.p, value.text.n))
+                    if not is_utf8(value.text.p, value.text.n):
+                        raise self.refused(self.cells[at].plan)
                     hashed ^= java_hash(value.text)
         return partition_of(hashed, self.table.route.partitions)
 
@@ -365,7 +374,8 @@ cdef class RowMessages:
         cdef object value = None
         cdef object found = None
         cdef object headers = None
-        check(not (self.out.bad or self.key.bad or self.old_key.bad))
+        if self.out.bad or self.key.bad or self.old_key.bad:
+            raise self.problem()
         if self.out.failed or self.key.failed or self.old_key.failed or (
                 self.scratch.failed):
             raise MemoryError("no memory for messages")
@@ -381,6 +391,36 @@ cdef class RowMessages:
             headers = [*(headers or ()), more]
         self.made.append((self.table.route.topic, partition, value, found, headers))
         return 0
+
+    cdef object problem(self):
+        """Return the error of the current row, which has texts that are `bad`."""
+        cdef Text* text = &self.out
+        cdef Cell* cell
+        cdef size_t at
+        for at in range(self.cells_n):
+            cell = &self.cells[at]
+            text.n = 0
+            text.bad = False
+            if cell.after.present and not cell.after.is_null:
+                self.put_cell(text, cell.plan, &cell.after)
+            if cell.before.present and not cell.before.is_null:
+                self.put_cell(text, cell.plan, &cell.before)
+            if text.bad:
+                return self.refused(cell.plan)
+        return ProtocolError("malformed entry in a batch")
+
+    cdef object refused(self, const Plan* plan):
+        """Return an error that names a column; its values may be secret."""
+        return ProtocolError(
+            f"column {text_of(self.head.schema)}.{text_of(self.head.table)}."
+            f"{text_of(plan.name)} of type {text_of(plan.mysql_type) or 'unknown'}:"
+            " its messages cannot have a value that does not match the type"
+        )
+
+    cdef object located(self, error):
+        """Return an error with where the event of the current entry is."""
+        return ProtocolError(
+            f"{error} (at {text_of(self.head.file)}:{self.head.offset})")
 
     cdef list made_headers(self):
         """Return what messages of an entry have in addition."""
@@ -416,6 +456,12 @@ cdef class RowMessages:
 
     cdef void put_cell(self, Text* text, const Plan* plan, const Value* value) noexcept:
         put_text(text, value.text)
+
+
+cdef str text_of(Slice text):
+    """Return a name, however malformed it is; its begin if it is long."""
+    found = text.p[:min(text.n, <size_t>NAME_BYTES_MAX)] if text.n else b""
+    return found.decode("utf-8", "replace")
 
 
 cdef bint has_rows(const Change* change) noexcept nogil:

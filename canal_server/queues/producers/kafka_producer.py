@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 OPEN_S: Final = 3.0  # that a call waits for brokers; whoever needs more repeats it
 CREATED_S: Final = 3.0  # until a topic is there that brokers create
 _POLL_S: Final = 0.05
+_CLEANUP: Final = "cleanup.policy"
 _OF_MESSAGES: Final = (
     "batch.size", "compression.level", "compression.type", "linger.ms",
     "queue.buffering.max.kbytes", "transaction.timeout.ms", "transactional.id",
@@ -63,12 +64,20 @@ class TopicCreation:
     """How topics are created: their partitions, replicas and settings.
 
     `partitions_of` returns how many partitions a topic is to have. -1 replicas: as many
-    as the brokers make by default.
+    as the brokers make by default. `uncompacted` are never compacted.
     """
 
     partitions_of: Callable[[str], int]
     replicas: int = -1
     settings: Mapping[str, str] = field(default_factory=dict)
+    uncompacted: frozenset[str] = frozenset()
+
+    def settings_of(self, topic: str) -> dict[str, str]:
+        """Return the settings of one topic."""
+        found = dict(self.settings)
+        if topic in self.uncompacted and "compact" in found.get(_CLEANUP, ""):
+            del found[_CLEANUP]  # the brokers' default holds
+        return found
 
 
 class KafkaProducer:
@@ -274,7 +283,7 @@ class KafkaProducer:
             topic,
             num_partitions=max(creation.partitions_of(topic), partition + 1),
             replication_factor=creation.replicas,
-            config=dict(creation.settings),
+            config=creation.settings_of(topic),
         )
         try:
             made = client.create_topics([new], operation_timeout=OPEN_S)[topic]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Message = PlainMessage | KeyedMessage
 
 
-_KEYED: Final = 5  # fields of a KeyedMessage
+KEYED: Final = 5  # fields of a KeyedMessage
 
 
 class BrokerUnavailableError(CanalError):
@@ -49,12 +49,12 @@ def size_of(message: Message) -> int:
 
 def key_of(message: Message) -> bytes | None:
     """Return the key of a message, None: it has none."""
-    return message[3] if len(message) == _KEYED else None
+    return message[3] if len(message) == KEYED else None
 
 
 def headers_of(message: Message) -> Headers | None:
     """Return the headers of a message, None: it has none."""
-    return message[4] if len(message) == _KEYED else None
+    return message[4] if len(message) == KEYED else None
 
 
 class Sending:

@@ -173,6 +173,9 @@ def test_types() -> None:
         "l": ("tinyint(1)", None),
         "m": ("year", "2026"),
         "n": ("json", '{"a": 1}'),
+        "o": ("json", ""),
+        "p": ("float", "1.5"),
+        "q": ("float(5,2)", "1.5"),
     }
     ((key, value),) = made(body_of(table_entry(columns)), has_schemas=True)
     fields = value["schema"]["fields"][1]["fields"]
@@ -194,8 +197,11 @@ def test_types() -> None:
         "l": ("int16", None),
         "m": ("int32", f"{time}Year"),
         "n": ("string", f"{data}Json"),
+        "o": ("string", f"{data}Json"),
+        "p": ("float", None),
+        "q": ("double", None),
     }
-    assert [each["optional"] for each in fields] == [False] + 14 * [True]
+    assert [each["optional"] for each in fields] == [False] + 17 * [True]
     assert value["schema"]["name"] == "srv.shop.orders.Envelope"
     assert key["schema"]["name"] == "srv.shop.orders.Key"
     after = value["payload"]["after"]
@@ -217,6 +223,9 @@ def test_types() -> None:
         "l": None,
         "m": 2026,
         "n": '{"a": 1}',
+        "o": None,
+        "p": 1.5,
+        "q": 1.5,
     }
     assert key["payload"] == {"id": -1}
 
@@ -227,6 +236,61 @@ def test_decimals(how: str, expected: Any) -> None:
     body = body_of(table_entry({"id": ("int", "1"), "a": ("decimal(5,2)", "-1.5")}))
     ((_, value),) = made(body, decimals=how)
     assert value["after"] == {"id": 1, "a": expected}
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "text"),
+    [("enum('a')", "2"), ("set('a')", "2"), ("geometry", ""), ("point", "")],
+)
+def test_values_that_a_type_does_not_have(mysql_type: str, text: str) -> None:
+    """They are null, in a key the number."""
+    body = body_of(table_entry({"id": ("int", "1"), "a": (mysql_type, text)}))
+    for options in ({}, {"has_schemas": True}, {"cloud_events": True}):
+        ((_, value),) = made(body, **options)
+        rows = value.get("payload") or value.get("data") or value
+        assert rows["after"] == {"id": 1, "a": None}
+    if text:
+        ((key, value),) = made(body_of(table_entry({"a": (mysql_type, text)})))
+        assert key == value["after"] == {"a": "2"}
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "text", "unscaled"),
+    [
+        ("decimal(3,0)", "12345", 12345),
+        ("decimal(3,1)", "-12345.5", -123455),
+        ("decimal(65,30)", 100 * "9", (10**100 - 1) * 10**30),
+        ("decimal(38,0)", "-" + 50 * "9", 1 - 10**50),
+        ("decimal(3,0)", "5.0", 5),
+    ],
+)
+def test_wide_decimals(mysql_type: str, text: str, unscaled: int) -> None:
+    """A DECIMAL may have more digits than its type."""
+    body = body_of(table_entry({"id": ("int", "1"), "a": (mysql_type, text)}))
+    ((_, value),) = made(body)
+    number = base64.b64decode(value["after"]["a"])
+    assert int.from_bytes(number, "big", signed=True) == unscaled
+
+
+def test_decimals_beyond_their_scale() -> None:
+    """A text has all their digits; an unscaled number cannot."""
+    body = body_of(table_entry({"id": ("int", "1"), "a": ("decimal(5,1)", "1.25")}))
+    ((_, value),) = made(body, decimals="string")
+    assert value["after"]["a"] == "1.25"
+    with pytest.raises(ProtocolError, match=r"column shop\.orders\.a of type decimal"):
+        made(body)
+
+
+@pytest.mark.parametrize("cloud_events", [False, True])
+def test_values_that_cannot_be_sent(cloud_events: bool) -> None:
+    """The error names column, type and position, but not the value."""
+    entry = table_entry({"id": ("int", "1"), "a": ("int", "secret")})
+    with pytest.raises(ProtocolError) as caught:
+        made(body_of(entry), cloud_events=cloud_events)
+    assert str(caught.value) == (
+        "column shop.orders.a of type int: its messages cannot have a value that does"
+        " not match the type (at binlog.000001:4711)"
+    )
 
 
 def test_source() -> None:
@@ -259,13 +323,15 @@ def test_cloud_events() -> None:
     ((_, _, value, _, headers),) = form.convert(1, body_of(entry), 2)
     assert headers == [("content-type", b"application/cloudevents+json; charset=UTF-8")]
     message = json.loads(value or b"")
+    where, _, hashed = message.pop("id").rpartition(":")
+    assert where == "7:binlog.000001:4711:shop.orders:0:c"
+    assert len(bytes.fromhex(hashed)) == 8
     assert datetime.fromisoformat(message.pop("time")).timestamp() == 1_700_000_000
     assert message == {
         "specversion": "1.0",
         "type": "io.debezium.connector.mysql.DataChangeEvent",
         "source": "/debezium/mysql/srv",
         "datacontenttype": "application/json",
-        "id": "binlog.000001:4711:0:c",
         "iodebeziumversion": "1.2", "iodebeziumconnector": "mysql",
         "iodebeziumname": "srv", "iodebeziumsnapshot": "false",
         "iodebeziumtsms": "1700000000000", "iodebeziumdb": "shop",
@@ -274,6 +340,40 @@ def test_cloud_events() -> None:
         "iodebeziumrow": "0", "iodebeziumop": "c",
         "data": {"before": None, "after": {"id": 1}},
     }  # fmt: skip
+
+
+def ids_of(*bodies: bytes) -> list[list[str]]:
+    """Return the ids of CloudEvents, of each body, as one program makes them."""
+    form = DebeziumRows(lambda *_: Route("x"), name="srv", cloud_events=True)
+    return [
+        [
+            json.loads(each[2] or b"")["id"]
+            for each in form.convert(number, body, number)
+        ]
+        for number, body in enumerate(bodies)
+    ]
+
+
+def test_events_at_one_position_have_distinct_ids() -> None:
+    """The events of a compressed transaction, or the parts of a large one.
+
+    They are the same whenever they are sent, and whatever was sent before.
+    """
+    columns = {"id": ("int", "1")}
+    others = [
+        table_entry(columns, server_id=7),
+        table_entry(columns, server_id=7),  # once more
+        table_entry({"id": ("int", "2")}, server_id=7),
+        table_entry(columns, server_id=7, table_name="lines"),
+        table_entry(columns, server_id=7, schema_name="depot"),
+        table_entry(columns, server_id=8),
+        table_entry(columns, server_id=8, execute_time=1_700_000_001_000),
+    ]
+    body = body_of(*others)
+    first, other, again = ids_of(body, body_of(others[0]), body)
+    assert len(set(first)) == len(others)
+    assert again == first
+    assert other == first[:1]
 
 
 def test_cloud_events_have_distinct_ids(rng: random.Random) -> None:

@@ -169,6 +169,35 @@ def test_zones(rng: random.Random) -> None:
     assert message["data"] == {"t": "2025-12-31 23:30:00"}
 
 
+@pytest.mark.parametrize(
+    ("mysql_type", "text"), [("enum('a')", "2"), ("set('a')", "2"), ("geometry", "")]
+)
+def test_values_that_a_type_does_not_have(mysql_type: str, text: str) -> None:
+    """They are null."""
+    body = body_of(table_entry({"id": ("int", "1"), "a": (mysql_type, text)}))
+    (message,) = made(body)
+    assert message["data"] == {"id": 1, "a": None}
+
+
+def test_wide_decimals() -> None:
+    """A DECIMAL may have more digits than its type."""
+    columns = {"a": ("decimal(3,1)", "12345"), "b": ("decimal(3,0)", "1.25")}
+    form = MaxwellRows(lambda *_: Route("x"))
+    ((_, _, value, _, _),) = form.convert(1, body_of(table_entry(columns)), 2)
+    assert b'"data":{"a":12345.0,"b":1.25}' in (value or b"")
+
+
+def test_values_that_cannot_be_sent() -> None:
+    """The error names column, type and position, but not the value."""
+    entry = table_entry({"id": ("int", "1"), "a": ("int", "secret")})
+    with pytest.raises(ProtocolError) as caught:
+        made(body_of(entry))
+    assert str(caught.value) == (
+        "column shop.orders.a of type int: its messages cannot have a value that does"
+        " not match the type (at binlog.000001:4711)"
+    )
+
+
 def test_damaged(rng: random.Random) -> None:
     """Whatever the bytes are, there are messages or a ProtocolError."""
     refused = 0

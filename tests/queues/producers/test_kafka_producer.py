@@ -97,6 +97,22 @@ def test_names_and_numbers(kafka: Kafka) -> None:
         producer.prepare([("größe", 0, b"")])
 
 
+def test_settings_of_created_topics() -> None:
+    """Notes are never compacted: two of them may have the same key."""
+    settings = {"cleanup.policy": "compact", "retention.ms": "5"}
+    creation = TopicCreation(
+        lambda _: 1, settings=settings, uncompacted=frozenset({"notes"})
+    )
+    assert creation.settings_of("top") == settings
+    assert creation.settings_of("notes") == {"retention.ms": "5"}
+    deleting = TopicCreation(
+        lambda _: 1,
+        settings={"cleanup.policy": "delete"},
+        uncompacted=frozenset({"notes"}),
+    )
+    assert deleting.settings_of("notes") == {"cleanup.policy": "delete"}
+
+
 def test_nobody_answers() -> None:
     """The error has the reason."""
     producer = KafkaProducer({"bootstrap.servers": "127.0.0.1:1"})

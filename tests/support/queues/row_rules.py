@@ -20,7 +20,7 @@ from canal_server.protocol.entry_messages import (
 from canal_server.protocol.protobuf import encode, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROWS = (EventType.INSERT, EventType.UPDATE, EventType.DELETE)
 
@@ -121,7 +121,7 @@ def with_texts(entry: Entry) -> Entry:
     return replace(entry, store_value=encode(replace(change, row_datas=rows)))
 
 
-def table_entry(columns: dict[str, tuple[str, str | None]], **header: Any) -> Entry:
+def table_entry(columns: Mapping[str, tuple[str, str | None]], **header: Any) -> Entry:
     """Return an entry that inserts a row, of types and texts; the first is the key."""
     row = RowData(
         after_columns=tuple(

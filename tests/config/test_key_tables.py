@@ -112,7 +112,7 @@ def test_a_key_reads_its_fields_type(key, config):
     """What a key's text becomes has the type that its field declares."""
     kind = dict(leaves(config))[key.field]
     origin: typing.Any = typing.get_origin(kind)
-    values = typing.get_args(kind) if origin is not tuple else ()
+    values = () if origin in {tuple, frozenset} else typing.get_args(kind)
     allowed = tuple(values) or (origin or kind,)
     accepted = []
     for text in ("true", "65536", "1048576", "64", "ROW", "FULL", "a:1",

@@ -19,6 +19,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
+from canal_server.runtime.private_files import make_private_folder, open_private
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -65,9 +67,8 @@ class Background:
 
     def begin(self, output: Path) -> None:
         """Send standard output to a file, which is extended. Raises OSError."""
-        output.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(output, flags, 0o666)
+        make_private_folder(output.parent)
+        fd = open_private(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.dup2(fd, 1)
         os.close(fd)
 

@@ -67,9 +67,14 @@ def read_users(path: Path) -> dict[str, User]:
             [f"{KEY} = {path}: file not found; add a user with `canal-server user add`"]
         ) from error
     except OSError as error:
-        raise ConfigError([f"{KEY} = {path}: cannot read: {reason_of(error)}"]) from (
-            error
-        )
+        raise ConfigError(
+            [
+                (
+                    f"{KEY} = {path}: cannot read: {reason_of(error)}; the account that"
+                    " runs the server must own the file, with mode 0600"
+                )
+            ]
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError([f"{KEY} = {path}: not UTF-8 text"]) from error
     return parse_users(text, str(path))

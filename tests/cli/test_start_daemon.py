@@ -107,6 +107,10 @@ def test_it_leaves_its_surroundings(make_conf, start_daemon, capsys):
     assert (process / "fd/0").readlink() == Path("/dev/null")
     output = start_daemon.folder / "logs/canal/canal_stdout.log"
     assert [(process / f"fd/{fd}").readlink() for fd in (1, 2)] == [output, output]
+    modes = [
+        each.stat().st_mode & 0o777 for each in (output, *list(output.parents)[:2])
+    ]
+    assert modes == [0o600, 0o700, 0o700]
 
 
 def test_a_substitution_of_a_shell_ends(make_conf, start_daemon):

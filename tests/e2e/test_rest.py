@@ -252,6 +252,9 @@ def test_stored_positions(pipeline):
     found = request(pipeline.conf, f"{ONE}/positions")[1]
     assert found["running"] is False
     (stored,) = found["clients"]
+    for each in (stored, running):  # without GTIDs: absent in one, empty in the other
+        if not each["cursor"]["postion"].get("gtid"):
+            each["cursor"]["postion"].pop("gtid", None)
     assert stored["cursor"] == running["cursor"]
 
 

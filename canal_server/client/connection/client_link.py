@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _DROPPED_BYTES = 65536  # at a time
+_POLL_MS_MAX = 2**31 - 1  # 24 days
 
 
 class Link:
@@ -163,7 +164,7 @@ class Link:
         if waker is not None:
             poll.register(waker, select.POLLIN)
         left_s = deadline.remaining_s()
-        ready = poll.poll(None if left_s is None else left_s * 1000)
+        ready = poll.poll(None if left_s is None else min(left_s * 1000, _POLL_MS_MAX))
         if not ready:
             raise TimeoutError(f"no answer from {self._server} within the timeout")
         return waker is None or all(fd != waker.fileno() for fd, _ in ready)

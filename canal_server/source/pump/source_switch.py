@@ -6,7 +6,9 @@ connection or a pause, is cut short.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import select
 import threading
 from typing import TYPE_CHECKING
@@ -33,7 +35,12 @@ class SourceSwitch:
         self.stream: DumpStream | None = None
         self._lock = threading.Lock()  # guards the turn and the next server
         self._next: Source | None = None
-        self._retry = Stop()  # ends the pause that a session waits in
+        # Readable when the pause that a session waits in is to end. It is made once: a
+        # session may begin when the process has no descriptors left.
+        self._retry = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def __del__(self) -> None:
+        os.close(self._retry)
 
     def request_stop(self) -> None:
         """End the turn for good."""
@@ -54,8 +61,8 @@ class SourceSwitch:
 
     def begin_session(self) -> None:
         """Forget earlier requests to retry: this session answers them."""
-        with self._lock:
-            self._retry = Stop()
+        with contextlib.suppress(BlockingIOError):  # there is none
+            os.eventfd_read(self._retry)
 
     def pause(self, seconds: float) -> None:
         """Wait before the next session, until the turn ends or a retry is requested."""
@@ -68,8 +75,7 @@ class SourceSwitch:
 
     def retry(self) -> None:
         """End the pause before the next session, also one that is about to begin."""
-        with self._lock:
-            self._retry.request()
+        os.eventfd_write(self._retry, 1)
 
     def begin(self, turn_to: Callable[[Source], None]) -> bool:
         """Begin the turn of the server that was requested; false if none was.

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from canal_server.runtime.log_levels import LEVELS
 from canal_server.source.begin.seek_target import TargetText, parse_target
 from canal_server.web.problem_details import Problem
+from canal_server.web.visitor_requests import invalid
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,9 +44,9 @@ async def body_of(request: Request) -> dict[str, Any]:
     try:
         found = json.loads(received)
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"not JSON: {error}") from error
+        raise invalid(f"not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise _invalid("expected a JSON object")
+        raise invalid("expected a JSON object")
     return found
 
 
@@ -75,21 +76,21 @@ class SeekRequest:
         """Return what an object asks for. Raises Problem."""
         unknown = body.keys() - {"to", "source", "clients", "dry_run"}
         if unknown:
-            raise _invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
+            raise invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
         if "to" not in body:
-            raise _invalid("to is missing: the new position")
+            raise invalid("to is missing: the new position")
         source, clients = body.get("source"), body.get("clients")
         dry_run = body.get("dry_run", False)
         if not (source is None or isinstance(source, str)):
-            raise _invalid("source: expected a string")
+            raise invalid("source: expected a string")
         if not (clients is None or _are_ids(clients)):
-            raise _invalid("clients: expected a list of client ids")
+            raise invalid("clients: expected a list of client ids")
         if not isinstance(dry_run, bool):
-            raise _invalid("dry_run: expected true or false")
+            raise invalid("dry_run: expected true or false")
         try:
             to = parse_target(str(body["to"]))
         except ValueError as error:
-            raise _invalid(f"to: {error}") from None
+            raise invalid(f"to: {error}") from None
         ids = None if clients is None else tuple(clients)
         return cls(to, source, ids, dry_run)
 
@@ -106,12 +107,12 @@ class LevelRequest:
         """Return what an object asks for. Raises Problem."""
         unknown = body.keys() - {"level", "destination"}
         if unknown:
-            raise _invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
+            raise invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
         destination, level = body.get("destination", ""), body.get("level")
         if not isinstance(destination, str):
-            raise _invalid("destination: expected a string")
+            raise invalid("destination: expected a string")
         if level not in LEVELS and not (level is None and destination):
-            raise _invalid(f"level: expected {', '.join(LEVELS)}")
+            raise invalid(f"level: expected {', '.join(LEVELS)}")
         return cls(level, destination)
 
 
@@ -127,21 +128,17 @@ class VerifyRequest:
         """Return what an object asks for. Raises Problem."""
         unknown = body.keys() - {"tables", "source"}
         if unknown:
-            raise _invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
+            raise invalid(f"unknown fields: {', '.join(sorted(unknown))[:200]}")
         tables, source = body.get("tables") or [], body.get("source")
         are_texts = isinstance(tables, list) and all(
             isinstance(each, str) for each in tables
         )
         if not are_texts:
-            raise _invalid("tables: expected a list of strings")
+            raise invalid("tables: expected a list of strings")
         if not (source is None or isinstance(source, str)):
-            raise _invalid("source: expected a string")
+            raise invalid("source: expected a string")
         return cls(tuple(tables), source)
 
 
 def _are_ids(values: object) -> bool:
     return isinstance(values, list) and all(type(each) is int for each in values)
-
-
-def _invalid(detail: str) -> Problem:
-    return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)

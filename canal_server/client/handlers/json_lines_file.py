@@ -30,7 +30,7 @@ class JsonLines:
 
     A line is complete or absent, even after a crash. Changes that were written but not
     acked before the crash are written again. When the file was moved or deleted, as by
-    logrotate, a new one is begun after the next flush.
+    logrotate, a new one is created after the next flush.
 
     Args:
         path: the file; a rotated file is `name.<UTC time>.suffix` in the same folder

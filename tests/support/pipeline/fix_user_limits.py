@@ -114,7 +114,7 @@ def write_secrets(pipeline: Pipeline) -> None:
 def client_of(
     pipeline: Pipeline, authority: Authority, user: str, client_id: int, **more: Any
 ) -> CanalClient:
-    """Return a client, which uses TLS unless it is told otherwise."""
+    """Return a client, which uses TLS by default."""
     options = {"tls": True, "tls_ca_file": authority.ca_file, **more}
     return CanalClient(
         "127.0.0.1",

@@ -59,7 +59,7 @@ def test_the_next_batch(form: str, tmp_path: Path) -> None:
         paths.append(tmp_path / f"{size}.bin")
         paths[-1].write_bytes(body_of(table_entry(columns)))
     found = subprocess.run(
-        [sys.executable, "-c", SCRIPT, form, *map(str, paths)],
+        [sys.executable, "-P", "-c", SCRIPT, form, *map(str, paths)],
         capture_output=True,
         text=True,
         check=False,

@@ -104,6 +104,30 @@ cdef inline uint8_t* put_varint(uint8_t* p, uint64_t value) noexcept nogil:
     return p + 1
 
 
+cdef inline uint8_t* put_short(uint8_t* p, const void* data, size_t n) noexcept nogil:
+    """Write n bytes, inlined for up to 32; returns a pointer past them.
+
+    Two moves of one size, which may overlap, replace a call.
+    """
+    cdef const uint8_t* d = <const uint8_t*>data
+    if n > 32:
+        memcpy(p, d, n)
+    elif n >= 16:
+        memcpy(p, d, 16)
+        memcpy(p + n - 16, d + n - 16, 16)
+    elif n >= 8:
+        memcpy(p, d, 8)
+        memcpy(p + n - 8, d + n - 8, 8)
+    elif n >= 4:
+        memcpy(p, d, 4)
+        memcpy(p + n - 4, d + n - 4, 4)
+    elif n:
+        p[0] = d[0]
+        p[n >> 1] = d[n >> 1]
+        p[n - 1] = d[n - 1]
+    return p + n
+
+
 cdef inline uint8_t* put_bytes(uint8_t* p, const void* data, size_t n) noexcept nogil:
     """Write n bytes; returns a pointer past them. Without any, data may be NULL."""
     if n:

@@ -4,7 +4,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from canal_server.core.blocks cimport Block, BlockPool
-from canal_server.core.wire cimport Output
+from canal_server.core.wire cimport Output, varint_size
 from canal_server.decoder.rows.row_layout cimport Piece
 
 cdef struct Envelope:
@@ -25,6 +25,9 @@ cdef struct Envelope:
     Piece gtid_props     # header field 12, curtGtid and its companions
     Piece gtid           # header field 13
 
+cdef enum:
+    SHARED_BYTES_MAX = 32
+
 cdef class RecordWriter:
     cdef Output out
     cdef readonly BlockPool pool
@@ -35,6 +38,10 @@ cdef class RecordWriter:
     cdef bytes file_field           # header fields 1 and 2
     cdef const uint8_t* file_p
     cdef uint32_t file_n
+    cdef uint8_t[SHARED_BYTES_MAX] shared  # header fields 4 to 7, for:
+    cdef uint32_t shared_n          # 0: for nothing yet
+    cdef uint32_t shared_server_id
+    cdef uint32_t shared_time
     cdef uint32_t fetched           # records of the block that take() has returned
     cdef list spans
     cdef readonly uint64_t pending_bytes  # written since the last take()
@@ -42,11 +49,19 @@ cdef class RecordWriter:
     cdef uint64_t too_large         # bytes of a rejected record, 0: none
 
     cdef void point(self, size_t used)
+    cdef void share(self, const Envelope* e) noexcept nogil
     cdef uint64_t header_size(self, const Envelope* e) noexcept nogil
     cdef int begin(self) noexcept nogil
-    cdef uint64_t front_size(self, const Envelope* e, uint64_t store) noexcept nogil
-    cdef void put_front(self, const Envelope* e, uint64_t store,
+    cdef void put_front(self, const Envelope* e, uint64_t header, uint64_t store,
                         uint8_t* p) noexcept nogil
     cdef int finish(self, const Envelope* e) noexcept nogil
     cdef int put_entry(self, const Envelope* e, const uint8_t* store,
                        uint64_t store_n) noexcept nogil
+
+
+cdef inline uint64_t front_size(uint64_t header, uint64_t store) noexcept nogil:
+    """Return the size of the front of a storeValue of `store` bytes."""
+    cdef uint64_t front = 1 + varint_size(header) + header + 2
+    if store:
+        front += 1 + varint_size(store)
+    return 1 + varint_size(front + store) + front

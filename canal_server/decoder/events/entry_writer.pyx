@@ -18,7 +18,9 @@ from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memmove
 
 from canal_server.core.blocks cimport Block, BlockPool, Record, FLAG_GTID, FLAG_OPEN
-from canal_server.core.wire cimport Output, ensure, put_bytes, put_varint, varint_size
+from canal_server.core.wire cimport (
+    Output, ensure, put_bytes, put_short, put_varint, varint_size,
+)
 
 from canal_server.model.positions import binlog_file_number
 
@@ -114,48 +116,9 @@ cdef class RecordWriter:
             return grow_block(&self.out, SLACK)
         return 0
 
-    cdef uint64_t header_size(self, const Envelope* e) noexcept nogil:
-        cdef uint64_t n = self.file_n + 9 + e.names.n + e.gtid_props.n + e.gtid.n
-        cdef int digits
-        if e.offset:
-            n += 1 + varint_size(e.offset)
-        if e.server_id:
-            n += 1 + varint_size(e.server_id)
-        if e.time:
-            n += 1 + varint_size(<uint64_t>e.time * 1000)
-        if e.event_length:
-            n += 1 + varint_size(e.event_length)
-        if e.event_type:
-            n += 2
-        if e.rows:
-            n += 15 + digits_of(e.rows)
-        return n
-
-    cdef uint64_t front_size(self, const Envelope* e, uint64_t store) noexcept nogil:
-        """Return the size of the front of a storeValue of `store` bytes."""
-        cdef uint64_t header = self.header_size(e)
-        cdef uint64_t front = 1 + varint_size(header) + header + 2
-        if store:
-            front += 1 + varint_size(store)
-        return 1 + varint_size(front + store) + front
-
-    cdef void put_front(self, const Envelope* e, uint64_t store,
-                        uint8_t* p) noexcept nogil:
-        """Write the front, which has exactly front_size bytes."""
-        cdef uint64_t header = self.header_size(e)
-        cdef uint64_t entry = 1 + varint_size(header) + header + 2 + store
-        cdef int digits
-        cdef uint32_t rows = e.rows
-        if store:
-            entry += 1 + varint_size(store)
-        p[0] = 0x12
-        p = put_varint(p + 1, entry)
-        p[0] = 0x0A
-        p = put_varint(p + 1, header)
-        p = put_bytes(p, self.file_p, self.file_n)
-        if e.offset:
-            p[0] = 0x18
-            p = put_varint(p + 1, e.offset)
+    cdef void share(self, const Envelope* e) noexcept nogil:
+        """Render the fields that the entries of many events have in common."""
+        cdef uint8_t* p = self.shared
         if e.server_id:
             p[0] = 0x20
             p = put_varint(p + 1, e.server_id)
@@ -165,7 +128,44 @@ cdef class RecordWriter:
             p = put_varint(p + 1, <uint64_t>e.time * 1000)
         p[0] = 0x38
         p[1] = 2
-        p = put_bytes(p + 2, e.names.p, e.names.n)
+        self.shared_n = <uint32_t>(p + 2 - self.shared)
+        self.shared_server_id, self.shared_time = e.server_id, e.time
+
+    cdef uint64_t header_size(self, const Envelope* e) noexcept nogil:
+        """Return the size of the header; call it before `put_front`."""
+        cdef uint64_t n
+        if (not self.shared_n or e.time != self.shared_time
+                or e.server_id != self.shared_server_id):
+            self.share(e)
+        n = self.file_n + self.shared_n + e.names.n + e.gtid_props.n + e.gtid.n
+        if e.offset:
+            n += 1 + varint_size(e.offset)
+        if e.event_length:
+            n += 1 + varint_size(e.event_length)
+        if e.event_type:
+            n += 2
+        if e.rows:
+            n += 15 + digits_of(e.rows)
+        return n
+
+    cdef void put_front(self, const Envelope* e, uint64_t header, uint64_t store,
+                        uint8_t* p) noexcept nogil:
+        """Write the front, which has exactly front_size bytes."""
+        cdef uint64_t entry = 1 + varint_size(header) + header + 2 + store
+        cdef int digits
+        cdef uint32_t rows = e.rows
+        if store:
+            entry += 1 + varint_size(store)
+        p[0] = 0x12
+        p = put_varint(p + 1, entry)
+        p[0] = 0x0A
+        p = put_varint(p + 1, header)
+        p = put_short(p, self.file_p, self.file_n)
+        if e.offset:
+            p[0] = 0x18
+            p = put_varint(p + 1, e.offset)
+        p = put_short(p, self.shared, self.shared_n)
+        p = put_short(p, e.names.p, e.names.n)
         if e.event_length:
             p[0] = 0x50
             p = put_varint(p + 1, e.event_length)
@@ -215,11 +215,12 @@ cdef class RecordWriter:
     cdef int put_entry(self, const Envelope* e, const uint8_t* store,
                        uint64_t store_n) noexcept nogil:
         """Write a whole record around a finished storeValue; -1 without memory."""
-        cdef uint64_t front = self.front_size(e, store_n)
+        cdef uint64_t header = self.header_size(e)
+        cdef uint64_t front = front_size(header, store_n)
         if self.begin() != 0 or ensure(&self.out, front + store_n + SLACK) != 0:
             return -1
-        self.put_front(e, store_n, self.out.p)
-        self.out.p = put_bytes(self.out.p + front, store, store_n)
+        self.put_front(e, header, store_n, self.out.p)
+        self.out.p = put_short(self.out.p + front, store, store_n)
         return self.finish(e)
 
 

@@ -26,7 +26,9 @@ from canal_server.decoder.rows.row_events cimport (
 from canal_server.decoder.rows.row_images cimport free_context, init_context
 from canal_server.decoder.events.event_stream cimport EventStream
 from canal_server.decoder.rows.layouts_by_id cimport TableCache, TableSlot
-from canal_server.decoder.events.entry_writer cimport Envelope, RecordWriter
+from canal_server.decoder.events.entry_writer cimport (
+    Envelope, RecordWriter, front_size,
+)
 
 cdef enum:
     FRAME_BYTES_MAX = 0x7FFFFFFF - 64  # of the protocol to clients
@@ -171,11 +173,12 @@ cdef class RowEntries(EventStream):
         cdef Envelope e
         cdef uint8_t[CHANGE_FRONT_MAX] change
         cdef uint64_t change_n = put_change_front(change, rows) - change
-        cdef uint64_t front, guess, rows_n
+        cdef uint64_t header, front, guess, rows_n
         cdef int status
         self.row_envelope(&e, rows, layout)
         e.rows = layout.last_rows
-        guess = self.writer.front_size(&e, change_n + layout.last_bytes) + change_n
+        header = self.writer.header_size(&e)
+        guess = front_size(header, change_n + layout.last_bytes) + change_n
         if (self.writer.begin() != 0
                 or ensure(&self.writer.out, guess + 64) != 0):
             return NO_MEMORY
@@ -185,7 +188,9 @@ cdef class RowEntries(EventStream):
             return self.fail_rows(status, rows, slot)
 
         rows_n = self.writer.out.p - self.writer.out.start - guess
-        front = self.writer.front_size(&e, change_n + rows_n)
+        if e.rows != layout.last_rows:
+            header = self.writer.header_size(&e)
+        front = front_size(header, change_n + rows_n)
         if front + change_n + rows_n > self.writer.entry_bytes_max:
             return self.fail_large(rows, slot, front + change_n + rows_n, e.rows)
         if front + change_n != guess:
@@ -194,7 +199,7 @@ cdef class RowEntries(EventStream):
             memmove(self.writer.out.start + front + change_n,
                     self.writer.out.start + guess, rows_n)
             self.writer.out.p = self.writer.out.start + front + change_n + rows_n
-        self.writer.put_front(&e, change_n + rows_n, self.writer.out.start)
+        self.writer.put_front(&e, header, change_n + rows_n, self.writer.out.start)
         memcpy(self.writer.out.start + front, change, change_n)
         layout.last_rows = e.rows
         layout.last_bytes = rows_n
@@ -222,7 +227,7 @@ cdef class RowEntries(EventStream):
         cdef const uint8_t* piece = rows.source.p
         cdef size_t head_n = rows.rows_at - self.event.body
         cdef size_t piece_n
-        cdef uint64_t front, n
+        cdef uint64_t header, front, n
         cdef uint8_t* p
         cdef int status
         self.row_envelope(&e, rows, layout)
@@ -235,14 +240,15 @@ cdef class RowEntries(EventStream):
             self.number_shape(new_shape)
         piece_n = rows.source.p - piece
         n = relayed_size(self.event.type, layout.shape, new_shape, head_n + piece_n)
-        front = self.writer.front_size(&e, n)
+        header = self.writer.header_size(&e)
+        front = front_size(header, n)
         if front + n > self.writer.entry_bytes_max:
             return self.fail_large(rows, slot, front + n, e.rows)
         if (self.writer.begin() != 0
                 or ensure(&self.writer.out, front + n) != 0):
             return NO_MEMORY
         p = self.writer.out.start
-        self.writer.put_front(&e, n, p)
+        self.writer.put_front(&e, header, n, p)
         self.writer.out.p = put_relayed(p + front, self.event.type, layout.shape, new_shape,
                                         self.event.body, head_n, piece, piece_n)
         self.rows_before += e.rows

@@ -14,35 +14,28 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import statistics
 import sys
-import threading
-import time
 import uuid
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import java_original
 from java_original import java_home
-from loads import LOADS, SCHEMA, SERVER_OPTIONS, Load, Range, Writer
+from latency import PER_SECOND, measure
+from loads import LOADS, SERVER_OPTIONS, Load, Range, Writer
 from server_process import Memory, ServerProcess, require_package
-from topic_watch import TopicWatch
+from topic_watch import END_TOPIC, TopicWatch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 from servers import PrivateServer, Server, named_or_private
 
-from canal_server.daemon.control import ControlError, ask
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-POLL_S = 0.02
-PATIENCE_S = 600.0
-END_TOPIC = "finish"
 OURS, JAVA = "canal-server", "Java original"
-PER_SECOND, LATENCY_ROWS = 200, 2000
+LATENCY_S, LATENCY_QUICK_S = 20, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -169,80 +162,25 @@ def delivering(
     )
 
 
-def until_delivered(process: ServerProcess) -> tuple[float, float]:
-    """Wait until the last row is confirmed; return when the first and it were seen."""
-    began_at = 0.0
-    give_up_at = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up_at and process.alive():
-        now = time.monotonic()
-        try:
-            (found,) = ask(process.data_dir, "status")["instances"]
-        except ControlError:
-            time.sleep(POLL_S)
-            continue
-        delivery = found.get("delivery") or {}
-        topics = delivery.get("topics", {})
-        if not began_at and (topics or delivery.get("in_flight")):
-            began_at = now
-        if any(name.endswith(END_TOPIC) for name in topics):
-            return began_at, now
-        time.sleep(POLL_S)
-    raise TimeoutError(process.log_tail())
-
-
 def run_latency(server: Server, writer: Writer, servers: str, *, quick: bool) -> None:
-    """Measure from before the INSERT, whose commit is implied, to a consumer."""
-    import confluent_kafka  # noqa: PLC0415  # an extra
-
-    written = writer.write(LOADS[1], quick=True)
-    topic = f"bench-{uuid.uuid4().hex[:8]}"
-    table = "latency_rows"
-    with delivering(server, written, servers, routing_of(topic, {})) as process:
-        until_delivered(process)
-        consumer: Any = confluent_kafka.Consumer(
-            {"bootstrap.servers": servers, "group.id": topic, "fetch.wait.max.ms": 5}
-        )
-        end = confluent_kafka.OFFSET_END
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, end)])
-        consumer.poll(1.0)
-        count = LATENCY_ROWS // (10 if quick else 1)
-        sent: list[float] = []
+    """Measure from a commit to a consumer, one row a transaction."""
+    count = PER_SECOND * (LATENCY_QUICK_S if quick else LATENCY_S)
+    for who, deliver in ((OURS, ours), (JAVA, java)):
+        written = writer.write(LOADS[1], quick=True)
+        topics = TopicWatch(servers, f"bench-{uuid.uuid4().hex[:8]}", 1)
+        settings = routing_of(topics.name, {})
         with (
-            server.connect(database=SCHEMA) as connection,
-            connection.cursor() as cursor,
+            contextlib.closing(topics),
+            deliver(server, written, servers, settings) as pid,
         ):
-            cursor.execute(f"CREATE TABLE {table} (n INT PRIMARY KEY)")
-
-            def write() -> None:
-                due = time.monotonic()
-                for number in range(count):
-                    due += 1 / PER_SECOND
-                    time.sleep(max(0.0, due - time.monotonic()))
-                    cursor.execute(f"INSERT INTO {table} VALUES ({number})")
-                    sent.append(time.monotonic())
-
-            thread = threading.Thread(target=write)
-            thread.start()
-            took: list[float] = []
-            while len(took) < count:
-                message = consumer.poll(10.0)
-                assert message is not None, "no message in 10 s"
-                value = message.value() or b""
-                if f'"table":"{table}"'.encode() in value and b"INSERT" in value:
-                    at = time.monotonic()
-                    number = len(took)
-                    # It may come before the client has the answer to its INSERT.
-                    took.append(
-                        max(0.0, at - sent[number]) if number < len(sent) else 0.0
-                    )
-            thread.join()
-        consumer.close()
-    took.sort()
-    print(
-        f"commit to consumer at {PER_SECOND}/s: median"
-        f" {statistics.median(took) * 1000:.2f} ms, 99 %"
-        f" {took[int(len(took) * 0.99)] * 1000:.2f} ms"
-    )
+            if pid is None:
+                continue
+            topics.seconds(partial(is_alive, pid))
+            topics.follow()
+            writer.recreate_table()
+            keys = range(1, count + 1)
+            found = measure(server, partial(topics.collect, keys), keys)
+            print(f"commit to consumer at {PER_SECOND}/s, {who}: {found}", flush=True)
 
 
 if __name__ == "__main__":

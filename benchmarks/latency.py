@@ -28,7 +28,7 @@ BATCH_SIZE = 1000
 WAITING_MS = 100
 POLLING_MS = -1  # answer at once, with whatever is there
 LATE_SECONDS_MAX = 10.0
-_MARK = re.compile(row_mark(0).replace(b"0", rb"(\d+)"))
+ROW_MARK = re.compile(row_mark(0).replace(b"0", rb"(\d+)"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def collect(client: DrainClient, timeout_ms: int, keys: range) -> dict[int, floa
             continue
         frame, body = got
         client.ack(frame.batch_id)
-        for found in _MARK.findall(body):
+        for found in ROW_MARK.findall(body):
             if int(found) in keys:
                 arrived.setdefault(int(found), now)
     return arrived

@@ -13,20 +13,26 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_mode import END_TOPIC, until_delivered
 from loads import LOADS, SERVER_OPTIONS, Load, Writer
 from server_process import ServerProcess, require_package
+from topic_watch import END_TOPIC
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 from servers import PrivateServer, Server, named_or_private
 
+from canal_server.daemon.control import ControlError, ask
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+POLL_S = 0.02
+PATIENCE_S = 600.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,6 +86,27 @@ def run_load(
             f" memory {process.memory().highest >> 20} MB",
             flush=True,
         )
+
+
+def until_delivered(process: ServerProcess) -> tuple[float, float]:
+    """Wait until the last row is confirmed; return when the first and it were seen."""
+    began_at = 0.0
+    give_up_at = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up_at and process.alive():
+        now = time.monotonic()
+        try:
+            (found,) = ask(process.data_dir, "status")["instances"]
+        except ControlError:
+            time.sleep(POLL_S)
+            continue
+        delivery = found.get("delivery") or {}
+        topics = delivery.get("topics", {})
+        if not began_at and (topics or delivery.get("in_flight")):
+            began_at = now
+        if any(name.endswith(END_TOPIC) for name in topics):
+            return began_at, now
+        time.sleep(POLL_S)
+    raise TimeoutError(process.log_tail())
 
 
 if __name__ == "__main__":

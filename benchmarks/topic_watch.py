@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from latency import ROW_MARK
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 POLL_S = 0.02
 ANSWER_S = 30.0
 PATIENCE_S = 900.0
+END_TOPIC = "finish"  # at the end of its name
 
 
 class TopicWatch:
@@ -22,7 +25,7 @@ class TopicWatch:
     def __init__(self, servers: str, name: str, partitions: int) -> None:
         import confluent_kafka.admin  # noqa: PLC0415  # an extra
 
-        self.name, self.end = name, f"{name}-finish"
+        self.name, self.end = name, f"{name}-{END_TOPIC}"
         self._kafka: Any = confluent_kafka
         admin: Any = confluent_kafka.admin
         # It must live until the results are there.
@@ -54,6 +57,28 @@ class TopicWatch:
                 return time.monotonic() - began_at
             time.sleep(POLL_S)
         raise TimeoutError(f"{self._count(self.name)} messages, and no last one")
+
+    def follow(self) -> None:
+        """Begin at the end of the topic, of one partition, for `collect`."""
+        end = self._count(self.name)
+        self._consumer.assign([self._kafka.TopicPartition(self.name, 0, end)])
+
+    def collect(self, keys: range) -> dict[int, float]:
+        """Receive until the row of every key is there; return when each arrived.
+
+        Raises TimeoutError.
+        """
+        arrived: dict[int, float] = {}
+        while len(arrived) < len(keys):
+            message = self._consumer.poll(ANSWER_S)
+            now = time.monotonic()
+            if message is None or message.error():
+                missing = len(keys) - len(arrived)
+                raise TimeoutError(f"{missing} rows did not come")
+            for found in ROW_MARK.findall(message.value()):
+                if int(found) in keys:
+                    arrived.setdefault(int(found), now)
+        return arrived
 
     def close(self) -> None:
         """Close the connection."""

@@ -44,19 +44,6 @@ def deliver(pipeline: Pipeline, kafka: Kafka, /, **settings: Any) -> None:
     pipeline.start()
 
 
-@pytest.fixture
-def stopped(
-    make_pipeline: Callable[..., Pipeline], source_server: Any, database: str
-) -> Pipeline:
-    """Give a pipeline that was not started."""
-    return make_pipeline(source_server, database)
-
-
-def delivery(pipeline: Pipeline) -> dict[str, Any]:
-    """Return what the delivery shows."""
-    return dict(pipeline.status()["delivery"])
-
-
 def test_kills(stopped: Pipeline, kafka: Kafka, rng: random.Random) -> None:
     """Whatever is killed, the topic has all changes, those of a key in their order."""
     pipeline = stopped
@@ -78,7 +65,7 @@ def test_kills(stopped: Pipeline, kafka: Kafka, rng: random.Random) -> None:
     wait_until(lambda: topic.has_all(shop), pipeline.process)
     topic.check(shop)
     pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
-    found = delivery(pipeline)
+    found = pipeline.status()["delivery"]
     assert (found["state"], found["reason"]) == ("delivering", "")
     assert list(found["topics"]) == ["shop"]
     seen = list(topic.log)
@@ -110,7 +97,7 @@ def test_protobuf(
     wait_until(lambda: topic.has_all(shop), pipeline.process)
     topic.check(shop)
     pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
-    assert delivery(pipeline)["state"] == "delivering"
+    assert pipeline.status()["delivery"]["state"] == "delivering"
     pipeline.stop()
 
 
@@ -193,7 +180,7 @@ def test_a_message_that_is_too_large(stopped: Pipeline, kafka: Kafka) -> None:
     assert all(
         (each["table"], each["keys"]) == ("notes", [{"id": "2"}]) for each in found
     )
-    assert delivery(stopped)["too_large"] >= 1
+    assert stopped.status()["delivery"]["too_large"] >= 1
     stopped.stop()
 
 

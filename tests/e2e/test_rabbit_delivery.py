@@ -36,19 +36,6 @@ def deliver(pipeline: Pipeline, rabbit: Rabbit, /, **main_settings: object) -> N
     pipeline.start()
 
 
-@pytest.fixture
-def stopped(
-    make_pipeline: Callable[..., Pipeline], source_server: Any, database: str
-) -> Pipeline:
-    """Give a pipeline that was not started."""
-    return make_pipeline(source_server, database)
-
-
-def delivery(pipeline: Pipeline) -> dict[str, Any]:
-    """Return what the delivery shows."""
-    return dict(pipeline.status()["delivery"])
-
-
 def test_kills(stopped: Pipeline, rabbit: Rabbit, rng: random.Random) -> None:
     """Whatever is killed, the queue has all changes in their order."""
     pipeline = stopped
@@ -74,7 +61,7 @@ def test_kills(stopped: Pipeline, rabbit: Rabbit, rng: random.Random) -> None:
         range(1, len(last_times) + 1)
     )
     pipeline.wait_for_status(lambda status: status["delivery"]["in_flight"] == 0)
-    found = delivery(pipeline)
+    found = pipeline.status()["delivery"]
     assert (found["state"], found["reason"]) == ("delivering", "")
     assert list(found["topics"]) == ["shop"]
     seen = list(topic.log)

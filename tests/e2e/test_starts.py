@@ -33,12 +33,6 @@ def begins_at(make_pipeline, source_server, database):
     return start
 
 
-@pytest.fixture
-def stopped(make_pipeline, source_server, database):
-    """Give a pipeline that does not run, to write before its start."""
-    return make_pipeline(source_server, database)
-
-
 def receive(pipeline, checker):
     """Receive all that was written."""
     with pipeline.client() as client:

@@ -369,10 +369,15 @@ def make_pipeline(tmp_path: Path) -> Iterator[Callable[..., Pipeline]]:
 
 
 @pytest.fixture
-def pipeline(
+def stopped(
     make_pipeline: Callable[..., Pipeline], source_server: Server, database: str
 ) -> Pipeline:
+    """Give a pipeline from the shared MySQL, then MariaDB, that was not started."""
+    return make_pipeline(source_server, database)
+
+
+@pytest.fixture
+def pipeline(stopped: Pipeline) -> Pipeline:
     """Give a running pipeline from the shared MySQL, then from the shared MariaDB."""
-    made = make_pipeline(source_server, database)
-    made.start()
-    return made
+    stopped.start()
+    return stopped

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from canal_server.model.columns_known import TableMeta
     from canal_server.model.ddl_statement import DdlStatement
     from canal_server.model.identity import ClientIdentity
+    from canal_server.model.lease_problem import LeaseProblem
     from canal_server.model.positions import (
         EntryPosition,
         LogPosition,
@@ -449,6 +450,13 @@ class Lease(Protocol):
 
     def status(self) -> dict[str, object] | None:
         """Return what an operator asks, as JSON values; None if nobody competes."""
+
+    def problem(self) -> LeaseProblem | None:
+        """Return why no server may be able to acquire it; None: nothing is wrong.
+
+        Not a short interruption, during which whoever holds it keeps it. While it is
+        reported, `owner` may be out of date.
+        """
 
     def open(self, changed: Callable[[], None]) -> None:
         """Announce this server to others; returns at once.

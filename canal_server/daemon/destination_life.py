@@ -335,20 +335,27 @@ class DestinationLife:
     def status(self) -> dict[str, object]:
         """Return the status for people, as JSON values; never blocks."""
         instance, lease = self.running(), self._lease.status()
+        waits = self._state is State.COMPETING
+        problem = self._lease.problem() if waits else None
+        owner = None if problem is not None else self._lease.owner
+        if problem is not None:
+            failure = {"error": problem.text, "error_since_ms": problem.since_ms}
+        elif self._failure and not (waits and owner):
+            failure = {
+                "error": self._failure,
+                "error_since_ms": self._failing_since_ms,
+            }
+        else:  # also while another server runs what failed here
+            failure = {}
         return {
             "destination": self.destination,
             "running": instance is not None,
             "lazy": self.config.lazy,
             "life": self._state.value,
-            "runs_on": self._lease.owner,
+            "runs_on": owner,
             **({} if lease is None else {"lease": lease}),
-            **(instance.status() if instance is not None else self._failure_as_json()),
+            **(instance.status() if instance is not None else failure),
         }
-
-    def _failure_as_json(self) -> dict[str, object]:
-        if not self._failure:
-            return {}
-        return {"error": self._failure, "error_since_ms": self._failing_since_ms}
 
     def _failed(self, why: str) -> None:
         """Note why it does not run, until it does."""

@@ -33,8 +33,10 @@ from canal_server.errors import (
     ZooKeeperError,
     ZooKeeperUnavailable,
 )
+from canal_server.ha.membership import now_ms
 from canal_server.messages import cluster_messages
 from canal_server.model import znodes
+from canal_server.model.lease_problem import LeaseProblem
 from canal_server.model.running import Running, decode, owner_of
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class ZooKeeperLease:
         self._its_fence = ""  # the node `lease-…` of that owner; empty: it has none
         self._watched = False  # changes of the node are reported
         self._logged = ""  # the last message, to log it only once
+        self._refused: LeaseProblem | None = None  # what ZooKeeper refuses
 
     @property
     def owner(self) -> str | None:
@@ -92,6 +95,7 @@ class ZooKeeperLease:
         """Return whether it is held, for how long that is certain, and the session."""
         zookeeper, is_held = self._zookeeper, self.held()
         certain_s = self._membership.certain_s(self._session) if is_held else 0.0
+        problem = self.problem()
         return {
             "held": is_held,
             "certain_s": round(certain_s, 3),
@@ -100,7 +104,22 @@ class ZooKeeperLease:
                 "state": zookeeper.state.value,
                 "expired": zookeeper.expired,
             },
+            "error": None if problem is None else problem.text,
+            "error_since_ms": None if problem is None else problem.since_ms,
         }
+
+    def problem(self) -> LeaseProblem | None:
+        """Return why ZooKeeper is of no use, None: it is."""
+        since_ms = self._membership.unanswered_since_ms()
+        if since_ms is None:
+            return self._refused
+        return LeaseProblem(
+            f"{ZooKeeperUnavailable.__name__}: no answer from ZooKeeper at"
+            f" {self._zookeeper.servers}: this server cannot run the destination, and"
+            " does not know which server does; start ZooKeeper, or restore the network"
+            " to it",
+            since_ms,
+        )
 
     def open(self, changed: Callable[[], None]) -> None:
         """Register this server, and that it may run the destination."""
@@ -152,6 +171,7 @@ class ZooKeeperLease:
             try:
                 self._zookeeper.wait_until_connected(stop)
                 wait_s = self._compete()
+                self._refused = None
             except ZooKeeperUnavailable:
                 wait_s = ASK_AGAIN_S
             except ZooKeeperError as error:
@@ -159,6 +179,9 @@ class ZooKeeperLease:
                     cluster_messages.DESTINATION_NOT_RUNNABLE.log(
                         log, self.destination, error
                     )
+                since_ms = now_ms() if self._refused is None else self._refused.since_ms
+                text = f"{type(error).__name__}: {error}"
+                self._refused = LeaseProblem(text, since_ms)
                 wait_s = ASK_AGAIN_S
             if self._session is not None:
                 return True

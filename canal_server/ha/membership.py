@@ -41,11 +41,17 @@ PROOF_EVERY_MAX_S: Final = 5.0
 TRIES: Final = 4  # to renew it, during the session's time-out
 TRY_MAX_S: Final = 5.0
 JOIN_S: Final = 2.0  # for a request in progress to end
+START_MAX_S: Final = 5.0  # for the first answer, before its lack is an error
 
 
 def boot_clock_s() -> float:
     """Return a time that also advances while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def now_ms() -> int:
+    """Return the time since 1970, for people."""
+    return round(time.time() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class Proof:
     session: int
     sent_s: float
     until_s: float
+    sent_ms: int  # since 1970, for people
 
 
 class Membership:
@@ -78,6 +85,11 @@ class Membership:
         self._followed = False  # an earlier server's session was ended
         self._clock_s = clock_s
         self._proof: Proof | None = None  # replaced, not changed: read without a lock
+        # Since when there is no answer, in ms since 1970, None: there is one, or the
+        # session is certain in spite of it. Found by trying: a clock alone would also
+        # count a pause of this process.
+        self._unanswered_since_ms: int | None = None
+        self._opened_s, self._opened_ms = 0.0, 0
         self._lock = threading.Lock()  # guards what follows
         self._users = 0
         self._paths: dict[str, int] = {}  # of nodes, and the session that owns each
@@ -93,6 +105,8 @@ class Membership:
             if self._users > 1:
                 return
             self.zookeeper.start()
+            self._opened_s, self._opened_ms = self._clock_s(), now_ms()
+            self._unanswered_since_ms = None
             self._stopping = False
             self._thread = threading.Thread(
                 target=self._keep, name="zookeeper membership", daemon=True
@@ -151,13 +165,36 @@ class Membership:
         proof = self._proof
         return 0.0 if proof is None else self._clock_s() - proof.sent_s
 
+    def unanswered_since_ms(self) -> int | None:
+        """Return since when ZooKeeper has not answered, None: it does.
+
+        It is None, too, for as long as the session lives without an answer, and in the
+        first seconds after the start.
+        """
+        return self._unanswered_since_ms
+
+    def _note_no_answer(self, began_s: float) -> None:
+        """Note a try that failed, if nothing was certain any more when it began.
+
+        One that began earlier may have failed because this process was paused.
+        """
+        proof = self._proof
+        if proof is not None and proof.sent_s >= self._opened_s:
+            until_s, since_ms = proof.until_s, proof.sent_ms
+        else:
+            patience_s = min(TRUSTED * self.zookeeper.session_timeout_s, START_MAX_S)
+            until_s, since_ms = self._opened_s + patience_s, self._opened_ms
+        if began_s >= until_s:
+            self._unanswered_since_ms = since_ms
+
     def _prove(self) -> None:
         timeout_s = self.zookeeper.session_timeout_s
-        sent_s = self._clock_s()
+        sent_s, sent_ms = self._clock_s(), now_ms()
         session = self.zookeeper.touch(min(timeout_s / TRIES, TRY_MAX_S))
         # The time-out that was granted to the session that answered.
         timeout_s = self.zookeeper.session_timeout_s
-        self._proof = Proof(session, sent_s, sent_s + TRUSTED * timeout_s)
+        self._proof = Proof(session, sent_s, sent_s + TRUSTED * timeout_s, sent_ms)
+        self._unanswered_since_ms = None
 
     # --- nodes ----------------------------------------------------------------------
 
@@ -228,13 +265,15 @@ class Membership:
     def _keep(self) -> None:
         while not self._stopping:
             self._woken.clear()
+            began_s = self._clock_s()
             try:
                 self._prove()
                 self._follow()
                 self._make_nodes()
             except ZooKeeperError as error:
-                # The leases log the consequences.
+                # The leases log and show the consequences.
                 log.debug("%s", error)
+                self._note_no_answer(began_s)
             except Exception:  # noqa: BLE001
                 # A bug must be visible, and must not stop this thread for all leases.
                 cluster_messages.SESSION_CHECK_FAILED.log(log, exc_info=True)

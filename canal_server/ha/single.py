@@ -22,6 +22,9 @@ class SingleNode:
     def open(self, changed: Callable[[], None]) -> None:
         """Do nothing: there are no other servers."""
 
+    def problem(self) -> None:
+        """Return None: nobody is asked."""
+
     def acquire(self, stop: Stop) -> bool:
         """Grant it, unless a stop is requested."""
         return not stop.requested()

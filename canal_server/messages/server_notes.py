@@ -45,6 +45,16 @@ SERVER_ERRORS: Final = (
         remedy="Nothing: clients receive their last acked changes again.",
     ),
     Note(
+        error="ZooKeeperUnavailable",
+        fragments=("no answer from ZooKeeper at",),
+        meaning="No server can get the right to run the destination, or learn that"
+        " another one has it. A server that ran it has stopped it, unless it can still"
+        " reach ZooKeeper: [when ZooKeeper does not"
+        " answer](../howto/cluster.md#when-zookeeper-does-not-answer).",
+        remedy="Start ZooKeeper, restore the network to it, or correct"
+        " `canal.zkServers`. The destination then continues by itself.",
+    ),
+    Note(
         error="ZooKeeperError",
         fragments=("does not exist in ZooKeeper",),
         meaning="The path after the servers in `canal.zkServers` does not exist.",

@@ -16,6 +16,7 @@ CATCHING_UP_S: Final = 10.0  # a lag from which on reading is not just busy
 STATES: Final = {  # and what they mean
     "idle": "lazy, and no client has connected yet",
     "standby": "another server runs it, or none does yet",
+    "no_lease": "ZooKeeper does not answer, or refuses what is needed to run it here",
     "starting": "loading what is stored",
     "locating": "connecting to the source, and finding where to start",
     "dumping": f"reading, and lagging less than {CATCHING_UP_S:g} s",
@@ -43,6 +44,7 @@ _BY_LIFE: Final = {
     "idle": "idle",
     "competing": "standby",
     "starting": "starting",
+    "running": "stopping",  # it may not run any longer
     "stopping": "stopping",
     "paused": "failed",
     "stopped": "stopped",
@@ -69,6 +71,9 @@ class Reading:
         """One of STATES."""
         status = self.status
         if not status.get("running"):
+            if status.get("life") == "competing" and status.get("error"):
+                # Else it failed to start, and is about to try again.
+                return "no_lease" if status["lease"]["error"] else "failed"
             return _BY_LIFE.get(str(status.get("life")), "stopped")
         blocked = status.get("blocked")
         if blocked:

@@ -81,6 +81,8 @@ def _reason_of(reading: Reading) -> tuple[str, int | None]:
         return f"reading waits: {blocked['reason']}", blocked["since_ms"]
     if reading.state == "standby" and status.get("runs_on"):
         return f"the destination runs on {status['runs_on']}: connect there", None
+    if error and reading.state == "no_lease":
+        return f"no server is known to run the destination: {error}", error_since_ms
     if error and reading.state == "failed":
         return f"the destination cannot start: {error}", error_since_ms
     if error:

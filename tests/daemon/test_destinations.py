@@ -13,6 +13,7 @@ from fix_store import eventually, in_thread
 
 import canal_server.daemon.destinations
 from canal_server.errors import CanalError, ConfigError
+from canal_server.model.lease_problem import LeaseProblem
 from canal_server.runtime.lifecycle import Deadline
 
 
@@ -324,6 +325,38 @@ class TestSharedLease:
         lease.give()
         eventually(lambda: destinations.status()[0]["life"] == "paused")
         assert lease.calls == ["open", "release"]
+
+    def test_nobody_can_grant_it(self, destinations_of):
+        """A destination that waits for it then shows an error, and no owner."""
+        lease = SharedLease()
+        destinations = destinations_of(configs("a"), Makes(), lease)
+        destinations.start()
+        lease.give(granted=False, owner="10.0.0.2:11111")
+        (before,) = destinations.status()
+        assert before["runs_on"] == "10.0.0.2:11111"
+        assert "error" not in before
+        lease.wrong = LeaseProblem("no answer", 7)
+        (status,) = destinations.status()
+        assert status["life"] == "competing"
+        assert (status["error"], status["error_since_ms"]) == ("no answer", 7)
+        assert status["runs_on"] is None
+        lease.wrong = None
+        lease.give()
+        eventually(lambda: destinations.running("a"))
+        assert destinations.status()[0].get("error") is None
+
+    def test_a_failure_here_that_another_server_does_not_have(self, destinations_of):
+        """What failed here is no error while another server runs the destination."""
+        lease = SharedLease()
+        destinations = destinations_of(configs("broken"), Makes(), lease)
+        destinations.start()
+        lease.give()
+        eventually(lambda: destinations.status()[0]["life"] == "paused")
+        assert destinations.status()[0]["error"]
+        lease.give(granted=False, owner="10.0.0.2:11111")
+        destinations.resume("broken")
+        eventually(lambda: destinations.status()[0]["life"] == "competing")
+        assert "error" not in destinations.status()[0]
 
     def test_a_client_waits_for_news(self, destinations_of):
         """A first client waits until it is known whether the destination runs here."""

@@ -348,6 +348,43 @@ class TestCluster:
         one.membership.close()
 
 
+class TestProblem:
+    """What keeps every server from acquiring it is shown, with its start."""
+
+    def test_no_answer(self, serve, zookeeper_server):
+        """It names the servers, what follows, and the remedy; and it ends."""
+        way = Proxy(zookeeper_server.host, zookeeper_server.port)
+        one = serve(ONE, servers=f"127.0.0.1:{way.port}")
+        assert one.acquire().result(LONG_S)
+        assert one.lease.problem() is None
+        assert one.lease.status()["error"] is None
+        with way.silence():
+            one.clock.put_forward(SESSION_S)
+            eventually(one.lease.problem)
+            problem = one.lease.problem()
+            assert f"no answer from ZooKeeper at 127.0.0.1:{way.port}:" in problem.text
+            assert "does not know which server does" in problem.text
+            assert "start ZooKeeper" in problem.text
+            status = one.lease.status()
+            assert status["error"] == problem.text
+            assert status["error_since_ms"] == problem.since_ms
+        way.end_all()
+        eventually(lambda: one.lease.problem() is None)
+        one.lease.release()
+        way.close()
+
+    def test_what_is_refused(self, serve, zookeeper, zookeeper_root):
+        """An answer that refuses what is needed is a problem until it is mended."""
+        one = serve(ONE, servers=f"{zookeeper_root}/later")
+        waiting = one.acquire()
+        eventually(one.lease.problem)
+        first = one.lease.problem()
+        assert "does not exist in ZooKeeper" in first.text
+        zookeeper.create("/later")
+        assert waiting.result(LONG_S)
+        assert one.lease.problem() is None
+
+
 class TestFencing:
     """A server with an uncertain lease does nothing, long before another has it."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from cluster_clock import Clock
 from fix_proxy import Proxy
@@ -9,7 +11,7 @@ from fix_store import eventually
 from fix_zookeeper import end_session
 
 from canal_server.doors.zookeeper import ZooKeeper
-from canal_server.ha.membership import TRUSTED, Membership
+from canal_server.ha.membership import START_MAX_S, TRUSTED, Membership, now_ms
 
 LONG_S = 60.0
 SESSION_S = 9.0  # after two thirds of it a dead connection is noticed
@@ -170,6 +172,63 @@ def test_it_counts_from_the_request(zookeeper_server):
         clock.put_forward(TRUSTED * LONG_S)
         assert not membership.proven(membership.zookeeper.session)
     eventually(lambda: membership.prove(membership.zookeeper.session))
+    membership.close()
+    way.close()
+
+
+def test_without_an_answer(zookeeper_server):
+    """It is reported once nothing is certain any more, until there is an answer.
+
+    Not for a short silence, and not because this process was paused.
+    """
+    way = Proxy(zookeeper_server.host, zookeeper_server.port)
+    clock = Clock()
+    membership = Membership(
+        ZooKeeper(f"127.0.0.1:{way.port}", session_timeout_s=SESSION_S), clock_s=clock
+    )
+    began_ms = now_ms()
+    membership.open()
+    eventually(lambda: membership.proven(membership.zookeeper.session))
+    clock.put_forward(LONG_S)
+    assert membership.unanswered_since_ms() is None
+    eventually(lambda: membership.proven(membership.zookeeper.session))
+    assert membership.unanswered_since_ms() is None
+    with way.silence():
+        clock.put_forward(SESSION_S)
+        eventually(membership.unanswered_since_ms)
+        since_ms = membership.unanswered_since_ms()
+        assert since_ms is not None
+        assert began_ms <= since_ms <= now_ms()
+    way.end_all()
+    eventually(lambda: membership.unanswered_since_ms() is None)
+    membership.close()
+    way.close()
+
+
+def test_without_a_first_answer(zookeeper_server, monkeypatch):
+    """A start waits a few seconds for ZooKeeper before that is reported."""
+    way = Proxy(zookeeper_server.host, zookeeper_server.port)
+    clock = Clock()
+    membership = Membership(
+        ZooKeeper(f"127.0.0.1:{way.port}", session_timeout_s=LONG_S), clock_s=clock
+    )
+    tries = threading.Semaphore(0)
+    touch = membership.zookeeper.touch
+
+    def counted(timeout_s):
+        tries.release()
+        return touch(timeout_s)
+
+    monkeypatch.setattr(membership.zookeeper, "touch", counted)
+    with way.refuse():
+        membership.open()
+        assert tries.acquire(timeout=LONG_S)
+        membership._woken.set()  # in place of its time
+        assert tries.acquire(timeout=LONG_S)  # so that the first one has been noted
+        assert membership.unanswered_since_ms() is None
+        clock.put_forward(START_MAX_S)
+        eventually(membership.unanswered_since_ms)
+    eventually(lambda: membership.unanswered_since_ms() is None)
     membership.close()
     way.close()
 

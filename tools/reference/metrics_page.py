@@ -33,6 +33,23 @@ SOURCES = "canal_server/observe and tools/reference/templates"
 
 _CERTIFICATE = Certificate(SERVER, "", "server.pem", "", 0)
 
+# The same states in `canal-server status`, whose words scripts use.
+IN_STATUS = {
+    "idle": "`life` idle",
+    "standby": "`life` competing",
+    "no_lease": "`life` competing, with an `error` (text: `no lease`)",
+    "starting": "`life` starting",
+    "locating": "`state` connecting",
+    "dumping": "`state` running",
+    "catching_up": "`state` running, with a `lag`",
+    "waiting": "`state` waiting",
+    "blocked_on_client": "`blocked` names clients (text: `blocked`)",
+    "blocked_on_store": "`blocked` names none (text: `blocked`)",
+    "stopping": "`life` stopping, or `state` stopped",
+    "failed": "`life` paused",
+    "stopped": "`life` stopped",
+}
+
 
 def pages() -> dict[Path, str]:
     """Return the page by its path."""
@@ -50,11 +67,13 @@ def pages() -> dict[Path, str]:
         ),
     ):
         text = text.replace(f"{{{{{slot}}}}}", metrics_table(found))
-    for slot, states in (("states", STATES), ("client_states", CLIENT_STATES)):
-        rows = [(f"`{name}`", what) for name, what in states.items()]
-        text = text.replace(
-            f"{{{{{slot}}}}}", table(("state", "meaning"), rows).strip()
-        )
+    states = [(f"`{name}`", IN_STATUS[name], what) for name, what in STATES.items()]
+    clients = [(f"`{name}`", what) for name, what in CLIENT_STATES.items()]
+    for slot, shown in (
+        ("states", table(("state", "in `canal-server status`", "meaning"), states)),
+        ("client_states", table(("state", "meaning"), clients)),
+    ):
+        text = text.replace(f"{{{{{slot}}}}}", shown.strip())
     return {PAGE: notice(SOURCES) + text}
 
 

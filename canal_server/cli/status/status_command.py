@@ -348,6 +348,8 @@ def _row(
     state = here.get("state") or here.get("life") or "-"
     if here.get("blocked"):
         state = "blocked"
+    elif state == "competing" and (here.get("lease") or {}).get("error"):
+        state = "no lease"
     changed_ms = here.get("position_ms")
     clients = ", ".join(map(str, here.get("clients", ())))
     return (

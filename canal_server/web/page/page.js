@@ -15,7 +15,7 @@ const STATE_TEXT = {
   locating: "connecting to the source", dumping: "reading", catching_up: "catching up",
   waiting: "waiting for the source", blocked_on_client: "blocked: waits for a client",
   blocked_on_store: "blocked: no client is subscribed", stopping: "stopping",
-  failed: "failed", stopped: "stopped by an operator",
+  no_lease: "cannot run: ZooKeeper", failed: "failed", stopped: "stopped by an operator",
 };
 
 const main = document.getElementById("destinations");

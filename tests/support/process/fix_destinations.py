@@ -45,6 +45,7 @@ class SharedLease(SingleNode):
 
     def __init__(self):
         self.owner = None
+        self.wrong = None
         self.sure = True
         self.calls = []
         self._granted = False
@@ -68,6 +69,10 @@ class SharedLease(SingleNode):
         with self._woken:
             self._woken.wait_for(lambda: self._granted or stop.requested())
             return self._granted
+
+    def problem(self):
+        """Return what is wrong."""
+        return self.wrong
 
     def held(self):
         """Return whether it is granted."""

@@ -41,12 +41,16 @@ class Alarm:
 class AlarmHook(Protocol):
     """Takes alarms."""
 
+    name: str  # by which it is found again what it has not accepted
+
     def send(self, alarm: Alarm) -> None:
         """Pass an alarm on. Raises CanalError; it is then sent again later."""
 
 
 class LogHook:
     """Writes alarms to the log."""
+
+    name = "log"
 
     def send(self, alarm: Alarm) -> None:
         """Write it."""
@@ -68,6 +72,8 @@ class WebhookHook:
 
     An answer 2xx is a success. Redirects are not followed.
     """
+
+    name = "webhook"
 
     def __init__(self, url: str) -> None:
         """Raise ValueError for an unusable URL."""
@@ -92,6 +98,8 @@ class CommandHook:
 
     The fields are also variables: CANAL_ALARM_STATE, CANAL_ALARM_DESTINATION and so on.
     """
+
+    name = "command"
 
     def __init__(self, command: str) -> None:
         self._command: Sequence[str] = shlex.split(command)

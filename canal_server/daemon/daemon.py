@@ -37,6 +37,7 @@ from canal_server.admin.log_reading import LogReading
 from canal_server.alarms.alarm_conditions import AlarmLimits
 from canal_server.alarms.alarm_hooks import CommandHook, LogHook, WebhookHook
 from canal_server.alarms.alarm_watch import Alarms, AlarmWatch
+from canal_server.alarms.open_alarms import FILE_NAME, AlarmFile
 from canal_server.config.load import MAIN_FILE, InstanceLoader
 from canal_server.config.open_ports import metrics_address
 from canal_server.config.schema import ServerMode
@@ -384,7 +385,8 @@ class Daemon:
         limits = AlarmLimits(
             server.alarm_after_s, server.alarm_lag_s, server.alarm_client_lag_s
         )
-        return AlarmWatch(Alarms(limits, hooks), self.readings)
+        file = AlarmFile(self._config.data_dir / FILE_NAME)
+        return AlarmWatch(Alarms(limits, hooks, file=file), self.readings)
 
     def readings(self) -> list[Reading]:
         """Return what each destination shows now: for metrics, page and alarms."""

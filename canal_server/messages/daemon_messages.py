@@ -263,6 +263,25 @@ METRICS_PORT_UNAVAILABLE = Message(
     remedy="Give each server of a host its own `canal.metrics.pull.port`, or set -1.",
 )
 
+OPEN_ALARMS_NOT_STORED = Message(
+    name="open-alarms-not-stored",
+    level=WARNING,
+    text="cannot write %s, so the next run does not know the open alarms: %s",
+    meaning="The data folder is full or cannot be written to. Alarms are raised,"
+    " resolved and sent as before, but those that are open when the server ends are"
+    " never resolved. This line is not repeated.",
+    remedy="Free space, or correct the permissions of `canal.file.data.dir`.",
+)
+
+OPEN_ALARMS_UNREADABLE = Message(
+    name="open-alarms-unreadable",
+    level=WARNING,
+    text="cannot read the open alarms of the last run in %s: %s",
+    meaning="The file is damaged, or belongs to another user. It is replaced with the"
+    " next alarm. What was open is not resolved, and is raised again if it lasts.",
+    remedy="Resolve those alarms where they were sent to.",
+)
+
 PAGE_IS_OPEN = Message(
     name="page-is-open",
     level=WARNING,

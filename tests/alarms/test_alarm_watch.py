@@ -2,65 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
+from alarm_scene import NOW_S, Scene, metrics
 from fix_random import longer
 
-from canal_server.alarms.alarm_conditions import AlarmLimits
-from canal_server.alarms.alarm_watch import UNSENT_MAX, Alarms
-from canal_server.errors import CanalError
-from canal_server.observe.readings import Reading
-from canal_server.server.request_counts import RequestCounts
-
-NOW_S = 1_700_000_000.0
-
-
-class Hook:
-    """Keeps alarms; fails while it is asked to."""
-
-    def __init__(self) -> None:
-        self.got: list[tuple[str, str, str]] = []
-        self.fails = False
-
-    def send(self, alarm) -> None:
-        """Take an alarm."""
-        if self.fails:
-            raise CanalError("canal.alarm.command: exit status 1: no route")
-        self.got.append((alarm.state, alarm.kind, alarm.text))
-
-    def take(self):
-        """Return what arrived since the last call."""
-        got, self.got = self.got, []
-        return got
-
-
-class Scene:
-    """Alarms, a hook, and a clock."""
-
-    def __init__(self, **limits) -> None:
-        self.now_s = NOW_S
-        self.hook = Hook()
-        found = AlarmLimits(**{"after_s": 60.0, **limits})
-        self.alarms = Alarms(found, [self.hook], lambda: self.now_s)
-
-    def look(self, seconds=0.0, metrics=None, **status):
-        """Look after some time; returns the alarms that arrived."""
-        self.now_s += seconds
-        status = {"destination": "shop", "running": True, "reads": "db2:3306"} | status
-        self.alarms.look([Reading("shop", status, RequestCounts(), metrics)])
-        return self.hook.take()
-
-
-def metrics(lag_s=0.0, switches=0, **client_lags):
-    """Return numbers of a destination with one source."""
-    return SimpleNamespace(
-        sources={0: SimpleNamespace(lag_s=lag_s, switches=switches)},
-        clients=[
-            SimpleNamespace(client_id=int(name[1:]), state="in_ring", lag_s=value)
-            for name, value in client_lags.items()
-        ],
-    )
+from canal_server.alarms.alarm_watch import UNSENT_MAX
 
 
 def test_what_lasts_is_raised_once_and_resolved_once():
@@ -89,7 +35,11 @@ def test_the_time_that_is_known_counts():
     since_ms = (NOW_S - 100) * 1000
     assert scene.look(error="no route", error_since_ms=since_ms)
     scene = Scene()
-    blocked = {"reason": "ring full, waits for client 7", "since_ms": since_ms}
+    blocked = {
+        "reason": "ring full, waits for client 7",
+        "since_ms": since_ms,
+        "clients": [7],
+    }
     assert scene.look(blocked=blocked) == [("raised", "blocked", blocked["reason"])]
 
 

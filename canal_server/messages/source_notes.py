@@ -251,8 +251,12 @@ SOURCE_WARNINGS: Final = (
             "changes that the source logs as statements arrive without rows",
             "rows have only the columns that the source logs",
         ),
-        meaning="`binlog_format` is not ROW, or `binlog_row_image` is not FULL.",
-        remedy="Run the SET GLOBAL of the text. Open sessions keep the old value.",
+        meaning="`binlog_format` is not ROW, or `binlog_row_image` is not FULL, and"
+        " `canal.instance.binlog.format` or `canal.instance.binlog.image` allows that:"
+        " [what clients miss](../howto/check.md#what-clients-miss).",
+        remedy="Run the SET GLOBAL of the text. Open sessions keep the old value. To"
+        " have the destination refuse such a source instead, allow `ROW` and `FULL`"
+        " only.",
     ),
     Note(
         fragments=("gtid_mode is …, but canal.instance.gtidon is true",),

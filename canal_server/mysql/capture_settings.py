@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from canal_server.mysql.control_connection import ControlConnection
 
 _WHOLE_IMAGES: Final = ("FULL", "FULL_NODUP")
+_MINIMAL: Final = "MINIMAL"
 # The names by which accounts have them: MariaDB renamed one in 10.5.
 _BINLOG_STATUS: Final = ("REPLICATION CLIENT", "BINLOG MONITOR", "SUPER")
 
@@ -65,15 +66,32 @@ def needs_of(source: SourceConfig) -> CaptureNeeds:
     )
 
 
+def _always(_: CaptureFacts, __: CaptureNeeds) -> bool:
+    return True
+
+
+def _never(_: CaptureFacts, __: CaptureNeeds) -> bool:
+    return False
+
+
+def _is_format_refused(facts: CaptureFacts, needs: CaptureNeeds) -> bool:
+    return bool(needs.formats) and facts.info.binlog_format not in needs.formats
+
+
+def _is_image_refused(facts: CaptureFacts, needs: CaptureNeeds) -> bool:
+    return bool(needs.images) and facts.info.row_image not in needs.images
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """A check; if it fails, reading is refused, or else that may be logged.
 
-    What is not logged here is logged when the destination misses it.
+    `refuses` decides which, of a check that failed. What is not logged here is logged
+    when the destination misses it.
     """
 
     check: Callable[[CaptureFacts, CaptureNeeds], CheckResult]
-    is_fatal: bool = True
+    refuses: Callable[[CaptureFacts, CaptureNeeds], bool] = _always
     is_logged: bool = True
 
 
@@ -95,8 +113,8 @@ def check_capture(
 ) -> list[str]:
     """Return what an operator should know.
 
-    Raises SourceRefused if capture is impossible, with everything that fails and the
-    remedy of each.
+    Raises SourceRefused if capture is impossible or not allowed, with everything that
+    fails and the remedy of each.
     """
     wrong = [
         (each, requirement)
@@ -106,10 +124,22 @@ def check_capture(
         if each.outcome in (Outcome.FAIL, Outcome.WARN)
     ]
     failed = [pair for pair in wrong if pair[0].outcome is Outcome.FAIL]
-    if any(requirement.is_fatal for _, requirement in failed):
+    if any(requirement.refuses(facts, needs) for _, requirement in failed):
         listed = "; ".join(each.message for each, _ in failed)
         raise SourceRefused(f"server {address} ({facts.info}): {listed}")
     return [each.message for each, requirement in wrong if requirement.is_logged]
+
+
+def read_nevertheless(facts: CaptureFacts, needs: CaptureNeeds) -> set[str]:
+    """Return the names of failing checks of which the settings allow the value."""
+    return {
+        name
+        for name, is_refused in (
+            ("binlog_format", _is_format_refused(facts, needs)),
+            ("binlog_row_image", _is_image_refused(facts, needs)),
+        )
+        if not is_refused
+    }
 
 
 # --- the checks -----------------------------------------------------------------------
@@ -138,9 +168,13 @@ def check_server_id(facts: CaptureFacts, _: CaptureNeeds) -> CheckResult:
 
 
 def check_binlog_format(facts: CaptureFacts, needs: CaptureNeeds) -> CheckResult:
-    """Check for ROW, which alone logs the rows of every change."""
+    """Check for ROW, which alone logs the rows of every change.
+
+    Where the settings allow another format, as those of the Java server do, it is read
+    nevertheless. Clients lose changes, so that it fails all the same.
+    """
     value = facts.info.binlog_format
-    if needs.formats and value not in needs.formats:
+    if _is_format_refused(facts, needs):
         return fail(
             "binlog_format",
             f"binlog_format is {value}, allowed by canal.instance.binlog.format:"
@@ -148,19 +182,24 @@ def check_binlog_format(facts: CaptureFacts, needs: CaptureNeeds) -> CheckResult
             _remedy("binlog_format", value, "ROW", needs.formats),
         )
     if value != "ROW":
-        return warn(
+        return fail(
             "binlog_format",
             f"binlog_format is {value}: changes that the source logs as statements"
-            " arrive without rows",
+            " arrive without rows, so clients lose them",
             _set_global("binlog_format", "ROW"),
         )
     return ok("binlog_format", "binlog_format is ROW")
 
 
 def check_row_image(facts: CaptureFacts, needs: CaptureNeeds) -> CheckResult:
-    """Check the image, which decides which columns a row has."""
+    """Check the image, which decides which columns a row has.
+
+    MINIMAL fails: a constant default of a new row is in no event, and nobody can put a
+    changed row together. NOBLOB omits nothing but BLOB and TEXT values that did not
+    change.
+    """
     value = facts.info.row_image
-    if needs.images and value not in needs.images:
+    if _is_image_refused(facts, needs):
         return fail(
             "binlog_row_image",
             f"binlog_row_image is {value}, allowed by canal.instance.binlog.image:"
@@ -168,12 +207,16 @@ def check_row_image(facts: CaptureFacts, needs: CaptureNeeds) -> CheckResult:
             _remedy("binlog_row_image", value, "FULL", needs.images),
         )
     if value not in _WHOLE_IMAGES:
-        return warn(
-            "binlog_row_image",
+        remedy = _set_global("binlog_row_image", "FULL")
+        text = (
             f"binlog_row_image is {value}: rows have only the columns that the source"
-            " logs",
-            _set_global("binlog_row_image", "FULL"),
+            " logs"
         )
+        if value == _MINIMAL:
+            text += ", so clients lose constant defaults and unchanged values"
+            return fail("binlog_row_image", text, remedy)
+        text += ", without BLOB and TEXT values that did not change"
+        return warn("binlog_row_image", text, remedy)
     return ok("binlog_row_image", f"binlog_row_image is {value}")
 
 
@@ -239,17 +282,17 @@ def check_replica_id(facts: CaptureFacts, needs: CaptureNeeds) -> CheckResult:
     )
 
 
-# Not fatal is without what a destination can read in some way: by file instead of by
-# GTID, or by GTID without knowing the files.
+# Not refused is what a destination can read in some way: by file instead of by GTID,
+# or by GTID without knowing the files, or with less in the rows.
 REQUIREMENTS: Final[Sequence[Requirement]] = (
     Requirement(check_log_bin),
     Requirement(check_server_id),
-    Requirement(check_binlog_format),
-    Requirement(check_row_image),
-    Requirement(check_gtid_mode, is_fatal=False),
+    Requirement(check_binlog_format, _is_format_refused),
+    Requirement(check_row_image, _is_image_refused),
+    Requirement(check_gtid_mode, _never),
     Requirement(check_replica_privilege),
-    Requirement(check_binlog_privilege, is_fatal=False, is_logged=False),
-    Requirement(check_replica_id, is_fatal=False),
+    Requirement(check_binlog_privilege, _never, is_logged=False),
+    Requirement(check_replica_id, _never),
 )
 
 

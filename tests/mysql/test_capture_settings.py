@@ -170,8 +170,37 @@ def test_the_remedy_fits(value, formats, remedy):
     assert f"binlog_format = '{value}'" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "outcome", "missing"),
+    [
+        ("binlog_format", "MIXED", Outcome.FAIL, "arrive without rows"),
+        ("binlog_format", "STATEMENT", Outcome.FAIL, "arrive without rows"),
+        ("binlog_row_image", "minimal", Outcome.FAIL, "lose constant defaults"),
+        ("binlog_row_image", "noblob", Outcome.WARN, "BLOB and TEXT"),
+    ],
+)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_what_clients_miss(variable, value, outcome, missing, is_named):
+    """An allowed value fails if changes or values are lost, and is read all the same.
+
+    A start says the same as a check.
+    """
+    facts = facts_of(**{variable: value})
+    needs = CaptureNeeds(
+        formats=["ROW", "MIXED", "STATEMENT"] if is_named else (),
+        images=["FULL", "MINIMAL", "NOBLOB"] if is_named else (),
+    )
+    (found,) = (
+        each for each in capture_results(facts, needs) if each.check == variable
+    )
+    assert found.outcome is outcome
+    assert missing in found.text
+    assert f"run SET GLOBAL {variable} = " in str(found.remedy)
+    assert check_capture(facts, needs, address="db:3306") == [found.message]
+
+
 def test_format_and_image_are_checked_only_on_request():
-    """Without allowed values every format and image passes, with a warning."""
+    """Without allowed values every format and image is read, with a warning."""
     facts = facts_of(binlog_format="MIXED", binlog_row_image="noblob")
     warnings = check_capture(facts, CaptureNeeds(), address="db:3306")
     for part, line in zip(

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from canal_server.errors import ConnectionLost, SourceError
 from canal_server.model.check_results import Outcome, fail, ok, skip, warn
-from canal_server.mysql.capture_settings import REQUIREMENTS, needs_of
+from canal_server.mysql.capture_settings import (
+    REQUIREMENTS,
+    needs_of,
+    read_nevertheless,
+)
 from canal_server.mysql.control_connection import ControlConnection
 from canal_server.mysql.standby import Requirements, examine
 from canal_server.source.begin.source_servers import STANDBY
@@ -106,16 +110,21 @@ def _connected(control: ControlConnection, checked: CheckedSource) -> list[Check
     facts = read_source_facts(control, checked.config, with_oldest=with_oldest)
     results = results_of(facts, checked)
     if checked.role == STANDBY:
-        results.append(_fitness(control, checked, results))
+        allowed = read_nevertheless(facts.capture, needs_of(checked.config.source))
+        failed = [
+            each.check
+            for each in results
+            if each.outcome is Outcome.FAIL and each.check not in allowed
+        ]
+        results.append(_fitness(control, checked, failed))
     return results
 
 
 def _fitness(
-    control: ControlConnection, checked: CheckedSource, results: Sequence[CheckResult]
+    control: ControlConnection, checked: CheckedSource, failed: Sequence[str]
 ) -> CheckResult:
-    """Check whether a standby could become the source now."""
+    """Check whether a standby could become the source now, if no check failed."""
     name, what = "standby", "whether it could take over"
-    failed = [each.check for each in results if each.outcome is Outcome.FAIL]
     if failed:
         return skip(name, what, f"{', '.join(failed)} must be corrected first")
     source = checked.config.source

@@ -80,7 +80,7 @@ VARIABLES = [
         "binlog_format",
         "'STATEMENT'",
         "'ROW'",
-        "warn",
+        "fail",
         ("binlog_format is STATEMENT", "run SET GLOBAL binlog_format = 'ROW'"),
     ),
     Wrong(
@@ -93,6 +93,14 @@ VARIABLES = [
             "run SET GLOBAL binlog_row_image = 'FULL' and reconnect all writers",
         ),
         ("canal.instance.binlog.image = FULL",),
+    ),
+    Wrong(
+        "binlog_row_image",
+        "'MINIMAL'",
+        "'FULL'",
+        "fail",
+        ("unchanged values; run SET GLOBAL binlog_row_image = 'FULL'",),
+        ("canal.instance.binlog.image = FULL,MINIMAL",),
     ),
     Wrong(
         "binlog_row_image",

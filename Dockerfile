@@ -23,6 +23,12 @@ RUN python3 -m venv /tools \
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY deploy/man deploy/man
 COPY deploy/completion deploy/completion
+COPY deploy/systemd deploy/systemd
+COPY deploy/prometheus deploy/prometheus
+COPY deploy/grafana deploy/grafana
+COPY deploy/helm deploy/helm
+COPY deploy/bin deploy/bin
+COPY conf conf
 COPY pyspark_canal pyspark_canal
 COPY canal_server canal_server
 RUN /tools/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
@@ -43,7 +49,7 @@ COPY --from=runtime /var/lib/dpkg/status /usr/lib/os-release /debian/
 RUN mkdir --parents /opt/canal-server/share/sbom \
     && /tools/bin/python tools/sbom.py environment /opt/canal-server/bin/python \
         --debian /debian > /opt/canal-server/share/sbom/image.cdx.json
-COPY conf /etc/canal-server
+RUN cp -r conf /etc/canal-server
 # Readable by all, whatever the modes of the checkout are.
 RUN chmod -R u=rwX,go=rX /etc/canal-server
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import uuid
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 # CANAL_SANITIZE=1 builds with AddressSanitizer and UBSan for the fuzzers.
 SANITIZE = os.environ.get("CANAL_SANITIZE") == "1"
@@ -60,6 +62,36 @@ class BuildCompiled(build_ext):
             # Those of the command know more by now, such as their file's name.
             extension.sources = sources[extension.name]
         super().run()
+
+
+# What `canal-server init` and `canal-server files` write.
+SHIPPED = (
+    # Not the whole folder: a server that runs with it has its data there.
+    "conf/canal.properties",
+    "conf/example/instance.properties",
+    "deploy/systemd",
+    "deploy/prometheus",
+    "deploy/grafana",
+    "deploy/helm",
+    "deploy/bin",
+)
+
+
+class BuildPackage(build_py):
+    """Adds the files that commands write, which the sources have beside the package."""
+
+    def run(self) -> None:
+        """Copy the modules, and then the files."""
+        super().run()
+        if self.editable_mode:
+            return  # they are found where they are
+        target = Path(self.build_lib, "canal_server/shipped")
+        shutil.rmtree(target, ignore_errors=True)  # of an earlier build
+        for name in SHIPPED:
+            source = Path(__file__).parent / name
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            copy = shutil.copytree if source.is_dir() else shutil.copy2
+            copy(source, target / name)
 
 
 def software_bill(version: str, requirements: list[str]) -> dict[str, object]:
@@ -118,6 +150,10 @@ class BuildWheel(bdist_wheel):
 
 setup(
     ext_modules=extensions(),
-    cmdclass={"build_ext": BuildCompiled, "bdist_wheel": BuildWheel},
+    cmdclass={
+        "build_ext": BuildCompiled,
+        "build_py": BuildPackage,
+        "bdist_wheel": BuildWheel,
+    },
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

@@ -87,8 +87,8 @@ ROOMS = {
     "spark": ("options", "columns", "reading", "packed"),
     "mirror": ("settings", "session", "rows", "lake", "state", "ddl", "follow", "copy",
                "report", "verify", "run"),
-    "cli": ("status", "schema", "position", "subscriptions", "user", "tail", "consume",
-            "mirror", "check"),
+    "cli": ("files", "init", "status", "position", "schema", "subscriptions", "user",
+            "tail", "consume", "mirror", "check"),
 }  # fmt: skip
 # The stages of a destination, and who may join several of them.
 STAGES = {"source.pump", "pipeline", "store"}

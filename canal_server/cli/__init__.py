@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
+    "init": "write a conf folder to start with",
     "start": "run the server",
     "stop": "stop a running server",
     "check": "check settings, sources and privileges before a start",
@@ -37,6 +38,7 @@ COMMANDS = {
     "decode": "print changes from binlog files or a server's binlog",
     "mirror": "replicate tables into a data lake with Spark",
     "schema": "show, verify, export and import the table history",
+    "files": "write files for systemd, Prometheus, Grafana and Kubernetes",
     "completion": "print a script with which a shell completes commands",
     "version": "print the version",
 }

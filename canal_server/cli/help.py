@@ -19,6 +19,16 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("print the changes of the last hour and new ones", "tail --from -1h"),
         ("show the state of the server", "status"),
     ),
+    "init": (
+        ("the folder ./conf", "init"),
+        ("another folder and name", "init --conf /etc/canal --destination shop"),
+    ),
+    "files": (
+        ("what there is", "files"),
+        ("the unit for systemd", "files systemd --to /etc/systemd/system"),
+        ("alert rules of a new version", ("files prometheus --to /etc/prometheus/canal "
+            "--overwrite")),
+    ),
     "start": (
         ("settings in ./conf, or in the folder $CANAL_CONF", "start"),
         ("another conf folder, and debug messages in the log",

@@ -9,7 +9,9 @@ function __canal_server_command
             set is_value no
         else if string match -q -- '-*' $word
             switch "$command $word"
-                case ' start --conf' \
+                case ' init --conf' \
+                    ' init --destination' \
+                    ' start --conf' \
                     ' start --log-level' \
                     ' start --log-format' \
                     ' start --log-dir' \
@@ -150,12 +152,13 @@ function __canal_server_command
                     ' schema import --conf' \
                     ' schema import --destination' \
                     ' schema import --at' \
-                    ' schema import --schema'
+                    ' schema import --schema' \
+                    ' files --to'
                     set is_value yes
             end
         else
             switch "$command $word"
-                case ' start' ' stop' ' check' ' status' ' position' ' position show' ' position seek' ' subscriptions' ' subscriptions list' ' subscriptions remove' ' user' ' user add' ' user passwd' ' user list' ' user remove' ' tail' ' consume' ' unsubscribe' ' decode' ' mirror' ' mirror status' ' mirror copy' ' mirror verify' ' mirror plot' ' mirror sql' ' schema' ' schema show' ' schema history' ' schema verify' ' schema export' ' schema import' ' completion' ' version'
+                case ' init' ' start' ' stop' ' check' ' status' ' position' ' position show' ' position seek' ' subscriptions' ' subscriptions list' ' subscriptions remove' ' user' ' user add' ' user passwd' ' user list' ' user remove' ' tail' ' consume' ' unsubscribe' ' decode' ' mirror' ' mirror status' ' mirror copy' ' mirror verify' ' mirror plot' ' mirror sql' ' schema' ' schema show' ' schema history' ' schema verify' ' schema export' ' schema import' ' files' ' completion' ' version'
                     set command "$command $word"
             end
         end
@@ -187,6 +190,7 @@ function __canal_server_destinations
 end
 
 complete -c canal-server -f
+complete -c canal-server -n '__canal_server_at \'\'' -a init -d 'write a conf folder to start with'
 complete -c canal-server -n '__canal_server_at \'\'' -a start -d 'run the server'
 complete -c canal-server -n '__canal_server_at \'\'' -a stop -d 'stop a running server'
 complete -c canal-server -n '__canal_server_at \'\'' -a check -d 'check settings, sources and privileges before a start'
@@ -200,10 +204,15 @@ complete -c canal-server -n '__canal_server_at \'\'' -a unsubscribe -d 'remove t
 complete -c canal-server -n '__canal_server_at \'\'' -a decode -d 'print changes from binlog files or a server\'s binlog'
 complete -c canal-server -n '__canal_server_at \'\'' -a mirror -d 'replicate tables into a data lake with Spark'
 complete -c canal-server -n '__canal_server_at \'\'' -a schema -d 'show, verify, export and import the table history'
+complete -c canal-server -n '__canal_server_at \'\'' -a files -d 'write files for systemd, Prometheus, Grafana and Kubernetes'
 complete -c canal-server -n '__canal_server_at \'\'' -a completion -d 'print a script with which a shell completes commands'
 complete -c canal-server -n '__canal_server_at \'\'' -a version -d 'print the version'
 complete -c canal-server -n '__canal_server_at \'\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \'\'' -s V -l version -d 'print the version and exit'
+complete -c canal-server -n '__canal_server_at \' init\'' -s h -l help -d 'show this help message and exit'
+complete -c canal-server -n '__canal_server_at \' init\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'
+complete -c canal-server -n '__canal_server_at \' init\'' -l destination -x -a '(__canal_server_destinations)' -d 'name of the destination (default: example)'
+complete -c canal-server -n '__canal_server_at \' init\'' -l json -d 'print JSON'
 complete -c canal-server -n '__canal_server_at \' start\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' start\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'
 complete -c canal-server -n '__canal_server_at \' start\'' -l log-level -x -a 'debug info warning error' -d 'minimum level of log messages (default: info)'
@@ -446,6 +455,11 @@ complete -c canal-server -n '__canal_server_at \' schema import\'' -l json -d 'p
 complete -c canal-server -n '__canal_server_at \' schema import\'' -l at -x -d 'position of a dump, such as binlog.000003:4711; default: the one that --source-data or --master-data wrote into it'
 complete -c canal-server -n '__canal_server_at \' schema import\'' -l schema -x -d 'schema of a dump that does not name one'
 complete -c canal-server -n '__canal_server_at \' schema import\'' -r -F
+complete -c canal-server -n '__canal_server_at \' files\'' -s h -l help -d 'show this help message and exit'
+complete -c canal-server -n '__canal_server_at \' files\'' -l to -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder to write to; it is created'
+complete -c canal-server -n '__canal_server_at \' files\'' -l overwrite -d 'replace files of an earlier version, and lose what was changed in them'
+complete -c canal-server -n '__canal_server_at \' files\'' -l json -d 'print JSON'
+complete -c canal-server -n '__canal_server_at \' files\'' -x -a 'systemd prometheus grafana helm bin'
 complete -c canal-server -n '__canal_server_at \' completion\'' -s h -l help -d 'show this help message and exit'
 complete -c canal-server -n '__canal_server_at \' completion\'' -x -a 'bash zsh fish'
 complete -c canal-server -n '__canal_server_at \' version\'' -s h -l help -d 'show this help message and exit'

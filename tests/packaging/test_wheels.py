@@ -29,6 +29,7 @@ from server_folders import Unavailable
 from wheel_pythons import ROOT, interpreter, supported_versions
 
 import canal_server
+from canal_server.cli.files.shipped_files import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,9 @@ SHARED = {
         "completion/canal-server.fish"
     ),
 }
+# What commands write, where a wheel has it and where the sdist does.
+SHIPPED = "canal_server/shipped/"
+SHIPPED_FOLDERS = ("conf/", *(f"deploy/{each}/" for each in KINDS))
 GENERATED = ("*.c", "*.so", "*.pyc", "*__pycache__*")
 # Of systems as old as the Pythons that run the wheels here.
 ARM64_PLATFORMS = [f"manylinux_2_{number}_{MACHINE}" for number in range(17, 37)]
@@ -195,6 +199,11 @@ def test_wheel_is_of_the_sdist(wheel: Path) -> None:
     others = {f: data for f, data in files.items() if not f.endswith(".so")}
     assert {f.partition(".")[0] for f in files if f.endswith(".so")} == compiled
     copied = {f: data for f, data in sources.items() if not f.endswith(".pyx")}
+    copied |= {
+        f"{SHIPPED}{f}": data
+        for f, data in sdist_files().items()
+        if f.startswith(SHIPPED_FOLDERS)
+    }
     modules = {f: d for f, d in others.items() if f.startswith(PACKAGES)}
     assert modules == copied
     assert {
@@ -291,6 +300,14 @@ def test_wheel_runs(wheel: Path, tmp_path: Path, recorded: Path) -> None:
     decoded = environment.run("-m", "canal_server", *arguments)
     assert decoded.count("\n") > 100
     assert decoded == module_run("canal_server", *arguments)
+    for kind in ("systemd", "helm"):
+        environment.run(
+            "-m", "canal_server", "files", kind, "--to", str(tmp_path / kind)
+        )
+    assert (tmp_path / "systemd/canal-server.service").is_file()
+    assert (tmp_path / "helm/canal-server/Chart.yaml").is_file()
+    environment.run("-m", "canal_server", "init", "--conf", str(tmp_path / "conf"))
+    assert (tmp_path / "conf/example/instance.properties").is_file()
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""`canal-server init`: a conf folder to start with. Only `cli` imports this package."""

@@ -12,7 +12,8 @@
     ├── DecodeError               an event that cannot be read; stops the instance
     │   └── InsideTransaction     the start position is inside a transaction
     ├── TableMetaError            a table's columns cannot be known; stops the instance
-    │   └── TableMetaStoreError   the table history cannot be read or written
+    │   ├── TableMetaStoreError   the table history cannot be read or written
+    │   └── UnknownTable          the table history does not have it; also NotFound
     ├── PositionError             no start position can be found
     ├── BoundaryIndexError        the index of boundaries cannot be used; not reported
     ├── MetaStoreError            stored cursors cannot be read or written
@@ -30,7 +31,10 @@
     ├── ProtocolError             bytes from the peer break the wire protocol
     ├── TransactionTooLarge       a client cannot hold a whole transaction
     ├── RowMappingError           a row does not fit the class of a program
-    └── ClientError               answered to that client only, with a code
+    ├── ClientError               answered to that client only, with a code
+    │   ├── UnknownDestination    it is not configured; also NotFound
+    │   └── UnknownSubscription   no client or reader has it; also NotFound
+    └── NotFound                  what a request names does not exist
 
 Messages are lower case without a full stop; they name the object, the value and,
 where one is known, the remedy.
@@ -218,3 +222,19 @@ class ClientError(CanalError):
     def __init__(self, message: str, *, code: int = 400) -> None:
         super().__init__(message)
         self.code = code
+
+
+class NotFound(CanalError):  # noqa: N818
+    """What a request names does not exist; what it asks for may be right otherwise."""
+
+
+class UnknownDestination(ClientError, NotFound):  # noqa: N818
+    """A destination is not configured on this server."""
+
+
+class UnknownTable(TableMetaError, NotFound):  # noqa: N818
+    """A table, or an expression for tables, that the table history does not have."""
+
+
+class UnknownSubscription(ClientError, NotFound):  # noqa: N818
+    """A destination has no subscription, of a client or ranged, with this name."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canal_server.instance.client_lags import LOST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from canal_server.observe.readings import Reading
 
@@ -32,13 +32,14 @@ class Condition:
     destination: str
     kind: str
     text: str
-    about: str = ""  # the id of a client, or the warning itself
+    about: str = ""  # ids of clients, a message queue, or the warning itself
     since_s: float | None = None
+    is_one: bool = False  # the same alarm whatever it is about now
 
     @property
     def key(self) -> tuple[str, str, str]:
         """What distinguishes it from others."""
-        return self.destination, self.kind, self.about
+        return self.destination, self.kind, "" if self.is_one else self.about
 
 
 def conditions_of(
@@ -52,7 +53,9 @@ def conditions_of(
         yield Condition(name, "failed", str(status["error"]), since_s=since_s)
     if blocked := status.get("blocked"):
         since_s = now_s - blocked["since_ms"] / 1000
-        yield Condition(name, "blocked", str(blocked["reason"]), since_s=since_s)
+        about = _blocking(status, blocked)
+        text = str(blocked["reason"])
+        yield Condition(name, "blocked", text, about, since_s=since_s, is_one=True)
     lag_s = reading.lag_s
     if limits.lag_s and lag_s is not None and lag_s > limits.lag_s:
         text = f"reading lags {lag_s:.0f} s behind the source"
@@ -62,12 +65,23 @@ def conditions_of(
     delivery = status.get("delivery") or {}
     if delivery.get("state") in ("blocked", "stopped"):
         since_s = now_s - delivery["since_ms"] / 1000
-        text = f"delivery to {delivery['queue']}: {delivery['reason']}"
-        yield Condition(name, "delivery", text, since_s=since_s)
+        queue = str(delivery["queue"])
+        text = f"delivery to {queue}: {delivery['reason']}"
+        yield Condition(name, "delivery", text, queue, since_s=since_s)
     if uncertain := status.get("uncertain_tables"):
         yield Condition(name, "uncertain_tables", str(uncertain["reason"]))
     for warning in status.get("warnings", ()):
         yield Condition(name, "warning", str(warning), about=str(warning))
+
+
+def _blocking(status: Mapping[str, Any], blocked: Mapping[str, Any]) -> str:
+    """Return the ids of the clients that reading waits for, or the queue for them.
+
+    Empty: no client is subscribed.
+    """
+    if delivery := status.get("delivery"):
+        return str(delivery["queue"])
+    return ", ".join(map(str, blocked["clients"]))
 
 
 def _lagging_clients(reading: Reading, limits: AlarmLimits) -> Iterator[Condition]:

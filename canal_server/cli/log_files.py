@@ -21,8 +21,8 @@ from canal_server.runtime.private_files import (
 if TYPE_CHECKING:
     from io import TextIOWrapper
 
-FILE_BYTES_MAX: Final = 100 * 1024 * 1024
-FILES_MAX: Final = 10  # of each log, the current one included
+FILE_BYTES_MAX: Final = 100_000_000
+FILES_MAX: Final = 10
 _SERVER: Final = "canal"
 _IS_NAME: Final = re.compile(r"[\w-][\w.-]*").fullmatch  # of a file in the folder
 
@@ -42,10 +42,21 @@ class LogFolder(logging.Handler):
     A file that is full becomes `….log.1`, an older one `….log.2`, and so on.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Open the server's log. Raises ConfigError if it cannot be written."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        file_bytes: int = FILE_BYTES_MAX,
+        files: int = FILES_MAX,
+    ) -> None:
+        """Open the server's log. Raises ConfigError if it cannot be written.
+
+        A file has up to `file_bytes`; `files` are kept of each log, the current one
+        included. A single one is emptied when it is full.
+        """
         super().__init__()
         self._folder = folder
+        self._file_bytes, self._files = file_bytes, files
         self._handlers: dict[str, logging.Handler] = {}
         self._opening = threading.Lock()
         try:
@@ -86,8 +97,8 @@ class LogFolder(logging.Handler):
         make_private_folder(folder)
         handler = _PrivateFile(
             folder / f"{name}.log",
-            maxBytes=FILE_BYTES_MAX,
-            backupCount=FILES_MAX - 1,
+            maxBytes=self._file_bytes,
+            backupCount=self._files - 1,
             encoding="utf-8",
             errors="backslashreplace",
         )

@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from canal_server.config.schema import DaemonConfig
+    from canal_server.config.schema import DaemonConfig, ServerConfig
 
 log = logging.getLogger(__name__)
 
 FORMATS = ("text", "json")
+MEGABYTE = 1_000_000
 LOGS = "logs"  # in the data folder
 OUTPUT = "canal/canal_stdout.log"  # what is not the log, such as a crash's last words
 LOG_LINE = "%(asctime)s %(levelname)-7s [%(threadName)s] %(message)s"
@@ -75,9 +76,10 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "--log-dir",
         type=Path,
         metavar="DIR",
-        help="log to DIR/canal/canal.log and DIR/<destination>/<destination>.log, up to"
-        " ten files of 100 MB of each, instead of standard error; with --daemon the"
-        " default is the folder logs in the data folder",
+        help="log to DIR/canal/canal.log and DIR/<destination>/<destination>.log,"
+        " instead of standard error; full files are rotated (canal.log.file.megabytes,"
+        " canal.log.files). With --daemon the default is the folder logs in the data"
+        " folder",
     )
     parser.add_argument(
         "--daemon",
@@ -141,7 +143,7 @@ def _serve(  # noqa: PLR0917  # what a run consists of
     on_ready: Callable[[], None] | None = None,
 ) -> int:
     """Run the server until it stops; returns the exit status."""
-    folder = None if log_dir is None else LogFolder(log_dir)
+    folder = None if log_dir is None else log_folder(log_dir, config.server)
     levels = log_to(args.log_level, folder, args.log_format)
     allow_descriptors()
     warn_of_zone()
@@ -229,6 +231,12 @@ def warn_of_zone() -> None:
     """Log a TZ that names no zone: TIMESTAMP columns are then written in UTC."""
     if zone := unknown_zone():
         daemon_messages.TIME_ZONE_UNKNOWN.log(log, printable(zone))
+
+
+def log_folder(folder: Path, server: ServerConfig) -> LogFolder:
+    """Open log files that are rotated as the settings say. Raises ConfigError."""
+    file_bytes = server.log_file_megabytes * MEGABYTE
+    return LogFolder(folder, file_bytes=file_bytes, files=server.log_files)
 
 
 def log_to(

@@ -6,6 +6,7 @@ files (`canal_server.config.load`); a section created in code is used unchecked.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -196,6 +197,8 @@ class ServerConfig:
     alarm_client_lag_s: float = 0.0
     alarm_webhook: str = field(default="", repr=False)  # URL; it may have a secret
     alarm_command: str = field(default="", repr=False)  # without a shell
+    log_file_megabytes: int = 100  # at which a file is renamed
+    log_files: int = 10  # of each log, the current one included
     tls: TlsConfig = TlsConfig()
     manager: ManagerConfig = ManagerConfig()
     queue: QueueConfig = QueueConfig()
@@ -416,6 +419,16 @@ class InstanceConfig:
     def subject(self) -> Subject:
         """Return what log lines of its threads are about."""
         return self.log_subject or Subject(self.destination)
+
+    @property
+    def conf_option(self) -> str:
+        """Return the option of commands that names the conf folder, with a blank.
+
+        Empty for settings without a file.
+        """
+        if self.file is None:
+            return ""
+        return f"--conf {shlex.quote(str(self.file.parent.parent))} "
 
     @property
     def by_source(self) -> tuple[InstanceConfig, ...]:

@@ -440,7 +440,6 @@ def _connected(
                 if paused_s is not None and paused_s < timeout_s:
                     ready, _, _ = select.select([connection], [], [], paused_s)
                     if not ready and paused_peer_text(connection):
-                        timeout_s = paused_s
                         raise TimeoutError  # noqa: TRY301  # as without a reply
                 reply = json.loads(_receive_line(connection, deadline, LINE_BYTES_MAX))
             except TimeoutError:
@@ -452,9 +451,13 @@ def _connected(
     except (FileNotFoundError, ConnectionRefusedError):
         raise NoServer(f"no server runs with the data folder {data_dir}") from None
     except TimeoutError as error:
+        if paused:
+            raise NoAnswer(
+                f"the server of {data_dir} does not answer: {paused}"
+            ) from error
         raise NoAnswer(
-            f"the server of {data_dir} did not answer within {timeout_s:g} s: "
-            + (paused or "it is stuck or paused, or this machine is very busy")
+            f"the server of {data_dir} did not answer within {timeout_s:g} s: it is"
+            " stuck or paused, or this machine is very busy"
         ) from error
     except ValueError as error:
         raise ControlError(f"the server of {data_dir} sent no valid reply") from error

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
@@ -427,6 +428,7 @@ class Daemon:
         return {
             "pid": os.getpid(),
             "version": __version__,
+            "host": socket.gethostname(),
             "conf": str(self._config.conf_dir),
             "uptime_s": round(time.monotonic() - self._born_s, 3),
             "port": self._server.port if self._config.server.listen else None,

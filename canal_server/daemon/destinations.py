@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from canal_server.daemon.destination_life import DestinationLife
-from canal_server.errors import CanalError, ClientError, ConfigError
+from canal_server.errors import CanalError, ClientError, ConfigError, UnknownDestination
 from canal_server.filters.client_filters import client_filter
 from canal_server.messages import destination_messages
 from canal_server.runtime.lifecycle import Deadline
@@ -292,7 +292,7 @@ class Destinations:
     def _life(self, destination: str) -> DestinationLife:
         life = self._lives.get(destination)
         if life is None:
-            raise ClientError(f"can't find destination:{destination[:200]}")
+            raise UnknownDestination(f"can't find destination:{destination[:200]}")
         return life
 
     def status_of(self, destination: str) -> Mapping[str, object] | None:

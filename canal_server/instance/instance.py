@@ -111,7 +111,9 @@ class Instance:
             positions=self._positions,
             filters=self._filters,
             lagging=lagging,
-            lost=LostClients(self.destination, resets=resets),
+            lost=LostClients(
+                self.destination, resets=resets, conf_option=config.conf_option
+            ),
         )
         self._on_loaded = on_loaded
         self._start_stop = Stop()  # ends a start that waits

@@ -96,6 +96,7 @@ SERVER_ERRORS: Final = (
         error="ControlError",
         fragments=(
             "the server of … did not answer within",
+            "the server of … does not answer",
             "the server of … still runs after",
         ),
         meaning="The process is paused (SIGSTOP; the text names it), the machine is"

@@ -43,8 +43,12 @@ class LostClients:
     With `resets`, clients that lost data are moved and served.
     """
 
-    def __init__(self, destination: str, *, resets: bool) -> None:
+    def __init__(
+        self, destination: str, *, resets: bool, conf_option: str = ""
+    ) -> None:
+        """`conf_option` is for the commands in texts; a blank follows it."""
         self.resets = resets
+        self._conf_option = conf_option
         self._destination = destination
         self._why: dict[int, str] = {}  # by client id
 
@@ -111,8 +115,9 @@ class LostClients:
             f" {cursor.position}, which the source no longer has: {loss.why(cursor)}"
         )
         self._why[identity.client_id] = (
-            f"{why}; reload its tables, then move it with `canal-server position"
-            " seek`, or unsubscribe it"
+            f"{why}; reload its tables, then move it with `canal-server position seek"
+            f" {self._conf_option}--destination {self._destination} --client"
+            f" {identity.client_id} --to oldest`, or unsubscribe it"
         )
         position_messages.CLIENT_POSITION_LOST.log(_log, why)
 

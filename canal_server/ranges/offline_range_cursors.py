@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from canal_server.config.schema import Wiring
-from canal_server.errors import ClientError
+from canal_server.errors import UnknownSubscription
 from canal_server.position.offline import connected, kept_from_servers, owner_in
 from canal_server.ranges.range_cursors import (
     FILE_NAME,
@@ -57,8 +57,7 @@ def read_subscriptions(config: InstanceConfig) -> StoredSubscriptions:
 def remove_subscription(config: InstanceConfig, name: str) -> None:
     """Remove a subscription of a destination that is not running.
 
-    Raises ClientError when the name is unknown, MetaStoreError when a server runs the
-    destination.
+    Raises UnknownSubscription, and MetaStoreError when a server runs the destination.
     """
     if config.position.wiring is Wiring.ZOOKEEPER:
         with (
@@ -71,10 +70,10 @@ def remove_subscription(config: InstanceConfig, name: str) -> None:
 
 
 def check_known(destination: str, name: str, known: Sequence[str]) -> None:
-    """Raise ClientError when a subscription is not one of the known ones."""
+    """Raise UnknownSubscription when a subscription is not one of the known ones."""
     if name not in known:
         existing = ", ".join(sorted(known))[:500] or "none"
-        raise ClientError(
+        raise UnknownSubscription(
             f"destination {destination} has no subscription {name}; it has: {existing}"
         )
 

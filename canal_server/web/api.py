@@ -6,6 +6,7 @@ Leaves out what is about tables (`schema_api`).
 from __future__ import annotations
 
 import logging
+import socket
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from canal_server.cursor_moves.move_plan import MovePlan
     from canal_server.observe.readings import Reading
+    from canal_server.runtime.lifecycle import Stop
     from canal_server.users.audit_log import AuditLog
     from canal_server.web.access_rules import AccessRules, Visitor
     from canal_server.web.live_tail import Tails
@@ -56,6 +59,8 @@ BASE: Final = "/api/v1"
 _OF_ANY: Final = ("version", "uptime_s", "stopping", "instances")
 STORED_AT_ONCE: Final = 4
 STORED_S: Final = 30.0
+SEEKS_AT_ONCE: Final = 2
+SEEK_S: Final = 60.0
 _ACCEPTED: Final = HTTPStatus.ACCEPTED.value
 
 
@@ -76,6 +81,7 @@ class Api:
         self._operations = operations
         self._throughput = throughput
         self._version = version
+        self._host = socket.gethostname()
         self._rules = rules
         self._tails = tails
         self._schemas = SchemaApi(operations, audit)
@@ -85,6 +91,10 @@ class Api:
         # ZooKeeper may be slow, which is no reason to delay what is stored elsewhere.
         self._cluster_reads = SlowOperations(
             "clusters", "reading clusters", at_once=STORED_AT_ONCE, limit_s=STORED_S
+        )
+        # A source may be slow, and a search for a time may read much.
+        self._seeks = SlowOperations(
+            "seek", "moving clients", at_once=SEEKS_AT_ONCE, limit_s=SEEK_S
         )
         self._document = document(version)
 
@@ -183,9 +193,11 @@ class Api:
         readings = await self._do(self._operations.readings)
         shown = [r for r in readings if visitor.may(Right.OBSERVE, r.destination)]
         found = [_view(visitor, each) for each in shown]
+        sees_all = visitor.user.may_everywhere(Right.OBSERVE)
         return JSONResponse(
             {
                 "version": self._version,
+                "host": self._host if sees_all else None,
                 "allows_actions": bool(visitor.user.operate),
                 "allows_tails": visitor.why_no_data is None and bool(visitor.user.read),
                 "destinations": found,
@@ -266,18 +278,23 @@ class Api:
         """Move clients to another position, or say what that would do."""
         name = checked(request, Right.OPERATE)
         asked = SeekRequest.parse(await body_of(request))
-        plan = await self._do(
-            self._operations.plan_move,
-            name,
-            asked.to,
-            source=asked.source,
-            client_ids=asked.client_ids,
-        )
-        if not asked.dry_run:
-            await self._do(self._operations.move, plan)
+
+        def seek(stop: Stop) -> MovePlan:
+            plan = self._operations.plan_move(
+                name, asked.to, source=asked.source, client_ids=asked.client_ids
+            )
+            if asked.dry_run:
+                return plan
+            if stop.requested():
+                raise CanalError("nothing was moved: nobody waits for it any more")
+            self._operations.move(plan)
+            # Also where nobody waits any more.
             clients = sorted(plan.client_ids)
             to = [str(each) for each in plan.positions]
             self._note(request, "seek", destination=name, client_ids=clients, to=to)
+            return plan
+
+        plan = await self._seeks.run(seek)
         return JSONResponse(
             {
                 **plan.as_json(moved=not asked.dry_run),

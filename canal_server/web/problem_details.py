@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import JSONResponse
 
-from canal_server.errors import CanalError, ClientError, ConfigError, TableMetaError
+from canal_server.errors import CanalError, ConfigError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MEDIA_TYPE: Final = "application/problem+json"
-_NO_SUBSCRIPTION: Final = " has no subscription "
-_UNKNOWN: Final = ("can't find destination", "unknown table")
 
 
 class Problem(Exception):  # noqa: N818  # the term of the RFC
@@ -51,10 +49,10 @@ class Problem(Exception):  # noqa: N818  # the term of the RFC
 
 def problem_of(error: CanalError) -> Problem:
     """Return the problem for an error of the server: input, name, or state."""
-    text = str(error)
     if isinstance(error, ConfigError):
-        return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, text)
-    is_unknown = text.startswith(_UNKNOWN) or _NO_SUBSCRIPTION in text
-    if isinstance(error, ClientError | TableMetaError) and is_unknown:
-        return Problem(HTTPStatus.NOT_FOUND, text)
-    return Problem(HTTPStatus.CONFLICT, text)
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
+    elif isinstance(error, NotFound):
+        status = HTTPStatus.NOT_FOUND
+    else:
+        status = HTTPStatus.CONFLICT
+    return Problem(status, str(error))

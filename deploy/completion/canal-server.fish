@@ -217,7 +217,7 @@ complete -c canal-server -n '__canal_server_at \' start\'' -s h -l help -d 'show
 complete -c canal-server -n '__canal_server_at \' start\'' -l conf -x -a '(__fish_complete_directories (commandline -ct))' -d 'folder with canal.properties (default: $CANAL_CONF if set, else conf)'
 complete -c canal-server -n '__canal_server_at \' start\'' -l log-level -x -a 'debug info warning error' -d 'minimum level of log messages (default: info)'
 complete -c canal-server -n '__canal_server_at \' start\'' -l log-format -x -a 'text json' -d 'lines of text, or of JSON (default: text)'
-complete -c canal-server -n '__canal_server_at \' start\'' -l log-dir -x -a '(__fish_complete_directories (commandline -ct))' -d 'log to DIR/canal/canal.log and DIR/<destination>/<destination>.log, up to ten files of 100 MB of each, instead of standard error; with --daemon the default is the folder logs in the data folder'
+complete -c canal-server -n '__canal_server_at \' start\'' -l log-dir -x -a '(__fish_complete_directories (commandline -ct))' -d 'log to DIR/canal/canal.log and DIR/<destination>/<destination>.log, instead of standard error; full files are rotated (canal.log.file.megabytes, canal.log.files). With --daemon the default is the folder logs in the data folder'
 complete -c canal-server -n '__canal_server_at \' start\'' -l daemon -d 'run in the background, independently of the terminal'
 complete -c canal-server -n '__canal_server_at \' start\'' -l pid-file -r -F -d 'write the process id to FILE while the server runs'
 complete -c canal-server -n '__canal_server_at \' stop\'' -s h -l help -d 'show this help message and exit'

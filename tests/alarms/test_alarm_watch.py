@@ -43,6 +43,22 @@ def test_the_time_that_is_known_counts():
     assert scene.look(blocked=blocked) == [("raised", "blocked", blocked["reason"])]
 
 
+def test_what_blocks():
+    """It is one alarm, whatever clients come to it, and says which they were."""
+    scene = Scene(after_s=0.0)
+    blocked = {"reason": "ring full", "since_ms": 0, "clients": [7]}
+    scene.look(blocked=blocked)
+    scene.look(blocked={**blocked, "clients": [7, 8]})
+    scene.look()
+    assert [(each.state, each.about) for each in scene.hook.alarms] == [
+        ("raised", "7"),
+        ("resolved", "7"),
+    ]
+    delivery = {"queue": "kafka at k:9092", "state": "delivering"}
+    scene.look(blocked=blocked, delivery=delivery)
+    assert scene.hook.alarms[-1].about == "kafka at k:9092"
+
+
 def test_lag():
     """Limits of 0 raise nothing; others do, for the source and for each client."""
     late = metrics(lag_s=120.0, c7=500.0, c8=1.0)

@@ -8,8 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from canal_server.cli import log_files
+from canal_server.cli import start
 from canal_server.cli.log_files import LogFolder
+from canal_server.config.schema import ServerConfig
 from canal_server.errors import ConfigError
 from canal_server.runtime.log_context import log_about
 
@@ -43,12 +44,11 @@ def test_a_file_for_each(folder, tmp_path):
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o277], ids=oct)
-def test_modes(tmp_path, monkeypatch, umask):
+def test_modes(tmp_path, umask):
     """Files are for their owner only, rotated ones included, whatever the umask."""
-    monkeypatch.setattr(log_files, "FILE_BYTES_MAX", 10)
     before = os.umask(umask)
     try:
-        folder = LogFolder(tmp_path / "logs")
+        folder = LogFolder(tmp_path / "logs", file_bytes=10)
         folder.setFormatter(logging.Formatter("%(message)s"))
         for number in range(3):
             write(folder, f"line {number}", "shop")
@@ -62,11 +62,25 @@ def test_modes(tmp_path, monkeypatch, umask):
     assert not any(each.parent.stat().st_mode & 0o077 for each in files)
 
 
-def test_rotation(tmp_path, monkeypatch):
+def test_limits_of_the_settings(tmp_path, monkeypatch):
+    """Size and number of files are those of canal.properties."""
+    monkeypatch.setattr(start, "MEGABYTE", 10)
+    server = ServerConfig(log_file_megabytes=2, log_files=2)
+    folder = start.log_folder(tmp_path, server)
+    folder.setFormatter(logging.Formatter("%(message)s"))
+    for number in range(5):
+        write(folder, f"line {number}")
+    folder.close()
+    found = {path.name: path.read_text() for path in (tmp_path / "canal").iterdir()}
+    assert found == {
+        "canal.log": "line 4\n",
+        "canal.log.1": "line 2\nline 3\n",
+    }
+
+
+def test_rotation(tmp_path):
     """A full file is kept under another name, and the oldest one is removed."""
-    monkeypatch.setattr(log_files, "FILE_BYTES_MAX", 10)
-    monkeypatch.setattr(log_files, "FILES_MAX", 3)
-    folder = LogFolder(tmp_path)
+    folder = LogFolder(tmp_path, file_bytes=10, files=3)
     folder.setFormatter(logging.Formatter("%(message)s"))
     for number in range(5):
         write(folder, f"line {number}")

@@ -24,6 +24,7 @@ from received_rows import next_values
 from server_folders import Unavailable
 
 from canal_server import __version__
+from canal_server.cli.files.shipped_files import KINDS
 from canal_server.client import CanalClient
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +83,7 @@ def test_what_the_build_needs():
         "deploy/locks",
         "tools/sbom.py",
         *(path for paths in files for path in paths),
+        *(f"deploy/{kind}" for kind in KINDS),  # what commands write
     }
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in ignored

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+import socket
+import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from chromium import open_page, running_browser
 from purge import purge
 
+from canal_server import cli
 from canal_server.client import ClientError
+from canal_server.daemon.control import ask
 
 if TYPE_CHECKING:
     from fix_pipeline import Pipeline
@@ -103,6 +109,35 @@ def test_refused(leave, flavour, gtid):
         client.get()
     assert not pipeline.status()["lost_clients"]
     pipeline.stop()
+
+
+def test_what_an_operator_sees(leave, monkeypatch, capsys):
+    """The page, the probe and the status name it once, with a command that moves it."""
+    monkeypatch.setenv("CANAL_HTTP_PORT", "0")
+    pipeline = leave("mysql", "false", "false").pipeline
+    pipeline.start()
+    pipeline.wait_for_status(lambda status: status.get("lost_clients"))
+    (why,) = pipeline.status()["lost_clients"].values()
+    command = f"`canal-server position seek --conf {pipeline.conf} --destination"
+    assert f"{command} example --client {DEAD} --to oldest`" in why
+    pipeline.wait_for_status(lambda status: status["state"] == "running")
+    assert cli.main(["status", "--check", "--conf", str(pipeline.conf)]) == 7
+    assert capsys.readouterr().out == f"example: {why}\n"
+    port = ask(pipeline.conf, "status")["http_port"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
+        assert answer.status == 200  # the others are served
+    with running_browser() as browser, open_page(browser) as page:
+        page.goto(f"http://127.0.0.1:{port}/")
+        note = page.get_by_text(why)
+        note.wait_for()
+        assert note.inner_text().startswith(f"client {DEAD} of example needs")
+        summary = page.locator("#summary").inner_text()
+        assert summary.startswith(f"{socket.gethostname()} · ")
+        assert page.title() == f"canal-server on {socket.gethostname()}"
+    arguments = shlex.split(command.strip("`"))[1:]
+    options = ["example", "--client", str(DEAD), "--to", "oldest", "--yes"]
+    assert cli.main([*arguments, *options]) == 0
+    pipeline.wait_for_status(lambda status: not status["lost_clients"])
 
 
 @pytest.mark.parametrize(("flavour", "gtid"), KINDS[::2])

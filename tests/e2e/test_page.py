@@ -57,6 +57,10 @@ def test_an_operator_finds_a_wrong_password(browser, pipeline):
         page.goto(url_of(pipeline))
         card = card_of(page)
         card.get_by_text("Access denied").wait_for()
+        since = card.locator(".error").inner_text()
+        assert re.search(r"\(since .* (UTC|GMT|[A-Z]{3,5})\S*\)$", since), (
+            "no time zone"
+        )
         page.locator("#summary").get_by_text("0 of 1 destinations ready").wait_for()
         pipeline.configure({"canal.instance.dbPassword": right})
         card.get_by_text("reading", exact=True).wait_for()

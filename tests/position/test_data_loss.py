@@ -127,6 +127,17 @@ def test_sets_count_in_gtid_mode() -> None:
     assert found == at
 
 
+def test_the_command_that_moves_it() -> None:
+    """It can be copied: with the conf folder, the destination and the client."""
+    deleted = LostPosition(position_at(1), HERE, FILES)
+    lost = LostClients("d", resets=False, conf_option="--conf /etc/canal ")
+    lost.refuse_one(DEAD, position_at(1), deleted)
+    assert (
+        "`canal-server position seek --conf /etc/canal --destination d --client"
+        f" {DEAD.client_id} --to oldest`"
+    ) in lost.why(DEAD.client_id)
+
+
 def test_one_that_is_late(caplog: pytest.LogCaptureFixture) -> None:
     """A lagging client can be refused or moved on its own, whatever the others do."""
     deleted = LostPosition(position_at(1), HERE, FILES)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
+from fix_store import eventually
 from jsonschema import validate  # type: ignore[import-untyped]
 from openapi_spec_validator import validate as validate_document
 from starlette.testclient import TestClient
 from web_operations import NotedServer
 
-from canal_server.errors import ClientError
+from canal_server.errors import UnknownDestination
+from canal_server.web import api
 from canal_server.web.access_rules import AccessRules
 from canal_server.web.throughput import Throughput
 from canal_server.web.web_server import application
@@ -57,6 +62,7 @@ def test_destinations(http):
     """The list has all of them, and whether actions are allowed."""
     found = http.get(f"{BASE}/destinations").json()
     assert (found["version"], found["allows_actions"]) == ("1.2.3", True)
+    assert found["host"] == socket.gethostname()
     names = [each["destination"] for each in found["destinations"]]
     assert names == ["one", "two"]
     assert found["destinations"][1]["state"] == "idle"
@@ -98,6 +104,40 @@ def test_refusals(http, server, method, path, status, text):  # noqa: PLR0917  #
     assert server.asked == []
 
 
+def seek(http, **body):
+    """Ask for a move of clients."""
+    return http.post(f"{BASE}/destinations/one/seek", json={"to": "latest", **body})
+
+
+def test_seek(http, server):
+    """A plan is carried out, unless only that is asked for."""
+    assert seek(http, dry_run=True).json()["moved"] is False
+    assert server.asked == [("plan", "one", None)]
+    assert seek(http, clients=[7]).json()["moved"] is True
+    assert server.asked[1:] == [("plan", "one", (7,)), ("move", "one")]
+
+
+def test_a_seek_that_takes_long(http, server, monkeypatch):
+    """It is answered within a limit, and delays no other answer.
+
+    A plan that is late is not carried out: nobody waits for it.
+    """
+    goes_on = threading.Event()
+    server.before_plan = goes_on.wait
+    monkeypatch.setattr(api, "SEEK_S", 0.2)
+    rules = AccessRules("127.0.0.1", None)
+    app = application(server, Throughput(server.readings), rules, "1.2.3")
+    with TestClient(app, "http://127.0.0.1:11113") as slow:
+        answer = seek(slow)
+        assert answer.status_code == 504
+        assert "moving clients did not end within 0.2 s" in problem_of(answer)
+        assert slow.get(f"{BASE}/destinations").status_code == 200
+        goes_on.set()
+        eventually(lambda: ("plan", "one", None) in server.asked)
+        assert seek(slow, dry_run=True).status_code == 200
+    assert ("move", "one") not in server.asked
+
+
 def test_text_without_utf8(http, server):
     """JSON may have half a surrogate pair; the refusal that quotes it is sent."""
     server.set_log_level = refuse_level
@@ -112,7 +152,7 @@ def test_text_without_utf8(http, server):
 
 def refuse_level(_, destination):
     """Know no destination."""
-    raise ClientError(f"can't find destination:{destination}")
+    raise UnknownDestination(f"can't find destination:{destination}")
 
 
 def test_a_fault(http, server, caplog):

@@ -12,7 +12,7 @@ from event_stream import EventStream
 from fix_server import PATIENCE_S
 from fix_store import eventually
 
-from canal_server.errors import ClientError
+from canal_server.errors import UnknownDestination
 from canal_server.observe.readings import Reading
 from canal_server.runtime.lifecycle import Deadline
 from canal_server.server.request_counts import RequestCounts
@@ -39,7 +39,7 @@ class Server:
     def reading(self, destination):
         """Return what is shown of it."""
         if self.life is None or destination != "one":
-            raise ClientError(f"can't find destination:{destination}")
+            raise UnknownDestination(f"can't find destination:{destination}")
         status = {"destination": destination, "life": self.life}
         return Reading(destination, status, RequestCounts(), None)
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import pytest
 
-from canal_server.errors import ClientError
+from canal_server.errors import UnknownDestination
 from canal_server.web.problem_details import Problem
 from canal_server.web.slow_operations import SlowOperations
 
@@ -28,7 +28,7 @@ async def test_results_and_errors():
     assert await slow.run(lambda _: threading.current_thread().name) == "http x"
 
     def refuse(_):
-        raise ClientError("can't find destination:x")
+        raise UnknownDestination("can't find destination:x")
 
     with pytest.raises(Problem) as refused:
         await slow.run(refuse)

@@ -174,6 +174,7 @@ def test_lists_have_what_may_be_observed(http, user):
     seen = RIGHTS[user].get(Right.OBSERVE, "").split()
     found = http.get(f"{BASE}/destinations", headers=basic(user)).json()
     assert [each["destination"] for each in found["destinations"]] == seen
+    assert bool(found["host"]) == (seen == ["one", "two"])  # it is of all of them
     for each in found["destinations"]:
         name = each["destination"]
         operable = RIGHTS[user].get(Right.OPERATE, "").split()

@@ -18,6 +18,9 @@ TITLES = {
     "TableSchema": "A table at a position",
     "Column": "A column",
     "Tables": "Tables at a position",
+    "Seek": "A request to move clients",
+    "Move": "A move of clients",
+    "LogLevel": "A request to set a level",
     "Verify": "A request to compare",
     "Verified": "A comparison with the source",
     "ClientPosition": "A position of a client",
@@ -42,16 +45,33 @@ def pages() -> dict[Path, str]:
 
 def _requests(found: dict[str, Any]) -> list[str]:
     return [
-        f"| `{method.upper()} {path}` | {next(iter(operation['responses']))}"
-        f" | {operation['summary']} |"
+        f"| `{method.upper()} {path}` | {_body(operation)}"
+        f" | {next(iter(operation['responses']))} | {operation['summary']} |"
         for path, operations in found["paths"].items()
         for method, operation in operations.items()
     ]
 
 
+def _body(operation: dict[str, Any]) -> str:
+    """Return a link to the object that is sent. Raises KeyError without a section."""
+    if "requestBody" not in operation:
+        return ""
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    title = TITLES[schema["$ref"].rpartition("/")[2]]
+    anchor = title.lower().replace(" ", "-")
+    return f"[{title[0].lower()}{title[1:]}](#{anchor})"
+
+
 def _schema(title: str, schema: dict[str, Any]) -> str:
+    # Answers have all fields; a request needs some of them only.
+    is_request = title in {TITLES[name] for name in ("Seek", "LogLevel", "Verify")}
+    required = schema.get("required", ()) if is_request else ()
     rows = [
-        (f"`{name}`", _type(each), each.get("description", ""))
+        (
+            f"`{name}`",
+            _type(each) + (", required" if name in required else ""),
+            each.get("description", ""),
+        )
         for name, each in schema["properties"].items()
     ]
     return f"## {title}\n\n{table(('field', 'type', 'meaning'), rows).strip()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +35,8 @@ def check_users(config: DaemonConfig) -> list[CheckResult]:
     except ConfigError as error:
         return [fail("users", problem, "") for problem in error.problems]
     if not users and not config.server.passwd:
-        remedy = "add one with `canal-server user add`"
+        conf = shlex.quote(str(config.conf_dir))
+        remedy = f"add one with `canal-server user add --conf {conf}`"
         return [warn("users", f"{shown}: no users, so that nobody can log in", remedy)]
     found = [
         *_idle(shown, users),

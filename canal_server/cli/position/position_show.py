@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from canal_server.cli.actions import add_listing_options
@@ -24,6 +25,7 @@ from canal_server.source.begin.source_lag import Lag
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from pathlib import Path
 
     from canal_server.config.schema import InstanceConfig
     from canal_server.model.cursors import DestinationCursors
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     for number, each in enumerate(statuses):
         if number:
             print()
-        for line in _lines(each):
+        for line in _lines(each, args.conf):
             print(printable(line, LINE_MAX))
     return 0
 
@@ -132,7 +134,7 @@ def _position(
 # --- as text --------------------------------------------------------------------------
 
 
-def _lines(status: dict[str, Any]) -> Iterator[str]:
+def _lines(status: dict[str, Any], conf: Path) -> Iterator[str]:
     if status["running"]:
         state = "running here"
     elif status["runs_on"]:
@@ -142,11 +144,11 @@ def _lines(status: dict[str, Any]) -> Iterator[str]:
     yield f"destination {status['destination']}: {state}"
     if status["error"]:
         yield f"  error: {error_text(status)}"
-    name = status["destination"]
+    named = f"--conf {shlex.quote(str(conf))} --destination {status['destination']}"
     if "sources" not in status:
-        yield from _source_lines(status, f"--destination {name}")
+        yield from _source_lines(status, named)
     for each in status.get("sources", ()):
-        lines = _source_lines(each, f"--destination {name} --source {each['name']}")
+        lines = _source_lines(each, f"{named} --source {each['name']}")
         yield f"  {each['name']}: {next(lines).lstrip()}"
         yield from (f"  {line}" for line in lines)
     if not status["clients"]:

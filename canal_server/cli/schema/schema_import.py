@@ -119,7 +119,9 @@ def _refuse_running(data_dir: Path, config: InstanceConfig) -> None:
         return
     raise CanalError(
         f"a server (process {status.get('pid')}) uses the table history of destination"
-        f" {config.destination}; stop it first with `canal-server stop`"
+        f" {config.destination}; stop it first with `canal-server stop"
+        f" {config.conf_option}".rstrip()
+        + "`"
     )
 
 

@@ -23,13 +23,15 @@ NOT_RUNNING: Final = 3
 NO_ANSWER: Final = 4
 BROKEN: Final = 5
 LAGS: Final = 6
+LOST: Final = 7
 EXIT_STATUS: Final = (
     "Exit status: 0 success, with --check: healthy; 1 failure, or no server answers; 2 "
     "invalid settings or options; 130 interrupted by Ctrl-C. With --check also: "
     f"{NOT_RUNNING} no server runs, or it is shutting down; {NO_ANSWER} the server did "
     f"not answer within --timeout; {BROKEN} a destination fails, is blocked, or is run "
-    f"by no server; {LAGS} lag above --max-lag or --max-client-lag. The first that "
-    "applies is returned."
+    f"by no server; {LAGS} lag above --max-lag or --max-client-lag; {LOST} a client is "
+    "refused, because the source has purged its position. The first that applies is "
+    "returned."
 )
 
 
@@ -88,6 +90,8 @@ def _of_destination(each: dict[str, Any], limits: Limits) -> Iterator[Finding]:
     ):
         what = f"lag of client {slowest['client']}"
         yield Finding(LAGS, f"{name}: {_above(what, client_s, limits.client_lag_s)}")
+    for why in each.get("lost_clients", {}).values():
+        yield Finding(LOST, f"{name}: {why}")
 
 
 def _above(what: str, seconds: float, limit_s: float) -> str:

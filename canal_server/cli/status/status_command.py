@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -269,7 +270,7 @@ def _notes(status: dict[str, Any]) -> Iterator[str]:
         yield from (f"{each['destination']}: {line}" for line in standing_lines(each))
         for source in (each, *sources):
             yield from _unreadable(each["destination"], source)
-        yield from _subscriptions(each)
+        yield from _subscriptions(each, status.get("conf"))
         for note in _client_notes(each):
             yield f"{each['destination']}: {note}"
         if refused := each.get("refused_change"):
@@ -297,14 +298,16 @@ def _unreadable(name: str, source: dict[str, Any]) -> Iterator[str]:
             )
 
 
-def _subscriptions(instance: dict[str, Any]) -> Iterator[str]:
+def _subscriptions(instance: dict[str, Any], conf: str | None) -> Iterator[str]:
     """Yield the positions of ranged readers, and whether a query reads them now."""
     ranges = instance.get("ranges") or {}
     found, queries = ranges.get("subscriptions", {}), ranges.get("queries", {})
     name = instance["destination"]
     for number, (subscription, cursor) in enumerate(sorted(found.items())):
         if number == SUBSCRIPTIONS_SHOWN:
-            yield f"{name}: … of {len(found)}; see `canal-server subscriptions list`"
+            command = "canal-server subscriptions list"
+            command += f" --conf {shlex.quote(conf)}" if conf else ""
+            yield f"{name}: … of {len(found)}; see `{command}`"
             return
         read = "read by a query" if subscription in queries else "not read"
         acked_ms = cursor["acked_ms"]

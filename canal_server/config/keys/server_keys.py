@@ -237,6 +237,21 @@ PORT_KEYS = (
         ours=True,
     ),
     Key(
+        "canal.log.file.megabytes",
+        "log_file_megabytes",
+        values.integer(1, 100_000, "megabytes"),
+        "The size at which [a file of the log](../howto/log.md#json-and-files) is"
+        " renamed and a new one begins.",
+        ours=True,
+    ),
+    Key(
+        "canal.log.files",
+        "log_files",
+        values.integer(1, 1000),
+        "How many files are kept of each log, the current one included.",
+        ours=True,
+    ),
+    Key(
         "canal.server.frame.bytes.max",
         "frame_bytes_max",
         values.integer(1024, INT32_MAX, "bytes"),

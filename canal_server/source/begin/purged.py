@@ -20,14 +20,19 @@ def purged_message(
     stored: LogPosition | None,
     read: LogIdentity,
     files: SourceFiles,
+    *,
+    conf_option: str = "",
 ) -> str:
     """Return an error's text with the missing files and the remedy.
 
-    `read` is the server that reported it, which has these files now. In a group
+    `read` is the server that reported it, which has these files now; `conf_option` is
+    for the commands in the text. In a group
     `destination` is that of the source, `group/masterN`.
     """
     group, _, source = destination.partition("/")
-    named = f"--destination {group}" + (f" --source {source}" if source else "")
+    named = f"{conf_option}--destination {group}" + (
+        f" --source {source}" if source else ""
+    )
     message = error
     if stored is not None:
         back, purged = "", None
@@ -41,11 +46,11 @@ def purged_message(
         who = "with a position of another binlog or server"
         if purged is not None:
             who = "as purged"
+        show = f"canal-server position show {conf_option}".rstrip()
         message += (
             f"; {back}reload the tables and run `canal-server position seek {named}"
             " --client ID --to oldest` to resume at the oldest file, for each client"
-            f" that `canal-server position show` shows {who}; the others resume"
-            " automatically"
+            f" that `{show}` shows {who}; the others resume automatically"
         )
     else:
         message += (

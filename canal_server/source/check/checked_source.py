@@ -42,7 +42,8 @@ class CheckedSource:
         """Return the command that moves clients of this source, up to the client."""
         group, _, source = self.config.destination.partition("/")
         named = f" --source {source}" if source else ""
-        return f"canal-server position seek --destination {group}{named}"
+        conf = self.config.conf_option
+        return f"canal-server position seek {conf}--destination {group}{named}"
 
     @property
     def starts_as_configured(self) -> bool:

@@ -313,7 +313,10 @@ class Pump:
             name = self._config.destination
             stored = self._positions.latest(name)
             files = self._start.files
-            message = purged_message(message, name, stored, self.identity, files)
+            conf = self._config.conf_option
+            message = purged_message(
+                message, name, stored, self.identity, files, conf_option=conf
+            )
         self.status.failed(message)
         return self._failures.fail(
             error,

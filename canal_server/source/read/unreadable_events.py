@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import shlex
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -222,8 +221,7 @@ class Advice:
         config, address = self.config, str(self.access.address)
         if config.file is None:  # settings without a file
             return f"--source mysql://{self.access.credentials.user}@{address}"
-        conf = shlex.quote(str(config.file.parent.parent))
-        options = f"--conf {conf} --destination {config.destination}"
+        options = f"{config.conf_option}--destination {config.destination}"
         is_standby = address == str(config.source.standby.address)
         return f"{options} --standby" if is_standby else options
 

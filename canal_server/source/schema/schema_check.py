@@ -98,7 +98,7 @@ class Verified:
             "history_end": str(segment.last),
             "server_end": str(self.position),
             "compared": self.compared,
-            "behind": [str(each) for each in self.later],
+            "later_statements": [str(each) for each in self.later],
             "not_compared": list(self.unread),
             "differing": [
                 {

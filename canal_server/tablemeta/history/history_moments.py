@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from canal_server.errors import ConfigError, TableMetaError
+from canal_server.errors import ConfigError, TableMetaError, UnknownTable
 from canal_server.filters.table_filters import TableFilter
 from canal_server.model.moments import WRITTEN_AS, moment_ms, time_text
 from canal_server.model.positions import EntryPosition, base_name
@@ -134,7 +134,7 @@ def chosen_tables(
 ) -> list[Name]:
     """Return the names that match `requested`, in order; all if it is empty.
 
-    Raises TableMetaError for an expression that matches no table, with similar names,
+    Raises UnknownTable for an expression that matches no table, with similar names,
     and ConfigError for one that cannot be used; `option` is what it was given as.
     """
     known = sorted(names)
@@ -153,7 +153,7 @@ def chosen_tables(
     return sorted(chosen)
 
 
-def unknown_table(requested: str, known: Iterable[Name]) -> TableMetaError:
+def unknown_table(requested: str, known: Iterable[Name]) -> UnknownTable:
     """Return the error for an unknown table, with similar names."""
     names = {".".join(name).lower(): ".".join(name) for name in known}
     nearest = difflib.get_close_matches(requested.lower(), names, _NEAREST)
@@ -162,7 +162,7 @@ def unknown_table(requested: str, known: Iterable[Name]) -> TableMetaError:
         text += f"; similar names: {', '.join(names[each] for each in nearest)}"
     elif "." not in requested:
         text += "; expected schema.table"
-    return TableMetaError(text)
+    return UnknownTable(text)
 
 
 def _accepting(expression: str, option: str) -> TablePredicate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from canal_server.errors import TableMetaError
+from canal_server.errors import UnknownTable
 from canal_server.model.position_json import position_as_json
 from canal_server.tablemeta.history.ddl_secrets import without_secrets
 from canal_server.tablemeta.history.opened_history import opened_history
@@ -41,15 +41,14 @@ def changes_of(
 ) -> list[dict[str, Any]]:
     """Return the changes of a table as JSON values, oldest first, since a time.
 
-    Of a group, source by source. Raises TableMetaStoreError, and TableMetaError if the
-    table is unknown.
+    Of a group, source by source. Raises TableMetaStoreError, and UnknownTable.
     """
     found: list[TableChange] = []
     for source in config.by_source:
         with opened_history(source) as history:
             found += Changelog(history.storage).of_table(schema, table)
     if not found:
-        raise TableMetaError(
+        raise UnknownTable(
             f"unknown table {schema}.{table}: it is not in the table history of"
             f" destination {config.destination}"
         )

@@ -144,7 +144,10 @@ _SEEK: Final[Json] = {
         "items": {"type": "integer"},
         "description": "the clients to move; null: all",
     },
-    "dry_run": {"type": "boolean", "description": "only return what would happen"},
+    "dry_run": {
+        "type": "boolean",
+        "description": "only return what would happen; without it, false",
+    },
 }
 _MOVE: Final[Json] = {
     "destination": {"type": "string"},
@@ -347,6 +350,11 @@ def document(version: str) -> Json:
                 "Destinations": object_of(
                     {
                         "version": {"type": "string"},
+                        "host": {
+                            **TEXT,
+                            "description": "the server's host; null for who may not"
+                            " observe all destinations",
+                        },
                         "allows_actions": {"type": "boolean"},
                         "allows_tails": {"type": "boolean"},
                         "destinations": {"type": "array", "items": ref("Destination")},
@@ -374,9 +382,14 @@ def document(version: str) -> Json:
                             "enum": [*LEVELS, None],
                             "description": "null: that of the server again",
                         },
-                        "destination": {"type": "string"},
+                        "destination": {
+                            "type": "string",
+                            "description": "whose level it is; without it, that of the"
+                            " server",
+                        },
                     },
                     "required": ["level"],
+                    "additionalProperties": False,
                 },
                 "Move": object_of(_MOVE),
                 **table_schemas(),

@@ -146,7 +146,7 @@ _VERIFIED: Final[Json] = {
     "history_end": {"type": "string"},
     "server_end": {"type": "string"},
     "compared": {"type": "integer", "description": "how many tables"},
-    "behind": {
+    "later_statements": {
         "type": "array",
         "items": {"type": "string"},
         "description": "positions of statements after the end of the history, which"

@@ -1,6 +1,10 @@
 // What all parts of the page need: questions to the REST interface, elements, and values
 // as texts. All texts of the server are set as text, never as HTML.
 const API = "api/v1";
+const CLOCK = {
+  year: "numeric", month: "numeric", day: "numeric",
+  hour: "numeric", minute: "2-digit", second: "2-digit", timeZoneName: "short",
+};
 
 export async function ask(path, options) {
   const answer = await fetch(`${API}/${path}`, options);
@@ -56,7 +60,8 @@ export function setFacts(list, facts) {
 }
 
 export const number = (value) => (value === null || value === undefined ? "-" : value.toLocaleString("en"));
-export const clock = (ms) => new Date(ms).toLocaleString();
+// In the zone of the browser, which may not be that of the server.
+export const clock = (ms) => new Date(ms).toLocaleString(undefined, CLOCK);
 
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "-";

@@ -64,8 +64,9 @@ function show(all) {
   const { destinations } = all;
   const ready = destinations.filter((each) => each.ready).length;
   const count = destinations.length ? `${ready} of ${destinations.length} destinations ready` : "no destinations that you may observe";
-  setText(document.getElementById("summary"), `${all.version} · ${count}`);
-  document.title = ready === destinations.length ? "canal-server" : `${destinations.length - ready} not ready · canal-server`;
+  setText(document.getElementById("summary"), [all.host, all.version, count].filter(Boolean).join(" · "));
+  const title = all.host ? `canal-server on ${all.host}` : "canal-server";
+  document.title = ready === destinations.length ? title : `${destinations.length - ready} not ready · ${title}`;
   const names = new Set(destinations.map((each) => each.destination));
   removeCards((name) => !names.has(name));
   for (const each of destinations) {
@@ -126,8 +127,8 @@ function notesOf(each) {
   if (each.uncertain_tables) {
     notes.unshift({ text: each.uncertain_tables.reason, anchor: "table-schema-uncertain" });
   }
-  for (const [client, why] of Object.entries(each.lost_clients ?? {})) {
-    notes.unshift({ text: `client ${client}: ${why}`, anchor: "client-position-lost" });
+  for (const why of Object.values(each.lost_clients ?? {})) {
+    notes.unshift({ text: why, anchor: "client-position-lost" });
   }
   if (each.blocked) {
     notes.unshift({ text: `${each.blocked.reason}, since ${clock(each.blocked.since_ms)}`, anchor: "ring-is-full" });

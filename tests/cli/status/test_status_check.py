@@ -9,6 +9,7 @@ import pytest
 from canal_server.cli.status.status_check import (
     BROKEN,
     LAGS,
+    LOST,
     NOT_RUNNING,
     Limits,
     findings,
@@ -57,6 +58,11 @@ def blocked(seconds):
             {"slowest_client": {"client": 7, "entries": 9, "seconds": 300.0}},
             LAGS,
             "a: lag of client 7 is 5 min, above the limit of 60 s",
+        ),
+        (
+            {"lost_clients": {"7": "client 7 of a needs b.1:4"}},
+            LOST,
+            "a: client 7 of a needs b.1:4",
         ),
     ],
 )

@@ -41,6 +41,15 @@ def test_single_source(stored: LogPosition, back: str) -> None:
     )
 
 
+def test_the_conf_folder() -> None:
+    """Both commands name it, where it is known."""
+    stored = at(HERE, "binlog.000006")
+    conf = "--conf '/etc/my canal' "
+    shown = purged_message("gone", "shop", stored, HERE, FILES, conf_option=conf)
+    assert f"`canal-server position seek {conf}--destination shop" in shown
+    assert f"`canal-server position show {conf.strip()}`" in shown
+
+
 def test_nothing_stored() -> None:
     """Without any client the remedy is the configured position, not a seek."""
     shown = purged_message("gone", "shop", None, HERE, FILES)

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from canal_server.errors import CanalError, ClientError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from canal_server.errors import CanalError, UnknownDestination
 from canal_server.observe.readings import Reading
 from canal_server.server.request_counts import RequestCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass
+class NotedPlan:
+    """A move of one client."""
+
+    destination: str
+    client_ids: tuple[int, ...] = (7,)
+    positions: tuple[str, ...] = ("binlog.1:4",)
+    warnings: tuple[str, ...] = ()
+
+    def lines(self):
+        """Say nothing."""
+        return ()
+
+    def as_json(self, *, moved):
+        """Return whether it was carried out."""
+        return {"destination": self.destination, "moved": moved}
 
 
 class NotedServer:
@@ -14,6 +38,7 @@ class NotedServer:
         self.lives = {"one": "stopped", "two": "idle"}
         self.asked: list[tuple[object, ...]] = []
         self.fails: Exception | None = None
+        self.before_plan: Callable[[], object] = lambda: None
 
     def status(self):
         """Return a status."""
@@ -133,6 +158,18 @@ class NotedServer:
         self._check(destination)
         self.asked.append(("start", destination))
 
+    def plan_move(self, destination, to, *, source, client_ids):
+        """Return a plan that moves the only client."""
+        del to, source
+        self._check(destination)
+        self.before_plan()
+        self.asked.append(("plan", destination, client_ids))
+        return NotedPlan(destination)
+
+    def move(self, plan):
+        """Note it."""
+        self.asked.append(("move", plan.destination))
+
     def unsubscribe(self, destination, client_id):
         """Refuse client 7."""
         self._check(destination)
@@ -142,4 +179,4 @@ class NotedServer:
 
     def _check(self, destination):
         if destination not in self.lives:
-            raise ClientError(f"can't find destination:{destination}")
+            raise UnknownDestination(f"can't find destination:{destination}")

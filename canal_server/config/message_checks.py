@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canal_server.config.problems import find
-from canal_server.config.schema import Decimals, MessageKeys, MessageLayout, ServerMode
+from canal_server.config.schema import (
+    Decimals,
+    MessageKeys,
+    MessageLayout,
+    RegistryConfig,
+    ServerMode,
+)
 
 if TYPE_CHECKING:
     from canal_server.config.problems import Problems
@@ -21,6 +27,21 @@ NAME: Final = "canal.mq.debezium.name"
 SCHEMAS: Final = "canal.mq.debezium.schemas.enable"
 DECIMALS: Final = "canal.mq.debezium.decimal.handling.mode"
 FLAT: Final = "canal.mq.flatMessage"
+_REGISTRY: Final = "canal.mq.schema.registry."
+REGISTRY_URL: Final = f"{_REGISTRY}url"
+_REGISTRY_KEYS: Final = {
+    f"{_REGISTRY}user": "user",
+    f"{_REGISTRY}caFile": "ca_file",
+    f"{_REGISTRY}certFile": "cert_file",
+    f"{_REGISTRY}keyFile": "key_file",
+    f"{_REGISTRY}subject.name.strategy": "subjects",
+    f"{_REGISTRY}auto.register.schemas": "registers",
+}
+_OF_DEBEZIUM: Final = {
+    MessageLayout.DEBEZIUM,
+    MessageLayout.DEBEZIUM_AVRO,
+    MessageLayout.CLOUDEVENTS,
+}
 
 
 def check_messages(config: QueueConfig, lookup: Lookup, problems: Problems) -> None:
@@ -39,11 +60,16 @@ def check_messages(config: QueueConfig, lookup: Lookup, problems: Problems) -> N
         )
         problems.add(found.origin, FORM, found.text, why)
     _check_form(config, lookup, problems)
-    if config.debezium_schemas and config.layout is MessageLayout.CLOUDEVENTS:
+    without = {
+        MessageLayout.CLOUDEVENTS: "CloudEvents have no schemas",
+        MessageLayout.DEBEZIUM_AVRO: "the registry has the schemas",
+    }
+    if config.debezium_schemas and (reason := without.get(config.layout)):
         found = find(lookup, SCHEMAS, problems)
         assert found is not None, "it differs from its default"
-        why = f"CloudEvents have no schemas; write false, or set {FORM} = debezium"
+        why = f"{reason}; write false, or set {FORM} = debezium"
         problems.add(found.origin, SCHEMAS, found.text, why)
+    _check_registry(config, lookup, problems)
     for key in (each for each, is_set in asked.items() if is_set):
         off = "none" if key == KEYS else "false"
         if config.mode is ServerMode.RABBITMQ:
@@ -70,7 +96,7 @@ def _check_form(config: QueueConfig, lookup: Lookup, problems: Problems) -> None
     layout = config.layout
     if layout is not MessageLayout.MAXWELL and config.maxwell_output:
         _refuse_other(OUTPUT, MessageLayout.MAXWELL, lookup, problems)
-    if layout in {MessageLayout.DEBEZIUM, MessageLayout.CLOUDEVENTS}:
+    if layout in _OF_DEBEZIUM:
         return
     of_debezium = {
         NAME: config.debezium_name != "",
@@ -79,6 +105,29 @@ def _check_form(config: QueueConfig, lookup: Lookup, problems: Problems) -> None
     }
     for key in (each for each, is_set in of_debezium.items() if is_set):
         _refuse_other(key, MessageLayout.DEBEZIUM, lookup, problems)
+
+
+def _check_registry(config: QueueConfig, lookup: Lookup, problems: Problems) -> None:
+    """Report a registry that is missing or not used, and half of a certificate."""
+    given, default = config.registry, RegistryConfig()
+    if config.layout is MessageLayout.DEBEZIUM_AVRO and config.flat:
+        if not given.urls and not lookup.is_set(REGISTRY_URL):
+            found = find(lookup, FORM, problems)
+            assert found is not None, "it differs from its default"
+            why = f"needs a registry of schemas; set {REGISTRY_URL}"
+            problems.add(found.origin, FORM, found.text, why)
+        if given.key_file is not None and given.cert_file is None:
+            key, needed = f"{_REGISTRY}keyFile", f"{_REGISTRY}certFile"
+            found = find(lookup, key, problems)
+            assert found is not None, "it differs from its default"
+            why = f"needs {needed}; set that to a PEM file"
+            problems.add(found.origin, key, found.text, why)
+        return
+    if given.urls:
+        _refuse_other(REGISTRY_URL, MessageLayout.DEBEZIUM_AVRO, lookup, problems)
+    for key, name in _REGISTRY_KEYS.items():
+        if getattr(given, name) != getattr(default, name):
+            _refuse_other(key, MessageLayout.DEBEZIUM_AVRO, lookup, problems)
 
 
 def _refuse_other(

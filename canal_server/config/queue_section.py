@@ -16,7 +16,7 @@ from canal_server.config.keys.setting import Key
 from canal_server.config.message_checks import check_messages
 from canal_server.config.password_forms import form_names, read_password
 from canal_server.config.problems import find
-from canal_server.config.schema import QueueConfig, ServerMode
+from canal_server.config.schema import QueueConfig, RegistryConfig, ServerMode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +100,11 @@ def read_queue(
     conf_dir: Path,
 ) -> QueueConfig:
     """Return the settings of the message queue; `read` are the values of keys."""
-    config = QueueConfig(mode=mode, **fields_of(read, "queue."))
+    config = QueueConfig(
+        mode=mode,
+        registry=RegistryConfig(**fields_of(read, "queue.registry.")),
+        **fields_of(read, "queue."),
+    )
     if mode is ServerMode.TCP:
         return config
     if mode is ServerMode.KAFKA:

@@ -100,12 +100,13 @@ class ServerMode(StrEnum):
 
 
 class MessageLayout(StrEnum):
-    """How messages of JSON look."""
+    """How messages look that are not protobuf."""
 
     CANAL_JSON = "canal-json"
     MAXWELL = "maxwell"
     DEBEZIUM = "debezium"
     CLOUDEVENTS = "cloudevents"  # with the data of Debezium
+    DEBEZIUM_AVRO = "debezium-avro"  # with a registry of schemas
 
 
 class Decimals(StrEnum):
@@ -123,6 +124,28 @@ class MessageKeys(StrEnum):
     PRIMARY_KEY = "primaryKey"  # of their row
 
 
+class SubjectNames(StrEnum):
+    """Under which name the registry keeps a schema, in Confluent's words."""
+
+    TOPIC = "TopicNameStrategy"  # topic-key, topic-value
+    RECORD = "RecordNameStrategy"
+    TOPIC_RECORD = "TopicRecordNameStrategy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryConfig:
+    """The registry that has the schemas of Avro."""
+
+    urls: tuple[str, ...] = ()
+    user: str = ""  # empty: no login
+    password: Password = field(default="", repr=False)
+    ca_file: Path | None = None  # of its certificate; None: the system's
+    cert_file: Path | None = None  # of this server
+    key_file: Path | None = None  # None: in `cert_file`
+    subjects: SubjectNames = SubjectNames.TOPIC
+    registers: bool = True  # false: schemas are only looked up
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
     """The message queue that all destinations are delivered to."""
@@ -134,6 +157,7 @@ class QueueConfig:
     debezium_name: str = ""  # of the source in its messages; empty: the destination
     debezium_schemas: bool = False
     debezium_decimals: Decimals = Decimals.PRECISE
+    registry: RegistryConfig = RegistryConfig()
     keys: MessageKeys = MessageKeys.NONE  # with them, a message has one row
     tombstones: bool = False  # after deletions, for compacted topics
     headers: bool = False  # position, GTID and transaction

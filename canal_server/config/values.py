@@ -25,6 +25,7 @@ from canal_server.config.schema import (
     MessageLayout,
     NamedEvent,
     SslMode,
+    SubjectNames,
 )
 from canal_server.doors.web_service import WebTarget
 from canal_server.filters.table_filters import compile_expression
@@ -315,6 +316,31 @@ def maxwell_output(value: str) -> frozenset[str]:
             " commas"
         )
     return words
+
+
+@reader(", ".join(f"`{each}`" for each in SubjectNames))
+def subject_names(value: str) -> SubjectNames:
+    """Parse under which name the registry keeps a schema."""
+    # Confluent's converters have the name of a class, whose last part it is.
+    word = value.rpartition(".")[2].lower()
+    for each in SubjectNames:
+        if word == each.lower():
+            return each
+    raise ValueError(f"unknown strategy; write one of {', '.join(SubjectNames)}")
+
+
+@reader("URLs, separated by commas")
+def web_urls(value: str) -> tuple[str, ...]:
+    """Parse the addresses of a web service that needs a login apart from them."""
+    found = tuple(each.strip().rstrip("/") for each in value.split(",") if each.strip())
+    for each in found:
+        if re.search("[@?#]", each):
+            raise ValueError(
+                "contains more than addresses; write http://host:port/path, and the"
+                " login in the keys for user and password"
+            )
+        WebTarget(each)
+    return found
 
 
 @reader("`none` or `primaryKey`")

@@ -13,6 +13,7 @@ from canal_server.config.schema import ServerMode
 from canal_server.delivery.queue_kinds import KafkaKind, kind_of
 from canal_server.delivery.queue_worker import QueueWorker, WorkerLimits
 from canal_server.delivery.stored_position import continue_at_stored
+from canal_server.delivery.too_large_note import note_message
 from canal_server.delivery.transaction_worker import RoomInRing, TransactionWorker
 from canal_server.errors import ConfigError
 from canal_server.model.identity import ClientIdentity
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import InstanceConfig, QueueConfig, RoutingConfig
     from canal_server.ports import MetaManager, RunningInstance
+    from canal_server.queues.producers.queue_producer import (
+        Message,
+        MessageRefusedError,
+    )
     from canal_server.runtime.lifecycle import Deadline, Stop
     from canal_server.server.local_client import LocalClient
 
@@ -125,7 +130,11 @@ class QueueDelivery:
         after: QueueWorker | None,
     ) -> QueueWorker:
         client = self._client_of(ClientIdentity(config.destination, CLIENT_ID))
-        encode = form.encoder(router)
+        registry = form.registry_client()
+        encode = form.encoder(router, registry)
+        note: Callable[[str, Message, MessageRefusedError], Message] = note_message
+        if registry is not None:
+            note = partial(note_message, schema_of=registry.schema_of)
         limits = WorkerLimits(
             self._config.batch_size,
             self._kind.in_flight_bytes,
@@ -147,6 +156,7 @@ class QueueDelivery:
                 room=_room_of(config),
                 restart=partial(self._destinations.restart, config.destination),
                 after=after,
+                note=note,
             )
         else:
             worker = QueueWorker(
@@ -156,6 +166,7 @@ class QueueDelivery:
                 encode,
                 limits,
                 after=after,
+                note=note,
             )
         worker.start()
         if config.lazy:

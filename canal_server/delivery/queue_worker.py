@@ -27,6 +27,7 @@ from canal_server.messages import delivery_messages
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
+    SchemaRefusedError,
     Sending,
 )
 from canal_server.runtime.backoff import Backoff
@@ -50,6 +51,7 @@ POLL_S: Final = 0.05
 BATCHES_MAX: Final = 256  # on their way at a time
 BLOCKED_AFTER_S: Final = 10.0  # without a confirmation
 RETRY_MAX_S: Final = 30.0
+SCHEMA_RETRY_S: Final = 30.0  # after a schema was refused, which somebody has to change
 ABANDON_S: Final = 1.0
 END_S: Final = 2.0  # for what is on its way when the server stops
 
@@ -86,6 +88,7 @@ class QueueWorker:
         limits: WorkerLimits,
         *,
         after: QueueWorker | None = None,
+        note: Callable[[str, Message, MessageRefusedError], Message] = note_message,
     ) -> None:
         self.destination = client.identity.destination
         self._client = client
@@ -95,6 +98,7 @@ class QueueWorker:
         self._is_open = False
         self._encode = encode
         self._limits = limits
+        self._note = note
         self._after = after
         self._stop = Stop()
         self._window: deque[OnWay] = deque()
@@ -180,6 +184,8 @@ class QueueWorker:
             self._deliver(self._producer)
         except MessageRefusedError as error:
             self._stay_stopped(error)
+        except SchemaRefusedError as error:
+            self._pause_stopped(error)
         except CanalError as error:
             if self._stop.requested():
                 return
@@ -290,7 +296,7 @@ class QueueWorker:
         topic = self._limits.too_large_topic
         if not topic or error.topic == topic:
             raise error
-        note = note_message(topic, message, error)
+        note = self._note(topic, message, error)
         self._prepare(producer, [note])
         self._send(producer, note, sending)
         delivery_messages.MESSAGE_TOO_LARGE.log(log, self.destination, error, topic)
@@ -375,6 +381,21 @@ class QueueWorker:
         delivery_messages.DELIVERY_STOPPED.log(log, self.destination, error)
         self._become(State.STOPPED, str(error))
         while self._client.is_served() and not self._stop.wait(ABSENT_S):
+            pass
+
+    def _pause_stopped(self, error: SchemaRefusedError) -> None:
+        """Deliver nothing for a while; then ask the registry again."""
+        self._counts.failures += 1
+        text = str(error)
+        if self._throttle.is_news(text, time.monotonic()):
+            delivery_messages.SCHEMA_REFUSED.log(log, self.destination, text)
+        self._become(State.STOPPED, text)
+        end_s = time.monotonic() + SCHEMA_RETRY_S
+        while (
+            self._client.is_served()
+            and time.monotonic() < end_s
+            and not self._stop.wait(ABSENT_S)
+        ):
             pass
 
     def _finish(self) -> None:

@@ -9,9 +9,12 @@ from canal_server.model.entry import EntryType, EventType
 from canal_server.protocol.entry_messages import decode_entry
 from canal_server.protocol.packets import Messages, Packet
 from canal_server.protocol.protobuf import decode
+from canal_server.queues.avro_reader import read_message, schema_id
 from canal_server.queues.producers.queue_producer import KEYED, key_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canal_server.protocol.entry_messages import Column, Entry
     from canal_server.queues.producers.queue_producer import (
         Message,
@@ -25,20 +28,28 @@ _OPERATIONS: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _COPIED: Final = ("database", "table", "type", "es", "gtid", "id", "isDdl", "pkNames")
 
 
-def note_message(topic: str, message: Message, error: MessageRefusedError) -> Message:
+def note_message(
+    topic: str,
+    message: Message,
+    error: MessageRefusedError,
+    *,
+    schema_of: Callable[[int], str | None] | None = None,
+) -> Message:
     """Return the message with the note, for the topic of notes.
 
     It has the key of the message, or that of its table, so that a compacted topic
-    accepts it, too.
+    accepts it, too; of a key in Avro, the same in JSON. `schema_of` returns the schema
+    of a message in Avro by its id.
     """
     key = key_of(message)
-    note = note_of(error, *message[1:3], key)
+    note = note_of(error, *message[1:3], key, schema_of)
     if len(message) != KEYED:
         return topic, 0, note
-    if key is None or len(key) > KEY_CHARACTERS_MAX:
+    is_avro = key is not None and schema_id(key) is not None
+    if key is None or is_avro or len(key) > KEY_CHARACTERS_MAX:
         found = json.loads(note)
-        named = {name: found.get(name) for name in ("database", "table")}
-        key = _text(named)
+        names = ("database", "table", *(["key"] if is_avro and "key" in found else ()))
+        key = _text({name: found.get(name) for name in names})
     return topic, 0, note, key, None
 
 
@@ -47,6 +58,7 @@ def note_of(
     partition: int,
     value: bytes | None,
     key: bytes | None = None,
+    schema_of: Callable[[int], str | None] | None = None,
 ) -> bytes:
     """Return a note in JSON: which message is missing, and the keys of its rows."""
     note: dict[str, Any] = {
@@ -56,10 +68,33 @@ def note_of(
         "bytes": error.size,
     }
     if value is not None:
-        note |= _of_flat(value) if value.startswith(b"{") else _of_packet(value)
+        if value.startswith(b"{"):
+            note |= _of_flat(value)
+        elif schema_id(value) is not None:
+            note |= _of_avro(value, schema_of)
+        else:
+            note |= _of_packet(value)
     if key is not None and len(key) <= KEY_CHARACTERS_MAX:
-        note["key"] = json.loads(key)
+        found = _content(key, schema_of)
+        if found is not None:
+            note["key"] = found
     return _text(note)
+
+
+def _content(message: bytes, schema_of: Callable[[int], str | None] | None) -> Any:
+    """Return what is in a message of JSON or Avro, None: its schema is not known."""
+    number = schema_id(message)
+    if number is None:
+        return json.loads(message)
+    schema = None if schema_of is None else schema_of(number)
+    return None if schema is None else read_message(message, schema)
+
+
+def _of_avro(
+    value: bytes, schema_of: Callable[[int], str | None] | None
+) -> dict[str, Any]:
+    found = _content(value, schema_of)
+    return {"schemaId": schema_id(value)} if found is None else _of_debezium(found)
 
 
 def _text(value: dict[str, Any]) -> bytes:

@@ -31,11 +31,13 @@ from canal_server.delivery.stored_position import (
     is_newer,
     is_same,
 )
+from canal_server.delivery.too_large_note import note_message
 from canal_server.errors import CanalError
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     OutcomeUnknownError,
+    SchemaRefusedError,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ COMMIT_S: Final = 0.5  # of one call
 ABORT_S: Final = 1.0  # when the server stops
 OPEN_RETRY_S: Final = 1.0
 REFUSED_MAX: Final = 1000  # messages whose refusal is remembered
+_REFUSED: Final = (MessageRefusedError, SchemaRefusedError)
 
 
 class RoomInRing(NamedTuple):
@@ -83,8 +86,11 @@ class TransactionWorker(QueueWorker):
         room: RoomInRing,
         restart: Callable[[RunningInstance], None],
         after: QueueWorker | None = None,
+        note: Callable[[str, Message, MessageRefusedError], Message] = note_message,
     ) -> None:
-        super().__init__(client, queue, make_producer, encode, limits, after=after)
+        super().__init__(
+            client, queue, make_producer, encode, limits, after=after, note=note
+        )
         self._room = room
         self._restart = restart
         self._spoiled: RunningInstance | None = None
@@ -320,8 +326,8 @@ class TransactionWorker(QueueWorker):
                     self._client.rollback()
                 except CanalError:
                     self._client.disconnect()  # the next `connect` does it
-            elif not (isinstance(error, MessageRefusedError) or self._stop.requested()):
-                # A refused message would come again: an operator has to act.
+            elif not (isinstance(error, _REFUSED) or self._stop.requested()):
+                # What is refused would come again: an operator has to act.
                 self._client.disconnect()
                 self._restart(self._spoiled)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import http.client
 import urllib.parse
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import ssl
 
 FAILURES: Final = (OSError, http.client.HTTPException)  # of a connection to it
 
@@ -38,15 +41,19 @@ class WebTarget:
             pair = base64.b64encode(f"{user}:{password}".encode()).decode()
             self.headers["Authorization"] = f"Basic {pair}"
 
-    def connect(self, timeout_s: float) -> http.client.HTTPConnection:
-        """Return a connection, which is opened by the first request."""
-        make = (
-            http.client.HTTPSConnection
-            if self._is_secure
-            else http.client.HTTPConnection
-        )
+    def connect(
+        self, timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> http.client.HTTPConnection:
+        """Return a connection, which is opened by the first request.
+
+        `tls` is for https://; None: the authorities of the system are trusted.
+        """
         assert self._host is not None
-        return make(self._host, self._port, timeout=timeout_s)
+        if self._is_secure:
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=timeout_s, context=tls
+            )
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
 
     def __str__(self) -> str:
         # Path and query may have a token in them, as those of Slack and Teams do.

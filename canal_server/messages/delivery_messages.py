@@ -60,6 +60,21 @@ MESSAGE_TOO_LARGE = Message(
     " that the text names.",
 )
 
+SCHEMA_REFUSED = Message(
+    name="schema-refused",
+    level=ERROR,
+    text="destination %s: delivery stopped, the registry refuses a schema: %s",
+    meaning="The columns of a table have changed in a way that the registry does not"
+    " accept for this subject, as its compatibility level says; tables that share a"
+    " subject may differ; or the registry lacks the schema and may not be given any."
+    " Nothing is acked since. The registry is asked again every 30 s.",
+    remedy="Set the compatibility of the subject in the registry, for example to"
+    " `NONE`, or register the schema; delivery continues by itself. If tables share a"
+    " topic, give each its own, or set"
+    " [`canal.mq.schema.registry.subject.name.strategy`]"
+    "(configuration.md#canalmqschemaregistrysubjectnamestrategy).",
+)
+
 POSITION_NOT_READ = Message(
     name="position-not-read",
     level=WARNING,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from canal_server import __version__
-from canal_server.config.schema import Decimals, MessageKeys, MessageLayout
+from canal_server.config.schema import (
+    Decimals,
+    MessageKeys,
+    MessageLayout,
+    RegistryConfig,
+)
 from canal_server.queues.flat_messages import FlatMessages
+from canal_server.queues.forms.avro_rows import AvroRows
 from canal_server.queues.forms.debezium_rows import DebeziumRows
 from canal_server.queues.forms.flat_rows import FlatRows
 from canal_server.queues.forms.maxwell_rows import MaxwellRows
 from canal_server.queues.packet_messages import PacketMessages
+from canal_server.queues.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 class MessageForm:
     """What messages look like; where they go is left to `routing`."""
 
-    flat: bool  # JSON, not protobuf
+    flat: bool  # not protobuf
     raw: bool  # batches keep their ids if they stay whole
     drops_markers: bool  # begins and ends of transactions
     has_keys: bool = False  # with one row each, as with the next two
@@ -39,6 +46,7 @@ class MessageForm:
     debezium_name: str = ""
     debezium_schemas: bool = False
     debezium_decimals: Decimals = Decimals.PRECISE
+    registry: RegistryConfig = field(default_factory=RegistryConfig)
 
     @classmethod
     def of(cls, instance: InstanceConfig, queue: QueueConfig) -> MessageForm:
@@ -55,6 +63,7 @@ class MessageForm:
             debezium_name=queue.debezium_name or instance.destination,
             debezium_schemas=queue.debezium_schemas,
             debezium_decimals=queue.debezium_decimals,
+            registry=queue.registry,
         )
 
     @property
@@ -64,12 +73,21 @@ class MessageForm:
         layouts = {MessageLayout.MAXWELL, MessageLayout.CLOUDEVENTS}
         return self.has_headers or self.layout in layouts
 
-    def encoder(self, router: Router) -> Encode:
+    def registry_client(self) -> SchemaRegistry | None:
+        """Return the registry of the schemas, None: there is none.
+
+        It is for one thread at a time.
+        """
+        is_avro = self.flat and self.layout is MessageLayout.DEBEZIUM_AVRO
+        return SchemaRegistry(self.registry) if is_avro else None
+
+    def encoder(self, router: Router, registry: SchemaRegistry | None = None) -> Encode:
         """Return what makes the messages; it is for one thread at a time.
 
-        As in the original, begins and ends are left out where batches are not whole.
+        Messages in Avro need `registry_client`. As in the original, begins and ends of
+        transactions are left out where batches are not whole.
         """
-        if self.flat and (rows := self._of_rows(router)) is not None:
+        if self.flat and (rows := self._of_rows(router, registry)) is not None:
             return rows
         if self.flat:
             return FlatMessages(router).convert
@@ -80,7 +98,9 @@ class MessageForm:
             has_markers=whole and not self.drops_markers,
         ).convert
 
-    def _of_rows(self, router: Router) -> Encode | None:
+    def _of_rows(
+        self, router: Router, registry: SchemaRegistry | None
+    ) -> Encode | None:
         """Return what makes messages with one row, None: they have those of events."""
         options = {
             "has_keys": self.has_keys,
@@ -97,6 +117,16 @@ class MessageForm:
                 has_schemas=self.debezium_schemas,
                 decimals=self.debezium_decimals.value,
                 cloud_events=self.layout is MessageLayout.CLOUDEVENTS,
+                **options,
+            ).convert
+        if self.layout is MessageLayout.DEBEZIUM_AVRO:
+            assert registry is not None, "the form has a registry"
+            return AvroRows(
+                router,
+                name=self.debezium_name,
+                version=__version__,
+                decimals=self.debezium_decimals.value,
+                id_of=registry.id_of,
                 **options,
             ).convert
         if self.has_keys or self.has_headers:

@@ -119,7 +119,8 @@ def test_a_key_reads_its_fields_type(key, config):
                  "MEMSIZE", "DISABLED", "TLSv1.2", "JKS", "UTF-8", "ab" * 20,
                  "jdbc:h2:file",
                  "jdbc:mysql://h/d", "bin.000001:4=skip",
-                     "http://a/", "none", "maxwell", "ddl", "string"):  # fmt: skip
+                     "http://a/", "none", "maxwell", "ddl", "string",
+                     "RecordNameStrategy"):  # fmt: skip
         try:
             accepted.append(key.read(text))
         except ValueError:

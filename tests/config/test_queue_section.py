@@ -8,16 +8,39 @@ import pytest
 from fix_conf import ACCOUNT
 
 from canal_server.config.load import load
-from canal_server.config.schema import ServerMode
+from canal_server.config.schema import MessageLayout, ServerMode, SubjectNames
 from canal_server.errors import ConfigError
 
 MAIN = "canal.destinations = example\n"
+AVRO = (
+    "canal.mq.form = debezium-avro\n"
+    "canal.mq.schema.registry.url = http://a:8081, https://b/path/\n"
+)
 INSTANCE = f"canal.instance.master.address = db:3306\n{ACCOUNT}"
 
 
 def queue_of(make_conf, main, environ=None):
     """Return the settings of the queue by lines of canal.properties."""
     return load(make_conf(MAIN + main, example=INSTANCE), environ or {}).server.queue
+
+
+def test_a_registry(make_conf):
+    """Its addresses, login and names of subjects are read; a password is not shown."""
+    given = (
+        "user = canal", "password = geheim", "caFile = ca.pem",
+        "auto.register.schemas = false",
+        "subject.name.strategy = io.confluent.RecordNameStrategy",
+    )  # fmt: skip
+    lines = "".join(f"canal.mq.schema.registry.{each}\n" for each in given)
+    queue = queue_of(make_conf, f"canal.serverMode = kafka\n{AVRO}{lines}")
+    found = queue.registry
+    assert queue.layout is MessageLayout.DEBEZIUM_AVRO
+    assert found.urls == ("http://a:8081", "https://b/path")
+    assert (found.user, str(found.password)) == ("canal", "geheim")
+    assert found.ca_file is not None
+    assert found.ca_file.is_absolute()
+    assert (found.registers, found.subjects) == (False, SubjectNames.RECORD)
+    assert "geheim" not in repr(queue)
 
 
 def problems_of(make_conf, main):
@@ -98,6 +121,41 @@ def test_keys_of_a_broker(make_conf):
             "canal.mq.debezium.decimal.handling.mode = string",
             "canal.mq.debezium.decimal.handling.mode",
             "another form; leave the key out, or set canal.mq.form = debezium",
+        ),
+        (
+            "canal.mq.form = debezium-avro",
+            "canal.mq.form",
+            "needs a registry of schemas; set canal.mq.schema.registry.url",
+        ),
+        (
+            f"{AVRO}canal.mq.debezium.schemas.enable = true",
+            "canal.mq.debezium.schemas.enable",
+            "the registry has the schemas; write false, or set canal.mq.form =",
+        ),
+        (
+            f"{AVRO}canal.mq.schema.registry.keyFile = key.pem",
+            "canal.mq.schema.registry.keyFile",
+            "needs canal.mq.schema.registry.certFile; set that to a PEM file",
+        ),
+        (
+            f"{AVRO}canal.mq.schema.registry.subject.name.strategy = topic",
+            "canal.mq.schema.registry.subject.name.strategy",
+            "unknown strategy; write one of TopicNameStrategy,",
+        ),
+        (
+            f"{AVRO}canal.mq.schema.registry.url = http://user:geheim@a",
+            "canal.mq.schema.registry.url",
+            "write http://host:port/path, and the login in the keys for user and",
+        ),
+        (
+            "canal.mq.schema.registry.url = http://a",
+            "canal.mq.schema.registry.url",
+            "another form; leave the key out, or set canal.mq.form = debezium-avro",
+        ),
+        (
+            "canal.mq.form = debezium\ncanal.mq.schema.registry.user = canal",
+            "canal.mq.schema.registry.user",
+            "another form; leave the key out, or set canal.mq.form = debezium-avro",
         ),
         ("canal.mq.keys = id", "canal.mq.keys", "write none or primaryKey"),
         (

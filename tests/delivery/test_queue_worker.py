@@ -21,6 +21,7 @@ from canal_server.protocol.protobuf import decode
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
+    SchemaRefusedError,
     Sending,
     size_of,
 )
@@ -269,6 +270,36 @@ def test_a_message_that_is_too_large(
     eventually(lambda: acked(again) == 6)
     assert broker.numbers()[len(before) :] == list(range(4, 10))
     assert worker.status().state == "delivering"
+
+
+def test_a_schema_that_is_refused(
+    instance: FakeInstance,
+    make: Callable[..., QueueWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Delivery stops, which is said once, and continues when it is accepted."""
+    monkeypatch.setattr(queue_worker, "SCHEMA_RETRY_S", 0.01)
+    broker, refused, asked = Broker(), [True], []
+
+    def or_not(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        found = encode(batch_id, body, now_ms)
+        if refused and any(each[2] == b"5" for each in found):
+            asked.append(batch_id)
+            raise SchemaRefusedError("subject shop-value: not compatible")
+        return found
+
+    put(instance, *range(4), *range(4, 10))
+    worker = make(broker, LIMITS, or_not)
+    eventually(lambda: len(asked) > 3)
+    assert worker.status().state == "stopped"
+    assert worker.status().reason == "subject shop-value: not compatible"
+    assert acked(instance) <= 4
+    assert sum("the registry refuses a schema" in each for each in caplog.messages) == 1
+    refused.clear()
+    eventually(lambda: acked(instance) == 10)
+    eventually(lambda: worker.status().state == "delivering")
+    assert [each for each in broker.numbers() if each > 3] == list(range(4, 10))
 
 
 def test_a_note_in_place_of_a_message(

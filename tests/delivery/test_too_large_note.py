@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from client_entries import row, statement, transaction
 
-from canal_server.config.schema import MessageLayout, RoutingConfig
+from canal_server.config.schema import MessageLayout, RegistryConfig, RoutingConfig
 from canal_server.delivery import too_large_note
 from canal_server.delivery.too_large_note import note_message, note_of
 from canal_server.protocol.entry_messages import decode_entry
@@ -22,7 +22,10 @@ from canal_server.queues.producers.queue_producer import (
 from canal_server.queues.routing import Router
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
+    from fix_registry import PlainRegistry
 
 FORM = MessageForm(flat=False, raw=True, drops_markers=False)
 
@@ -70,6 +73,35 @@ def test_a_message_with_a_key() -> None:
     assert (note_5["database"], note_5["type"]) == ("shop", "INSERT")
     tombstone = json.loads(note_of(error, 0, None, key_of(message)))
     assert tombstone["key"] == note["key"]
+
+
+def test_a_message_in_avro(make_registry: Callable[[], PlainRegistry]) -> None:
+    """The note says of the row what that of JSON does, and its key is JSON."""
+    registry = RegistryConfig(urls=(f"http://{make_registry().address}",))
+    form = MessageForm(
+        flat=True,
+        raw=True,
+        drops_markers=False,
+        has_keys=True,
+        layout=MessageLayout.DEBEZIUM_AVRO,
+        debezium_name="x",
+        registry=registry,
+    )
+    router = Router(RoutingConfig(topic="top"))
+    client = form.registry_client()
+    assert client is not None
+    body = b"\x12" + varint(len(row(5))) + row(5)
+    (message,) = form.encoder(router, client)(7, body, 0)
+    error = MessageRefusedError("top", size_of(message), "is too large")
+    found = note_message("notes", message, error, schema_of=client.schema_of)
+    form = replace(form, layout=MessageLayout.DEBEZIUM)
+    (other,) = form.encoder(router)(7, body, 0)
+    expected = note_message("notes", other, error)
+    assert found[2] == expected[2]
+    assert key_of(found) == b'{"database":"shop","table":"orders","key":{"id":5}}'
+    unknown = json.loads(note_message("notes", message, error)[2] or b"")
+    assert unknown["schemaId"] == 1
+    assert "key" not in unknown
 
 
 def test_keys_of_notes() -> None:

@@ -15,6 +15,7 @@ from canal_server.queues.message_form import MessageForm
         (MessageLayout.CANAL_JSON, True, True),
         (MessageLayout.MAXWELL, False, True),
         (MessageLayout.DEBEZIUM, False, False),
+        (MessageLayout.DEBEZIUM_AVRO, False, False),
         (MessageLayout.CLOUDEVENTS, False, True),
     ],
 )

@@ -11,6 +11,7 @@ from canal_server.delivery.queue_kinds import KafkaKind
 from canal_server.errors import CanalError, ConfigError
 from canal_server.model.check_results import CheckResult, fail, ok, skip, warn
 from canal_server.queues.routing import Router
+from canal_server.queues.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from canal_server.config.schema import DaemonConfig, InstanceConfig, QueueConfig
 
 QUEUE: Final = "message_queue"
+REGISTRY: Final = "schema_registry"
 TOPICS: Final = "topics"
 
 
@@ -29,6 +31,7 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
     queue = config.server.queue
     if queue.mode is ServerMode.TCP:
         return
+    yield from (each.of(server) for each in _check_registry(queue))
     if queue.mode is ServerMode.RABBITMQ:
         yield from check_rabbit(config, server)
         return
@@ -53,6 +56,20 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
         else:
             for each in _check_topics(instance, queue, topics):
                 yield each.of(instance.destination)
+
+
+def _check_registry(queue: QueueConfig) -> Iterator[CheckResult]:
+    """Ask the registry of schemas, if messages have one; nothing is registered."""
+    if not queue.flat or queue.layout is not MessageLayout.DEBEZIUM_AVRO:
+        return
+    registry = SchemaRegistry(queue.registry)
+    try:
+        count = registry.subjects()
+    except CanalError as error:
+        yield fail(REGISTRY, str(error))
+    else:
+        text = f"the schema registry at {registry.address} answers, {count} subjects"
+        yield ok(REGISTRY, text)
 
 
 def _check_topics(
@@ -101,5 +118,9 @@ def _check_topics(
 
 def _shares_keys(queue: QueueConfig) -> bool:
     """Return whether rows of several tables may have the same key."""
-    of_debezium = {MessageLayout.DEBEZIUM, MessageLayout.CLOUDEVENTS}
+    of_debezium = {
+        MessageLayout.DEBEZIUM,
+        MessageLayout.DEBEZIUM_AVRO,
+        MessageLayout.CLOUDEVENTS,
+    }
     return queue.layout in of_debezium and queue.keys is MessageKeys.PRIMARY_KEY

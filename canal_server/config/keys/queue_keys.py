@@ -39,7 +39,8 @@ QUEUE_KEYS = (
         " [canal-json](../howto/tail.md#flat-messages), or the JSON of"
         " [Maxwell](../howto/message-forms.md#maxwell) or"
         " [Debezium](../howto/message-forms.md#debezium), also in the envelope of"
-        " [CloudEvents](../howto/message-forms.md#cloudevents), with one row in each.",
+        " [CloudEvents](../howto/message-forms.md#cloudevents), or"
+        " [Debezium's in Avro](../howto/message-forms.md#avro), with one row in each.",
         ours=True,
     ),
     Key(
@@ -70,8 +71,74 @@ QUEUE_KEYS = (
         "canal.mq.debezium.decimal.handling.mode",
         "queue.debezium_decimals",
         values.decimals,
-        "How messages in the form of Debezium have a DECIMAL: as bytes in base64, as a"
-        " text, or as a number.",
+        "How messages in the form of Debezium have a DECIMAL: as bytes (in JSON, in"
+        " base64), as a text, or as a number.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.schema.registry.url",
+        "queue.registry.urls",
+        values.web_urls,
+        "The addresses of the registry of schemas for `canal.mq.form = debezium-avro`,"
+        " which has the interface of Confluent's, with its path, such as"
+        " `http://registry:8081`. The next one is asked if one does not answer.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.schema.registry.user",
+        "queue.registry.user",
+        values.text,
+        "The user at the registry (HTTP Basic). Empty means no login.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.schema.registry.password",
+        "queue.registry.password",
+        values.text,
+        "The password of that user.",
+        ours=True,
+        secret=True,
+        has_forms=True,
+        is_late=True,
+    ),
+    Key(
+        "canal.mq.schema.registry.caFile",
+        "queue.registry.ca_file",
+        values.folder,
+        "The certificates of the authorities that sign the registry's certificate, a"
+        " PEM file. Empty means those of the system.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.schema.registry.certFile",
+        "queue.registry.cert_file",
+        values.folder,
+        "The certificate of this server, for a registry that asks for one, a PEM file.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.schema.registry.keyFile",
+        "queue.registry.key_file",
+        values.folder,
+        "The private key of that certificate, a PEM file without a pass phrase. Empty"
+        " means that it is in `canal.mq.schema.registry.certFile`.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.schema.registry.subject.name.strategy",
+        "queue.registry.subjects",
+        values.subject_names,
+        "Under which subject a schema is in the registry, as Confluent's clients name"
+        " it: that of the topic with `-key` or `-value`, of the record, or of both."
+        " Topics of several tables need one of the latter.",
+        ours=True,
+    ),
+    Key(
+        "canal.mq.schema.registry.auto.register.schemas",
+        "queue.registry.registers",
+        values.boolean,
+        "`false` only looks schemas up in the registry; delivery stops at one that is"
+        " not there.",
         ours=True,
     ),
     Key(

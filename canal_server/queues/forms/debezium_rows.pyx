@@ -10,29 +10,29 @@ CloudEvents, in the structured mode of Kafka's binding, with the header `content
     {"specversion", "type", …, "iodebezium…", "id", "data": {"before", "after"}}
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 
-from canal_server.arrow.text_values cimport (
-    MOMENT_BROKEN, MOMENT_NONE, read_date, read_datetime, read_u64,
-)
+from canal_server.arrow.text_values cimport MOMENT_BROKEN, MOMENT_NONE, Moment, read_u64
 from canal_server.core.entry_wire cimport EVENT_DELETE, EVENT_INSERT, Slice
 from canal_server.core.json_text cimport Text, put, put_number, reserve
 from canal_server.decoder.text.number_text cimport FLOAT_TEXT_MAX, put_double
-from canal_server.queues.batch_rows cimport COLUMNS_MAX, check
+from canal_server.queues.batch_rows cimport check
 from canal_server.queues.forms.column_plans cimport (
-    KIND_BIT, KIND_BYTES, KIND_DATE, KIND_DATETIME, KIND_DECIMAL, KIND_DOUBLE, KIND_ENUM,
-    KIND_FLOAT, KIND_GEOMETRY, KIND_INTEGER, KIND_JSON, KIND_SET, KIND_TIME,
-    KIND_TIMESTAMP, KIND_VECTOR, KIND_YEAR, ColumnPlan, Plan, TablePlans,
+    KIND_BIT, KIND_BYTES, KIND_DATE, KIND_DECIMAL, KIND_DOUBLE, KIND_ENUM, KIND_FLOAT,
+    KIND_GEOMETRY, KIND_INTEGER, KIND_JSON, KIND_SET, KIND_TIME, KIND_TIMESTAMP,
+    KIND_VECTOR, KIND_YEAR, Plan,
 )
-from canal_server.queues.forms.geometry_text cimport read_point
+from canal_server.queues.forms.debezium_values cimport (
+    DECIMAL_DOUBLE, DECIMAL_PRECISE, Geometry, decimals_of, read_geometry, read_moment,
+    read_wrapped,
+)
 from canal_server.queues.forms.rendered_values cimport (
     SQL_BLOB, put_base64, put_bits, put_bytes, put_decimal, put_decimal_bytes, put_digits,
-    put_floating, put_label, put_labels, put_text, put_utc, put_vector, read_time,
-    take_bytes,
+    put_floating, put_label, put_labels, put_text, put_utc, put_vector,
 )
 from canal_server.queues.forms.row_messages cimport RowMessages, Value, value_of
+from canal_server.queues.forms.shaped_rows cimport ShapedRows
 
 import json
 from datetime import UTC, datetime
@@ -40,15 +40,7 @@ from datetime import UTC, datetime
 from canal_server.queues.forms.debezium_schemas import envelope_schema, key_schema
 
 cdef enum:
-    SRID_BYTES = 4              # before the WKB of a geometry
     MS = 1000
-    MILLISECOND_DIGITS = 3      # of a DATETIME in milliseconds
-    SHAPES_MAX = 64             # of a table, whose schemas are kept
-
-cdef enum:
-    DECIMAL_PRECISE = 0         # the unscaled number, as bytes
-    DECIMAL_STRING
-    DECIMAL_DOUBLE
 
 
 cdef int64_t TIME_MS_END = 253402300800000  # year 10000
@@ -56,7 +48,7 @@ cdef tuple CONTENT_TYPE = (
     "content-type", b"application/cloudevents+json; charset=UTF-8")
 
 
-cdef class DebeziumRows(RowMessages):
+cdef class DebeziumRows(ShapedRows):
     """Makes messages of batches; for one thread at a time.
 
     `name` is that of the source in messages and schemas, `version` that of the program.
@@ -70,19 +62,11 @@ cdef class DebeziumRows(RowMessages):
     cdef int decimals
     cdef bytes source_begin     # of the source, the same in all messages
     cdef Text source_text       # of the current entry, up to the number of the row
-    cdef TablePlans shaped      # the table of the last schemas,
-    cdef const Plan** shape     # its columns,
-    cdef size_t shape_n
-    cdef bytes value_begin      # and what messages begin with
+    cdef bytes value_begin      # with the schema of the row's columns, or without any
     cdef bytes key_begin
     cdef Text data_text         # the data of a CloudEvent
     cdef tuple position         # of the current entry in the binlog,
     cdef dict seen              # and how often the entries there had each id
-
-    def __cinit__(self):
-        self.shape = <const Plan**>calloc(COLUMNS_MAX, sizeof(Plan*))
-        if self.shape == NULL:
-            raise MemoryError("no memory for the columns of messages")
 
     def __init__(self, route_of, *, str name, str version="", bint has_schemas=False,
                  str decimals="precise", bint cloud_events=False, **options):
@@ -92,8 +76,7 @@ cdef class DebeziumRows(RowMessages):
         self.splits_moves = True
         self.is_cloud, self.asks_headers = cloud_events, self.has_headers
         self.has_headers |= cloud_events
-        self.decimals = {"precise": DECIMAL_PRECISE, "string": DECIMAL_STRING,
-                         "double": DECIMAL_DOUBLE}[decimals]
+        self.decimals = decimals_of(decimals)
         version_text, name_text = json.dumps(version), json.dumps(name, ensure_ascii=False)
         self.source_begin = (
             f'"source":{{"version":{version_text},"connector":"mysql","name":{name_text},'
@@ -112,7 +95,6 @@ cdef class DebeziumRows(RowMessages):
         self.key_begin = b""
 
     def __dealloc__(self):
-        free(self.shape)
         free(self.source_text.p)
         free(self.data_text.p)
 
@@ -264,7 +246,7 @@ cdef class DebeziumRows(RowMessages):
         if self.is_cloud:
             return self.put_event(event)
         if self.has_schemas:
-            self.find_schemas()
+            self.find_shape()
         put(out, <const char*>self.value_begin, len(self.value_begin))
         if event == EVENT_INSERT:
             put(out, b'"before":null,', 14)
@@ -296,7 +278,7 @@ cdef class DebeziumRows(RowMessages):
         cdef bint found = False
         text.n = 0
         if self.has_schemas:
-            self.find_schemas()
+            self.find_shape()
             put(text, <const char*>self.key_begin, len(self.key_begin))
         put(text, b"{", 1)
         for at in range(self.cells_n):
@@ -329,47 +311,19 @@ cdef class DebeziumRows(RowMessages):
 
     # --- schemas ----------------------------------------------------------------------
 
-    cdef int find_schemas(self) except -1:
-        """Make the schemas, unless the last row had the same columns."""
-        cdef size_t at
-        cdef list columns = []
-        cdef ColumnPlan plan
-        if self.shaped is self.table and self.shape_n == self.cells_n:
-            for at in range(self.cells_n):
-                if self.shape[at] != self.cells[at].plan:
-                    break
-            else:
-                return 0
-        for at in range(self.cells_n):
-            columns.append(self.table.object_of(self.cells[at].plan))
-        found = self.table.schemas.get(tuple(columns))
-        if found is None:
-            check(not (self.out.bad or self.source_text.bad))
-            found = self.made_schemas(columns)
-            if len(self.table.schemas) >= SHAPES_MAX:
-                self.table.schemas.clear()
-            self.table.schemas[tuple(columns)] = found
-        # The shape last: it says that the schemas are those of these columns.
-        self.shape_n = 0
-        self.value_begin, self.key_begin = found
-        for at in range(self.cells_n):
-            self.shape[at] = self.cells[at].plan
-        self.shaped, self.shape_n = self.table, self.cells_n
-        return 0
-
-    cdef tuple made_schemas(self, list columns):
+    cdef object made_shape(self, list columns):
         """Return what values and keys begin with."""
-        cdef Slice schema = self.head.schema
-        cdef Slice table = self.head.table
-        prefix = ".".join((
-            self.name, (schema.p[:schema.n] if schema.n else b"").decode(),
-            (table.p[:table.n] if table.n else b"").decode(),
-        ))
+        check(not (self.out.bad or self.source_text.bad))
+        prefix = ".".join(self.names(self.name))
         keys = [each for each in columns if each.is_key]
         value = envelope_schema(columns, prefix, self.how_decimals)
         key = key_schema(keys, prefix, self.how_decimals)
         return (f'{{"schema":{value},"payload":{{'.encode(),
                 f'{{"schema":{key},"payload":'.encode())
+
+    cdef int use_shape(self, made) except -1:
+        self.value_begin, self.key_begin = made
+        return 0
 
     # --- values -----------------------------------------------------------------------
 
@@ -422,10 +376,9 @@ cdef class DebeziumRows(RowMessages):
 
     cdef void put_integer(self, Text* text, const Plan* plan, Slice value) noexcept:
         """Append an integer; above 2^63 - 1, what a signed one of 64 bits makes of it."""
-        cdef uint64_t number
-        if plan.b and plan.a == 64 and value.n >= 19 and (
-                read_u64(value.p, value.n, &number)) and number >> 63:
-            put_number(text, <int64_t>number)
+        cdef int64_t number
+        if read_wrapped(plan, value, &number):
+            put_number(text, number)
         else:
             put_digits(text, value)
 
@@ -440,69 +393,47 @@ cdef class DebeziumRows(RowMessages):
 
     cdef void put_moment(self, Text* text, const Plan* plan, Slice value) noexcept:
         """Append a date or a time; an invalid date is null, in a key 1970-01-01."""
-        cdef int32_t days = 0
-        cdef int64_t us = 0
-        cdef int found
-        if plan.kind == KIND_TIME:
-            if read_time(value, &us):
-                put_number(text, us)
-            else:
-                text.bad = True
-            return
+        cdef int64_t number = 0
+        cdef Moment found
         if plan.kind == KIND_TIMESTAMP:
             if put_utc(text, value, &self.zone, True):
                 return
-            found = MOMENT_NONE
-        elif plan.kind == KIND_DATE:
-            found = read_date(value.p, value.n, &days)
-        else:
-            found = read_datetime(value.p, value.n, &us)
+            if plan.is_key:
+                put(text, b'"1970-01-01T00:00:00Z"', 22)
+            else:
+                put(text, b"null", 4)
+            return
+        found = read_moment(plan, value, &number)
         if found == MOMENT_BROKEN:
             text.bad = True
-        elif found == MOMENT_NONE and not plan.is_key:
-            put(text, b"null", 4)
-        elif plan.kind == KIND_TIMESTAMP:
-            put(text, b'"1970-01-01T00:00:00Z"', 22)
         elif found == MOMENT_NONE:
-            put(text, b"0", 1)
-        elif plan.kind == KIND_DATE:
-            put_number(text, days)
-        elif plan.a <= MILLISECOND_DIGITS:
-            put_number(text, us // MS - (us % MS < 0))
+            put(text, b"null", 4)
         else:
-            put_number(text, us)
+            put_number(text, number)
 
     cdef void put_geometry(self, Text* text, const Plan* plan, Slice value) noexcept:
         """Append the WKB of a geometry, its spatial reference system, and a point's x, y."""
-        cdef const uint8_t* wkb
-        cdef uint32_t srid = 0
-        cdef size_t n
-        cdef double x = 0
-        cdef double y = 0
+        cdef Geometry found
         if value.n == 0:
             put(text, b"null", 4)
             return
-        if not take_bytes(&self.scratch, value, 0) or self.scratch.n < SRID_BYTES:
+        if not read_geometry(&self.scratch, plan, value, &found):
             text.bad = True
             return
-        memcpy(&srid, self.scratch.p, SRID_BYTES)
-        wkb, n = self.scratch.p + SRID_BYTES, self.scratch.n - SRID_BYTES
         put(text, b"{", 1)
         if plan.a:
-            if not read_point(wkb, n, &x, &y):
-                text.bad = True
             put(text, b'"x":', 4)
             if reserve(text, FLOAT_TEXT_MAX):
-                text.n += put_double(text.p + text.n, x)
+                text.n += put_double(text.p + text.n, found.x)
             put(text, b',"y":', 5)
             if reserve(text, FLOAT_TEXT_MAX):
-                text.n += put_double(text.p + text.n, y)
+                text.n += put_double(text.p + text.n, found.y)
             put(text, b",", 1)
         put(text, b'"wkb":', 6)
-        put_base64(text, wkb, n)
+        put_base64(text, found.wkb, found.n)
         put(text, b',"srid":', 8)
-        if srid:
-            put_number(text, srid)
+        if found.srid:
+            put_number(text, found.srid)
         else:
             put(text, b"null", 4)
         put(text, b"}", 1)

@@ -1,6 +1,7 @@
-"""The schemas of Debezium's messages, as Kafka Connect's JSON converter has them.
+"""The schemas of Debezium's messages, in the terms of Kafka Connect.
 
-A schema is a text of JSON, made once for each shape of a table.
+They are made once for each shape of a table: as a text of JSON, as the JSON converter
+of Kafka Connect has them, or as objects, of which `avro_schemas` makes those of Avro.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from canal_server.model.enum_labels import labels_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    Schema = dict[str, Any]
     # Literal type, semantic type, its parameters.
     _Type = tuple[str, str, dict[str, str] | None]
 
@@ -35,45 +37,52 @@ class SchemaColumn(Protocol):
 def envelope_schema(columns: Iterable[SchemaColumn], prefix: str, decimals: str) -> str:
     """Return the schema of values; `prefix`: name of the server, database and table."""
     fields = [field_of(each, decimals) for each in columns]
-    row = {"type": "struct", "fields": fields, "optional": True}
-    row["name"] = f"{prefix}.Value"
-    return _text(
-        {
-            "type": "struct",
-            "fields": [
-                row | {"field": "before"},
-                row | {"field": "after"},
-                _SOURCE,
-                _field("string", "op"),
-                _field("int64", "ts_ms", optional=True),
-                _TRANSACTION,
-            ],
-            "optional": False,
-            "name": f"{prefix}.Envelope",
-            "version": 1,
-        }
-    )
+    return _text(envelope_of(fields, prefix))
 
 
 def key_schema(columns: Iterable[SchemaColumn], prefix: str, decimals: str) -> str:
     """Return the schema of keys; the columns are those of the primary key."""
-    return _text(
-        {
-            "type": "struct",
-            "fields": [field_of(each, decimals) for each in columns],
-            "optional": False,
-            "name": f"{prefix}.Key",
-        }
-    )
+    fields = [field_of(each, decimals) for each in columns]
+    return _text(key_of(fields, prefix))
 
 
-def field_of(column: SchemaColumn, decimals: str) -> dict[str, Any]:
+def envelope_of(fields: list[Schema], prefix: str) -> Schema:
+    """Return the schema of values with these fields of a row."""
+    row = {"type": "struct", "fields": fields, "optional": True}
+    row["name"] = f"{prefix}.Value"
+    return {
+        "type": "struct",
+        "fields": [
+            row | {"field": "before"},
+            row | {"field": "after"},
+            _SOURCE,
+            _field("string", "op"),
+            _field("int64", "ts_ms", optional=True),
+            _TRANSACTION,
+        ],
+        "optional": False,
+        "name": f"{prefix}.Envelope",
+        "version": 1,
+    }
+
+
+def key_of(fields: list[Schema], prefix: str) -> Schema:
+    """Return the schema of keys with these fields of a row."""
+    return {
+        "type": "struct",
+        "fields": fields,
+        "optional": False,
+        "name": f"{prefix}.Key",
+    }
+
+
+def field_of(column: SchemaColumn, decimals: str) -> Schema:
     """Return the schema of a column.
 
     Entries do not have whether a column is nullable; those of the primary key are not.
     """
     literal, name, parameters = _type_of(column, decimals)
-    found: dict[str, Any] = {"type": literal, "optional": not column.is_key}
+    found: Schema = {"type": literal, "optional": not column.is_key}
     if literal == "array":
         found["items"] = {"type": "float", "optional": False}
     if name in _STRUCTS:
@@ -135,11 +144,11 @@ def _decimal(column: SchemaColumn, how: str) -> _Type:
     return "bytes", "org.apache.kafka.connect.data.Decimal", parameters
 
 
-def _field(literal: str, name: str, *, optional: bool = False) -> dict[str, Any]:
+def _field(literal: str, name: str, *, optional: bool = False) -> Schema:
     return {"type": literal, "optional": optional, "field": name}
 
 
-def _text(schema: dict[str, Any]) -> str:
+def _text(schema: Schema) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -6,10 +6,10 @@ in UTC. Which column is written in which way is left to the forms.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 from canal_server.arrow.text_values cimport (
-    DECIMAL_DIGITS_MAX, MOMENT_BROKEN, MOMENT_NONE, MOMENT_OK, i128, is_utf8,
+    DECIMAL_DIGITS_MAX, MOMENT_BROKEN, MOMENT_NONE, MOMENT_OK, Moment, i128, is_utf8,
     put_latin1, put_padded_decimal, read_datetime, read_decimal, read_u64,
 )
 from canal_server.core.digits cimport put_fixed, put_pair
@@ -108,12 +108,21 @@ cdef void put_decimal(Text* out, const Plan* plan, Slice value) noexcept nogil:
 
 
 cdef void put_decimal_bytes(Text* out, const Plan* plan, Slice value) noexcept nogil:
-    """Append the unscaled number of a decimal, big-endian, in base64.
+    """Append the unscaled number of a decimal, big-endian, in base64."""
+    cdef uint8_t[UNSCALED_BYTES_MAX] made
+    cdef int size = unscaled_bytes(made, plan, value)
+    if size < 0:
+        out.bad = True
+    else:
+        put_base64(out, made, size)
+
+
+cdef int unscaled_bytes(uint8_t* made, const Plan* plan, Slice value) noexcept nogil:
+    """Write the unscaled number of a decimal, in as few bytes as it and its sign need.
 
     It may have more digits than its type, but not more after the point: how many those
     are is known by the type alone.
     """
-    cdef uint8_t[4 * LIMBS] made
     cdef uint8_t[DIGITS_MAX + 64] digits
     cdef uint32_t[LIMBS] limbs
     cdef uint64_t carry
@@ -123,8 +132,7 @@ cdef void put_decimal_bytes(Text* out, const Plan* plan, Slice value) noexcept n
     cdef int used = 1
     cdef bint negative = value.n > 0 and value.p[0] == 45
     if not is_decimal(value) or exceeds_scale(value, plan.b):
-        out.bad = True
-        return
+        return -1
     if plan.a <= DECIMAL_DIGITS_MAX and (
             read_decimal(value.p, value.n, plan.a, plan.b, &number)):
         size = 16
@@ -155,12 +163,12 @@ cdef void put_decimal_bytes(Text* out, const Plan* plan, Slice value) noexcept n
         for i in range(size):
             made[size - 1 - i] = <uint8_t>(limbs[i // 4] >> (8 * (i % 4)))
     at = 0
-    # As few bytes as the number and its sign need.
     while at + 1 < size and (
             (made[at] == 0 and made[at + 1] < 128)
             or (made[at] == 255 and made[at + 1] >= 128)):
         at += 1
-    put_base64(out, made + at, size - at)
+    memmove(made, made + at, size - at)
+    return size - at
 
 
 cdef void put_base64(Text* out, const uint8_t* p, size_t n) noexcept nogil:
@@ -218,29 +226,60 @@ cdef void put_bytes(Text* out, Text* scratch, const Plan* plan, Slice value) noe
 cdef void put_bits(Text* out, const Plan* plan, Slice value) noexcept nogil:
     """Append the bytes of a BIT, the lowest first, in base64."""
     cdef uint8_t[8] made
+    cdef int size = bytes_of_bits(made, plan, value)
+    if size < 0:
+        out.bad = True
+    else:
+        put_base64(out, made, size)
+
+
+cdef int bytes_of_bits(uint8_t* made, const Plan* plan, Slice value) noexcept nogil:
     cdef uint64_t bits
     cdef int i
     cdef int size = (plan.a + 7) // 8
     if not read_u64(value.p, value.n, &bits) or not 0 < size <= 8:
-        out.bad = True
-        return
+        return -1
     for i in range(size):
         made[i] = <uint8_t>(bits >> (8 * i))
-    put_base64(out, made, size)
+    return size
+
+
+cdef Labeled label_of(const Plan* plan, Slice value, Slice* label) noexcept nogil:
+    """Find the label of an ENUM, which is empty for the invalid value 0."""
+    cdef uint64_t number
+    label.p, label.n = b"", 0
+    if not read_u64(value.p, value.n, &number) or plan.labels == NULL:
+        return LABEL_BROKEN
+    if number > plan.labels.count:
+        return LABEL_NONE
+    if number == 0:
+        return LABEL_INVALID
+    label[0] = plan.labels.labels[number - 1]
+    return LABEL_FOUND
+
+
+cdef Labeled bits_of_labels(const Plan* plan, Slice value, uint64_t* bits) noexcept nogil:
+    """Read which labels a SET has."""
+    if not read_u64(value.p, value.n, bits) or plan.labels == NULL:
+        return LABEL_BROKEN
+    if plan.labels.count < 64 and bits[0] >> plan.labels.count:
+        return LABEL_NONE
+    return LABEL_FOUND
 
 
 cdef void put_label(Text* out, const Plan* plan, Slice value,
                     bint null_if_none) noexcept nogil:
     """Append the label of an ENUM; 0 is an invalid value: null, or an empty text."""
-    cdef uint64_t number
-    if not read_u64(value.p, value.n, &number) or plan.labels == NULL:
+    cdef Slice label
+    cdef Labeled found = label_of(plan, value, &label)
+    if found == LABEL_BROKEN:
         out.bad = True
-    elif number > plan.labels.count:
+    elif found == LABEL_NONE:
         put_unlabeled(out, plan, value)
-    elif number:
-        put_string(out, plan.labels.labels[number - 1])
+    elif found == LABEL_INVALID and null_if_none:
+        put(out, b"null", 4)
     else:
-        put(out, b"null" if null_if_none else b'""', 4 if null_if_none else 2)
+        put_string(out, label)
 
 
 cdef void put_unlabeled(Text* out, const Plan* plan, Slice value) noexcept nogil:
@@ -261,10 +300,11 @@ cdef void put_labels(Text* out, const Plan* plan, Slice value, bint as_list) noe
     cdef uint64_t bits
     cdef size_t at, i
     cdef bint is_first = True
-    if not read_u64(value.p, value.n, &bits) or plan.labels == NULL:
+    cdef Labeled found = bits_of_labels(plan, value, &bits)
+    if found == LABEL_BROKEN:
         out.bad = True
         return
-    if plan.labels.count < 64 and bits >> plan.labels.count:
+    if found == LABEL_NONE:
         put_unlabeled(out, plan, value)
         return
     put(out, b"[" if as_list else b'"', 1)
@@ -324,11 +364,11 @@ cdef void put_vector(Text* out, Text* scratch, Slice value) noexcept nogil:
 # --- moments --------------------------------------------------------------------------
 
 cdef bint put_utc(Text* out, Slice value, const LocalZone* zone, bint iso) noexcept nogil:
-    cdef int64_t us, second
-    cdef int found
-    cdef size_t digits = value.n - 20 if value.n > 20 else 0
-    cdef uint8_t* to
-    found = read_datetime(value.p, value.n, &us)
+    cdef size_t n = 0
+    cdef Moment found
+    if not reserve(out, MOMENT_BYTES_MAX + 2):
+        return True
+    found = write_utc(out.p + out.n + 1, &n, value, zone, iso)
     if found == MOMENT_BROKEN:
         out.bad = True
         return True
@@ -336,14 +376,24 @@ cdef bint put_utc(Text* out, Slice value, const LocalZone* zone, bint iso) noexc
         if not iso:
             put_text(out, value)
         return not iso
+    out.p[out.n] = out.p[out.n + n + 1] = 34
+    out.n += n + 2
+    return True
+
+
+cdef Moment write_utc(uint8_t* to, size_t* n, Slice value, const LocalZone* zone,
+                      bint iso) noexcept nogil:
+    """Write a moment in UTC, unless it is none; `to` has room for MOMENT_BYTES_MAX."""
+    cdef int64_t us, second
+    cdef uint8_t* begin = to
+    cdef size_t digits = value.n - 20 if value.n > 20 else 0
+    cdef Moment found = read_datetime(value.p, value.n, &us)
+    if found != MOMENT_OK:
+        return found
     second = us // US - (us % US < 0)
     if zone.count:
         second -= offset_at(zone, second)
-    if not reserve(out, 40):
-        return True
-    to = out.p + out.n
-    to[0] = 34
-    to = put_day(to + 1, second // 86400 - (second % 86400 < 0))
+    to = put_day(to, second // 86400 - (second % 86400 < 0))
     second = (second % 86400 + 86400) % 86400
     to[0] = 84 if iso else 32
     to = put_pair(to + 1, <uint32_t>(second // 3600))
@@ -357,9 +407,8 @@ cdef bint put_utc(Text* out, Slice value, const LocalZone* zone, bint iso) noexc
     if iso:
         to[0] = 90
         to += 1
-    to[0] = 34
-    out.n = to + 1 - out.p
-    return True
+    n[0] = to - begin
+    return MOMENT_OK
 
 
 cdef int64_t offset_at(const LocalZone* zone, int64_t second) noexcept nogil:

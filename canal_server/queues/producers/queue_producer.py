@@ -30,6 +30,10 @@ class OutcomeUnknownError(CanalError):
     """Whether a transaction was committed is known when the producer is opened."""
 
 
+class SchemaRefusedError(CanalError):
+    """The registry refuses a schema: until somebody acts, messages cannot be made."""
+
+
 class MessageRefusedError(CanalError):
     """The broker refuses a message for good: to send it again does not help."""
 

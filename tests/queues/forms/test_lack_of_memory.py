@@ -19,6 +19,7 @@ import resource, sys
 from pathlib import Path
 
 from canal_server.queues.flat_messages import FlatMessages
+from canal_server.queues.forms.avro_rows import AvroRows
 from canal_server.queues.forms.debezium_rows import DebeziumRows
 from canal_server.queues.forms.flat_rows import FlatRows
 from canal_server.queues.forms.maxwell_rows import MaxwellRows
@@ -28,6 +29,7 @@ large, small = (Path(each).read_bytes() for each in sys.argv[2:])
 options = {
     "FlatMessages": {}, "FlatRows": {"has_keys": True}, "MaxwellRows": {},
     "DebeziumRows": {"name": "srv"},
+    "AvroRows": {"name": "srv", "id_of": lambda *_: 1},
     "CloudEvents": {"name": "srv", "cloud_events": True},
 }
 form_type = globals()[sys.argv[1].replace("CloudEvents", "DebeziumRows")]
@@ -49,8 +51,12 @@ assert form.convert(1, small, 2) == expected
 
 
 @pytest.mark.parametrize(
-    "form", ["FlatMessages", "FlatRows", "MaxwellRows", "DebeziumRows", "CloudEvents"]
-)
+    "form",
+    [
+        "FlatMessages", "FlatRows", "MaxwellRows", "DebeziumRows", "AvroRows",
+        "CloudEvents",
+    ],
+)  # fmt: skip
 def test_the_next_batch(form: str, tmp_path: Path) -> None:
     """It has the messages that it would have without the other one."""
     paths = []

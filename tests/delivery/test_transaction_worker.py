@@ -32,6 +32,7 @@ from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     MessageRefusedError,
     OutcomeUnknownError,
+    SchemaRefusedError,
     Sending,
     size_of,
 )
@@ -461,6 +462,39 @@ def test_a_message_that_is_refused_in_a_large_transaction(
     source.restart()
     eventually(lambda: len(broker.numbers()) == 91)
     assert broker.numbers() == source.rows
+
+
+@pytest.mark.parametrize(
+    "error", [SchemaRefusedError("not compatible"), BrokerUnavailableError("no answer")]
+)
+def test_a_registry_that_refuses_in_a_large_transaction(
+    source: Source,
+    broker: Broker,
+    make: Callable[..., TransactionWorker],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    """Once it accepts, the parts that were freed come again; each row is there once."""
+    monkeypatch.setattr(queue_worker, "SCHEMA_RETRY_S", 0.1)
+    refuses = True
+
+    def or_not(batch_id: int, body: bytes, now_ms: int) -> list[Message]:
+        found = encode(batch_id, body, now_ms)
+        if refuses and any(each[2] == b"60" for each in found):
+            raise error
+        return found
+
+    source.write(1)
+    worker = make(encoder=or_not)
+    eventually(lambda: broker.numbers() == [0])
+    source.write(90)
+    expected = "stopped" if isinstance(error, SchemaRefusedError) else "blocked"
+    eventually(lambda: worker.status().state == expected)
+    assert broker.numbers() == [0]
+    refuses = False
+    eventually(lambda: len(broker.numbers()) == 91)
+    assert broker.numbers() == source.rows
+    eventually(lambda: worker.status().state == "delivering")
 
 
 @pytest.mark.parametrize("is_in_time", [True, False])

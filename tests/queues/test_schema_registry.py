@@ -1,27 +1,38 @@
-"""The client of the registry of schemas, with a registry that does as a test says."""
+"""The client of the registry of schemas, with a registry that does as a test says.
+
+The last test is with Apicurio, with CANAL_INTEROP=1.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from avro_messages import AvroReader
+from random_reading import random_load
+from row_rules import body_of, table_entry
 
 from canal_server.config.schema import RegistryConfig, SubjectNames
 from canal_server.passwords.password_source import PasswordSource
 from canal_server.queues import schema_registry
+from canal_server.queues.forms.avro_rows import AvroRows
+from canal_server.queues.forms.debezium_rows import DebeziumRows
 from canal_server.queues.producers.queue_producer import (
     BrokerUnavailableError,
     SchemaRefusedError,
 )
 from canal_server.queues.schema_registry import SchemaRegistry
+from canal_server.queues.table_routes import Route
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable
     from pathlib import Path
 
-    from fix_registry import PlainRegistry
+    from fix_registry import Apicurio, PlainRegistry
     from fix_tls import Authority
 
 RECORD, SCHEMA = "srv.shop.orders.Envelope", '{"type":"record"}'
@@ -164,3 +175,50 @@ def test_tls(make_registry: Callable[..., PlainRegistry], authority: Authority) 
         BrokerUnavailableError, match=r"canal\.mq\.schema\.registry\.caFile = .*: "
     ):
         ask(client(address, ca_file=key.with_name("missing")))
+
+
+def test_a_real_registry(
+    apicurio: Apicurio, source_server: Any, database: str, rng: random.Random
+) -> None:
+    """It has the schemas of random tables as they were made, and refuses some changes.
+
+    What it has is known again after it was killed.
+    """
+    _, reading = random_load(source_server, database, rng, images=("FULL",))
+    found = client(apicurio.url)
+    form = AvroRows(lambda *_: Route("x"), name="srv", id_of=found.id_of, has_keys=True)
+    made = form.convert(1, reading.body, 2)
+    read = AvroReader(apicurio.text_of)
+    other = DebeziumRows(lambda *_: Route("x"), name="srv", has_keys=True)
+    expected = other.convert(1, reading.body, 2)
+    for ours, theirs in zip(made, expected, strict=True):
+        value, text = read(ours[2]), json.loads(theirs[2] or b"null")
+        assert (value["op"], value["source"]) == (text["op"], text["source"])
+        read(ours[3])
+    apicurio.kill()
+    with pytest.raises(BrokerUnavailableError):
+        client(apicurio.url).subjects()
+    apicurio.start()
+    assert found.subjects() == 2
+    again = AvroRows(
+        lambda *_: Route("x"),
+        name="srv",
+        id_of=client(apicurio.url, registers=False).id_of,
+        has_keys=True,
+    )
+    assert again.convert(1, reading.body, 2) == made
+    form = AvroRows(lambda *_: Route("y"), name="srv", id_of=found.id_of)
+    columns = [("int", "1"), ("int", "1")]
+
+    def send(*more: tuple[str, str]) -> None:
+        given = dict(zip("abc", (*columns[: 2 - len(more)], *more), strict=False))
+        form.convert(1, body_of(table_entry(given)), 2)
+
+    send()
+    apicurio.set_compatibility("BACKWARD", "y-value")
+    send(("bigint", "1"))
+    send(("bigint", "1"), ("int", "2"))
+    with pytest.raises(SchemaRefusedError, match="y-value: the schema is not compat"):
+        send(("varchar(9)", "x"))
+    apicurio.set_compatibility("NONE", "y-value")
+    send(("varchar(9)", "x"))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canal_server.cli.check.rabbit_checks import check_rabbit
-from canal_server.config.schema import MessageKeys, MessageLayout, ServerMode
+from canal_server.config.schema import (
+    MessageKeys,
+    MessageLayout,
+    ServerMode,
+    SubjectNames,
+)
 from canal_server.delivery.queue_delivery import routing_of
 from canal_server.delivery.queue_kinds import KafkaKind
 from canal_server.errors import CanalError, ConfigError
@@ -31,7 +36,8 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
     queue = config.server.queue
     if queue.mode is ServerMode.TCP:
         return
-    yield from (each.of(server) for each in _check_registry(queue))
+    if queue.flat and queue.layout is MessageLayout.DEBEZIUM_AVRO:
+        yield from _check_registry(config, server)
     if queue.mode is ServerMode.RABBITMQ:
         yield from check_rabbit(config, server)
         return
@@ -58,18 +64,29 @@ def check_queue(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
                 yield each.of(instance.destination)
 
 
-def _check_registry(queue: QueueConfig) -> Iterator[CheckResult]:
-    """Ask the registry of schemas, if messages have one; nothing is registered."""
-    if not queue.flat or queue.layout is not MessageLayout.DEBEZIUM_AVRO:
-        return
+def _check_registry(config: DaemonConfig, server: str) -> Iterator[CheckResult]:
+    """Ask the registry of schemas, in which nothing is registered."""
+    queue = config.server.queue
     registry = SchemaRegistry(queue.registry)
     try:
         count = registry.subjects()
     except CanalError as error:
-        yield fail(REGISTRY, str(error))
+        yield fail(REGISTRY, str(error)).of(server)
     else:
         text = f"the schema registry at {registry.address} answers, {count} subjects"
-        yield ok(REGISTRY, text)
+        yield ok(REGISTRY, text).of(server)
+    if queue.registry.subjects is not SubjectNames.TOPIC:
+        return
+    for instance in config.instances:
+        routing = routing_of(instance, queue)
+        if not routing.dynamic_topic:
+            yield warn(
+                REGISTRY,
+                f"all tables share the subject {routing.topic}-value, in which their"
+                " schemas are not compatible: set canal.mq.dynamicTopic = .*\\\\..*, or"
+                " canal.mq.schema.registry.subject.name.strategy ="
+                " TopicRecordNameStrategy",
+            ).of(instance.destination)
 
 
 def _check_topics(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -290,3 +291,14 @@ def test_damaged(rng: random.Random) -> None:
         except ProtocolError:
             refused += 1
     assert refused
+
+
+def test_bytes_in_a_column_of_texts() -> None:
+    """Bytes of a column that is a text by its type are a text of base64."""
+    entry = table_entry({"id": ("int", "1"), "a": ("text", "\xe9\0")})
+    change = entry.row_change()
+    (row,) = change.row_datas
+    key, column = row.after_columns
+    blob = replace(row, after_columns=(key, replace(column, sql_type=2004)))
+    changed = replace(change, row_datas=(blob,))
+    assert assert_same(body_of(replace(entry, store_value=encode(changed)))) == 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 APICURIO = "io.apicurio:apicurio-registry-app:3.0.9:tar.gz:all"
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-START_S = 120.0
+START_S = 240.0
 POLL_S = 0.1
 ASK_S = 10.0
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from canal_server.config.schema import RegistryConfig
 
-TIMEOUT_S: Final = 5.0  # for each address
+TIMEOUT_S: Final = 10.0  # for each address
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 IDS_MAX: Final = 100_000  # that are kept
 _MESSAGE_MAX: Final = 1000  # characters of an error of the registry

@@ -74,12 +74,13 @@ def all_ids(count: int) -> list[str]:
     return [str(number) for number in range(1, count + 1)]
 
 
+@pytest.mark.parametrize("form", ["canal-json", "maxwell", "debezium"])
 def test_kills(
-    deliver: Callable[..., Pipeline], kafka: Kafka, rng: random.Random
+    deliver: Callable[..., Pipeline], kafka: Kafka, rng: random.Random, form: str
 ) -> None:
     """Whatever is killed, the topic has each change once, in the order of commits."""
     topic = followed(kafka, "shop")
-    pipeline = deliver({}, **BY_TABLE)
+    pipeline = deliver({"canal.mq.form": form}, **BY_TABLE)
     shop = Shop(pipeline, rng)
     written = 0
     for number in range(longer(6)):

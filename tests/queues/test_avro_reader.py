@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import struct
+from ctypes import c_float
 from typing import TYPE_CHECKING, Any
 
 from avro_messages import Schemas
@@ -54,7 +54,7 @@ def renamed(value: Any) -> Any:
     if isinstance(value, list):
         return [renamed(each) for each in value]
     if isinstance(value, float):
-        return struct.unpack("<f", struct.pack("<f", value))[0]
+        return c_float(value).value  # infinite beyond them
     return value
 
 

@@ -137,9 +137,15 @@ class Topic:
 
 
 def changes_of(value: bytes) -> Iterator[dict[str, Any]]:
-    """Yield what a message has: itself if it is JSON, else its entries like that."""
+    """Yield what a message has, whatever its form, as messages of canal-json."""
     if value.startswith(b"{"):
-        yield json.loads(value)
+        message = json.loads(value)
+        if "op" in message:
+            yield from _of_debezium(message)
+        elif message["type"].islower():
+            yield from _of_maxwell(message)
+        else:
+            yield message
         return
     body = decode(Messages, decode(Packet, value).body)
     for entry in map(decode_entry, body.messages):
@@ -155,6 +161,37 @@ def changes_of(value: bytes) -> Iterator[dict[str, Any]]:
             "data": [each.before if is_delete else each.after for each in rows],
             "old": [each.before for each in rows] if is_update else None,
         }
+
+
+def _of_debezium(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row; what else such a topic has is without `op`."""
+    before, after = message["before"], message["after"]
+    yield {
+        "table": message["source"]["table"],
+        "type": {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}[message["op"]],
+        "data": [_as_texts(after or before)],
+        "old": [_as_texts(before)] if before and after else None,
+    }
+
+
+def _of_maxwell(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row; statements have none."""
+    if message["type"] in ("insert", "update", "delete"):
+        old = message.get("old")
+        yield {
+            "table": message["table"],
+            "type": message["type"].upper(),
+            "data": [_as_texts(message["data"])],
+            "old": None if old is None else [_as_texts(old)],
+        }
+
+
+def _as_texts(row: dict[str, Any]) -> dict[str, str | None]:
+    """Return what `Topic` looks at as canal-json has it."""
+    found = {key: None if value is None else str(value) for key, value in row.items()}
+    if "state" in found:
+        found["state"] = STATES[found["state"]]
+    return found
 
 
 def wait_until(condition: Callable[[], bool], process: Process) -> None:

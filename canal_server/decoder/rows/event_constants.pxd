@@ -47,6 +47,7 @@ cdef enum EventCode:
     EV_QUERY_COMPRESSED = 165
     EV_ROWS_COMPRESSED_FIRST = 166
     EV_ROWS_COMPRESSED_LAST = 171
+    EV_PARTIAL_ROW_DATA = 172
 
 # Why run() stopped. Positive: Python must act.
 cdef enum Halt:

@@ -149,6 +149,7 @@ def _column_mismatch(mapped: tm.MappedColumn, column: ColumnMeta) -> str | None:
         return f"binlog type {mapped.type} vs known type {column.mysql_type}"
     if (
         mapped.unsigned is not None
+        and mapped.is_sign_known
         and mapped.type in (*_INTEGERS, tm.NEWDECIMAL)
         and mapped.unsigned != column.unsigned
     ):
@@ -197,7 +198,9 @@ def _reading(  # noqa: PLR0911  # a table of types, one line each
     metadata = mapped.metadata
     if kind in _INTEGERS:
         bits, sql_type, larger = _INTEGERS[kind]
-        unsigned = column.unsigned if mapped.unsigned is None else mapped.unsigned
+        unsigned = column.unsigned
+        if mapped.unsigned is not None and mapped.is_sign_known:
+            unsigned = mapped.unsigned
         op = ("U" if unsigned else "I") + bits
         return _Reading(op, 0, 0, sql_type, sql_type, larger, None)
     if kind in _FIXED:

@@ -5,7 +5,7 @@ Leaves out what follows for the row loop (`layout_plan`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from canal_server.decoder.rows.checked_bytes import CheckedBytes
@@ -45,11 +45,13 @@ VAR_STRING: Final = 253
 STRING: Final = 254
 GEOMETRY: Final = 255
 
+# The types with a bit in the signedness bitmap. Whether YEAR, which is always unsigned,
+# has one depends on the release: not in MySQL 8.0.15, but in 8.0.29, and in MariaDB.
 NUMERIC: Final = frozenset(
-    {TINY, SHORT, LONG, FLOAT, DOUBLE, LONGLONG, INT24, NEWDECIMAL, YEAR}
+    {TINY, SHORT, LONG, FLOAT, DOUBLE, LONGLONG, INT24, NEWDECIMAL}
 )
-# The types with a bit in the signedness bitmap: MySQL's test for numeric fields omits
-# YEAR only where it is not a number in SQL; the server counts it.
+_YEARS_UNSIGNED_UNTIL: Final = 80015
+_YEARS_SIGNED_SINCE: Final = 80029
 BLOBS: Final = frozenset({TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB})
 _WHAT: Final = "table map"
 COLUMNS_MAX: Final = 4096  # of a table, in MySQL as in MariaDB
@@ -73,6 +75,7 @@ class MappedColumn:
 
     `type` is the real type: ENUM and SET are distinguished from STRING. `metadata` has
     the raw metadata bytes. What the optional metadata does not contain is None.
+    `is_sign_known`: whether `unsigned` is more than a guess.
     """
 
     type: int
@@ -81,6 +84,7 @@ class MappedColumn:
     collation: int | None = None
     name: str | None = None
     is_key: bool | None = None
+    is_sign_known: bool = True
 
     @property
     def string_bytes(self) -> int:
@@ -102,11 +106,13 @@ class TableMap:
         return f"{self.schema}.{self.table}"
 
 
-def parse_table_map(body: bytes, *, mariadb: bool = False) -> TableMap:
+def parse_table_map(
+    body: bytes, *, mariadb: bool = False, version: int = 0
+) -> TableMap:
     """Read the body of a TABLE_MAP event (without header and checksum).
 
-    `mariadb`: its lists of character sets include geometries. Raises DecodeError for
-    inconsistent contents.
+    `mariadb`: its lists of character sets include geometries. `version` is 80401 for
+    MySQL 8.4.1, 0: unknown. Raises DecodeError for inconsistent contents.
     """
     source = CheckedBytes(body, _WHAT)
     table_id = source.number(6)
@@ -126,7 +132,21 @@ def parse_table_map(body: bytes, *, mariadb: bool = False) -> TableMap:
     source.take((width + 7) // 8)  # which columns may be NULL
     columns = [_column(kind, metadata) for kind in types]
     optional = _optional(source)
-    return TableMap(table_id, schema, table, _with_optional(columns, optional, mariadb))
+    unsigned, unsure = _signedness(
+        columns, optional.get(1), years=_has_years(mariadb=mariadb, version=version)
+    )
+    columns = _with_optional(columns, optional, mariadb)
+    return TableMap(
+        table_id,
+        schema,
+        table,
+        tuple(
+            replace(column, unsigned=unsigned[i], is_sign_known=i not in unsure)
+            if i in unsigned
+            else column
+            for i, column in enumerate(columns)
+        ),
+    )
 
 
 def _column(kind: int, metadata: CheckedBytes) -> MappedColumn:
@@ -165,8 +185,7 @@ def _optional(source: CheckedBytes) -> dict[int, bytes]:
 
 def _with_optional(
     columns: list[MappedColumn], fields: dict[int, bytes], mariadb: bool
-) -> tuple[MappedColumn, ...]:
-    unsigned = _signedness(columns, fields.get(1))
+) -> list[MappedColumn]:
     text = [
         i
         for i, column in enumerate(columns)
@@ -177,17 +196,17 @@ def _with_optional(
     collations |= _collations(members, fields.get(10), fields.get(11))
     names = _names(fields.get(4), len(columns))
     keys = _keys(fields.get(8), fields.get(9), len(columns))
-    return tuple(
+    return [
         MappedColumn(
             column.type,
             column.metadata,
-            unsigned.get(i),
+            None,
             collations.get(i),
             names[i] if i < len(names) else None,
             (i in keys) if keys is not None else None,
         )
         for i, column in enumerate(columns)
-    )
+    ]
 
 
 def is_text(kind: int) -> bool:
@@ -199,15 +218,56 @@ def is_text(kind: int) -> bool:
     )
 
 
-def _signedness(columns: list[MappedColumn], bits: bytes | None) -> dict[int, bool]:
+def _has_years(*, mariadb: bool, version: int) -> bool | None:
+    """Return whether YEAR has a bit in the signedness bitmap; None: unknown."""
+    if mariadb or version >= _YEARS_SIGNED_SINCE:
+        return True
+    return False if 0 < version <= _YEARS_UNSIGNED_UNTIL else None
+
+
+def _signedness(
+    columns: list[MappedColumn], bits: bytes | None, *, years: bool | None
+) -> tuple[dict[int, bool], set[int]]:
+    """Return which columns are unsigned, and of which that is not certain.
+
+    `years`: whether YEAR has a bit; None: what the bits allow, or both.
+    """
     if bits is None:
-        return {}
-    numeric = [i for i, c in enumerate(columns) if c.type in NUMERIC]
+        return {}, set()
+    with_years = _signs(columns, bits, NUMERIC | {YEAR})
+    without = _signs(columns, bits, NUMERIC)
+    if years is None and all(column.type != YEAR for column in columns):
+        years = True
+    if years is None:
+        # YEAR is unsigned, and the last byte is filled with zeros.
+        signs_of_years = (
+            with_years.get(i, False) for i, c in enumerate(columns) if c.type == YEAR
+        )
+        may_have = all(signs_of_years) and _fits(bits, len(with_years))
+        if may_have != _fits(bits, len(without)):
+            years = may_have
+    if years is not None:
+        return (with_years if years else without), set()
+    unsure = {i for i, sign in without.items() if sign != with_years.get(i)}
+    return with_years, unsure
+
+
+def _signs(
+    columns: list[MappedColumn], bits: bytes, kinds: frozenset[int]
+) -> dict[int, bool]:
+    """Return the bits of the columns whose types are counted."""
+    numeric = [i for i, column in enumerate(columns) if column.type in kinds]
     return {
         column: bool(bits[n >> 3] & 0x80 >> (n & 7))
         for n, column in enumerate(numeric)
         if n >> 3 < len(bits)
     }
+
+
+def _fits(bits: bytes, count: int) -> bool:
+    """Return whether a bitmap can be of so many bits."""
+    spare = len(bits) * 8 - count
+    return 0 <= spare < 8 and not int.from_bytes(bits) & (1 << spare) - 1  # noqa: PLR2004
 
 
 def _collations(

@@ -47,8 +47,10 @@ _UNKNOWN_CHARSET: Final = "utf8mb4"
 
 
 def has_names(table_map: TableMap) -> bool:
-    """Check whether a table map has full metadata."""
-    return all(column.name is not None for column in table_map.columns)
+    """Check whether a table map has full metadata, and all of it is understood."""
+    return all(
+        column.name is not None and column.is_sign_known for column in table_map.columns
+    )
 
 
 def meta_of(table_map: TableMap) -> TableMeta:

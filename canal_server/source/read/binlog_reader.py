@@ -28,6 +28,7 @@ from canal_server.messages import source_messages
 from canal_server.model.ddl_statement import DdlStatement, names_of
 from canal_server.model.entry import DDL_TYPES, EventType
 from canal_server.model.positions import EntryPosition
+from canal_server.mysql.flavour import version_number
 from canal_server.protocol.entry_messages import Header, RowChange, encode
 from canal_server.source.read import python_events
 from canal_server.source.read.compressed_events import compressed_event, payload_of
@@ -290,7 +291,11 @@ class Reader:
         self.decoder.start(file, position)
 
     def _on_table(self) -> None:
-        table_map = parse_table_map(self.decoder.body, mariadb=self._from_mariadb)
+        table_map = parse_table_map(
+            self.decoder.body,
+            mariadb=self._from_mariadb,
+            version=version_number(self.decoder.server_version),
+        )
         names: Names = ((table_map.schema, table_map.table),)
         if not self._table_filter(names):
             self.decoder.install_table(None)

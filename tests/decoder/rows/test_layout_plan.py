@@ -113,6 +113,19 @@ def test_signs() -> None:
     assert compared([INT], known, optional=unsigned + field(4, b"\1a"))
 
 
+def test_signs_that_are_not_certain() -> None:
+    """The known columns decide what the binlog leaves open; all is checked else."""
+    unsure = field(1, b"\x80")  # of YEAR, or of the number
+    for known in ("int", "int unsigned"):
+        columns = (ColumnMeta("y", "year"), ColumnMeta("a", known))
+        body = b.table_map_body([(tm.YEAR, b""), INT], optional=unsure)
+        meta = TableMeta("db", "t", columns)
+        assert mismatch(parse_table_map(body), meta) is None
+        assert (mismatch(parse_table_map(body, version=80015), meta) is None) == (
+            known == "int unsigned"
+        )
+
+
 def test_names() -> None:
     """Full metadata contradicts a column of another name; case does not matter."""
     known = ColumnMeta("a", "int")

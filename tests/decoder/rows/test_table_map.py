@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import binlog_bytes as b
 import pytest
 
 from canal_server.decoder.rows import table_map as tm
 from canal_server.decoder.rows.table_map import parse_table_map
+from canal_server.decoder.rows.table_map_columns import has_names
 from canal_server.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -71,6 +72,67 @@ def test_enum_and_set_hide_in_strings() -> None:
 def test_bytes_of_a_string(metadata: bytes, size: int) -> None:
     """The length of a long CHAR spreads over both bytes."""
     assert columns_of([(tm.STRING, metadata)])[0].string_bytes == size
+
+
+def signs(*kinds: int, bits: bytes, **server: Any) -> list[tuple[bool | None, bool]]:
+    """Return sign and certainty of columns, with these bits of signs."""
+    columns = [(kind, b"\5\2" if kind == tm.NEWDECIMAL else b"") for kind in kinds]
+    body = b.table_map_body(columns, optional=field(1, bits))
+    return [
+        (each.unsigned, each.is_sign_known)
+        for each in parse_table_map(body, **server).columns
+    ]
+
+
+@pytest.mark.parametrize(
+    ("server", "bits"),
+    [
+        # As servers wrote them for the columns below.
+        ({"version": 80015}, 0b1011_0000),
+        ({"version": 90704}, 0b1101_1100),
+        ({"version": 80029}, 0b1101_1100),
+        ({"mariadb": True}, 0b1101_1100),
+        ({"mariadb": True, "version": 100500}, 0b1101_1100),
+        ({}, 0b1101_1100),
+        ({"version": 80020}, 0b1101_1100),
+    ],
+)
+def test_signs_beside_years(server: dict[str, Any], bits: int) -> None:
+    """YEAR has a bit in the list of signs, but not in old releases.
+
+    Without the release, the bits themselves show it in most tables.
+    """
+    kinds = (tm.YEAR, tm.INT24, tm.LONG, tm.YEAR, tm.LONGLONG, tm.NEWDECIMAL, tm.DOUBLE)
+    body = b.table_map_body(
+        [(kind, {tm.NEWDECIMAL: b"\5\2", tm.DOUBLE: b"\x08"}.get(kind, b""))
+         for kind in kinds],
+        optional=field(1, bytes((bits,))),
+    )  # fmt: skip
+    columns = parse_table_map(body, **server).columns
+    found = [each.unsigned for each in columns if each.type != tm.YEAR]
+    assert found == [True, False, True, True, False]
+    assert all(each.is_sign_known for each in columns)
+
+
+def test_signs_that_are_not_certain() -> None:
+    """Where the bits allow both, the release decides, else the known columns do."""
+    both = {"bits": b"\x80"}  # of YEAR, or of the number beside it
+    assert signs(tm.YEAR, tm.LONG, version=80015, **both)[1] == (True, True)
+    assert signs(tm.YEAR, tm.LONG, version=80401, **both)[1] == (False, True)
+    assert signs(tm.YEAR, tm.LONG, version=80020, **both)[1] == (False, False)
+    assert signs(tm.LONG, tm.YEAR, version=80020, bits=b"\xc0")[0] == (True, True)
+    # Those in front of the first YEAR are certain in any case.
+    before = signs(tm.LONG, tm.YEAR, tm.SHORT, version=80020, bits=b"\xc0")
+    assert [each[1] for each in before] == [True, True, False]
+
+
+def test_uncertain_signs_are_no_full_metadata() -> None:
+    """Columns are not made of names and a guess."""
+    columns = [(tm.YEAR, b""), INT]
+    optional = field(1, b"\x80") + field(4, b"\1y\1n")
+    body = b.table_map_body(columns, optional=optional)
+    assert has_names(parse_table_map(body, version=80401))
+    assert not has_names(parse_table_map(body, version=80020))
 
 
 def test_many_columns() -> None:

@@ -73,6 +73,15 @@ SOURCE_ERRORS: Final = (
     ),
     Note(
         error="SourceRefused",
+        fragments=("binlog_storage_engine is …",),
+        meaning="A MariaDB since 12.3 that keeps its binlog in InnoDB sends events"
+        " without files and offsets, so that no position can be stored.",
+        remedy="Remove `binlog_storage_engine` from the configuration of the server,"
+        " and restart it. The binlog in files begins empty then: reload the tables, or"
+        " change the setting while nothing is written and everything is delivered.",
+    ),
+    Note(
+        error="SourceRefused",
         fragments=("binlog_format is … allowed by", "binlog_row_image is … allowed by"),
         meaning="`canal.instance.binlog.format` or `canal.instance.binlog.image` does"
         " not allow the value of the server.",
@@ -184,6 +193,15 @@ SOURCE_ERRORS: Final = (
         " write no event larger than 1 GiB.",
         remedy="Raise the key if it was lowered; otherwise the source, its binlog or"
         " the network is damaged or hostile.",
+    ),
+    Note(
+        error="DecodeError",
+        fragments=("a fragment of rows",),
+        meaning="A MariaDB since 12.3 has split the rows of a statement into several"
+        " events, because they are larger than `binlog_row_event_fragment_threshold`.",
+        remedy="Raise that variable on the source above its largest rows, and [skip the"
+        " event](../howto/unreadable-events.md), as the text says: its rows are missing"
+        " then, so reload the table.",
     ),
     Note(
         error="DecodeError",

@@ -146,14 +146,23 @@ def read_nevertheless(facts: CaptureFacts, needs: CaptureNeeds) -> set[str]:
 
 
 def check_log_bin(facts: CaptureFacts, _: CaptureNeeds) -> CheckResult:
-    """Check that there is something to read."""
-    if facts.info.log_bin:
-        return ok("log_bin", "log_bin is ON")
-    return fail(
-        "log_bin",
-        "log_bin is OFF: binary logging is off",
-        "set log_bin in the server's configuration file and restart it",
-    )
+    """Check that there is something to read, and that it has positions."""
+    if not facts.info.log_bin:
+        return fail(
+            "log_bin",
+            "log_bin is OFF: binary logging is off",
+            "set log_bin in the server's configuration file and restart it",
+        )
+    engine = facts.info.binlog_engine
+    if engine:
+        return fail(
+            "log_bin",
+            f"binlog_storage_engine is {engine}: the server does not report files and"
+            " offsets of its binlog, which cursors are made of",
+            "remove binlog_storage_engine from the server's configuration file and"
+            " restart it",
+        )
+    return ok("log_bin", "log_bin is ON")
 
 
 def check_server_id(facts: CaptureFacts, _: CaptureNeeds) -> CheckResult:

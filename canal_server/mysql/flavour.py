@@ -27,6 +27,7 @@ _VARIABLES = (
     "server_id",
     "server_uuid",
     "log_bin",
+    "binlog_storage_engine",
     "binlog_format",
     "binlog_row_image",
     "binlog_row_metadata",
@@ -64,6 +65,7 @@ class ServerInfo:
     server_id: int
     server_uuid: str  # empty for MariaDB
     log_bin: bool
+    binlog_engine: str  # that keeps the binlog (MariaDB 12.3); empty: files
     binlog_format: str  # ROW, STATEMENT, MIXED
     row_image: str  # FULL, MINIMAL, NOBLOB, FULL_NODUP
     row_metadata: str  # FULL, MINIMAL; MariaDB also NO_LOG
@@ -136,6 +138,7 @@ def server_info(variables: dict[str, str]) -> ServerInfo:
         server_id=int(variables.get("server_id") or 0),
         server_uuid=variables.get("server_uuid", ""),
         log_bin=upper("log_bin") in ("ON", "1"),
+        binlog_engine=upper("binlog_storage_engine"),
         # A server without these variables knows no other format or image.
         binlog_format=upper("binlog_format", "ROW"),
         row_image=upper("binlog_row_image", "FULL"),

@@ -46,6 +46,10 @@ def texts() -> str:
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)
+    found.extend(
+        re.sub(r'"\s+"', "", path.read_text())  # parts of one text
+        for path in sorted(PACKAGE.rglob("*.pyx"))
+    )
     return "\n".join(text.replace("\n", " ") for text in found)
 
 

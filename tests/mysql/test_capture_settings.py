@@ -47,6 +47,12 @@ def test_a_good_server_passes(server):
 
 FAILURES = [
     ({"log_bin": "OFF"}, "log_bin", "log_bin is OFF", "set log_bin in"),
+    (
+        {"binlog_storage_engine": "InnoDB"},
+        "log_bin",
+        "binlog_storage_engine is INNODB: the server does not report files",
+        "remove binlog_storage_engine from",
+    ),
     ({"server_id": "0"}, "server_id", "server_id is 0", "SET GLOBAL server_id = 1"),
     (
         {"binlog_format": "MIXED"},
@@ -78,7 +84,7 @@ FAILURES = [
 @pytest.mark.parametrize(
     ("variables", "check", "text", "remedy"),
     FAILURES,
-    ids=[each[1] for each in FAILURES],
+    ids=[next(iter(each[0])) for each in FAILURES],
 )
 def test_settings_that_forbid_capture(variables, check, text, remedy):
     """Each is found alone, by its name and value, with the statement that mends it."""

@@ -326,6 +326,10 @@ cdef class Decoder(RowEntries):
             return self.fail("an encrypted binlog file: read it through its server", 0)
         elif kind == 20 or kind == 21 or kind == 22:
             return self.fail("row events from before MySQL 5.1.16 are not supported", 0)
+        elif kind == EV_PARTIAL_ROW_DATA:
+            return self.fail("a fragment of rows, which is not supported. The source "
+                             "writes none while binlog_row_event_fragment_threshold is "
+                             "above the size of its largest rows", 0)
         elif kind > EV_GTID_TAGGED and not (EV_ANNOTATE_ROWS <= kind <= 164):
             if e.flags & IGNORABLE_FLAG == 0:
                 if not self.skip_unknown:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import binlog_bytes as b
 import pytest
 from binlog_bytes import Binlog
@@ -15,7 +17,7 @@ from canal_server.errors import DecodeError
 from canal_server.model.entry import EventType
 
 
-@pytest.mark.parametrize("kind", [43, 99, 159, 172, 255])
+@pytest.mark.parametrize("kind", [43, 99, 159, 173, 255])
 def test_unknown_events(kind: int) -> None:
     """An unknown event is an error unless its flag says that it may be ignored."""
     log = Binlog()
@@ -31,6 +33,16 @@ def test_unknown_events(kind: int) -> None:
     tolerant = Driven(skip_unknown=True)
     tolerant.feed(log.as_stream())
     assert values_of(tolerant.entries) == ["1"]
+
+
+@pytest.mark.parametrize("skips_unknown", [False, True])
+def test_fragments_of_rows(*, skips_unknown: bool) -> None:
+    """MariaDB's fragments of rows are refused with the variable, and never skipped."""
+    log = Binlog()
+    log.start()
+    log.add(b.PARTIAL_ROW_DATA, struct.pack("<IIBQ", 2, 1, 1, 100) + bytes(50))
+    with pytest.raises(DecodeError, match="binlog_row_event_fragment_threshold"):
+        Driven(skip_unknown=skips_unknown).feed(log.as_stream())
 
 
 @pytest.mark.parametrize("kind", [20, 21, 22])

@@ -12,7 +12,7 @@ CHECKED := canal_server pyspark_canal tests tools benchmarks
 
 .PHONY: help demo demo-spark test docs bench bench-spark bench-kafka bench-mirror spark-plot format dev
 .PHONY: servers clean soak wheels
-.PHONY: lock audit sbom
+.PHONY: lock audit sbom matrix
 .PHONY: demo-needs lint lint-format lint-style lint-types lint-dead
 
 help:
@@ -34,6 +34,8 @@ help:
 	@echo 'make soak    run everything at once for 10 minutes, with faults, and show what was'
 	@echo '             lost; HOURS=2 or MINUTES=5 for other times, SEED=7 to do it again;'
 	@echo '             needs Java 17 or 21'
+	@echo 'make matrix  run the tests of sources on releases of all ages, and show a table;'
+	@echo '             M=mysql-5.6 runs some'
 	@echo 'make wheels  build an sdist and wheels for the Pythons of this machine into dist,'
 	@echo '             and try them; W="--native --python 3.12" builds some'
 	@echo 'make lock    pin all dependencies with their hashes in deploy/locks; L=--upgrade pins'
@@ -98,6 +100,11 @@ soak: $(VENV)/installed servers
 	cd tools && $(abspath $(BIN))/python -m soak --plot '$(CURDIR)/soak.svg' \
 		$(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(SEED),--seed $(SEED)) $(S)
+
+# Releases whose programs cannot be had are listed with the reason.
+matrix: export CANAL_TEST_INSTALLED = 1
+matrix: $(VENV)/installed
+	$(BIN)/python tools/server_matrix.py $(M)
 
 # They run in new environments; those for arm64 in an emulator.
 wheels: export CANAL_TEST_INSTALLED = 1

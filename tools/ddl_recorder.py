@@ -16,6 +16,8 @@ from ddl_truth import OWN_SCHEMAS, Changes, Observer, Tables
 from pymysql.constants import CLIENT
 from servers import PrivateServer
 
+from canal_server.mysql.flavour import version_number
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -65,6 +67,7 @@ class RecordingServer:
         self._server = PrivateServer(flavour, [*OPTIONS_OF[flavour], *options])
         self._server.start()
         self._admin = self._server.connect(read_timeout=60)
+        self._version = version_number(".".join(map(str, self._server.version)))
         self._say("SET sql_log_bin = 0")
         self._say("SET lock_wait_timeout = 3")
         self._say("SET foreign_key_checks = 0")  # for `_clean`
@@ -194,6 +197,7 @@ class RecordingServer:
         collations = [self._collations.get(n, "") for n in variables.collations]
         line: dict[str, Any] = {
             "schema": query.schema,
+            "version": self._version,
             "sql_mode": query.sql_mode,
             "charset": {
                 "client": query.charset or "utf8mb4",
@@ -250,12 +254,13 @@ class RecordingServer:
             if schema.lower() not in OWN_SCHEMAS:
                 name = f"`{schema.replace('`', '``')}`"
                 if not self.mariadb:
-                    self._say(f"ALTER DATABASE {name} READ ONLY = 0")
+                    with contextlib.suppress(pymysql.err.ProgrammingError):  # of 5.7
+                        self._say(f"ALTER DATABASE {name} READ ONLY = 0")
                 self._say(f"DROP DATABASE {name}")
         for account in self._account_names() - self._accounts:
             with contextlib.suppress(pymysql.err.MySQLError):
                 self._say(f"DROP USER {account}")
-        if not self.mariadb:
+        if self._server.can("general tablespaces"):
             for (name,) in self._ask(
                 "SELECT name FROM information_schema.innodb_tablespaces "
                 "WHERE space_type = 'General' AND name <> 'mysql'"
@@ -274,7 +279,7 @@ class RecordingServer:
         return {f"{_quoted(user)}@{_quoted(host)}" for user, host in rows}
 
     def _collation_names(self) -> dict[int, str]:
-        if self.mariadb:
+        if self._server.can("full_collation_name"):
             return dict(
                 self._ask(
                     "SELECT id, full_collation_name FROM "

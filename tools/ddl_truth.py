@@ -77,7 +77,8 @@ class Observer:
                         kind,
                         int(nullable == "YES"),
                         int(keys.get((schema, table, name), 0)),
-                        charset,
+                        # As MySQL names it since 8.0.29.
+                        "utf8mb3" if charset == "utf8" else charset,
                         _flags(extra),
                     ]
                 )

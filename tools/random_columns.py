@@ -428,3 +428,10 @@ ORDINARY = (
 )  # fmt: skip
 # What mysql-replication cannot read stands apart.
 EXTRAS = {"mysql": (_json, _vector), "mariadb": (_address, _compressed)}
+# What the server must be able to for it (`server_features`).
+FEATURES = {
+    _json: "columns of type JSON",
+    _vector: "columns of type VECTOR",
+    _address: "columns of type INET4",
+    _compressed: "compressed columns",
+}

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pymysql
-from random_columns import EXTRAS, ORDINARY, Kind, integer
+from random_columns import EXTRAS, FEATURES, ORDINARY, Kind, integer
 
 from canal_server.model.entry import EntryType, EventType
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from servers import Server
 
@@ -123,10 +123,20 @@ class RandomTable:
 
 
 def random_table(
-    rng: random.Random, schema: str, number: int, flavour: str, *, extras: bool
+    rng: random.Random,
+    schema: str,
+    number: int,
+    flavour: str,
+    *,
+    extras: bool,
+    can: Callable[[str], bool] = lambda _: True,
 ) -> RandomTable:
-    """Return a table of up to twelve columns; every fourth has no key."""
-    makers = [*ORDINARY, *(EXTRAS[flavour] * 3 if extras else ())]
+    """Return a table of up to twelve columns; every fourth has no key.
+
+    `can`: whether the server has a feature (`server_features`), by default the newest.
+    """
+    more = [maker for maker in EXTRAS[flavour] if can(FEATURES[maker])]
+    makers = [*ORDINARY, *(more * 3 if extras else ())]
     columns = [
         RandomColumn(
             rng.choice(NAMES).format(n=n), rng.choice(makers)(rng, flavour),
@@ -143,7 +153,8 @@ def random_table(
         key = rng.sample(keys, min(len(keys), rng.choice([1, 1, 2])))
         for column in key:
             column.nullable = False
-    columns += _generated(rng, columns)
+    if can("generated columns"):
+        columns += _generated(rng, columns)
     return RandomTable(schema, f"t{number}", columns, key)
 
 
@@ -187,7 +198,12 @@ class RandomLoad:
         extras = number % 2 == 1
         while True:
             table = random_table(
-                self.rng, self.schema, number, self.server.flavour, extras=extras
+                self.rng,
+                self.schema,
+                number,
+                self.server.flavour,
+                extras=extras,
+                can=self.server.can,
             )
             try:
                 cursor.execute(table.create())

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pymysql
-from servers import CANAL, PrivateServer
+from servers import CANAL, PrivateServer, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 OPTIONS_OF = {
-    "mysql": ("--log-replica-updates=ON", "--relay-log=relay"),
+    "mysql": ("--loose-log-replica-updates=ON", "--relay-log=relay"),
     "mariadb": (
         "--log-slave-updates=ON",
         "--gtid-strict-mode=ON",
@@ -65,15 +65,15 @@ class Replicas:
             if forget:
                 # It may have been the source, whose transactions are its own.
                 own = "SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos"
-                replica.execute("STOP REPLICA", own)
-        replica.execute("STOP REPLICA", where, "START REPLICA")
+                _execute(replica, "STOP REPLICA", own)
+        _execute(replica, "STOP REPLICA", where, "START REPLICA")
 
     @contextlib.contextmanager
     def mutual(self) -> Iterator[None]:
         """Let the source follow its replica, too, inside."""
         self._follow(self.source, self.replica)
         yield
-        self.source.execute("STOP REPLICA", "RESET REPLICA ALL")
+        _execute(self.source, "STOP REPLICA", "RESET REPLICA ALL")
         self.follow()
 
     def catch_up(self) -> None:
@@ -86,6 +86,9 @@ class Replicas:
         However long that takes on a busy machine, as long as it gets further.
         """
         wait = "WAIT_FOR_EXECUTED_GTID_SET" if self._is_mysql else "MASTER_GTID_WAIT"
+        if self._is_mysql and not server.can(wait):
+            # Returns how many it waited for; negative: in vain.
+            wait = "0 > WAIT_UNTIL_SQL_THREAD_AFTER_GTIDS"
         before = ""
         while server.execute(f"SELECT {wait}('{gtids}', {PATIENCE_S:g})") != ((0,),):
             now = self.executed(server)
@@ -116,7 +119,7 @@ class Replicas:
                 ends.append(f"XA {how} X'{name}'")
         if ends:
             own = "SET SESSION sql_log_bin = 0"
-            server.execute("STOP REPLICA", own, *ends, "START REPLICA")
+            _execute(server, "STOP REPLICA", own, *ends, "START REPLICA")
         return bool(ends)
 
     def _xa_transactions(self) -> list[tuple[str, int, int, str]]:
@@ -152,17 +155,17 @@ class Replicas:
     def lag(self) -> Iterator[None]:
         """Let the replica execute nothing inside; then it goes on, if still one."""
         replica = self.replica
-        replica.execute("STOP REPLICA SQL_THREAD")
+        _execute(replica, "STOP REPLICA SQL_THREAD")
         yield
-        if replica.execute("SHOW REPLICA STATUS"):
-            replica.execute("START REPLICA SQL_THREAD")
+        if _execute(replica, "SHOW REPLICA STATUS"):
+            _execute(replica, "START REPLICA SQL_THREAD")
 
     def take_over(self) -> None:
         """Make the replica a source, which it follows no more, and swap the roles.
 
         The old source need not run; `rejoin` makes it a replica.
         """
-        self.replica.execute("STOP REPLICA", "RESET REPLICA ALL")
+        _execute(self.replica, "STOP REPLICA", "RESET REPLICA ALL")
         self.source, self.replica = self.replica, self.source
 
     def begin_after(self) -> None:
@@ -171,7 +174,7 @@ class Replicas:
         A MariaDB that died with transactions of its own is else refused.
         """
         if not self._is_mysql:
-            self.replica.execute("STOP REPLICA", "RESET MASTER")
+            _execute(self.replica, "STOP REPLICA", "RESET MASTER")
             self.replica.execute(
                 f"SET GLOBAL gtid_slave_pos = '{self.executed(self.source)}'"
             )
@@ -191,10 +194,28 @@ class Replicas:
         self.follow()
 
 
+def _execute(server: PrivateServer, *statements: str) -> Sequence[tuple[Any, ...]]:
+    """Run statements, in the words of a server that may be old."""
+    return server.execute(*(understood(server, statement) for statement in statements))
+
+
+def understood(server: Server, statement: str) -> str:
+    """Return a statement about replicas in the words of a server that may be old."""
+    is_mysql = server.flavour == "mysql"
+    if is_mysql and not server.can("CHANGE REPLICATION SOURCE"):
+        statement = statement.replace("REPLICATION SOURCE", "MASTER")
+        statement = statement.replace("SOURCE_", "MASTER_")
+    if is_mysql and not server.can("caching_sha2_password"):
+        statement = statement.replace(", GET_MASTER_PUBLIC_KEY = 1", "")
+    if not server.can("START REPLICA"):
+        statement = statement.replace(" REPLICA", " SLAVE")
+    return statement
+
+
 def _state_of(server: PrivateServer) -> str:
     by_name = server.connect(cursorclass=pymysql.cursors.DictCursor)
     with by_name, by_name.cursor() as cursor:
-        cursor.execute("SHOW REPLICA STATUS")
+        cursor.execute(understood(server, "SHOW REPLICA STATUS"))
         rows = cursor.fetchall()
     words = ("rror", "Running", "State", "Gtid", "GTID")
     return str(

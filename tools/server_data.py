@@ -6,6 +6,7 @@ Leaves out the programs (`server_packages`) and the running of them (`servers`).
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -36,14 +37,24 @@ def template_of(programs: Programs) -> Path:
     with locked(cache_folder() / f".{programs.flavour}-data.lock"):
         if not template.exists():
             with made_atomically(template) as part:
-                _initialize(programs, part)
+                _initialize(programs, part, is_old=_is_old(programs, version))
     return template
 
 
-def _initialize(programs: Programs, data: Path) -> None:
+def _is_old(programs: Programs, version: str) -> bool:
+    """Return whether a server cannot make its system tables by itself.
+
+    MySQL can since 5.7.
+    """
+    found = re.search(r"Ver (\d+)\.(\d+)", version)
+    is_new = found is not None and (int(found[1]), int(found[2])) >= (5, 7)
+    return programs.flavour == "mariadb" or not is_new
+
+
+def _initialize(programs: Programs, data: Path, *, is_old: bool) -> None:
     """Fill an empty folder with the system tables and our accounts."""
     what = f"making a data folder for {programs.flavour}"
-    if programs.flavour == "mysql":
+    if not is_old:
         with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
             script.write("".join(f"{statement};\n" for statement in ACCOUNTS))
             script.flush()
@@ -53,7 +64,7 @@ def _initialize(programs: Programs, data: Path) -> None:
                     f"--datadir={data}",
                     "--initialize-insecure",
                     f"--init-file={script.name}",
-                    "--innodb-redo-log-capacity=64M",
+                    "--loose-innodb-redo-log-capacity=64M",
                 ],
                 what,
             )
@@ -73,3 +84,4 @@ def _initialize(programs: Programs, data: Path) -> None:
         + "FLUSH PRIVILEGES;\n"
         + "".join(f"{statement};\n" for statement in ACCOUNTS),
     )
+    (data / "auto.cnf").unlink(missing_ok=True)

@@ -17,6 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from server_folders import Unavailable, cache_folder, locked, made_atomically
+from server_releases import (
+    LIBRARIES,
+    LIBRARIES_SUITE,
+    Release,
+    find_unpacked,
+    wanted_release,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,13 +46,19 @@ class Programs:
     plugins: Path
     share: Path
 
+    @property
+    def base(self) -> Path:
+        """Return the folder that the server calls its base."""
+        packaged = self.root / "usr"
+        return packaged if packaged.is_dir() else self.share.parent
+
     def command(self) -> list[str]:
         """Return the server's command with the options that name its files."""
         return [
             *self.prefix,
             str(self.server),
             "--no-defaults",
-            f"--basedir={self.root / 'usr'}",
+            f"--basedir={self.base}",
             f"--plugin-dir={self.plugins}",
             f"--lc-messages-dir={self.share}",
             f"--character-sets-dir={self.share / 'charsets'}",
@@ -64,17 +77,25 @@ class Programs:
         return [*self.prefix, str(found)]
 
 
-def find_programs(flavour: str) -> Programs:
+def find_programs(flavour: str, release: Release | None = None) -> Programs:
     """Return the programs of "mysql" or "mariadb", fetching them when necessary.
 
-    Takes seconds to minutes the first time. Raises Unavailable.
+    The release is the one that the environment asks for, unless it is named. Takes
+    seconds to minutes the first time. Raises Unavailable.
     """
-    if flavour == "mariadb" and (installed := _installed_mariadb()):
+    release = release or wanted_release(flavour)
+    installed = None if release else _installed_mariadb()
+    if flavour == "mariadb" and installed:
         return installed
-    tree = cache_folder() / flavour
-    with locked(cache_folder() / f".{flavour}.lock"):
+    name = flavour
+    if release and release.suite != suite_of(flavour):  # else it is there already
+        name = release.name
+    tree = cache_folder() / name
+    with locked(cache_folder() / f".{name}.lock"):
         if not tree.exists():
-            _unpack(flavour, tree)
+            _unpack(flavour, tree, release)
+    if release and not release.suite:
+        return _unpacked_programs(flavour, tree)
     return _programs_of_tree(flavour, tree)
 
 
@@ -116,15 +137,44 @@ def _installed_mariadb() -> Programs | None:
     return Programs("mariadb", Path("/"), (), Path(found), plugins, share)
 
 
-def _programs_of_tree(flavour: str, tree: Path) -> Programs:
-    name = {"mysql": "mysqld", "mariadb": "mariadbd"}[flavour]
+def _unpacked_programs(flavour: str, tree: Path) -> Programs:
+    """Return programs that are not Debian's, with libraries that are."""
+    found = find_unpacked(tree)
+    libraries = package_tree("server-libraries", *LIBRARIES, suite=LIBRARIES_SUITE)
+    loader = _loader(libraries)
+    folders = [
+        *found.libraries,
+        libraries / "usr/lib" / loader.parent.name,
+        loader.parent,
+    ]
+    return Programs(
+        flavour,
+        tree,
+        (str(loader), "--library-path", ":".join(map(str, folders))),
+        found.server,
+        found.plugins,
+        found.share,
+    )
+
+
+def _loader(tree: Path) -> Path:
+    """Return the dynamic loader of a tree of packages. Raises Unavailable."""
     loaders = [*tree.glob("usr/lib/*/ld-linux-*"), *tree.glob("lib/*/ld-linux-*")]
-    server = tree / "usr/sbin" / name
-    if not loaders or not server.exists():
+    if not loaders:
         raise Unavailable(
             f"{tree} is not complete: remove it, it will be downloaded again"
         )
-    loader = loaders[0]
+    return loaders[0]
+
+
+def _programs_of_tree(flavour: str, tree: Path) -> Programs:
+    name = {"mysql": "mysqld", "mariadb": "mariadbd"}[flavour]
+    loader = _loader(tree)
+    server = tree / "usr/sbin" / name
+    if not server.exists():
+        raise Unavailable(
+            f"{tree} is not complete: remove it, it will be downloaded again"
+        )
     libraries = [f"{tree}/usr/lib/{loader.parent.name}", f"{loader.parent}",
                  f"{tree}/usr/lib/mysql/private"]  # fmt: skip
     return Programs(
@@ -143,17 +193,23 @@ def _share(folder: Path) -> Path:
     return renamed if (renamed / "charsets").exists() else folder / "mysql"
 
 
-def _unpack(flavour: str, tree: Path) -> None:
+def _unpack(flavour: str, tree: Path, release: Release | None) -> None:
     """Download a server's packages with all that they need, and unpack them."""
+    if release and not release.suite:
+        with made_atomically(tree) as part:
+            release.unpack(part)
+        return
     if not KEYRING.exists():
         raise Unavailable(
             f"{flavour} is fetched from Debian's packages, but {KEYRING} is missing: "
             "install debian-archive-keyring, or name a server by "
             f"{flavour.upper()}_URL=mysql://user:password@host:port"
         )
-    packages = [f"{flavour}-server-core", f"{flavour}-client-core"]
+    suffix = release.suffix if release else ""
+    packages = [f"{flavour}-{kind}-core{suffix}" for kind in ("server", "client")]
     with made_atomically(tree) as part:
-        unpack_packages(packages, suite_of(flavour), part)
+        suite = release.suite if release else suite_of(flavour)
+        unpack_packages(packages, suite, part)
 
 
 def package_tree(

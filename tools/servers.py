@@ -2,9 +2,9 @@
 
 Each runs in a folder of its own on a free port of the loopback interface, never
 touches a server that already runs, and ends with the process that started it. As a
-command: `servers.py prepare [mysql|mariadb …]` fetches the programs, `servers.py run
-mysql` runs a server in the foreground. Leaves out where the programs come from
-(`server_packages`).
+command: `servers.py prepare [mysql|mariadb-11.4|…]` fetches the programs, `servers.py
+run mysql` runs a server in the foreground. Leaves out where the programs come from
+(`server_packages`) and which releases there are (`server_releases`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -26,9 +27,13 @@ from typing import TYPE_CHECKING, Any, Self
 import pymysql
 import pymysql.cursors
 from server_data import ADMIN, CANAL, template_of
+from server_features import has_feature
 from server_folders import Unavailable, claim_folder
 from server_packages import Programs, find_programs
+from server_releases import RELEASES, release_of
 from server_spawner import SPAWNER
+
+from canal_server.mysql.flavour import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,10 +75,12 @@ OPTIONS = (
 )
 OPTIONS_OF = {
     "mysql": (
-        "--mysqlx=OFF",
         "--gtid-mode=ON",
         "--enforce-gtid-consistency=ON",
-        "--innodb-redo-log-capacity=64M",
+        # Not of all releases: those that lack one only warn.
+        "--loose-mysqlx=OFF",
+        "--loose-log-slave-updates",  # without it 5.6 has no GTIDs
+        "--loose-innodb-redo-log-capacity=64M",
     ),
     "mariadb": ("--innodb-log-file-size=32M",),
 }
@@ -132,6 +139,22 @@ class Server:
                 rows = cursor.fetchall()
         return rows
 
+    @functools.cached_property
+    def version(self) -> tuple[int, int, int]:
+        """Return the three numbers of the release."""
+        ((text,),) = self.execute("SELECT VERSION()")
+        return parse_version(str(text))
+
+    def can(self, feature: str) -> bool:
+        """Return whether it has a feature (`server_features`)."""
+        return has_feature(self.flavour, self.version, feature)
+
+    @property
+    def reset_binlogs(self) -> str:
+        """Return the statement that deletes all binlogs."""
+        renamed = "RESET BINARY LOGS AND GTIDS"
+        return renamed if self.can(renamed) else "RESET MASTER"
+
     def binlog_position(self) -> tuple[str, int]:
         """Return the file and the offset at which the binlog ends now."""
         log = "BINARY LOG" if self.flavour == "mysql" else "MASTER"
@@ -184,8 +207,18 @@ class PrivateServer(Server):
     """
 
     def __init__(
-        self, flavour: str, options: Sequence[str] = (), *, port: int = 0
+        self,
+        flavour: str,
+        options: Sequence[str] = (),
+        *,
+        port: int = 0,
+        release: str = "",
     ) -> None:
+        """Store what to start; the release is what the environment or the host says.
+
+        Raises Unavailable for a release that is not known.
+        """
+        self._release = release_of(release) if release else None
         super().__init__(flavour, f"mysql://{CANAL[0]}:{CANAL[1]}@127.0.0.1:1")
         self.admin = ADMIN
         self.options = list(options)
@@ -218,7 +251,7 @@ class PrivateServer(Server):
     @property
     def programs(self) -> Programs:
         """Return the programs that this server is made of."""
-        return find_programs(self.flavour)
+        return find_programs(self.flavour, self._release)
 
     def start(self) -> Self:
         """Start and wait until it answers. Raises Unavailable with the log's end."""
@@ -363,6 +396,16 @@ def named_or_private(flavour: str, options: Sequence[str] = ()) -> Server:
     return Server(flavour, url) if url else PrivateServer(flavour, options)
 
 
+def flavour_and_release(name: str) -> tuple[str, str]:
+    """Return what `mysql` or `mysql-5.6` stands for; a flavour has no release.
+
+    Raises Unavailable for any other name.
+    """
+    if name in OPTIONS_OF:
+        return name, ""
+    return release_of(name).flavour, name
+
+
 def free_port(requested: int = 0) -> int:
     """Return a port that nobody listens on: the requested one, or any.
 
@@ -384,20 +427,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     prepare = commands.add_parser("prepare", help="fetch the programs")
-    prepare.add_argument("flavours", nargs="*", default=["mysql", "mariadb"])
+    names = ["mysql", "mariadb", *RELEASES]
+    prepare.add_argument(
+        "names", nargs="*", default=["mysql", "mariadb"], help=", ".join(names)
+    )
     foreground = commands.add_parser("run", help="run a server until ^C")
     foreground.add_argument("--port", type=int, default=0, help="default: a free one")
-    foreground.add_argument("flavour", choices=["mysql", "mariadb"])
+    foreground.add_argument("name", choices=names)
     foreground.add_argument("options", nargs="*", help="for mysqld, after --")
     options = parser.parse_args(arguments)
     if options.command == "prepare":
         missing = 0
-        for flavour in options.flavours:
+        for name in options.names:
             try:
-                print(f"{flavour}: {template_of(find_programs(flavour))}")
+                flavour, release = flavour_and_release(name)
+                programs = PrivateServer(flavour, release=release).programs
+                print(f"{name}: {template_of(programs)}")
             except Unavailable as error:
                 missing += 1
-                print(f"{flavour}: unavailable: {error}", file=sys.stderr)
+                print(f"{name}: unavailable: {error}", file=sys.stderr)
         return 1 if missing else 0
     if any(option.startswith("--port") for option in options.options):
         foreground.error("name the port in front of the flavour, it is ours to know")
@@ -410,8 +458,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     try:
+        flavour, release = flavour_and_release(options.name)
         with PrivateServer(
-            options.flavour, options.options, port=options.port
+            flavour, options.options, port=options.port, release=release
         ) as server:
             admin = f"mysql://{ADMIN[0]}:{ADMIN[1]}@{server.host}:{server.port}"
             print(f"{server.url}\nadministrator: {admin}", flush=True)
@@ -419,12 +468,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             over.wait()
             if not stop.is_set():
                 log = server.log_tail()
-                print(
-                    f"{options.flavour}: the server has ended:\n{log}", file=sys.stderr
-                )
+                print(f"{options.name}: the server has ended:\n{log}", file=sys.stderr)
                 return 1
     except Unavailable as error:
-        print(f"{options.flavour}: unavailable: {error}", file=sys.stderr)
+        print(f"{options.name}: unavailable: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -57,6 +57,14 @@ SOURCE_ERRORS: Final = (
     ),
     Note(
         error="SourceRefused",
+        fragments=("no version of TLS that both sides allow",),
+        meaning="The server knows no TLS 1.2, as MySQL 5.6 and 5.7 before 5.7.28, or"
+        " not what `canal.instance.master.tlsVersions` allows.",
+        remedy="Upgrade the server, or allow another version. In a network that you"
+        " trust, set `canal.instance.master.sslMode = DISABLED`.",
+    ),
+    Note(
+        error="SourceRefused",
         fragments=(
             "the server requests the password encrypted with a key that it sends",
         ),

@@ -44,6 +44,12 @@ ANSWER_BYTES_MAX = 1 << 30  # of a reply with all its rows; MySQL's packet limit
 PACKET_BYTES = 64
 VALUE_BYTES = 8
 COLUMNS_MAX = 4_096  # of a reply, as MySQL and MariaDB allow
+# OpenSSL's words where the sides have no version of TLS in common.
+_OTHER_VERSION = (
+    "WRONG_VERSION_NUMBER",
+    "UNSUPPORTED_PROTOCOL",
+    "TLSV1_ALERT_PROTOCOL_VERSION",
+)
 
 
 class _BoundedConnection(_Connection):  # type: ignore[misc]
@@ -216,6 +222,12 @@ class Session:
             return SourceRefused(
                 f"{address}: the server's certificate was rejected: "
                 f"{cause.verify_message}; check the CA file and sslMode"
+            )
+        if isinstance(cause, ssl.SSLError) and cause.reason in _OTHER_VERSION:
+            return SourceRefused(
+                f"{address}: there is no version of TLS that both sides allow; upgrade"
+                " a server that knows no TLS 1.2, or set sslMode = DISABLED where the"
+                " network is trusted"
             )
         errno = error.args[0] if error.args else 0
         if not isinstance(errno, int):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_random import longer
+from fix_servers import needs
 from fix_source_access import access_of
 from random_schema import Fold, RandomLoad
 
@@ -29,9 +30,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 # Settings that only a server of the test's own may have.
 OWN = {
-    "mysql": ["--binlog-row-metadata=FULL"],
-    "mariadb": ["--binlog-row-metadata=FULL", "--log-bin-compress=ON",
-                "--log-bin-compress-min-len=200"],
+    "mysql": ["--loose-binlog-row-metadata=FULL"],
+    "mariadb": ["--loose-binlog-row-metadata=FULL", "--loose-log-bin-compress=ON",
+                "--loose-log-bin-compress-min-len=200"],
 }  # fmt: skip
 # Keys that the server makes by itself come along.
 COMPRESSED = (
@@ -117,6 +118,8 @@ def test_random_rows_in_compressed_transactions(
     mysql_server: Server, database: str, rng: random.Random
 ) -> None:
     """Compressed transactions hold what SELECT says; the library skips them."""
+    needs(mysql_server, "binlog_transaction_compression")
+    needs(mysql_server, "sql_generate_invisible_primary_key")
     _, comparison = check_load(mysql_server, database, rng, settings=COMPRESSED)
     assert comparison.counts.known["compressed"] > 0
     assert comparison.counts.rows == 0
@@ -130,7 +133,7 @@ def test_many_random_rows(
 ) -> None:
     """The same with more tables and rows, in all three amounts of metadata."""
     metadata = rng.choice(["MINIMAL", "FULL"])
-    server = own_server(flavour, [f"--binlog-row-metadata={metadata}"])
+    server = own_server(flavour, [f"--loose-binlog-row-metadata={metadata}"])
     server.execute("CREATE DATABASE random_rows")
     for _ in range(3):
         check_load(server, "random_rows", rng, tables=8, steps=60)

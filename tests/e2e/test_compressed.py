@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fix_servers import needs
 
 from canal_server.client import EventType
 
@@ -18,6 +19,7 @@ def event_types(server, file, offset):
 @pytest.fixture
 def compressing(make_pipeline, mysql_server, database):
     """Give a pipeline from MySQL, started with `settings`."""
+    needs(mysql_server, "binlog_transaction_compression")
 
     def start(settings=None):
         pipeline = make_pipeline(mysql_server, database, settings)
@@ -65,6 +67,7 @@ def test_mysql_restart(compressing, rng):
 
 def test_mysql_cut(make_proxy, mysql_server, make_pipeline, database, rng):
     """Cut amid a compressed transaction, the stream goes on exactly."""
+    needs(mysql_server, "binlog_transaction_compression")
     proxy = make_proxy(mysql_server)
     pipeline = make_pipeline(
         mysql_server,
@@ -86,9 +89,9 @@ def test_mysql_cut(make_proxy, mysql_server, make_pipeline, database, rng):
 
 def test_mariadb(own_server, make_pipeline, rng):
     """Compressed events of MariaDB arrive like others, statements too."""
-    source = own_server(
-        "mariadb", ["--log-bin-compress=ON", "--log-bin-compress-min-len=10"]
-    )
+    options = ["--loose-log-bin-compress=ON", "--loose-log-bin-compress-min-len=10"]
+    source = own_server("mariadb", options)
+    needs(source, "log_bin_compress")
     source.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
     pipeline = make_pipeline(source, "shop")
     pipeline.start()

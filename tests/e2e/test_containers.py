@@ -17,10 +17,12 @@ pytestmark = pytest.mark.containers
 def test_rows_and_statements(container_pipeline):
     """DDL and rows arrive in order, each with the columns that it had."""
     name = f"{container_pipeline.schema}.item"
+    source = container_pipeline.source
+    json = "JSON" if source.can("JSON as a name of a type") else "TEXT"
     container_pipeline.source.execute(
         f"CREATE TABLE {name} (a INT PRIMARY KEY, b VARCHAR(20), at TIMESTAMP(3) NULL)",
         f"INSERT INTO {name} VALUES (1, '中😀', '2024-02-29 10:00'), (2, '', NULL)",
-        f"ALTER TABLE {name} DROP COLUMN at, ADD COLUMN c JSON AFTER a",
+        f"ALTER TABLE {name} DROP COLUMN at, ADD COLUMN c {json} AFTER a",
         f"UPDATE {name} SET c = '[1]' WHERE a = 2",
         f"DELETE FROM {name} WHERE a = 1",
         f"RENAME TABLE {name} TO {name}2",

@@ -207,7 +207,7 @@ def test_restarted(deliver, *, flavour, gtid):
     pipeline = made.pipeline
     pipeline.stop()
     made.source.execute(
-        "RESET BINARY LOGS AND GTIDS" if flavour == "mysql" else "RESET MASTER",
+        made.source.reset_binlogs,
         "CREATE DATABASE other",  # MariaDB would wait with an empty binlog
     )
     pipeline.start()
@@ -220,9 +220,7 @@ def restart_numbering(source, flavour: str) -> None:
     """Throw the binlog away; the executed GTIDs stay, as on a rebuilt source."""
     if flavour == "mysql":
         ((executed,),) = source.execute("SELECT @@global.gtid_executed")
-        source.execute(
-            "RESET BINARY LOGS AND GTIDS", f"SET GLOBAL gtid_purged = '{executed}'"
-        )
+        source.execute(source.reset_binlogs, f"SET GLOBAL gtid_purged = '{executed}'")
     else:
         ((state,),) = source.execute("SELECT @@global.gtid_binlog_state")
         source.execute("RESET MASTER", f"SET GLOBAL gtid_binlog_state = '{state}'")

@@ -15,8 +15,11 @@ import pytest
 from fix_cluster import SESSION_S
 from fix_failover import BY_SET, GTID_MODE, MODES, Scene
 from fix_pipeline import POLL_S, UNIT_S
+from fix_replicas import grant_of
+from fix_servers import needs
 from ledger import Writer
 from load import Load
+from replicas import understood
 
 if TYPE_CHECKING:
     import random
@@ -97,6 +100,7 @@ def permissive(replicas: Replicas) -> Iterator[Replicas]:
     """Give servers of which the standby need not have a GTID for all transactions."""
     if replicas.flavour == "mariadb":
         pytest.skip("a MariaDB has GTIDs always")
+    needs(replicas.replica, "SET GLOBAL gtid_mode")
     replicas.replica.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE")
     yield replicas
     for server in (replicas.source, replicas.replica):
@@ -166,8 +170,7 @@ def test_amid_a_compressed_transaction(
     All of a compressed one stands at one position. So it is whether the set was noted
     on the way, or learned at a start with that cursor.
     """
-    if replicas.flavour == "mariadb":
-        pytest.skip("a MariaDB compresses events, not transactions")
+    needs(replicas.source, "binlog_transaction_compression")
     scene = make_scene(BY_SET)
     pipeline, writer = scene.pipeline, scene.writer
     writer.write(5)
@@ -249,7 +252,7 @@ def test_a_standby_that_lags(make_scene: Callable[..., Scene]) -> None:
     with scene.pipeline.client() as client:
         scene.receive(client)
         scene.replicas.catch_up()
-        replica.execute("STOP REPLICA SQL_THREAD")
+        replica.execute(understood(replica, "STOP REPLICA SQL_THREAD"))
         scene.writer.write(5)
         scene.receive(client)
         wait_until_received(scene.replicas)
@@ -257,7 +260,7 @@ def test_a_standby_that_lags(make_scene: Callable[..., Scene]) -> None:
         scene.pipeline.wait_for_status(
             lambda status: "replication is stopped" in refusal_of(status)
         )
-        replica.execute("START REPLICA SQL_THREAD")
+        replica.execute(understood(replica, "START REPLICA SQL_THREAD"))
         scene.wait_until_reads("standby")
         scene.replicas.take_over()
         scene.writer.go_to(replica)
@@ -277,7 +280,7 @@ def wait_until_received(replicas: Replicas) -> None:
     file, offset = replicas.source.binlog_position()
     while True:
         with replicas.replica.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW REPLICA STATUS")
+            cursor.execute(understood(replicas.replica, "SHOW REPLICA STATUS"))
             names = [column[0] for column in cursor.description]
             row = dict(zip(names, cursor.fetchall()[0], strict=True))
         positions = {
@@ -416,7 +419,7 @@ def test_in_a_group(
     too.
     """
     if replicas.flavour == "mariadb":
-        replicas.source.execute("GRANT REPLICA MONITOR ON *.* TO 'canal'@'%'")
+        replicas.source.execute(grant_of(replicas.source))
     standby, schema = replicas.replica, replicated_schema
     mysql_server.execute(f"CREATE DATABASE IF NOT EXISTS {schema}")
     group = make_group(

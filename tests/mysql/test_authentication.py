@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from fake_mysql import SALT, account, fake_server, greeting, packet, session
+from fix_servers import needs
 from fix_source_access import PATIENCE_S, access_of
 
 from canal_server.errors import SourceError, SourceRefused
@@ -210,6 +211,7 @@ def test_the_old_hash_is_refused():
 @contextmanager
 def uncached(server, name: str, plugin: str):
     """Create an account whose password the server has not cached yet."""
+    needs(server, plugin)
     with account(server, name, f"IDENTIFIED WITH {plugin} BY '{PASSWORD}'"):
         server.execute("FLUSH PRIVILEGES")
         yield

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from fake_mysql import account, session
-from fix_source_access import access_of
+from fake_mysql import account, fake_server, greeting, session
+from fix_servers import needs
+from fix_source_access import PATIENCE_S, access_of
 
-from canal_server.errors import ConnectionLost, SourceError, SourceRefused
+from canal_server.errors import SourceError, SourceRefused
+from canal_server.mysql.source_settings import Access, Address, Credentials
 from canal_server.passwords.password_source import PasswordSource
 from canal_server.tls.source_tls import TlsMode, TlsOptions
 
@@ -41,9 +43,10 @@ def server(request, own_server, authority) -> PrivateServer:
             f"--ssl-ca={authority.ca_file}",
             f"--ssl-cert={cert}",
             f"--ssl-key={key}",
-            "--tls-version=TLSv1.2,TLSv1.3",
+            "--loose-tls-version=TLSv1.2,TLSv1.3",
         ],
     )
+    needs(started, "TLS 1.3")
     return started
 
 
@@ -154,8 +157,32 @@ def test_a_version_that_the_server_lacks(server):
         session(
             access_of(server, tls=TlsOptions(TlsMode.REQUIRED, versions=("TLSv1.3",)))
         )
-    assert isinstance(caught.value, (ConnectionLost, SourceRefused))
-    assert "TLS" in str(caught.value)
+    assert isinstance(caught.value, SourceRefused)
+    assert "no version of TLS that both sides allow" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        # A ServerHello of TLS 1.1 and of TLS 1.0, and an alert about the version.
+        b"\x16\x03\x02\x00\x2a\x02\x00\x00\x26\x03\x02" + bytes(37),
+        b"\x16\x03\x01\x00\x2a\x02\x00\x00\x26\x03\x01" + bytes(37),
+        b"\x15\x03\x03\x00\x02\x02\x46",
+    ],
+    ids=["1.1", "1.0", "alert"],
+)
+@pytest.mark.parametrize("mode", [TlsMode.PREFERRED, TlsMode.REQUIRED])
+def test_a_server_with_old_tls_alone(answer, mode):
+    """MySQL 5.6 is refused with what to do, and not as one that cannot be reached."""
+    with fake_server(greeting(with_tls=True), answer, b"") as port:
+        access = Access(
+            address=Address("127.0.0.1", port),
+            credentials=Credentials("canal", "x"),
+            tls=TlsOptions(mode),
+            io_timeout_s=PATIENCE_S,
+        )
+        with pytest.raises(SourceRefused, match="no version of TLS that both sides"):
+            session(access)
 
 
 def test_unknown_ciphers(server):

@@ -8,6 +8,7 @@ in whatever way, can be compared with the truth.
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 COLUMNS_MAX = 10  # of a table: a value identifies its row and its column
 
 Cell = tuple[str, str, str]  # name, type, value
+
+AS_SELECT = "CREATE TABLE s AS SELECT r AS one, q AS two FROM t LIMIT 0"
+AS_COLUMNS = "CREATE TABLE s (one BIGINT, two INT UNSIGNED)"
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,26 @@ class Chronicle:
         self.connection = server.connect(database=self.schema)
 
     def run(self, *statements: str) -> None:
-        """Run statements with the schema as the default one."""
+        """Run statements with the schema as the default one.
+
+        In other words where the server is older than they are.
+        """
         with self.connection.cursor() as cursor:
             for statement in statements:
-                cursor.execute(statement)
+                cursor.execute(self._understood(statement))
+
+    def _understood(self, statement: str) -> str:
+        if not self.server.can("CREATE TABLE … SELECT with GTIDs"):
+            statement = statement.replace(AS_SELECT, AS_COLUMNS)
+        if self.server.can("ALTER TABLE … RENAME COLUMN"):
+            return statement
+        table = next(iter(re.findall(r"ALTER TABLE (\w+)", statement)), "")
+        types = dict(self.columns(table)) if table else {}
+        return re.sub(
+            r"RENAME COLUMN (\w+) TO (\w+)",
+            lambda found: f"CHANGE {found[1]} {found[2]} {types[found[1]]}",
+            statement,
+        )
 
     def ask(self, statement: str, *values: object) -> tuple[tuple[Any, ...], ...]:
         """Return the rows of a statement."""
@@ -197,7 +217,7 @@ SCRIPT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("CREATE TABLE t (q INT, r INT)", ("t", "u")),
     ("ALTER TABLE t MODIFY q INT UNSIGNED, MODIFY r BIGINT FIRST", ("t", "u")),
     ("DROP TABLE s", ("t",)),
-    ("CREATE TABLE s AS SELECT r AS one, q AS two FROM t LIMIT 0", ("s", "t")),
+    (AS_SELECT, ("s", "t")),
     ("CREATE OR REPLACE VIEW v AS SELECT 1", ("s",)),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from canal_server.mysql.login_session import Session
@@ -36,7 +36,8 @@ def fake_server(
     """Give the port of a listener that sends these bytes, each after a packet."""
 
     def serve() -> None:
-        with closing(listener.accept()[0]) as peer:
+        # A client that refuses what it got may reset the connection.
+        with closing(listener.accept()[0]) as peer, suppress(ConnectionError):
             for answer in answers:
                 peer.sendall(answer)
                 received = peer.recv(1 << 16)
@@ -62,11 +63,14 @@ def packet(number: int, payload: bytes) -> bytes:
 SALT = b"01234567890123456789"
 
 
-def greeting(plugin: bytes = b"mysql_native_password") -> bytes:
-    """Return the first packet of a server without TLS."""
+def greeting(
+    plugin: bytes = b"mysql_native_password", *, with_tls: bool = False
+) -> bytes:
+    """Return the first packet of a server, which offers TLS or does not."""
     salt = SALT
+    offered = b"\x00\xaa" if with_tls else b"\x00\xa2"
     return packet(
         0,
-        b"\x0a9.9.9\0\x01\0\0\0" + salt[:8] + b"\0" + b"\x00\xa2\x2d\x02\x00\x08\x00"
+        b"\x0a9.9.9\0\x01\0\0\0" + salt[:8] + b"\0" + offered + b"\x2d\x02\x00\x08\x00"
         b"\x15" + bytes(10) + salt[8:] + b"\0" + plugin + b"\0",
     )  # fmt: skip

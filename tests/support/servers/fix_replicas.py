@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fix_servers import FLAVOURS
-from replicas import OPTIONS_OF, Replicas
+from replicas import OPTIONS_OF, Replicas, understood
 from servers import CANAL, PrivateServer, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from servers import Server
 
 __all__ = ["OPTIONS_OF", "Replicas"]
 
@@ -43,8 +45,14 @@ def _two_servers(request: pytest.FixtureRequest) -> Iterator[Replicas]:
         made.follow()
         if flavour == "mariadb":
             # As the manual asks for where a standby is.
-            made.source.execute(f"GRANT REPLICA MONITOR ON *.* TO '{CANAL[0]}'@'%'")
+            made.source.execute(grant_of(made.source))
         yield made
+
+
+def grant_of(source: Server) -> str:
+    """Return what the manual asks for where a MariaDB has a standby."""
+    right = "REPLICA MONITOR" if source.can("REPLICA MONITOR") else "REPLICATION CLIENT"
+    return f"GRANT {right} ON *.* TO '{CANAL[0]}'@'%'"
 
 
 @pytest.fixture
@@ -54,9 +62,9 @@ def replicas(_two_servers: Replicas) -> Replicas:
     for server in (made.source, made.replica):
         if server.pid is None:
             server.restart()
-    if not made.replica.execute("SHOW REPLICA STATUS"):
+    if not made.replica.execute(understood(made.replica, "SHOW REPLICA STATUS")):
         made.begin_after()
-    made.replica.execute("START REPLICA")
+    made.replica.execute(understood(made.replica, "START REPLICA"))
     made.catch_up()
     return made
 

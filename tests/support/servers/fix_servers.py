@@ -41,6 +41,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(flavour)
 
 
+def needs(server: Server, feature: str) -> None:
+    """Skip the test on a server that lacks a feature (`server_features`)."""
+    if not server.can(feature):
+        version = ".".join(map(str, server.version))
+        pytest.skip(f"{server.flavour} {version} lacks {feature}")
+
+
 def _running(flavour: str) -> Iterator[Server]:
     try:
         server = named_or_private(flavour).start()

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from canal_server.decoder.rows.table_map import YEAR
 from canal_server.errors import CanalError, SourceError
 from canal_server.model.entry import EntryType, EventType
 from canal_server.model.positions import EntryPosition, binlog_file_number
@@ -364,6 +365,8 @@ class Theirs:
     def _set_columns(self, event: Any) -> None:
         signs = event.optional_metadata.unsigned_column_list
         meta = self._images.find(event.schema, event.table, _ANYWHERE)
+        if meta is not None and any(column.type == YEAR for column in event.columns):
+            signs = []  # in old releases it has no sign, which the library ignores
         for index, column in enumerate(event.columns):
             column.name = str(index)
             column.enum_values = _Indexes()

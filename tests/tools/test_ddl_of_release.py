@@ -1,11 +1,13 @@
 """Statements as a release writes them to its binlog, against its own answers.
 
-Old releases have faults of their own in rare statements: one in a hundred may differ.
+Old releases have faults of their own in rare statements: of those that are named by
+CANAL_SERVER_RELEASES, one in a hundred may differ.
 """
 
 from __future__ import annotations
 
 import lzma
+import os
 
 import pytest
 import record_ddl
@@ -14,6 +16,7 @@ from ddl_subject import Subject
 from server_data import template_of
 from server_folders import Unavailable
 from server_packages import find_programs
+from server_releases import RELEASES_WANTED
 
 FLAVOURS = [
     pytest.param("mysql", marks=pytest.mark.mysql),
@@ -39,4 +42,5 @@ def test_random_statements(flavour, tmp_path):
     found = [str(each) for each in compare(subject, lines_of(out), total)]
     print(*found, sep="\n")
     assert total.changing > 50
-    assert len(found) <= total.changing // 100
+    allowed = total.changing // 100 if os.environ.get(RELEASES_WANTED) else 0
+    assert len(found) <= allowed

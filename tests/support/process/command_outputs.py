@@ -50,7 +50,9 @@ def unwritable(commands):
         )
     assert json.loads(found.stdout) == [1] * (2 * len(commands))
     lines = found.stderr.splitlines()
+    assert len(lines) == len(commands), found.stderr
     for (command, *_), line in zip(commands, lines, strict=True):
         name, _, shown = line.partition(": ")
-        assert name.startswith(f"canal-server {command}".removesuffix(" --help"))
-        assert shown == FULL
+        expected = f"canal-server {command}".removesuffix(" --help")
+        assert name.startswith(expected), found.stderr
+        assert shown == FULL, found.stderr

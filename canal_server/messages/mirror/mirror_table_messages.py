@@ -84,6 +84,17 @@ MIRROR_TABLE_RETRIED = Message(
     remedy="Nothing if it recovers; otherwise do what the text says.",
 )
 
+MIRROR_TABLE_PARTITIONED = Message(
+    name="mirror-table-partitioned",
+    level=WARNING,
+    text="%s: its copy has %d partitions, each with files of its own: changes and"
+    " queries of the table are slower for it",
+    meaning="`partition_by` of the rule gives the table more partitions than are useful"
+    " in a lake. The text is logged once until the mirror is started again.",
+    remedy="Choose a column with fewer values, or month(column) instead of"
+    " day(column), or bucket(16, column); the table is copied again then.",
+)
+
 MIRROR_TABLE_STOPPED = Message(
     name="mirror-table-stopped",
     level=ERROR,

@@ -7,10 +7,11 @@ files that nothing names; vacuum deletes them.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,13 +29,14 @@ from canal_server.mirror.lake.lake_table import (
     TIME,
     added_fields,
 )
-from canal_server.mirror.lake.row_keys import check_keys
+from canal_server.mirror.lake.partition_values import Collected, folder_of, parted
+from canal_server.mirror.lake.row_keys import ManyPartitionsError, check_keys
 from canal_server.mirror.rows.chunk_read import read_chunk
 from canal_server.mirror.settings.table_values import CopiedFile
 from canal_server.mirror.state.manifests import ChunkManifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES: Final = 64 << 20
 FILE_ROWS: Final = 150_000  # a change of one row rewrites the whole file
+PARTITIONS_MAX: Final = 10_000  # of the rows of a chunk, each with a file
 STAGED: Final = (
     "_staged"  # below the table's folder; readers skip names with an underscore
 )
@@ -68,6 +71,11 @@ class CopyTask:
     file_rows: int = FILE_ROWS
 
     @property
+    def in_partitions(self) -> bool:
+        """Whether each file has the rows of one partition."""
+        return bool(self.table.partitions)
+
+    @property
     def prefix(self) -> str:
         """Where files are before they are published, below the table's folder.
 
@@ -84,7 +92,8 @@ def copy_schema(table: MirrorTable) -> pa.Schema:
 def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkManifest:
     """Copy a chunk and write its manifest, unless the manifest exists.
 
-    Raises SourceError, DecodeError, TableMetaError, NullKeyError and LakeError.
+    Raises SourceError, DecodeError, TableMetaError, NullKeyError, LakeError and
+    ManyPartitionsError.
     """
     known = ChunkManifest.read(task.manifests, chunk.number)
     if known is not None and is_whole(known, sizes_of(task)):
@@ -101,6 +110,8 @@ def copy_chunk(task: CopyTask, chunk: Chunk, stop: Stop | None = None) -> ChunkM
 
 def sizes_of(task: CopyTask) -> dict[str, int]:
     """Return the sizes of all files in a copy's folder, by path."""
+    if task.in_partitions:
+        return task.folder.sizes_below()
     folder = task.folder.below(STAGED) if task.prefix else task.folder
     return {task.prefix + name: size for name, size in folder.sizes().items()}
 
@@ -116,6 +127,8 @@ def write_files(
     """Write rows of the lake; returns the files, which are stored durably."""
     schema = copy_schema(task.table)
     read_at = datetime.now(UTC)
+    if task.in_partitions:
+        return _write_partitions(task, chunk, batches, read_at)
     done: list[CopiedFile] = []
     current: _File | None = None
     with contextlib.ExitStack() as stack:
@@ -136,6 +149,61 @@ def write_files(
     return done
 
 
+def _write_partitions(
+    task: CopyTask, chunk: Chunk, batches: Iterable[pa.RecordBatch], read_at: datetime
+) -> list[CopiedFile]:
+    """Write rows of a table with partitions: each file has those of one."""
+    table, whole = task.table, copy_schema(task.table)
+    derived = {each.name for each in table.partitions if each.is_derived}
+    left_out = {each.name for each in table.partitions}
+    if table.form == "iceberg":
+        # Its partitions are no columns, and its files have all columns.
+        derived = left_out = set()
+    read = pa.schema([each for each in whole if each.name not in derived])
+    schema = pa.schema([each for each in whole if each.name not in left_out])
+    done: list[CopiedFile] = []
+    written: set[Any] = set()
+    with contextlib.ExitStack() as stack:
+
+        def write(partition: Any, rows: pa.Table) -> None:
+            written.add(partition)
+            if len(written) > PARTITIONS_MAX:
+                raise ManyPartitionsError(
+                    f"table {table.source}: partition_by gives more than "
+                    f"{PARTITIONS_MAX:,} partitions in a part of a copy: choose a "
+                    "column with fewer values, or month(…) or bucket(16, …) of it"
+                )
+            values = {} if table.form == "iceberg" else dict(partition)
+            for first in range(0, len(rows), task.file_rows):
+                name = folder_of(values) + _file_name(task, chunk, len(done))
+                file = stack.enter_context(_File(task, name, schema))
+                part = rows.slice(first, task.file_rows).select(schema.names)
+                for batch in part.combine_chunks().to_batches():
+                    file.add(batch)
+                done.append(replace(file.finish(), partition=values))
+
+        collected = Collected(_parted_by(table), task.file_bytes, write)
+        for batch in batches:
+            collected.add(_as_in_lake(task, batch, read, read_at))
+        collected.write_all()
+        stack.pop_all()
+    return done
+
+
+def _parted_by(table: MirrorTable) -> Callable[[pa.Table], Iterable[Any]]:
+    """Return what gives the rows of each partition."""
+    if table.form == "iceberg":
+        name = "canal_server.mirror.lake.iceberg.iceberg_partitions"
+        found: Any = importlib.import_module(name).Partitioning(table.partitions)
+        hidden: Callable[[pa.Table], Iterable[Any]] = found.parted
+        return hidden
+    names = [each.name for each in table.partitions]
+    return lambda rows: (
+        (tuple(zip(names, values, strict=True)), part)
+        for values, part in parted(rows, table.partitions)
+    )
+
+
 def _as_in_lake(
     task: CopyTask, batch: pa.RecordBatch, schema: pa.Schema, read_at: datetime
 ) -> pa.RecordBatch:
@@ -147,7 +215,8 @@ def _as_in_lake(
     arrays = list(rows.columns)
     for each in list(schema)[len(arrays) :]:
         if each.name == HASH.name:
-            own = [n for n in (task.file_schema or schema).names if n not in ADDED]
+            order = (task.file_schema or schema).names
+            own = [n for n in order if n not in ADDED and n in rows.schema.names]
             arrays.append(row_hashes(pa.Table.from_batches([rows]).select(own)))
         else:
             arrays.append(pa.repeat(pa.scalar(values[each.name], each.type), count))
@@ -171,6 +240,9 @@ class _File:
         self._sink = task.folder.create(name)
         codec, level = COMPRESSION
         self._stored = task.file_schema
+        if self._stored is not None and task.in_partitions:
+            kept = [each for each in self._stored if each.name in schema.names]
+            self._stored = pa.schema(kept)
         self._writer = pq.ParquetWriter(
             self._sink,
             self._stored or schema,

@@ -33,7 +33,7 @@ from canal_server.errors import (
     TableMetaError,
 )
 from canal_server.mirror.copy.copy_files import copy_chunk
-from canal_server.mirror.lake.row_keys import NullKeyError
+from canal_server.mirror.lake.row_keys import ManyPartitionsError, NullKeyError
 from canal_server.mirror.session.spark_errors import reason
 from canal_server.runtime.backoff import Backoff
 from canal_server.runtime.lifecycle import Deadline
@@ -63,6 +63,7 @@ _RAISABLE: Final[dict[str, type[CanalError]]] = {
         TableMetaError,
         LakeError,
         NullKeyError,
+        ManyPartitionsError,
     )
 }
 

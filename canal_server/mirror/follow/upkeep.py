@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from canal_server.mirror.follow.micro_batches import ChangeStream
     from canal_server.mirror.settings.mirror_settings import MirrorSettings
     from canal_server.mirror.settings.table_values import TableName
+    from canal_server.mirror.state.lake_tables import LakeTable
     from canal_server.mirror.state.upkeep_times import UpkeepTimes
     from canal_server.runtime.lifecycle import Stop
 
 log = logging.getLogger(__name__)
 
 VACUUM_EVERY_S: Final = 3600.0
+PARTITIONS_MANY: Final = 2_000
 STORE_EVERY_S: Final = 60.0  # of the times; a job is repeated if the process is killed
 
 
@@ -57,6 +59,7 @@ class Upkeep:
         self._now = now
         at = now()
         self._stored_s = at
+        self._partitioned: set[TableName] = set()  # with too many partitions
         # Last time, or when first seen.
         self._compacted, self._vacuumed = (
             {name: at - ago_s for name, ago_s in each.items()} for each in times.read()
@@ -122,7 +125,19 @@ class Upkeep:
         with self._stream.joining:
             follower = self._stream.follower(name)
             if follower is not None:
-                open_table(self._settings, follower.table).compact()
+                lake = open_table(self._settings, follower.table)
+                lake.compact()
+                if follower.table.partitions and name not in self._partitioned:
+                    self._check_partitions(name, lake)
+
+    def _check_partitions(self, name: TableName, lake: LakeTable) -> None:
+        """Log that a table has too many partitions, once."""
+        size = lake.size()
+        if size is not None and size.partitions > PARTITIONS_MANY:
+            self._partitioned.add(name)
+            mirror_table_messages.MIRROR_TABLE_PARTITIONED.log(
+                log, name, size.partitions
+            )
 
     def _vacuum(self, name: TableName) -> None:
         with self._stream.joining:

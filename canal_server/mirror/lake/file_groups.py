@@ -35,13 +35,61 @@ class KeyedFile(NamedTuple):
     rows: int
 
 
-def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
+class Room(NamedTuple):
+    """The budget of rows and bytes of one rewrite."""
+
+    rows: int = ROWS_MAX
+    size: int = BYTES_MAX
+
+    def has(self, files: Sequence[KeyedFile]) -> bool:
+        """Check whether files fit into it."""
+        return self.count(files) == len(files)
+
+    def count(self, files: Sequence[KeyedFile]) -> int:
+        """Return how many of the files fit into it."""
+        left: Room = self
+        for number, file in enumerate(files):
+            left = left.without([file])
+            if left.rows < 0 or left.size < 0:
+                return number
+        return len(files)
+
+    def without(self, files: Sequence[KeyedFile]) -> Room:
+        """Return what is left of it."""
+        return Room(
+            self.rows - sum(file.rows for file in files),
+            self.size - sum(file.size for file in files),
+        )
+
+
+WHOLE_ROOM: Final = Room()
+
+
+def groups_of(
+    partitions: Iterable[Sequence[KeyedFile]], size: int
+) -> Iterator[list[KeyedFile]]:
+    """Yield groups as `groups` does, each of files of one partition.
+
+    Starts with the partition of the greatest keys.
+    """
+    room = WHOLE_ROOM
+    ordered = sorted(
+        partitions, key=lambda files: max(each.greatest for each in files), reverse=True
+    )
+    for files in ordered:
+        for group in groups(files, size, room):
+            room = room.without(group)
+            yield group
+
+
+def groups(
+    files: Iterable[KeyedFile], size: int, room: Room = WHOLE_ROOM
+) -> Iterator[list[KeyedFile]]:
     """Yield groups of files to rewrite together; `size` is the target size of a file.
 
     They overlap, or are small neighbours. Starts with the greatest keys, which are the
     most likely to change.
     """
-    room = _Room(ROWS_MAX, BYTES_MAX)
     group: list[KeyedFile] = []
     for cluster in reversed(_clusters(files)):
         chosen = cluster if len(cluster) > 1 and room.has(cluster) else []
@@ -56,31 +104,6 @@ def groups(files: Iterable[KeyedFile], size: int) -> Iterator[list[KeyedFile]]:
             group = []
     if len(group) > 1:
         yield group
-
-
-class _Room(NamedTuple):
-    """The budget of rows and bytes of one rewrite."""
-
-    rows: int
-    size: int
-
-    def has(self, files: Sequence[KeyedFile]) -> bool:
-        return self.count(files) == len(files)
-
-    def count(self, files: Sequence[KeyedFile]) -> int:
-        """Return how many of the files fit into the budget."""
-        left: _Room = self
-        for number, file in enumerate(files):
-            left = left.without([file])
-            if left.rows < 0 or left.size < 0:
-                return number
-        return len(files)
-
-    def without(self, files: Sequence[KeyedFile]) -> _Room:
-        return _Room(
-            self.rows - sum(file.rows for file in files),
-            self.size - sum(file.size for file in files),
-        )
 
 
 def _clusters(files: Iterable[KeyedFile]) -> list[list[KeyedFile]]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from canal_server.arrow.arrow_batches import typed_schema
 from canal_server.errors import LakeError
 from canal_server.mirror.lake.conditions import DELETED_NAME
+from canal_server.mirror.lake.partition_values import derived_fields
 from canal_server.mirror.lake.value_forms import parts_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Size(NamedTuple):
     version: int = -1  # below 0: the format has none
     committed_ms: int = 0  # time of its newest commit
     newest_ms: int = 0  # commit time in the source of its newest row
+    partitions: int = 0  # that have files; 0: it is not partitioned
 
 
 class Files(Protocol):
@@ -235,4 +237,6 @@ def added_fields(table: MirrorTable) -> list[pa.Field]:
         fields.append(DELETED)
     if table.is_keyless:
         fields.append(HASH)
+    if table.form == "delta":
+        fields += derived_fields(table.partitions)
     return fields

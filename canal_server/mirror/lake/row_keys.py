@@ -16,8 +16,16 @@ if TYPE_CHECKING:
     from canal_server.mirror.settings.table_values import MirrorTable
 
 
-class NullKeyError(CanalError):
+class UnfitRowsError(CanalError):
+    """A table of the lake cannot have the rows: someone has to decide."""
+
+
+class NullKeyError(UnfitRowsError):
     """A row's primary key has a value that is NULL in the lake."""
+
+
+class ManyPartitionsError(UnfitRowsError):
+    """The rows would be in too many files, because of the table's partitions."""
 
 
 def check_keys(rows: pa.Table | pa.RecordBatch, table: MirrorTable) -> None:

@@ -59,6 +59,7 @@ def check_target(
 def kept_columns(schema: pa.Schema, table: MirrorTable) -> tuple[str, ...]:
     """Return the columns of the lake that the source has dropped."""
     own = {name for column in table.columns for name in column.targets}
+    own |= {each.name for each in table.partitions}
     return tuple(name for name in schema.names if name not in own | ADDED)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from canal_server.mirror.copy.copying import Copied
 from canal_server.mirror.lake.delta.delta import DeltaLakeTable
 from canal_server.mirror.lake.lake_storage import open_folder
+from canal_server.mirror.lake.partition_values import folder_of
 from canal_server.mirror.settings.selected_tables import mirror_table, signature
 from canal_server.mirror.state.lake_tables import NOWHERE, open_table
 from canal_server.mirror.state.state import Phase
@@ -142,7 +143,8 @@ def taken_rows(
     files = []
     for number, file in enumerate(found):
         unique = uuid.uuid4().hex[:12]
-        path = f"copy-{state.copy_id}-{number:06}-0-{unique}.zstd.parquet"
+        name = f"copy-{state.copy_id}-{number:06}-0-{unique}.zstd.parquet"
+        path = folder_of(file.partition) + name
         folders[1].take(folders[0], file.path, path)
         files.append(replace(file, path=path))
     rows = sum(file.rows for file in files)

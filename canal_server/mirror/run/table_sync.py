@@ -44,7 +44,7 @@ from canal_server.mirror.follow.micro_batches import POSITION_NOTE, note_of
 from canal_server.mirror.follow.source_columns import columns_at, unknown_to
 from canal_server.mirror.follow.stream_ends import warn_of_ends
 from canal_server.mirror.lake.lake_storage import open_folder
-from canal_server.mirror.lake.row_keys import NullKeyError
+from canal_server.mirror.lake.row_keys import UnfitRowsError
 from canal_server.mirror.rows.copy_positions import OLD_S, latest, start_position
 from canal_server.mirror.run import replacements
 from canal_server.mirror.run.copy_target import (
@@ -315,7 +315,7 @@ class TableSync:
             copying = self._progress.copying
             report = partial(copying, state.source, expected=state.rows_expected)
             return job.run(report, self._stop)
-        except NullKeyError as error:
+        except UnfitRowsError as error:
             raise TableStoppedError(str(error)) from error
         except (SourceError, DecodeError) as error:
             if self._stop.requested():

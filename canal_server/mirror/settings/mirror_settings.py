@@ -20,6 +20,7 @@ from canal_server.mirror.settings.migrations import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from canal_server.mirror.settings.lake_partitions import PartitionExpression
     from canal_server.mirror.settings.table_values import Mask, TableName
     from canal_server.mysql.source_settings import Access
 
@@ -105,6 +106,7 @@ class TableRule:
     types: TypeSettings = TypeSettings()
     deletes: str = "hard"  # or soft
     form: str = "delta"  # or iceberg, parquet, json
+    partition_by: tuple[PartitionExpression, ...] = ()
     drift: str = "copy"  # or stop: the reaction to DDL that cannot be followed
     dropped_columns: str = "drop"  # or keep
     migration_tables: str = SKIP  # or mirror: tables of online schema changes

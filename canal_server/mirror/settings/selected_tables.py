@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.errors import ConfigError, DecodeError
+from canal_server.mirror.settings.lake_partitions import partitions_of, problems
 from canal_server.mirror.settings.lake_paths import as_folder, as_former_folder
 from canal_server.mirror.settings.mirror_settings import TypeSettings
 from canal_server.mirror.settings.table_values import (
@@ -174,13 +175,15 @@ def table_by_rule(
 ) -> MirrorTable:
     """Return how a rule mirrors a table. Raises ConfigError."""
     builder = _Builder(name, rule)
+    mirrored = tuple(builder.columns(columns))
     table = MirrorTable(
         name,
         target_of(name, rule, folder),
-        tuple(builder.columns(columns)),
+        mirrored,
         tuple(each.name for each in columns if each.is_key),
         rule.deletes,
         rule.form,
+        partitions_of(rule.partition_by, mirrored, rule.form),
     )
     builder.check(table)
     if builder.problems:
@@ -324,6 +327,12 @@ class _Builder:
                 f"column {arrays[0]} cannot be an array in an Iceberg table: remove "
                 "vector from types"
             )
+        self._check_names(table)
+        for problem in problems(self._rule.partition_by, table.columns, table.form):
+            self._add(problem)
+
+    def _check_names(self, table: MirrorTable) -> None:
+        """Add the problems of the columns' names in the lake."""
         used: dict[str, str] = {}
         for column in table.columns:
             if column.target.lower() in OWN_COLUMNS:
@@ -442,4 +451,6 @@ def signature(name: TableName, settings: MirrorSettings) -> str:
     ]
     if rule.types != TypeSettings():  # which earlier versions did not have
         parts.append(repr(rule.types))
+    if rule.partition_by:
+        parts.append(f"partition by {', '.join(map(str, rule.partition_by))}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

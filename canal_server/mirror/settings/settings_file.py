@@ -19,6 +19,7 @@ from canal_server.filters.table_filters import (
     doubtful_pieces,
     split_expression,
 )
+from canal_server.mirror.settings.lake_partitions import expressions_of
 from canal_server.mirror.settings.lake_paths import path_problem
 from canal_server.mirror.settings.mirror_settings import (
     SERVERS,
@@ -34,7 +35,7 @@ from canal_server.mirror.settings.mirror_settings import (
     TypeSettings,
     VerifySettings,
 )
-from canal_server.mirror.settings.table_values import ARRAY, UNSIGNED, WKB, Mask
+from canal_server.mirror.settings.table_values import ARRAY, LOGS, UNSIGNED, WKB, Mask
 from canal_server.mysql.source_settings import (
     Access,
     Address,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from canal_server.doors.yaml_document import Section
+    from canal_server.mirror.settings.lake_partitions import PartitionExpression
     from canal_server.passwords.password_source import Password
 
 PORT_MAX: Final = 65535
@@ -343,6 +345,7 @@ def _rule(
             "without", "columns already selects the columns; remove without"
         )
     masks = _masks(section.section("masks"), salt)
+    form = section.one_of("format", FORMS, form)
     rule = TableRule(
         match=match,
         exclude=_expression(section, "exclude"),
@@ -354,7 +357,8 @@ def _rule(
         shown=tuple(name for name, each in masks.items() if each.kind == SHOW),
         types=_types(section.section("types")),
         deletes=section.one_of("deletes", DELETES, deletes),
-        form=section.one_of("format", FORMS, form),
+        form=form,
+        partition_by=_partition_by(section, form),
         drift=section.one_of("drift", ("copy", "stop"), "copy"),
         foreign_keys=section.one_of("foreign_keys", ("warn", "reread"), "warn"),
         dropped_columns=section.one_of("dropped_columns", ("drop", "keep"), "drop"),
@@ -363,6 +367,24 @@ def _rule(
     )
     section.finish()
     return rule
+
+
+def _partition_by(section: Section, form: str) -> tuple[PartitionExpression, ...]:
+    # In a list in brackets, the comma of bucket(16, id) separates two items.
+    text = ", ".join(section.texts("partition_by"))
+    if not text:
+        return ()
+    if form in LOGS:
+        section.problem(
+            "partition_by",
+            f"has no effect with format: {form}, whose files are by date: remove it",
+        )
+        return ()
+    try:
+        return expressions_of(text)
+    except ValueError as error:
+        section.problem("partition_by", str(error))
+        return ()
 
 
 def _types(section: Section) -> TypeSettings:

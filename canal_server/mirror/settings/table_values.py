@@ -20,6 +20,7 @@ __all__ = [
     "UNSIGNED",
     "WKB",
     "CopiedFile",
+    "LakePartition",
     "Mask",
     "MirrorColumn",
     "MirrorTable",
@@ -74,6 +75,25 @@ class MirrorColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class LakePartition:
+    """By what a table of the lake is partitioned; `column` is one of the lake."""
+
+    function: str
+    column: str
+    count: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the partition column, or of the field in Iceberg."""
+        return f"{self.column}_{self.function}" if self.function else self.column
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the values of `column` and of the partition column differ."""
+        return bool(self.function)
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorTable:
     """A table to mirror, without the columns that are left out."""
 
@@ -83,6 +103,7 @@ class MirrorTable:
     key: tuple[str, ...] = ()  # source names of the primary key's columns
     deletes: str = "hard"  # or soft
     form: str = "delta"  # or iceberg; or parquet, json: logs of changes
+    partitions: tuple[LakePartition, ...] = ()  # of a Delta or Iceberg table
 
     @property
     def is_log(self) -> bool:
@@ -109,3 +130,5 @@ class CopiedFile:
     size: int  # bytes
     rows: int
     stats: str  # JSON of Delta: numRecords, minValues, maxValues, nullCount
+    # The partition: by column of a Delta table, its value as Delta's log has it.
+    partition: dict[str, str | None] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from canal_server.mirror.lake.steps import (
     RenameColumn,
     WidenColumn,
 )
+from canal_server.mirror.settings.lake_partitions import expressions_of
 from canal_server.mirror.settings.mirror_settings import TableRule, TypeSettings
 from canal_server.mirror.settings.table_values import Mask, MirrorColumn, TableName
 from canal_server.model.columns_known import ColumnMeta
@@ -439,3 +440,20 @@ def test_statements_of_other_schemas():
     sql = "ALTER TABLE t ADD c INT"
     assert "what happens" in why(sql, *TABLE, "c int", schema="other")
     assert steps_of("ALTER TABLE S.T ADD c INT", *TABLE, "c int", schema="other")
+
+
+def test_columns_of_partitions():
+    """A table whose column of a partition is no longer there is stopped."""
+    rule = TableRule(match="s.t", partition_by=expressions_of("a, bucket(4, b)"))
+    for sql, after in (
+        ("ALTER TABLE t DROP a", (TABLE[0], TABLE[2])),
+        ("ALTER TABLE t RENAME COLUMN a TO c", (TABLE[0], "c int", TABLE[2])),
+        ("ALTER TABLE t MODIFY a DOUBLE", (TABLE[0], "a double", TABLE[2])),
+    ):
+        decision = ddl(sql, *after, rule=rule)
+        assert isinstance(decision, Stop), decision
+        assert "partition_by: " in decision.reason
+    wide = (TABLE[0], "a bigint", TABLE[2])
+    assert steps_of("ALTER TABLE t MODIFY a BIGINT", *wide, rule=rule) == [
+        WidenColumn("a", "bigint", "")
+    ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from canal_server.errors import LakeError
+from canal_server.mirror.follow import upkeep as upkeep_module
 from canal_server.mirror.follow.follower import Follower
 from canal_server.mirror.follow.micro_batches import ChangeStream
 from canal_server.mirror.follow.upkeep import (
@@ -32,7 +35,7 @@ TEXT = """name: shop
 canal: {destination: example}
 source: {host: db, user: canal}
 lake: {path: lake, compact_every: %s, vacuum_after: %s}
-tables: [{match: .*}]
+tables: [{match: .*%s}]
 """
 A, B = TableName("shop", "a"), TableName("shop", "b")
 ID = ColumnMeta("id", "int", None, is_key=True)
@@ -70,8 +73,8 @@ class Noted(Upkeep):
 def make(tmp_path):
     """Give `make(compact_every, vacuum_after)`: the upkeep of two tables, a clock."""
 
-    def upkeep(every="10m", after="7d"):
-        settings = read(TEXT % (every, after), str(tmp_path / "m.yml"), {})
+    def upkeep(every="10m", after="7d", rule=""):
+        settings = read(TEXT % (every, after, rule), str(tmp_path / "m.yml"), {})
 
         def nothing(*_):
             raise AssertionError("no batch comes")
@@ -196,3 +199,34 @@ def test_a_table_that_left(make) -> None:
     with upkeep.stream.joining:
         upkeep.stream.leave(A)
     assert upkeep.due() == [("compact", "b")]
+
+
+def test_many_partitions(make, monkeypatch, caplog) -> None:
+    """A table with more partitions than are useful is reported, once."""
+    monkeypatch.setattr(upkeep_module, "PARTITIONS_MANY", 2)
+    upkeep, clock = make(rule=", partition_by: 'bucket(4, id)'")
+    upkeep.run_next()
+    rows = [
+        {
+            "id": number,
+            "_change_type": "insert",
+            "_seq": 11,
+            "_row": number,
+            "_commit_timestamp": datetime(2026, 1, 1, tzinfo=UTC),
+        }
+        for number in range(3)
+    ]
+    fields = [
+        ("id", pa.int32()),
+        ("_change_type", pa.string()),
+        ("_seq", pa.int64()),
+        ("_row", pa.int32()),
+        ("_commit_timestamp", pa.timestamp("us", "UTC")),
+    ]
+    changes = pa.Table.from_pylist(rows, pa.schema(fields))
+    upkeep.stream.follower(A).lake.apply("c1", changes, 12, {})
+    for _ in range(4):
+        clock[0] += 600
+        upkeep.due()
+    (reported,) = [m for each in caplog.records if "partitions" in (m := each.message)]
+    assert reported.startswith("shop.a: its copy has 3 partitions, each with files")

@@ -7,7 +7,6 @@ rewritten (`delta_rows`).
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -17,7 +16,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.table import TableFeatures
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import create_table_with_add_actions
 
 from canal_server.errors import LakeError
 from canal_server.mirror.lake import copy_difference
@@ -29,6 +28,12 @@ from canal_server.mirror.lake.delta import (
 )
 from canal_server.mirror.lake.delta import delta_properties as properties
 from canal_server.mirror.lake.delta.delta_files import VersionFiles
+from canal_server.mirror.lake.delta.delta_layout import (
+    Layout,
+    added,
+    files_of,
+    values_of,
+)
 from canal_server.mirror.lake.file_bounds import literal, quoted
 from canal_server.mirror.lake.lake_errors import lake_error
 from canal_server.mirror.lake.lake_table import (
@@ -84,6 +89,7 @@ class DeltaLakeTable:
         self._change_feed = change_feed
         self._kept_hours = kept_hours
         self._key = table.key_targets
+        self._layout = Layout(table.partitions)
         self._kept: DeltaTable | None = None
 
     def exists(self) -> bool:
@@ -140,7 +146,8 @@ class DeltaLakeTable:
             return None
         changes = None
         before = pa.schema(delta.schema().to_arrow())
-        if delta_rows.are_alike(before, schema):
+        is_alike = delta_rows.are_alike(before, schema) and self._layout.fits(delta)
+        if is_alike:
             changes = self._difference(delta, files, at, stop)
         if changes is None:
             self._replace(delta, schema, files, commit)
@@ -161,7 +168,8 @@ class DeltaLakeTable:
         create_table_with_add_actions(
             self._path,
             Schema.from_arrow(schema),
-            _added(files, configuration),
+            added(files, configuration),
+            partition_by=self._layout.names or None,
             name=str(self._table.source),
             description=delta_log.description(copy_id),
             configuration=configuration,
@@ -181,12 +189,40 @@ class DeltaLakeTable:
         configuration = self._properties(schema, files)
         # Before, so that no file has statistics of a column that must have none.
         self._set_properties(delta, configuration)
+        if not self._layout.fits(delta):
+            self._rewrite_copy(delta, schema, files, commit)
+            return
         delta.create_write_transaction(
-            _added(files, configuration),
+            added(files, configuration),
             "overwrite",
             Schema.from_arrow(schema),
             commit_properties=commit,
         )
+
+    def _rewrite_copy(
+        self,
+        delta: DeltaTable,
+        schema: pa.Schema,
+        files: Sequence[CopiedFile],
+        commit: CommitProperties,
+    ) -> None:
+        """Write a copy's rows again: delta-rs changes partitions in no other way."""
+        rows = self._copied_rows(schema, files)
+        batches = (batch for n in range(len(rows)) for batch in rows.batches(n))
+
+        def following() -> pa.Table | None:
+            batch = next(batches, None)
+            return None if batch is None else pa.table(batch)
+
+        delta_rows.write(delta, following, rows.schema, self._layout, commit)
+        self._delete_staged(files)
+
+    def _copied_rows(
+        self, schema: pa.Schema, files: Sequence[CopiedFile]
+    ) -> delta_rows.FileRows:
+        own = self._layout.rows(schema)
+        paths, values = [file.path for file in files], values_of(files, own)
+        return delta_rows.FileRows(self._store(), paths, own, values)
 
     def _difference(
         self,
@@ -201,8 +237,11 @@ class DeltaLakeTable:
         rows = sum(file.rows for file in files)
         if "num_records" in now.column_names:  # unless another writer left it out
             rows = max(rows, pc.sum(now["num_records"]).as_py() or 0)
-        ours = delta_rows.FileRows(store, now["path"].to_pylist(), schema)
-        theirs = delta_rows.FileRows(store, [file.path for file in files], schema)
+        known = files_of(delta)
+        paths, values = [each.path for each in known], [each.values for each in known]
+        own = self._layout.rows(schema)
+        ours = delta_rows.FileRows(store, paths, own, values)
+        theirs = self._copied_rows(schema, files)
         return copy_difference.difference(ours, theirs, rows, self._key, at, stop)
 
     def _commit_difference(
@@ -225,11 +264,12 @@ class DeltaLakeTable:
         self, schema: pa.Schema, files: Sequence[CopiedFile]
     ) -> dict[str, str]:
         return properties.of_copy(
-            schema,
+            self._layout.stored(schema),
             self._key,
             files,
             change_feed=self._change_feed,
             kept_hours=self._kept_hours,
+            sources=self._layout.sources,
         )
 
     def _set_properties(self, delta: DeltaTable, wanted: Mapping[str, str]) -> None:
@@ -368,11 +408,11 @@ class DeltaLakeTable:
                 delta_log.commit_alone(delta, commit)
                 return
             before = pa.schema(delta.schema().to_arrow())
-            reshape = Reshape(before, steps)
+            reshape = Reshape(self._layout.rows(before), steps)
             self._adjust_statistics(delta, before, reshape)
             if self._table.is_keyless or not reshape.is_metadata_only:
-                files = delta_rows.files(delta, self._store(), self._key)
-                delta_rows.rewrite(delta, files, reshape, commit)
+                files = delta_rows.files(delta, self._store(), self._key, self._layout)
+                delta_rows.rewrite(delta, files, reshape, self._layout, commit)
             elif fields := reshape.new_fields():
                 delta.alter.add_columns(
                     list(Schema.from_arrow(pa.schema(fields)).fields),
@@ -384,6 +424,7 @@ class DeltaLakeTable:
     def use_definition(self, table: MirrorTable) -> None:
         """Use the table's current definition from now on, with its key's new names."""
         self._table, self._key = table, table.key_targets
+        self._layout = Layout(table.partitions)
 
     def compact(self) -> Compacted:
         """Merge small files and reorder keys; the commit changes no row."""
@@ -391,7 +432,7 @@ class DeltaLakeTable:
             delta = self._newest()
             if delta is None:
                 return Compacted()
-            return delta_upkeep.compact(delta, self._store(), self._key)
+            return delta_upkeep.compact(delta, self._store(), self._key, self._layout)
 
     def vacuum(self, hours: float) -> int:
         """Delete old files, and the log before the readable versions."""
@@ -476,8 +517,8 @@ class DeltaLakeTable:
             # Before they are written, as a merge would rely on wrong statistics.
             self._set_statistics(delta, [name for name in chosen if name not in wide])
         if self._table.is_keyless:
-            return delta_changes.count(delta, new, commit)
-        return delta_changes.merge(delta, new, self._key, commit)
+            return delta_changes.count(delta, new, self._layout, commit)
+        return delta_changes.merge(delta, new, self._key, self._layout, commit)
 
     def _adjust_statistics(
         self, delta: DeltaTable, before: pa.Schema, reshape: Reshape
@@ -489,9 +530,10 @@ class DeltaLakeTable:
         chosen = properties.statistics_columns(delta.metadata().configuration)
         if chosen is None:
             return
-        after = reshape.schema
+        after = self._layout.stored(reshape.schema)
         unchosen = [n for n in before.names if n not in chosen]
-        key = [(name, reshape.renamed(name)) for name in self._key]
+        always = [*self._key, *self._layout.sources]
+        key = [(name, reshape.renamed(name)) for name in always]
         wide = [now for was, now in key if was not in unchosen]
         then = properties.with_statistics(after, [now for _, now in key], wide)
         then += [name for name in chosen if name not in after.names]
@@ -541,22 +583,3 @@ class DeltaLakeTable:
 
     def __str__(self) -> str:
         return f"the lake's table {self._table.target} ({self._path})"
-
-
-def _added(
-    files: Sequence[CopiedFile], configuration: Mapping[str, str]
-) -> list[AddAction]:
-    """Return the files of a copy as the log names them."""
-    now_ms = int(time.time() * 1000)
-    chosen = properties.statistics_columns(configuration) or []
-    return [
-        AddAction(
-            file.path,
-            file.size,
-            {},
-            now_ms,
-            True,
-            properties.statistics(file.stats, chosen),
-        )
-        for file in files
-    ]

@@ -32,19 +32,30 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties
     from deltalake.table import TableMerger
 
+    from canal_server.mirror.lake.delta.delta_layout import Layout
+
 _OP: Final = "_change_type"
 _INSERT: Final = "insert"
 _LEAST, _GREATEST, _ROWS = "least", "greatest", "rows"
 
 
 def merge(
-    delta: DeltaTable, changes: pa.Table, key: Sequence[str], commit: CommitProperties
+    delta: DeltaTable,
+    changes: pa.Table,
+    key: Sequence[str],
+    layout: Layout,
+    commit: CommitProperties,
 ) -> Applied:
     """Apply changes of a table with a key: the last one of each key."""
-    source = _source(delta, fold.newest(changes, key))
+    source = layout.whole(_source(delta, fold.newest(changes, key)))
     names = [name for name in source.column_names if name != _OP]
     values = {quoted(name): f"s.{quoted(name)}" for name in names}
-    within, hit = _bounds(delta, source, key)
+    within, hit = _bounds(delta, source, key, "t.")
+    if hit and layout.names:
+        # A row may be in any partition, whatever its new values are.
+        condition = " AND ".join(_bounds(delta, source, key)[0])
+        places = layout.near(delta, source, key, condition)
+        within, hit = [*within, *(places or [])], 0 if places is None else hit
     if hit == 0:
         if DELETED.name not in names:
             source = source.filter(pc.not_equal(source[_OP], fold.DELETE))
@@ -63,9 +74,11 @@ def merge(
     )
 
 
-def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> Applied:
+def count(
+    delta: DeltaTable, changes: pa.Table, layout: Layout, commit: CommitProperties
+) -> Applied:
     """Apply changes of a table without a key."""
-    lake = pa.schema(delta.schema().to_arrow())
+    lake = layout.rows(pa.schema(delta.schema().to_arrow()))
     own = [name for name in lake.names if name not in ADDED]
     if missing := [name for name in own if name not in changes.column_names]:
         raise UnlikeError(
@@ -79,13 +92,13 @@ def count(delta: DeltaTable, changes: pa.Table, commit: CommitProperties) -> App
         return pa.Table.from_batches(found, lake)
 
     soft = DELETED.name in lake.names
-    rows = batches(delta, None, Where(live=soft))
+    rows = batches(delta, lake.names, Where(live=soft))
     made = difference(source, soft=soft, find=find)
     if len(made.removed) == 0:
-        return _append(delta, made.added, commit)
+        return _append(delta, layout.whole(made.added), commit)
     marks = pa.table({HASH.name: made.removed}).cast(pa.schema([HASH]))
     marks = marks.append_column(_OP, pa.repeat(pa.scalar(fold.DELETE), len(marks)))
-    added = made.added.append_column(
+    added = layout.whole(made.added).append_column(
         _OP, pa.repeat(pa.scalar(_INSERT), len(made.added))
     )
     both = pa.concat_tables([added, marks], promote_options="default")
@@ -150,12 +163,13 @@ def _source(delta: DeltaTable, rows: pa.Table) -> pa.Table:
 
 
 def _bounds(
-    delta: DeltaTable, source: pa.Table, key: Sequence[str]
+    delta: DeltaTable, source: pa.Table, key: Sequence[str], alias: str = ""
 ) -> tuple[list[str], int]:
     """Return conditions on the keys, and the number of rows in the matching files."""
     files = pa.table(delta.get_add_actions(flatten=True))
     parts = [
-        bounds(source[name], f"t.{quoted(name)}", _ranges(files, name)) for name in key
+        bounds(source[name], f"{alias}{quoted(name)}", _ranges(files, name))
+        for name in key
     ]
     found = [bound.condition for bound in parts if bound.condition]
     return found, min(bound.rows for bound in parts)
@@ -164,9 +178,10 @@ def _bounds(
 def _ranges(files: pa.Table, name: str) -> pa.Table:
     """Return a column's statistics in the Delta log: least, greatest, rows by file."""
     nothing = pa.nulls(len(files))
+    own = f"partition.{name}"
     found = {
-        _LEAST: f"min.{name}",
-        _GREATEST: f"max.{name}",
+        _LEAST: own if own in files.column_names else f"min.{name}",
+        _GREATEST: own if own in files.column_names else f"max.{name}",
         _ROWS: "num_records",
     }
     return pa.table(

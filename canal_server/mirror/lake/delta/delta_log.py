@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 
+from canal_server.mirror.lake.delta.delta_layout import files_of
 from canal_server.mirror.lake.file_stats import stats_json
 from canal_server.mirror.lake.lake_table import NOWHERE, TIME, Size
 from canal_server.mirror.settings.table_values import CopiedFile
@@ -113,6 +114,8 @@ def size(delta: DeltaTable) -> Size:
     if _NEWEST in files.column_names:
         newest = pc.max(files[_NEWEST]).as_py()
         newest_ms = round(newest.timestamp() * 1000) if newest is not None else 0
+    names = [f"partition.{each}" for each in delta.metadata().partition_columns]
+    places = files.group_by(names).aggregate([]).num_rows if names else 0
     commits = delta.history(1)
     return Size(
         files.num_rows,
@@ -120,13 +123,15 @@ def size(delta: DeltaTable) -> Size:
         delta.version(),
         int(commits[0].get("timestamp", 0)) if commits else 0,
         newest_ms,
+        places,
     )
 
 
 def files(delta: DeltaTable) -> list[CopiedFile]:
     """Return the files of a version, with their statistics."""
     found = []
-    for file in pa.table(delta.get_add_actions(flatten=True)).to_pylist():
+    shown = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    for file, at in zip(shown, files_of(delta), strict=True):
         ends, nulls = {}, {}
         for name, value in file.items():
             part, _, column = name.partition(".")
@@ -138,7 +143,7 @@ def files(delta: DeltaTable) -> list[CopiedFile]:
                 nulls[column] = value
         rows = file["num_records"]
         stats = stats_json(rows, ends, nulls)
-        found.append(CopiedFile(file["path"], file["size_bytes"], rows, stats))
+        found.append(CopiedFile(at.path, at.size, rows, stats, at.partition))
     return found
 
 

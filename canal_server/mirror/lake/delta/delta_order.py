@@ -16,16 +16,20 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import PyFileSystem
 
 from canal_server.mirror.lake.delta import delta_properties as properties
+from canal_server.mirror.lake.delta.delta_layout import files_of
 from canal_server.mirror.lake.delta.delta_rows import complete
-from canal_server.mirror.lake.file_groups import KeyedFile, groups
+from canal_server.mirror.lake.file_groups import KeyedFile, groups_of
 from canal_server.mirror.lake.file_stats import FileStats
 from canal_server.mirror.lake.lake_table import Compacted
+from canal_server.mirror.lake.partition_values import folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deltalake import CommitProperties, DeltaTable
     from deltalake.fs import DeltaStorageHandler
+
+    from canal_server.mirror.lake.delta.delta_layout import DataFile, Layout
 
 HELD_BYTES_MAX: Final = 512 << 20  # of rows in memory
 COMPRESSION: Final = ("zstd", 1)
@@ -35,28 +39,37 @@ def compact(
     delta: DeltaTable,
     store: DeltaStorageHandler,
     key: Sequence[str],
+    layout: Layout,
     commit: CommitProperties,
 ) -> Compacted | None:
-    """Separate overlapping files and merge small ones, as one commit.
+    """Separate overlapping files of a partition and merge small ones, as one commit.
 
     None if that is impossible: the log lacks the files' key ranges, or the rows need
     too much memory.
     """
-    files = _files(delta, key[0])
+    first = layout.prefix_of(key)
+    files = None if first is None else _files(delta, first)
     if files is None:
         return None
     configuration = delta.metadata().configuration
     size = int(configuration.get(properties.FILE_SIZE) or properties.FILE_BYTES_UNKNOWN)
-    chosen = list(groups(files, size))
+    places = {each.name: each for each in files_of(delta)}
+    by_partition: dict[tuple[str | None, ...], list[KeyedFile]] = {}
+    for file in files:
+        partition = tuple(places[file.path].partition.values())
+        by_partition.setdefault(partition, []).append(file)
+    chosen = list(groups_of(by_partition.values(), size))
     with_statistics = properties.statistics_columns(configuration)
-    writer = _Writer(delta, store, key, with_statistics)
+    writer = _Writer(
+        delta, store, key, layout, with_statistics=with_statistics, places=places
+    )
     done = [(group, writer.written(group, size)) for group in chosen]
     added = [action for _, actions in done for action in actions]
     if not added:
         return None if chosen else Compacted()
     now_ms = int(time.time() * 1000)
     removed = [
-        RemoveAction(file.path, False, now_ms, file.size, {})
+        RemoveAction(file.path, False, now_ms, file.size, places[file.path].partition)
         for group, actions in done
         if actions
         for file in group
@@ -91,11 +104,15 @@ class _Writer:
         delta: DeltaTable,
         store: DeltaStorageHandler,
         key: Sequence[str],
+        layout: Layout,
+        *,
         with_statistics: Sequence[str] | None,
+        places: Mapping[str, DataFile],
     ) -> None:
-        self._schema = pa.schema(delta.schema().to_arrow())
+        self._schema = layout.stored(pa.schema(delta.schema().to_arrow()))
+        self._places = places
         self._files = PyFileSystem(store)
-        self._key = key
+        self._key = [name for name in key if name not in layout.names]
         self._with_statistics = (
             self._schema.names if with_statistics is None else with_statistics
         )
@@ -111,14 +128,17 @@ class _Writer:
         rows = rows.sort_by([(name, "ascending") for name in self._key])
         count = max(1, round(sum(file.size for file in group) / size))
         each = max(1, -(-len(rows) // count))
+        partition = self._places[group[0].path].partition
         return [
-            self._write(rows.slice(first, each)) for first in range(0, len(rows), each)
+            self._write(rows.slice(first, each), partition)
+            for first in range(0, len(rows), each)
         ]
 
     def _rows(self, group: Sequence[KeyedFile]) -> pa.Table | None:
         parts, held = [], 0
         for each in group:
-            with self._files.open_input_file(each.path) as file:
+            path = self._places[each.path].path
+            with self._files.open_input_file(path) as file:
                 part = complete(pq.ParquetFile(file).read(), self._schema)
             parts.append(part)
             held += part.nbytes
@@ -126,8 +146,8 @@ class _Writer:
                 return None
         return pa.concat_tables(parts)
 
-    def _write(self, rows: pa.Table) -> AddAction:
-        name = f"part-{uuid.uuid4()}.zstd.parquet"
+    def _write(self, rows: pa.Table, partition: dict[str, str | None]) -> AddAction:
+        name = f"{folder_of(partition)}part-{uuid.uuid4()}.zstd.parquet"
         stats = FileStats(self._schema, self._key)
         codec, level = COMPRESSION
         with self._files.open_output_stream(name) as file:
@@ -136,4 +156,4 @@ class _Writer:
         for batch in rows.to_batches():
             stats.add(batch)
         text = properties.statistics(stats.to_json(), self._with_statistics)
-        return AddAction(name, size, {}, int(time.time() * 1000), False, text)
+        return AddAction(name, size, partition, int(time.time() * 1000), False, text)

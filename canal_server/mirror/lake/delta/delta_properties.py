@@ -53,8 +53,12 @@ def of_copy(
     *,
     change_feed: bool,
     kept_hours: int = KEPT_HOURS,
+    sources: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the properties of a published table."""
+    """Return the properties of a published table; `schema` is that of its files.
+
+    `sources`: the columns by which it is partitioned, which have statistics, too.
+    """
     rows = sum(file.rows for file in files)
     size = FILE_BYTES_UNKNOWN
     if rows:
@@ -66,7 +70,7 @@ def of_copy(
     return {
         CHANGE_FEED: str(change_feed).lower(),
         FILE_SIZE: str(min(max(size, least), most)),
-        STATISTICS_COLUMNS: text_of(with_statistics(schema, key, wide)),
+        STATISTICS_COLUMNS: text_of(with_statistics(schema, [*key, *sources], wide)),
         **retention(kept_hours),
     }
 

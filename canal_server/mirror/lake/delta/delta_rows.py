@@ -10,21 +10,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 from pyarrow.fs import PyFileSystem
 
 from canal_server.errors import LakeError
+from canal_server.mirror.lake.delta.delta_layout import files_of
 from canal_server.mirror.lake.keyless import row_hashes
 from canal_server.mirror.lake.lake_table import HASH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from deltalake import CommitProperties
     from deltalake.fs import DeltaStorageHandler
 
     from canal_server.mirror.lake.conditions import Where
+    from canal_server.mirror.lake.delta.delta_layout import Layout, Values
     from canal_server.mirror.lake.reshape import Reshape
 
 WRITER: Final = WriterProperties(compression="ZSTD", compression_level=1)
@@ -48,11 +51,12 @@ def rewrite(
     delta: DeltaTable,
     tables: Iterator[pa.Table],
     reshape: Reshape,
+    layout: Layout,
     commit: CommitProperties,
 ) -> None:
-    """Rewrite all rows: `tables` have the new columns."""
-    errors: list[LakeError] = []
-    schema = in_order(pa.schema(delta.schema().to_arrow()), reshape.schema)
+    """Rewrite all rows: `tables` have the columns before."""
+    before = layout.rows(pa.schema(delta.schema().to_arrow()))
+    schema = in_order(before, reshape.schema)
 
     def reshaped() -> pa.Table | None:
         table = next(tables, None)
@@ -64,11 +68,28 @@ def rewrite(
             table = table.set_column(index, HASH, row_hashes(table))
         return table
 
+    write(delta, reshaped, schema, layout, commit)
+
+
+def write(
+    delta: DeltaTable,
+    tables: Callable[[], pa.Table | None],
+    schema: pa.Schema,
+    layout: Layout,
+    commit: CommitProperties,
+) -> None:
+    """Replace all rows, columns and partitions; `tables` returns None after the last.
+
+    `schema`: the columns of these rows.
+    """
+    errors: list[LakeError] = []
+    whole = layout.whole(schema.empty_table()).schema
+
     def batches(reader: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
         # Called from within delta-rs, where its own files cannot be read.
         try:
-            while (table := reader.submit(reshaped).result()) is not None:
-                yield from table.to_batches()
+            while (table := reader.submit(tables).result()) is not None:
+                yield from layout.whole(table).cast(whole).to_batches()
         except LakeError as error:
             errors.append(error)
             raise
@@ -77,9 +98,10 @@ def rewrite(
         try:
             write_deltalake(
                 delta,
-                pa.RecordBatchReader.from_batches(schema, batches(reader)),
+                pa.RecordBatchReader.from_batches(whole, batches(reader)),
                 mode="overwrite",
                 schema_mode="overwrite",
+                partition_by=layout.names,
                 writer_properties=WRITER,
                 commit_properties=commit,
             )
@@ -92,17 +114,20 @@ def rewrite(
 
 
 def files(
-    delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str]
+    delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str], layout: Layout
 ) -> Iterator[pa.Table]:
     """Yield the rows of each file, in the order of the key's first column."""
-    schema = pa.schema(delta.schema().to_arrow())
-    files = pa.table(delta.get_add_actions(flatten=True))
-    if key and f"min.{key[0]}" in files.column_names:
-        files = files.sort_by(f"min.{key[0]}")
-    for path in files["path"].to_pylist():
-        with PyFileSystem(store).open_input_file(path) as file:
-            for batch in pq.ParquetFile(file).iter_batches():
-                yield complete(pa.table(batch), schema)
+    schema = layout.rows(pa.schema(delta.schema().to_arrow()))
+    shown = pa.table(delta.get_add_actions(flatten=True))
+    order = list(range(len(shown)))
+    first = layout.prefix_of(key)
+    if first is not None and f"min.{first}" in shown.column_names:
+        order = pc.sort_indices(shown[f"min.{first}"]).to_pylist()
+    found = files_of(delta)
+    for file in [found[number] for number in order]:
+        with PyFileSystem(store).open_input_file(file.path) as opened:
+            for batch in pq.ParquetFile(opened).iter_batches():
+                yield complete(pa.table(batch), schema, file.values)
 
 
 @dataclass(frozen=True)
@@ -112,6 +137,7 @@ class FileRows:
     store: DeltaStorageHandler
     paths: Sequence[str]
     schema: pa.Schema
+    values: Sequence[Values]  # of the partition of each file
 
     def __len__(self) -> int:
         """Return the number of files."""
@@ -123,6 +149,7 @@ class FileRows:
         """Yield the rows of a file, in its order; `names`: only these columns."""
         wanted = self.schema.names if names is None else names
         schema = pa.schema([self.schema.field(name) for name in wanted])
+        values = self.values[number]
         with PyFileSystem(self.store).open_input_file(self.paths[number]) as opened:
             file = pq.ParquetFile(opened)
             present = [n for n in wanted if n in file.schema_arrow.names]
@@ -131,7 +158,7 @@ class FileRows:
                 arrays = [
                     batch.column(field.name).cast(field.type)
                     if field.name in present
-                    else pa.nulls(len(batch), field.type)
+                    else constant(values.get(field.name), len(batch), field.type)
                     for field in schema
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -148,14 +175,27 @@ def batches(
         yield batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
 
 
-def complete(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with all of the lake's columns, in order."""
+def complete(
+    rows: pa.Table, schema: pa.Schema, values: Values | None = None
+) -> pa.Table:
+    """Return rows with all of the lake's columns, in order.
+
+    `values`: of columns that their file does not have, by its partition.
+    """
+    known = values or {}
     return pa.table(
         [
             rows[field.name].cast(field.type)
             if field.name in rows.column_names
-            else pa.nulls(len(rows), field.type)
+            else constant(known.get(field.name), len(rows), field.type)
             for field in schema
         ],
         schema=schema,
     )
+
+
+def constant(value: pa.Scalar | None, count: int, kind: pa.DataType) -> pa.Array:
+    """Return a column that has one value; NULL if there is none."""
+    if value is None or not value.is_valid:
+        return pa.nulls(count, kind)
+    return pa.repeat(value.cast(kind), count)

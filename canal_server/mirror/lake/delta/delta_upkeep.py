@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.fs import DeltaStorageHandler
 
+    from canal_server.mirror.lake.delta.delta_layout import Layout
+
 # Files that no log names belong to a running copy, or are left over.
 UNKNOWN_HOURS: Final = 7 * 24
 
@@ -29,11 +31,12 @@ _CHANGES: Final = "_change_data/"
 
 
 def compact(
-    delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str]
+    delta: DeltaTable, store: DeltaStorageHandler, key: Sequence[str], layout: Layout
 ) -> Compacted:
     """Merge small files, in the key's order if the table has a key."""
     if key:
-        done = delta_order.compact(delta, store, key, commit_of_upkeep(delta))
+        commit = commit_of_upkeep(delta)
+        done = delta_order.compact(delta, store, key, layout, commit)
         if done is not None:
             return done
     size = delta.metadata().configuration.get(FILE_SIZE)

@@ -43,7 +43,9 @@ from canal_server.mirror.lake.iceberg.iceberg_files import (
     copied,
     ends,
     sync,
+    within,
 )
+from canal_server.mirror.lake.iceberg.iceberg_partitions import Partitioning
 from canal_server.mirror.lake.iceberg.iceberg_reshape import reshaped
 from canal_server.mirror.lake.lake_errors import lake_error, unusable
 from canal_server.mirror.lake.lake_table import (
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table
 
     from canal_server.mirror.lake.conditions import Where
@@ -104,6 +107,7 @@ class IcebergLakeTable:
         self._options = dict(catalog or {})
         self._name = identifier_of(table.target)
         self._key = table.key_targets
+        self._partitioning = Partitioning(table.partitions)
         self._manifests = Manifests()
         self._opened: Catalog | None = None
 
@@ -167,16 +171,19 @@ class IcebergLakeTable:
             return None
         if iceberg_commit.applied(table.metadata, copy_id) != NOWHERE:
             return None
-        if _columns(table) == columns:
+        wanted = self._partitioning
+        is_same = wanted.is_that_of(table.metadata.spec(), columns)
+        if is_same and _columns(table) == columns:
             changes = self._difference(table, files, at, stop)
             if changes is not None:
                 done = self._commit_changes(table, changes, record)
                 self._delete_staged(table, files)
                 return done
-        with self._writing(table, columns) as writer:
+        spec = None if is_same else wanted.new_spec(table.metadata, columns)
+        with self._writing(table, columns, spec) as writer:
             added = self._copied(table.io, columns, files, writer)
             removed = {each.file_path for each in self._manifests.files(table)}
-            self._commit(table, Change(added, removed, columns), record)
+            self._commit(table, Change(added, removed, columns, spec=spec), record)
         return None
 
     def _create(
@@ -191,12 +198,13 @@ class IcebergLakeTable:
         creation = self._catalog.create_table_transaction(
             self._name,
             schema_of(columns),
+            partition_spec=self._partitioning.spec(columns),
             location=self._path,
             properties={**_PROPERTIES, **record},
         )
         staged = creation.update_snapshot(dict(record)).fast_append()
         io = load_file_io(self._catalog.properties, self._path)
-        writer = FileWriter(io, self._path, columns, self._key)
+        writer = FileWriter(io, self._path, columns, self._key, self._partitioning)
         for each in self._copied(io, columns, files, writer):
             staged.append_data_file(each)
         staged.commit()
@@ -234,8 +242,7 @@ class IcebergLakeTable:
         found = []
         for each in files:
             path = f"{self._path}/{each.path}"
-            file = copied(io, path, columns, writer, self._key)
-            found += [] if file is None else [file]
+            found += copied(io, path, columns, writer, self._key)
         return found
 
     def _delete_staged(self, table: Table, files: Sequence[CopiedFile]) -> None:
@@ -335,13 +342,16 @@ class IcebergLakeTable:
                     rows = FileRows(table.io, before, paths)
                     change.removed, change.keeps_rows = set(paths), False
                     for number in range(len(paths)):
-                        written = writer.write(plan.rows(rows.batches(number)))
+                        written = writer.write(
+                            plan.rows(rows.batches(number)), files[number].partition
+                        )
                         change.added += [] if written is None else [written]
                 self._commit(table, change, record)
 
     def use_definition(self, table: MirrorTable) -> None:
         """Use the table's current definition from now on, with its key's new names."""
         self._table, self._key = table, table.key_targets
+        self._partitioning = Partitioning(table.partitions)
 
     def compact(self) -> Compacted:
         """Merge small files and reorder keys; the commit changes no row."""
@@ -380,7 +390,7 @@ class IcebergLakeTable:
             names = list(columns) if columns else names
             needed = [*names, *(where.columns if where else [])]
             if where is not None:
-                files = _within(files, all_columns, where)
+                files = within(files, all_columns, where)
             rows = FileRows(table.io, all_columns, [each.file_path for each in files])
             for number in range(len(files)):
                 for batch in rows.batches(number, needed):
@@ -444,6 +454,7 @@ class IcebergLakeTable:
                 int(getattr(table.metadata, "last_sequence_number", 0)),
                 table.metadata.last_updated_ms,
                 0 if latest is None else round(latest.timestamp() * 1000),
+                len({f.partition for f in files}) if self._table.partitions else 0,
             )
 
     # --- commits ----------------------------------------------------------------------
@@ -468,9 +479,21 @@ class IcebergLakeTable:
             raise
 
     @contextmanager
-    def _writing(self, table: Table, columns: Sequence[Column]) -> Iterator[FileWriter]:
+    def _writing(
+        self,
+        table: Table,
+        columns: Sequence[Column],
+        spec: PartitionSpec | None = None,
+    ) -> Iterator[FileWriter]:
         """Give a writer; deletes its files if they are certainly not committed."""
-        writer = FileWriter(table.io, table.metadata.location, columns, self._key)
+        number = (spec or table.metadata.spec()).spec_id
+        writer = FileWriter(
+            table.io,
+            table.metadata.location,
+            columns,
+            self._key,
+            Partitioning(self._table.partitions, number),
+        )
         try:
             yield writer
         except (CommitFailedException, LakeError, pa.ArrowException):
@@ -568,21 +591,3 @@ def _planned(table: Table | None, schema: pa.Schema) -> list[Column]:
     if table is None:
         return planned([], 0, schema)
     return planned(_columns(table), table.metadata.last_column_id, schema)
-
-
-def _within(
-    files: Sequence[DataFile], columns: Sequence[Column], where: Where
-) -> list[DataFile]:
-    """Return the files whose bounds do not exclude all of their rows."""
-    known = {each.name: each for each in columns}
-    found = []
-    for file in files:
-        for name, low, high in where.ranges:
-            least, greatest = ends(file, known[name])
-            if (least is not None and least > high) or (
-                greatest is not None and greatest < low
-            ):
-                break
-        else:
-            found.append(file)
-    return found

@@ -85,7 +85,7 @@ class FolderCatalog(NoopCatalog):
         """Return a transaction that creates the table, if there is none."""
         metadata = new_table_metadata(
             schema,
-            UNPARTITIONED_PARTITION_SPEC,
+            options.get("partition_spec", UNPARTITIONED_PARTITION_SPEC),
             UNSORTED_SORT_ORDER,
             self._path,
             options["properties"],

@@ -65,7 +65,7 @@ class Rewriter:
         is_delete = as_array(pc.equal(source[_OP], fold.DELETE))
         soft = DELETED.name in source.column_names
         change, updated, deleted = Change(), 0, 0
-        found = []
+        found, moved = [], _Moved(self._schema)
         for number in self._candidates(source, key):
             hits = self._hits(number, keys)
             if not len(hits):
@@ -74,14 +74,19 @@ class Rewriter:
             deletions = 0 if soft else pc.sum(is_delete.take(hits)).as_py() or 0
             deleted += deletions
             updated += len(hits) - deletions
-            rows = self._merged(number, keys, source, None if soft else is_delete)
+            moved.now = self._writer.partitioning.elsewhere(
+                source, self._files[number].partition
+            )
+            removed = None if soft else is_delete
+            rows = self._merged(number, keys, source, removed, moved)
             self._replace(change, number, rows)
         matched = pa.chunked_array(found, pa.int64())
         rest = pc.invert(pc.is_in(pa.array(range(len(source)), pa.int64()), matched))
         if not soft:
             rest = pc.and_(rest, pc.invert(is_delete))
         new = self._complete(source.filter(rest))
-        change.added += self._writer.write_table(new)
+        arrived = pa.concat_tables([moved.rows, new])
+        change.added += self._writer.write_table(arrived)
         return change, Applied(updated + len(new), deleted)
 
     def _candidates(self, source: pa.Table, key: Sequence[str]) -> Iterator[int]:
@@ -105,9 +110,14 @@ class Rewriter:
         return pa.concat_arrays([pa.array([], pa.int64()), *found])
 
     def _merged(
-        self, number: int, keys: _Keys, source: pa.Table, is_delete: pa.Array | None
+        self,
+        number: int,
+        keys: _Keys,
+        source: pa.Table,
+        is_delete: pa.Array | None,
+        moved: _Moved,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file, as changes leave them."""
+        """Yield the rows of a file, as changes leave them, without those that move."""
         for batch in self._rows.batches(number):
             at = keys.find(batch)
             if at.null_count == len(at):
@@ -123,9 +133,9 @@ class Rewriter:
                 arrays.append(old)
             merged = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             if is_delete is not None:
-                deletions = pc.fill_null(is_delete.take(at), False)
-                merged = merged.filter(pc.invert(deletions))
-            yield merged
+                stay = pc.invert(pc.fill_null(is_delete.take(at), False))
+                merged, at = merged.filter(stay), at.filter(stay)
+            yield moved.without(merged, at)
 
     # --- without a key ----------------------------------------------------------------
 
@@ -215,7 +225,7 @@ class Rewriter:
     ) -> int:
         """Replace a file by one with other rows; returns how many they are."""
         change.removed.add(self._files[number].file_path)
-        written = self._writer.write(rows)
+        written = self._writer.write(rows, self._files[number].partition)
         if written is None:
             return 0
         change.added.append(written)
@@ -246,6 +256,22 @@ class Rewriter:
             for field in self._schema
         ]
         return pa.table(arrays, schema=self._schema)
+
+
+class _Moved:
+    """Rows whose new values are those of another partition than their file's."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows = schema.empty_table()
+        self.now: pa.Array = pa.array([], pa.bool_())  # by the number of a change
+
+    def without(self, batch: pa.RecordBatch, at: pa.Array) -> pa.RecordBatch:
+        """Return rows that stay, and keep the others; `at`: each row's change."""
+        moves = pc.fill_null(self.now.take(at), False)
+        if not pc.any(moves).as_py():
+            return batch
+        self.rows = pa.concat_tables([self.rows, pa.table(batch.filter(moves))])
+        return batch.filter(pc.invert(moves))
 
 
 class _Keys:

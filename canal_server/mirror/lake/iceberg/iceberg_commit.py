@@ -33,12 +33,14 @@ from pyiceberg.table.snapshots import (
     update_snapshot_summaries,
 )
 from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
     AddSchemaUpdate,
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotsUpdate,
     SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
 )
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -76,6 +79,7 @@ class Change:
     removed: set[str] = field(default_factory=set)  # paths
     columns: Sequence[Column] | None = None  # None: they stay
     keeps_rows: bool = False  # as when files are merged
+    spec: PartitionSpec | None = None  # of the added files; None: the table's
 
 
 def record(copy_id: str, upto: int, note: Mapping[str, str]) -> dict[str, str]:
@@ -176,6 +180,8 @@ class Commit:
         schema = self._metadata.schema()
         if change.columns is not None:
             schema, updates = self._schema(change.columns)
+        if change.spec is not None:
+            updates += self._spec(change.spec)
         before = self._metadata.properties
         if news := {k: v for k, v in properties.items() if before.get(k) != v}:
             updates.append(SetPropertiesUpdate(updates=news))
@@ -243,6 +249,12 @@ class Commit:
             _set_schema(-1),
         ]
 
+    def _spec(self, spec: PartitionSpec) -> list[TableUpdate]:
+        """Make a spec the table's; it may be one that the table had before."""
+        if any(each.spec_id == spec.spec_id for each in self._metadata.partition_specs):
+            return [_set_spec(spec.spec_id)]
+        return [AddPartitionSpecUpdate(spec=spec), _set_spec(-1)]
+
     def _snapshot(
         self, change: Change, schema: Schema, properties: Mapping[str, str]
     ) -> Snapshot:
@@ -250,7 +262,8 @@ class Commit:
         parent_id = None if parent is None else parent.snapshot_id
         manifests, removed = self._kept(change.removed, schema)
         if change.added:
-            manifests.insert(0, self._added(change.added, schema))
+            spec = change.spec or self._metadata.spec()
+            manifests.insert(0, self._added(change.added, schema, spec))
         number = self._metadata.next_sequence_number()
         path = self._path(f"snap-{self._id}-0-{self._name[:32]}.avro")
         with write_manifest_list(
@@ -268,8 +281,10 @@ class Commit:
             }
         )
 
-    def _added(self, files: Sequence[DataFile], schema: Schema) -> ManifestFile:
-        with self._manifest(schema) as writer:
+    def _added(
+        self, files: Sequence[DataFile], schema: Schema, spec: PartitionSpec
+    ) -> ManifestFile:
+        with self._manifest(schema, spec) as writer:
             for each in files:
                 writer.add(_entry(each, self._id))
         return writer.to_manifest_file()
@@ -313,7 +328,7 @@ class Commit:
         parts: Sequence[tuple[list[ManifestEntry], list[ManifestEntry]]],
         schema: Schema,
     ) -> ManifestFile:
-        with self._manifest(schema) as writer:
+        with self._manifest(schema, self._metadata.spec()) as writer:
             for stay, away in parts:
                 for each in stay:
                     writer.existing(each)
@@ -321,10 +336,10 @@ class Commit:
                     writer.delete(each)
         return writer.to_manifest_file()
 
-    def _manifest(self, schema: Schema) -> ManifestWriter:
+    def _manifest(self, schema: Schema, spec: PartitionSpec) -> ManifestWriter:
         path = self._path(f"{self._name[:32]}-m{len(self._written)}.avro")
         output = self._io.new_output(path)
-        return write_manifest(2, self._metadata.spec(), schema, output, self._id, AVRO)
+        return write_manifest(2, spec, schema, output, self._id, AVRO)
 
     def _path(self, name: str) -> str:
         path = f"{self._metadata.location}/metadata/{name}"
@@ -335,6 +350,11 @@ class Commit:
 def _set_schema(number: int) -> SetCurrentSchemaUpdate:
     """Make a schema the current one; -1: the one that was added."""
     return SetCurrentSchemaUpdate.model_validate({"schema-id": number})
+
+
+def _set_spec(number: int) -> SetDefaultSpecUpdate:
+    """Make a spec the table's; -1: the one that was added."""
+    return SetDefaultSpecUpdate.model_validate({"spec-id": number})
 
 
 def _entry(file: DataFile, snapshot_id: int) -> ManifestEntry:

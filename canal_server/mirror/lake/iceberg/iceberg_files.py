@@ -10,7 +10,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +28,7 @@ from canal_server.mirror.lake.iceberg.iceberg_columns import (
     ids_of,
     schema_of,
 )
+from canal_server.mirror.lake.iceberg.iceberg_partitions import Partitioning
 from canal_server.mirror.lake.lake_table import UnusableTableError
 
 if TYPE_CHECKING:
@@ -35,9 +36,14 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
 
+    from canal_server.mirror.lake.conditions import Where
+
 FILE_ROWS: Final = 150_000  # a change of one row rewrites the whole file
 BATCH_ROWS: Final = 32_768
 COMPRESSION: Final = ("zstd", 1)
+
+NOT_PARTITIONED: Final = Partitioning()
+WHOLE: Final = Record()  # the only partition of such a table
 
 _MODE: Final = "write.metadata.metrics.column."  # what is known of a column
 _EXACT: Final = Context(prec=60)
@@ -112,17 +118,25 @@ class FileWriter:
     """Writes data files of a table, and remembers them."""
 
     def __init__(
-        self, io: FileIO, location: str, columns: Sequence[Column], key: Sequence[str]
+        self,
+        io: FileIO,
+        location: str,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        partitioning: Partitioning = NOT_PARTITIONED,
     ) -> None:
         """Set the table's folder and its columns; `key` has bounds in any case."""
         self._io = io
         self._location = location
         self._columns = columns
-        self._key = key
+        self._key = [*key, *partitioning.sources]
+        self.partitioning = partitioning
         self.written: list[DataFile] = []
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> DataFile | None:
-        """Write rows to a file. None if there are none."""
+    def write(
+        self, batches: Iterable[pa.RecordBatch], partition: Record = WHOLE
+    ) -> DataFile | None:
+        """Write rows of one partition to a file. None if there are none."""
         rows = (each for each in batches if each.num_rows)
         first = next(rows, None)
         if first is None:
@@ -153,18 +167,20 @@ class FileWriter:
             raise
         sync(path)
         size = len(output)
-        data_file = described(path, size, found[0], self._columns, self._key)
+        place = Place(self.partitioning.spec_id, partition)
+        data_file = described(path, size, found[0], self._columns, self._key, place)
         self.written.append(data_file)
         return data_file
 
     def write_table(self, rows: pa.Table) -> list[DataFile]:
-        """Write rows to files of a limited size."""
+        """Write rows to files of a limited size, each of one partition."""
         found = []
-        for first in range(0, len(rows), FILE_ROWS):
-            part = rows.slice(first, FILE_ROWS)
-            written = self.write(part.to_batches(BATCH_ROWS))
-            assert written is not None  # as there are rows
-            found.append(written)
+        for partition, whole in self.partitioning.parted(rows):
+            for first in range(0, len(whole), FILE_ROWS):
+                part = whole.slice(first, FILE_ROWS)
+                written = self.write(part.to_batches(BATCH_ROWS), partition)
+                assert written is not None  # as there are rows
+                found.append(written)
         return found
 
     def discard(self) -> None:
@@ -175,12 +191,20 @@ class FileWriter:
         self.written.clear()
 
 
-def described(
+class Place(NamedTuple):
+    """The partition of a file, in the spec with this id."""
+
+    spec_id: int = 0
+    partition: Record = WHOLE
+
+
+def described(  # noqa: PLR0917  # of a file, and of its table
     path: str,
     size: int,
     metadata: pq.FileMetaData,
     columns: Sequence[Column],
     key: Sequence[str],
+    place: Place,
 ) -> DataFile:
     """Return a file as manifests describe it, with bounds of its columns."""
     modes = {
@@ -203,10 +227,10 @@ def described(
         content=DataFileContent.DATA,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=place.partition,
         file_size_in_bytes=size,
         sort_order_id=None,
-        spec_id=0,
+        spec_id=place.spec_id,
         equality_ids=None,
         key_metadata=None,
         **statistics,
@@ -240,6 +264,24 @@ def ends(file: DataFile, column: Column) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
+def within(
+    files: Sequence[DataFile], columns: Sequence[Column], where: Where
+) -> list[DataFile]:
+    """Return the files whose bounds do not exclude all of their rows."""
+    known = {each.name: each for each in columns}
+    found = []
+    for file in files:
+        for name, low, high in where.ranges:
+            least, greatest = ends(file, known[name])
+            if (least is not None and least > high) or (
+                greatest is not None and greatest < low
+            ):
+                break
+        else:
+            found.append(file)
+    return found
+
+
 def _value(bound: bytes | None, kind: pa.DataType) -> Any:
     """Return a bound in the form that Arrow gives the column's values."""
     if bound is None or not _has_order(kind):
@@ -270,20 +312,36 @@ def copied(
     columns: Sequence[Column],
     writer: FileWriter,
     key: Sequence[str],
-) -> DataFile | None:
-    """Return a file of a copy as a file of the table.
+) -> list[DataFile]:
+    """Return a file of a copy as files of the table.
 
-    It is written again if its column ids are not those of the table.
+    It is written again if its column ids are not those of the table, or if its rows
+    are in several partitions.
     """
     source = io.new_input(path)
     with source.open() as opened:
         metadata = pq.read_metadata(opened)
     schema = metadata.schema.to_arrow_schema()
     if metadata.num_rows == 0:
-        return None
-    if ids_of(schema) == {each.id: each.name for each in columns}:
-        return described(path, len(source), metadata, columns, key)
-    return writer.write(by_names(io, columns, path))
+        return []
+    places = _places(io, path, writer.partitioning)
+    if len(places) == 1:
+        if ids_of(schema) == {each.id: each.name for each in columns}:
+            place = Place(writer.partitioning.spec_id, places[0])
+            key = [*key, *writer.partitioning.sources]
+            return [described(path, len(source), metadata, columns, key, place)]
+        written = writer.write(by_names(io, columns, path), places[0])
+        return [] if written is None else [written]
+    return writer.write_table(pa.Table.from_batches(by_names(io, columns, path)))
+
+
+def _places(io: FileIO, path: str, partitioning: Partitioning) -> list[Record]:
+    """Return the partitions of a copy's rows."""
+    if not partitioning.partitions:
+        return [WHOLE]
+    with io.new_input(path).open() as opened:
+        rows = pq.ParquetFile(opened).read(columns=partitioning.sources)
+    return [partition for partition, _ in partitioning.parted(rows)]
 
 
 def by_names(

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from canal_server.mirror.lake.file_groups import KeyedFile, groups
+from canal_server.mirror.lake.file_groups import KeyedFile, groups_of
 from canal_server.mirror.lake.iceberg.iceberg_commit import (
     Change,
     Commit,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.typedef import Record
 
     from canal_server.mirror.lake.iceberg.iceberg_columns import Column
     from canal_server.mirror.lake.iceberg.iceberg_files import FileWriter
@@ -79,7 +80,11 @@ def compacted(
     by_path = {each.file_path: each for each in files}
     size = _size(files)
     change = Change(keeps_rows=True)
-    for group in groups(_keyed(files, columns, key), size):
+    by_partition: dict[Record, list[KeyedFile]] = {}
+    for each in _keyed(files, columns, key):
+        place = by_path[each.path].partition
+        by_partition.setdefault(place, []).append(each)
+    for group in groups_of(by_partition.values(), size):
         rows = _rows(io, columns, [each.path for each in group])
         if rows is None:
             continue

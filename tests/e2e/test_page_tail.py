@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from chromium import open_page, running_browser
 from fix_pipeline import DESTINATION
@@ -120,7 +122,7 @@ def test_hostile_values(browser, pipeline):
         )
         assert shown["v"] == f"{'y' * 500} … (1,048,576 characters)"
         assert dialog.locator("img").count() == 0
-        assert page.title() == "canal-server"
+        assert page.title() == f"canal-server on {socket.gethostname()}"
 
 
 def test_only_the_last_changes_are_kept(browser, pipeline):

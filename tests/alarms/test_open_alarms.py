@@ -87,7 +87,7 @@ def test_a_destination_that_was_removed(file):
 
 
 def test_several(file):
-    """Alarms that differ by what they are about are told apart."""
+    """Alarms that differ by what they are about are distinguished."""
     first = run(file, after_s=0.0, client_lag_s=1.0)
     lagging = metrics(c1001=9.0, c1002=9.0)
     assert len(first.look(1, lagging, warnings=["a", "b"])) == 4

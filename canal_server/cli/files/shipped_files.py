@@ -43,7 +43,7 @@ def shipped(folder: str) -> dict[str, bytes]:
         if path.is_file()
     }
     if not found:
-        raise CanalError(f"this installation has no files of {folder}; install it anew")
+        raise CanalError(f"this installation has no files of {folder}; reinstall it")
     return found
 
 

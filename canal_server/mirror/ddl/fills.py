@@ -12,6 +12,7 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
 from canal_server.arrow.arrow_columns import requested_column
+from canal_server.mirror.settings.table_values import TEXT_TYPES
 from canal_server.model.enum_labels import labels_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _TIME: Final = re.compile(r"-?\d{2,3}:[0-5]\d:[0-5]\d")
 _DIGITS_OF_FLOAT: Final = 6
 _PRECISION: Final = re.compile(r"\((\d+)")
 _EXACT: Final = Context(prec=65)  # digits of a DECIMAL
-_TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BYTES: Final = ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 
@@ -88,7 +88,7 @@ def _implicit(column: ColumnMeta) -> str | None:
     """Return the value of rows in a NOT NULL column without a default."""
     kind = requested_column(column).kind
     base = _base(column)
-    if base in (*_TEXTS, *_BYTES, "set"):
+    if base in (*TEXT_TYPES, *_BYTES, "set"):
         return ""
     if base == "enum":
         first = labels_of(column.mysql_type)[:1]
@@ -231,7 +231,7 @@ _READERS: Final[dict[str, Callable[[str, ColumnMeta], str | None]]] = {
     "timestamp": _timestamp,
 }
 _TEXT_READERS: Final[dict[str, Callable[[str, ColumnMeta], str | None]]] = {
-    **dict.fromkeys(_TEXTS, _characters),
+    **dict.fromkeys(TEXT_TYPES, _characters),
     "enum": _label,
     "set": _label_set,
     "time": _time,

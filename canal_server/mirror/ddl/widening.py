@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canal_server.arrow.arrow_columns import requested_column
 from canal_server.errors import DecodeError
+from canal_server.mirror.settings.table_values import TEXT_TYPES
 from canal_server.model.enum_labels import labels_of
 from canal_server.tablemeta.model.charset_widths import bytes_max
 from canal_server.tablemeta.model.type_text import SIZES
@@ -226,19 +227,7 @@ _FAMILIES: Final[dict[str, Callable[[_Type, _Type], bool]]] = {
     **dict.fromkeys(("float", "double"), _floating),
     **dict.fromkeys(("datetime", "timestamp"), _moment),
     "bit": _bits,
-    **dict.fromkeys(
-        (
-            "char",
-            "varchar",
-            "tinytext",
-            "text",
-            "mediumtext",
-            "longtext",
-            "enum",
-            "set",
-        ),
-        _text,
-    ),
+    **dict.fromkeys((*TEXT_TYPES, "enum", "set"), _text),
     **dict.fromkeys(
         ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _bytes
     ),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 PART_MAX: Final = 100  # characters of the part of a path that stands for a text
 _HASH_DIGITS: Final = 16  # of a longer one
-_Place = TypeVar("_Place", bound="Hashable")
+_Partition = TypeVar("_Partition", bound="Hashable")
 
 
 def derived_fields(partitions: Sequence[LakePartition]) -> list[pa.Field]:
@@ -79,38 +79,38 @@ def grouped(
         yield values, rows.take(groups["at_list"][number].values)
 
 
-class Collected(Generic[_Place]):
+class Collected(Generic[_Partition]):
     """Collects rows by partition, and gives those of the largest away when too many."""
 
     def __init__(
         self,
-        parted: Callable[[pa.Table], Iterable[tuple[_Place, pa.Table]]],
+        parted: Callable[[pa.Table], Iterable[tuple[_Partition, pa.Table]]],
         bytes_max: int,
-        write: Callable[[_Place, pa.Table], None],
+        write: Callable[[_Partition, pa.Table], None],
     ) -> None:
         """`write` is called with a partition and rows of it, as `parted` gives them."""
         self._parted = parted
         self._bytes_max = bytes_max
         self._write = write
-        self._rows: dict[_Place, list[pa.Table]] = {}
-        self._sizes: dict[_Place, int] = {}
+        self._rows: dict[_Partition, list[pa.Table]] = {}
+        self._sizes: dict[_Partition, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows, without the columns that are derived."""
-        for place, rows in self._parted(pa.table(batch)):
-            self._rows.setdefault(place, []).append(rows)
-            self._sizes[place] = self._sizes.get(place, 0) + rows.nbytes
+        for partition, rows in self._parted(pa.table(batch)):
+            self._rows.setdefault(partition, []).append(rows)
+            self._sizes[partition] = self._sizes.get(partition, 0) + rows.nbytes
         while sum(self._sizes.values()) > self._bytes_max:
             self._give(max(self._sizes, key=lambda each: self._sizes[each]))
 
     def write_all(self) -> None:
         """Give all rows away."""
-        for place in list(self._rows):
-            self._give(place)
+        for partition in list(self._rows):
+            self._give(partition)
 
-    def _give(self, place: _Place) -> None:
-        del self._sizes[place]
-        self._write(place, pa.concat_tables(self._rows.pop(place)))
+    def _give(self, partition: _Partition) -> None:
+        del self._sizes[partition]
+        self._write(partition, pa.concat_tables(self._rows.pop(partition)))
 
 
 def folder_of(partition: Mapping[str, str | None]) -> str:

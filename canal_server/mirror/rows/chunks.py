@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from canal_server.errors import SourceError
+from canal_server.mirror.settings.table_values import TEXT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +32,6 @@ _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _NUMBERS: Final = (*_INTEGERS, "decimal", "year")
 _FLOATS: Final = ("float", "double")
 _BY_NUMBER: Final = ("enum", "set", "bit")  # ordered by their numbers
-_TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 _INDEX_COLUMNS: Final = """SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE,
@@ -139,7 +139,7 @@ class _KeyColumn:
     def selected(self) -> str:
         """Return the expression whose text is the argument of `literal`."""
         name = quoted(self.name)
-        if self.base in _TEXTS or self.base in _BYTES:
+        if self.base in TEXT_TYPES or self.base in _BYTES:
             return f"HEX({name})"
         if self.base in _BY_NUMBER:
             return f"CAST({name} AS UNSIGNED)"
@@ -150,10 +150,10 @@ class _KeyColumn:
     def literal(self, value: object) -> str:
         """Return a value as a SQL literal that compares like the column's values."""
         text = value.decode() if isinstance(value, bytes) else str(value)
-        if self.base in _TEXTS and self.charset:
+        if self.base in TEXT_TYPES and self.charset:
             # In the column's own character set, so that its collation applies.
             return f"_{self.charset} X'{text}'"
-        if self.base in _TEXTS or self.base in _BYTES:
+        if self.base in TEXT_TYPES or self.base in _BYTES:
             return f"X'{text}'"
         if self.base in _NUMBERS or self.base in _BY_NUMBER:
             return text

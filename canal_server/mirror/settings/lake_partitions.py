@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from canal_server.mirror.settings.table_values import LakePartition
+from canal_server.mirror.settings.table_values import TEXT_TYPES, LakePartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,16 +35,7 @@ _CALL: Final = re.compile(r"(year|month|day)\(\s*(.+?)\s*\)", re.IGNORECASE)
 _BUCKET: Final = re.compile(r"bucket\(\s*(\d{1,9})\s*,\s*(.+?)\s*\)", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
 _WHOLE: Final = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
-_TEXTS: Final = (
-    "char",
-    "varchar",
-    "tinytext",
-    "text",
-    "mediumtext",
-    "longtext",
-    "enum",
-    "set",
-)
+_TEXTS: Final = (*TEXT_TYPES, "enum", "set")
 _DATES: Final = ("date", "datetime", "timestamp")
 
 

@@ -17,6 +17,7 @@ LOGS = ("parquet", "json")  # formats of logs of changes
 __all__ = [
     "ARRAY",
     "LOGS",
+    "TEXT_TYPES",
     "UNSIGNED",
     "WKB",
     "CopiedFile",
@@ -33,6 +34,9 @@ WKB: Final = "wkb"  # of a geometry, with its SRID in a column beside it
 ARRAY: Final = "array"  # of the FLOATs of a vector
 UNSIGNED: Final = "unsigned"  # of BIT(64)
 _SRID: Final = "_srid"  # ends the name of the column beside a geometry
+
+# Of characters with a length; ENUM and SET have labels.
+TEXT_TYPES: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 
 
 @dataclass(frozen=True, slots=True)

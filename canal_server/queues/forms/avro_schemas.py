@@ -33,7 +33,7 @@ def value_schema(
 ) -> tuple[str, str]:
     """Return the name of the record of values, and its schema as a text.
 
-    Raises ProtocolError for names that cannot be told apart in Avro.
+    Raises ProtocolError for names that become the same in Avro.
     """
     return _made(envelope_of(_fields(columns, decimals), prefix))
 

@@ -131,19 +131,19 @@ def check(lake: LakeTable, rows: LakeRows) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class ListedFile:
     """A file of a Delta table."""
 
     path: str
     values: dict[str, Any]
 
 
-def places(folder: Path) -> list[Place]:
+def listed_files(folder: Path) -> list[ListedFile]:
     """Return the files of a Delta table, with the values of their partitions."""
     found = pa.table(DeltaTable(str(folder)).get_add_actions(flatten=True))
     start = "partition."
     return [
-        Place(
+        ListedFile(
             str(row["path"]),
             {n[len(start) :]: v for n, v in row.items() if n.startswith(start)},
         )

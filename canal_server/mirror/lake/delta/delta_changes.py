@@ -54,8 +54,8 @@ def merge(
     if hit and layout.names:
         # A row may be in any partition, whatever its new values are.
         condition = " AND ".join(_bounds(delta, source, key)[0])
-        places = layout.near(delta, source, key, condition)
-        within, hit = [*within, *(places or [])], 0 if places is None else hit
+        partitions = layout.near(delta, source, key, condition)
+        within, hit = [*within, *(partitions or [])], 0 if partitions is None else hit
     if hit == 0:
         if DELETED.name not in names:
             source = source.filter(pc.not_equal(source[_OP], fold.DELETE))

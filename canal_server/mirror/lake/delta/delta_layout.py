@@ -108,10 +108,10 @@ class Layout:
             rows = pa.table(batch).select(columns).cast(kinds)
             hits = pc.is_in(_key_hashes(rows, key), wanted)
             found.append(rows.filter(hits).select(self.names))
-        places = pa.concat_tables([*found, kinds.empty_table().select(self.names)])
-        if not len(places):
+        partitions = pa.concat_tables([*found, kinds.empty_table().select(self.names)])
+        if not len(partitions):
             return None
-        return [_among(places[name], f"t.{quoted(name)}") for name in self.names]
+        return [_among(partitions[name], f"t.{quoted(name)}") for name in self.names]
 
 
 def files_of(delta: DeltaTable) -> list[DataFile]:

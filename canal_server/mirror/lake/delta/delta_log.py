@@ -115,7 +115,7 @@ def size(delta: DeltaTable) -> Size:
         newest = pc.max(files[_NEWEST]).as_py()
         newest_ms = round(newest.timestamp() * 1000) if newest is not None else 0
     names = [f"partition.{each}" for each in delta.metadata().partition_columns]
-    places = files.group_by(names).aggregate([]).num_rows if names else 0
+    partitions = files.group_by(names).aggregate([]).num_rows if names else 0
     commits = delta.history(1)
     return Size(
         files.num_rows,
@@ -123,7 +123,7 @@ def size(delta: DeltaTable) -> Size:
         delta.version(),
         int(commits[0].get("timestamp", 0)) if commits else 0,
         newest_ms,
-        places,
+        partitions,
     )
 
 

@@ -53,15 +53,20 @@ def compact(
         return None
     configuration = delta.metadata().configuration
     size = int(configuration.get(properties.FILE_SIZE) or properties.FILE_BYTES_UNKNOWN)
-    places = {each.name: each for each in files_of(delta)}
+    data_files = {each.name: each for each in files_of(delta)}
     by_partition: dict[tuple[str | None, ...], list[KeyedFile]] = {}
     for file in files:
-        partition = tuple(places[file.path].partition.values())
+        partition = tuple(data_files[file.path].partition.values())
         by_partition.setdefault(partition, []).append(file)
     chosen = list(groups_of(by_partition.values(), size))
     with_statistics = properties.statistics_columns(configuration)
     writer = _Writer(
-        delta, store, key, layout, with_statistics=with_statistics, places=places
+        delta,
+        store,
+        key,
+        layout,
+        with_statistics=with_statistics,
+        data_files=data_files,
     )
     done = [(group, writer.written(group, size)) for group in chosen]
     added = [action for _, actions in done for action in actions]
@@ -69,7 +74,9 @@ def compact(
         return None if chosen else Compacted()
     now_ms = int(time.time() * 1000)
     removed = [
-        RemoveAction(file.path, False, now_ms, file.size, places[file.path].partition)
+        RemoveAction(
+            file.path, False, now_ms, file.size, data_files[file.path].partition
+        )
         for group, actions in done
         if actions
         for file in group
@@ -107,10 +114,10 @@ class _Writer:
         layout: Layout,
         *,
         with_statistics: Sequence[str] | None,
-        places: Mapping[str, DataFile],
+        data_files: Mapping[str, DataFile],
     ) -> None:
         self._schema = layout.stored(pa.schema(delta.schema().to_arrow()))
-        self._places = places
+        self._data_files = data_files
         self._files = PyFileSystem(store)
         self._key = [name for name in key if name not in layout.names]
         self._with_statistics = (
@@ -128,7 +135,7 @@ class _Writer:
         rows = rows.sort_by([(name, "ascending") for name in self._key])
         count = max(1, round(sum(file.size for file in group) / size))
         each = max(1, -(-len(rows) // count))
-        partition = self._places[group[0].path].partition
+        partition = self._data_files[group[0].path].partition
         return [
             self._write(rows.slice(first, each), partition)
             for first in range(0, len(rows), each)
@@ -137,7 +144,7 @@ class _Writer:
     def _rows(self, group: Sequence[KeyedFile]) -> pa.Table | None:
         parts, held = [], 0
         for each in group:
-            path = self._places[each.path].path
+            path = self._data_files[each.path].path
             with self._files.open_input_file(path) as file:
                 part = complete(pq.ParquetFile(file).read(), self._schema)
             parts.append(part)

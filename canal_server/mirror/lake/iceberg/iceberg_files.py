@@ -167,8 +167,10 @@ class FileWriter:
             raise
         sync(path)
         size = len(output)
-        place = Place(self.partitioning.spec_id, partition)
-        data_file = described(path, size, found[0], self._columns, self._key, place)
+        spec_partition = SpecPartition(self.partitioning.spec_id, partition)
+        data_file = described(
+            path, size, found[0], self._columns, self._key, spec_partition
+        )
         self.written.append(data_file)
         return data_file
 
@@ -191,7 +193,7 @@ class FileWriter:
         self.written.clear()
 
 
-class Place(NamedTuple):
+class SpecPartition(NamedTuple):
     """The partition of a file, in the spec with this id."""
 
     spec_id: int = 0
@@ -204,7 +206,7 @@ def described(  # noqa: PLR0917  # of a file, and of its table
     metadata: pq.FileMetaData,
     columns: Sequence[Column],
     key: Sequence[str],
-    place: Place,
+    spec_partition: SpecPartition,
 ) -> DataFile:
     """Return a file as manifests describe it, with bounds of its columns."""
     modes = {
@@ -227,10 +229,10 @@ def described(  # noqa: PLR0917  # of a file, and of its table
         content=DataFileContent.DATA,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=place.partition,
+        partition=spec_partition.partition,
         file_size_in_bytes=size,
         sort_order_id=None,
-        spec_id=place.spec_id,
+        spec_id=spec_partition.spec_id,
         equality_ids=None,
         key_metadata=None,
         **statistics,
@@ -324,18 +326,20 @@ def copied(
     schema = metadata.schema.to_arrow_schema()
     if metadata.num_rows == 0:
         return []
-    places = _places(io, path, writer.partitioning)
-    if len(places) == 1:
+    partitions = _partitions_of(io, path, writer.partitioning)
+    if len(partitions) == 1:
         if ids_of(schema) == {each.id: each.name for each in columns}:
-            place = Place(writer.partitioning.spec_id, places[0])
+            spec_partition = SpecPartition(writer.partitioning.spec_id, partitions[0])
             key = [*key, *writer.partitioning.sources]
-            return [described(path, len(source), metadata, columns, key, place)]
-        written = writer.write(by_names(io, columns, path), places[0])
+            return [
+                described(path, len(source), metadata, columns, key, spec_partition)
+            ]
+        written = writer.write(by_names(io, columns, path), partitions[0])
         return [] if written is None else [written]
     return writer.write_table(pa.Table.from_batches(by_names(io, columns, path)))
 
 
-def _places(io: FileIO, path: str, partitioning: Partitioning) -> list[Record]:
+def _partitions_of(io: FileIO, path: str, partitioning: Partitioning) -> list[Record]:
     """Return the partitions of a copy's rows."""
     if not partitioning.partitions:
         return [WHOLE]

@@ -82,8 +82,8 @@ def compacted(
     change = Change(keeps_rows=True)
     by_partition: dict[Record, list[KeyedFile]] = {}
     for each in _keyed(files, columns, key):
-        place = by_path[each.path].partition
-        by_partition.setdefault(place, []).append(each)
+        partition = by_path[each.path].partition
+        by_partition.setdefault(partition, []).append(each)
     for group in groups_of(by_partition.values(), size):
         rows = _rows(io, columns, [each.path for each in group])
         if rows is None:

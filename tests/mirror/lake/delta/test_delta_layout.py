@@ -13,8 +13,8 @@ from parted_lake import (
     check,
     copied,
     filled_rows,
+    listed_files,
     parted,
-    places,
     row_of,
 )
 
@@ -40,7 +40,7 @@ def in_own_partition(folder: Path, lake: LakeTable) -> None:
                      "~": "~7E", "%41": "~2541", "US": "US", None: None}  # fmt: skip
             assert row["region_part"] == names[row["region"]]
     columns = DeltaTable(str(folder)).metadata().partition_columns
-    assert all(list(each.values) == columns for each in places(folder))
+    assert all(list(each.values) == columns for each in listed_files(folder))
 
 
 def test_columns_of_the_log(tmp_path: Path, rng: random.Random) -> None:
@@ -67,11 +67,11 @@ def test_a_row_moves(tmp_path: Path, rng: random.Random) -> None:
     for number in range(20):
         rows.put("insert", row_of(rng, number) | {"tenant": number % 4})
     lake, _ = copied(tmp_path, rows)
-    before = {each.path for each in places(tmp_path)}
+    before = {each.path for each in listed_files(tmp_path)}
     moved = rows.put("update_postimage", rows.rows[(5,)] | {"tenant": 3, "v": "new"})
     lake.apply(COPY, rows.as_changes([moved]), rows.seq + 1, {})
     check(lake, rows)
-    after = {each.path for each in places(tmp_path)}
+    after = {each.path for each in listed_files(tmp_path)}
     assert len(before & after) == 3  # the other partitions
     delta = DeltaTable(str(tmp_path))
     feed = pa.table(delta.load_cdf(starting_version=delta.version()).read_all())
@@ -98,7 +98,7 @@ def test_what_a_merge_reads(tmp_path: Path, rng: random.Random) -> None:
     for number in range(60):
         rows.put("insert", row_of(rng, number) | {"tenant": number % 10, "at": None})
     lake, _ = copied(tmp_path, rows)
-    assert len(places(tmp_path)) == 10
+    assert len(listed_files(tmp_path)) == 10
     changes = [
         rows.put("update_postimage", rows.rows[(number,)] | {"v": "c"})
         for number in (13, 23)
@@ -147,10 +147,10 @@ def test_files_stay_in_their_partition(tmp_path: Path, rng: random.Random) -> No
     for number in range(20, 32):
         new = [rows.put("insert", row_of(rng, number))]
         lake.apply(COPY, rows.as_changes(new), rows.seq + 1, {"n": str(number)})
-    before = len(places(tmp_path))
+    before = len(listed_files(tmp_path))
     done = lake.compact()
     assert done.files > done.made > 0
-    after = places(tmp_path)
+    after = listed_files(tmp_path)
     assert len(after) == before - done.files + done.made
     assert len({tuple(each.values.values()) for each in after}) == len(after)
     check(lake, rows)

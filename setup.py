@@ -61,6 +61,8 @@ class BuildCompiled(build_ext):
         for extension in self.extensions:
             # Those of the command know more by now, such as their file's name.
             extension.sources = sources[extension.name]
+        # An editable build does not take this from the options below.
+        self.parallel = os.cpu_count()
         super().run()
 
 

@@ -135,4 +135,4 @@ class CopiedFile:
     rows: int
     stats: str  # JSON of Delta: numRecords, minValues, maxValues, nullCount
     # The partition: by column of a Delta table, its value as Delta's log has it.
-    partition: dict[str, str | None] = field(default_factory=dict)
+    partition: dict[str, str | None] = field(default_factory=dict, hash=False)
